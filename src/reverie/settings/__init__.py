@@ -1,0 +1,13 @@
+"""One frozen ``Settings``: defaults < the user's TOML < the project's TOML < environment < arguments.
+
+The user's file is ``<home>/config.toml``. A project may hold a ``.reverie.toml``, but a repository is not the user:
+there it can only turn switches off and lower limits, never move anything or name code to run.
+"""
+
+from __future__ import annotations
+
+from .flags import Flags, open_flags, switched_by
+from .load import default_home, load_settings
+from .records import Settings, Switches
+
+__all__ = ["Flags", "Settings", "Switches", "default_home", "load_settings", "open_flags", "switched_by"]

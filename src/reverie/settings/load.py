@@ -1,0 +1,93 @@
+"""Read every source in its order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from ..errors import SettingsError
+from ..values import replace
+from .checks import CHECKS, read_switches, refuse_unknown
+from .flags import Flags, switched_by
+from .records import Settings, consistent, turned_off
+from .sources import disabled_by, from_environment, read_toml
+
+__all__ = ["default_home", "load_settings"]
+
+
+PROJECT_KEYS: Final = ("switches", "window_tokens", "compact_percent")
+
+
+def default_home(environ: Mapping[str, str] | None = None) -> Path:
+    """Return ``REVERIE_HOME``, else the platform's directory for a user's data."""
+    given = (os.environ if environ is None else environ).get("REVERIE_HOME", "")
+    if given:
+        return Path(given).expanduser().absolute()
+    from platformdirs import user_data_path
+
+    return user_data_path("reverie", appauthor=False)
+
+
+def load_settings(
+    *,
+    home: Path | None = None,
+    project: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    arguments: Mapping[str, object] | None = None,
+    flags: Flags | None = None,
+) -> Settings:
+    """Read every source in its order and return what they amount to."""
+    environment = os.environ if environ is None else environ
+    settings = Settings(home=(home or default_home(environment)).expanduser().absolute())
+    user_file = settings.home / "config.toml"
+    settings = applied(settings, read_toml(user_file), source=str(user_file))
+    if project is not None:
+        project_file = project / ".reverie.toml"
+        settings = narrowed(settings, read_toml(project_file), source=str(project_file))
+    settings = applied(settings, from_environment(environment), source="environment")
+    settings = applied(settings, arguments or {}, source="argument")
+    switches = consistent(turned_off(settings.switches, disabled_by(environment)))
+    if flags is not None:
+        switches = switched_by(flags, switches)
+    return replace(settings, switches=switches)
+
+
+def applied(settings: Settings, given: Mapping[str, object], *, source: str) -> Settings:
+    """Return the settings with a source's values over them."""
+    changes: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in CHECKS:
+            refuse_unknown(key, CHECKS, source)
+        changes[key] = CHECKS[key](value, f"{source}: {key}")
+    if "switches" in changes:
+        changes["switches"] = replace(settings.switches, **changes["switches"])
+    if "offload_limits" in changes:
+        changes["offload_limits"] = MappingProxyType({**settings.offload_limits, **changes["offload_limits"]})
+    return replace(settings, **changes)
+
+
+def narrowed(settings: Settings, given: Mapping[str, object], *, source: str) -> Settings:
+    """Return the settings with what a project may say over them: switches off, limits lower."""
+    for key in given:
+        if key in CHECKS and key not in PROJECT_KEYS:
+            raise SettingsError(f"{source}: a project may not set {key}; put it in {settings.home / 'config.toml'}")
+    asked = applied(Settings(home=settings.home), given, source=source)
+    wanted = read_switches(given.get("switches", {}), f"{source}: switches")
+    for name, value in wanted.items():
+        if value:
+            raise SettingsError(f"{source}: a project may only turn switches off, and {name} is turned on")
+    return replace(
+        settings,
+        switches=turned_off(settings.switches, list(wanted)),
+        window_tokens=lower(settings.window_tokens, asked.window_tokens),
+        compact_percent=lower(settings.compact_percent, asked.compact_percent),
+    )
+
+
+def lower(one: float | None, other: float | None) -> Any:
+    """Return the lower of two limits, where None is no limit."""
+    given = [limit for limit in (one, other) if limit is not None]
+    return min(given) if given else None

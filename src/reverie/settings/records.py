@@ -1,0 +1,79 @@
+"""What can be set, and what it is when nobody says anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal, cast
+
+from ..values import field, record, replace
+
+__all__ = ["SWITCHES", "Settings", "Switches", "consistent", "turned_off"]
+
+
+@record
+class Switches:
+    """Which mechanisms may act; a flag provider can turn any of them off while the program runs."""
+
+    offload: bool = True
+    idle_trim: bool = True
+    cache_edit: bool = True
+    budget_trim: bool = False
+    snip: bool = False
+    notes: bool = True
+    compact: bool = True
+    auto_compact: bool = True
+    compact_from_notes: bool = True
+    collapse: bool = False
+    extraction: bool = True
+    recall: bool = True
+    dream: bool = True
+    relay: bool = True
+    memory: bool = True
+    """Memories, agent memory and search over past sessions, all at once."""
+
+
+@record
+class Settings:
+    """Everything that can be set, resolved once."""
+
+    home: Path
+    switches: Switches = field(default_factory=Switches)
+    offload_limits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType[str, int]({}))
+    """Characters a tool's result may have before it is offloaded, by tool name."""
+    durability: Literal["always", "second"] = "always"
+    """``always``: an append is on disk when acknowledged; ``second``: a crash may lose at most the last second."""
+    window_tokens: int | None = None
+    """A window smaller than the model's own."""
+    compact_percent: float | None = None
+    """Compact at this percent of the effective window, where that is earlier."""
+    flag_provider: str | None = None
+    """``package.module:callable`` that returns an OpenFeature provider."""
+
+
+SWITCHES: Final = tuple(entry.name for entry in fields(cast(Any, Switches)))
+# Variables other programs already use for the same wish, and what each turns off here.
+DISABLERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "DISABLE_COMPACT": ("compact", "auto_compact", "compact_from_notes", "collapse"),
+    "DISABLE_AUTO_COMPACT": ("auto_compact",),
+    "DISABLE_MICROCOMPACT": ("idle_trim", "cache_edit", "budget_trim"),
+}
+# What cannot be on while another switch is off.
+IMPLIED_OFF: Final[Mapping[str, tuple[str, ...]]] = {
+    "memory": ("extraction", "recall", "dream"),
+    "compact": ("auto_compact", "compact_from_notes", "collapse"),
+}
+
+
+def turned_off(switches: Switches, names: list[str]) -> Switches:
+    """Return the switches with those names off."""
+    return replace(switches, **dict.fromkeys(names, False))
+
+
+def consistent(switches: Switches) -> Switches:
+    """Return the switches with everything off that another one being off rules out."""
+    return turned_off(
+        switches, [name for cause, names in IMPLIED_OFF.items() if not getattr(switches, cause) for name in names]
+    )

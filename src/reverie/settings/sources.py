@@ -1,0 +1,100 @@
+"""Where settings come from: TOML files and environment variables, brought into one shape."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ..errors import SettingsError
+from .checks import CHECKS, read_word, refuse_unknown
+from .records import SWITCHES
+
+__all__ = ["disabled_by", "from_environment", "read_toml"]
+
+
+NOT_SETTINGS: Final = frozenset({"REVERIE_HOME", "REVERIE_CORPUS", "REVERIE_TEST_SEED"})
+SWITCH_PREFIX: Final = "REVERIE_SWITCH_"
+MAX_FILE_BYTES: Final = 65_536
+
+# Variables other programs already use for the same wish, and what each turns off here.
+DISABLERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "DISABLE_COMPACT": ("compact", "auto_compact", "compact_from_notes", "collapse"),
+    "DISABLE_AUTO_COMPACT": ("auto_compact",),
+    "DISABLE_MICROCOMPACT": ("idle_trim", "cache_edit", "budget_trim"),
+}
+
+
+def read_toml(file: Path) -> dict[str, object]:
+    """Read a settings file; one that is absent says nothing."""
+    import tomllib
+
+    try:
+        # Not blocking: a repository may hold a pipe where its settings file should be.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise SettingsError(f"{file}: not a regular file")
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise SettingsError(f"{file}: longer than {MAX_FILE_BYTES} bytes, which no settings file needs to be")
+        return tomllib.loads(content.decode())
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"{file}: not valid TOML: {error}") from error
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    """Return the settings that environment variables give, in the shape of the TOML file."""
+    given: dict[str, object] = {}
+    switches: dict[str, object] = {}
+    variables = {f"REVERIE_{key.upper()}": key for key in CHECKS if key != "switches"}
+    for variable, text in environ.items():
+        if not variable.startswith("REVERIE_") or variable in NOT_SETTINGS:
+            continue
+        if variable.startswith(SWITCH_PREFIX):
+            name = variable.removeprefix(SWITCH_PREFIX).lower()
+            if name not in SWITCHES:
+                refuse_unknown(variable, [SWITCH_PREFIX + known.upper() for known in SWITCHES], "environment")
+            switches[name] = read_word(text, f"environment: {variable}")
+        elif variable not in variables:
+            refuse_unknown(variable, [*variables, *NOT_SETTINGS], "environment")
+        else:
+            given[variables[variable]] = read_text(variables[variable], text)
+    return {**given, "switches": switches} if switches else given
+
+
+def read_text(key: str, text: str) -> object:
+    """Return a variable's text in its setting's own type; what does not fit stays text and is refused later."""
+    try:
+        match key:
+            case "window_tokens":
+                return int(text)
+            case "compact_percent":
+                return float(text)
+            case "offload_limits":
+                pairs = (part.partition("=") for part in text.split(",") if part.strip())
+                return {tool.strip(): int(limit) for tool, _, limit in pairs}
+            case _:
+                return text
+    except ValueError:
+        return text
+
+
+def disabled_by(environ: Mapping[str, str]) -> list[str]:
+    """Return the switches that DISABLE_ variables turn off; an empty one and 0 ask for nothing."""
+    asked = [name for name in DISABLERS if environ.get(name, "").strip()]
+    return [
+        switch
+        for variable in asked
+        if read_word(environ[variable], f"environment: {variable}")
+        for switch in DISABLERS[variable]
+    ]

@@ -1,0 +1,75 @@
+"""What every test gets: a home of its own, the torture switch, the corpus where there is one, printed seeds."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+settings.register_profile("quick", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("torture", settings.get_profile("quick"), max_examples=2_000)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--torture", action="store_true", help="run the long forms of the tests: more cases, new seeds")
+
+
+# Before the plugins, which read their options when they are configured.
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    torture = bool(config.getoption("--torture"))
+    settings.load_profile("torture" if torture else "quick")
+    # Workers of one run share the controller's seed, so that the header names the only one there is.
+    if "REVERIE_TEST_SEED" not in os.environ:
+        os.environ["REVERIE_TEST_SEED"] = str(random.SystemRandom().randrange(2**32)) if torture else "20261115"
+    if torture:
+        config.option.timeout = 3_600
+    # Hypothesis prints the seed of a failure it finds; a given seed makes the whole run repeatable.
+    if getattr(config.option, "hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = os.environ["REVERIE_TEST_SEED"]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    how = "torture" if config.getoption("--torture") else "quick"
+    return f"reverie: {how} run, seed {os.environ['REVERIE_TEST_SEED']} (REVERIE_TEST_SEED=... repeats it)"
+
+
+@pytest.fixture(scope="session")
+def torture(request: pytest.FixtureRequest) -> bool:
+    """Say whether the long form of a test was asked for."""
+    return bool(request.config.getoption("--torture"))
+
+
+@pytest.fixture
+def seed() -> int:
+    """Return the seed of this run; print it in any test that draws from it."""
+    number = int(os.environ["REVERIE_TEST_SEED"])
+    print(f"REVERIE_TEST_SEED={number}")
+    return number
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """Return the folder of recorded sessions, or skip the test where there is none."""
+    given = os.environ.get("REVERIE_CORPUS")
+    folder = Path(given) if given else REPOSITORY.parent / "shared" / "corpus"
+    if not folder.is_dir():
+        pytest.skip("no corpus here: set REVERIE_CORPUS to a folder of recorded sessions")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give every test an empty home, and none of the caller's settings."""
+    for name in list(os.environ):
+        is_setting = name.startswith("REVERIE_") and name not in {"REVERIE_CORPUS", "REVERIE_TEST_SEED"}
+        if is_setting or name in {"DISABLE_COMPACT", "DISABLE_AUTO_COMPACT", "DISABLE_MICROCOMPACT"}:
+            monkeypatch.delenv(name)
+    folder = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("REVERIE_HOME", str(folder))
+    return folder
