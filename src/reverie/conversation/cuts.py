@@ -1,0 +1,96 @@
+"""What is visible after cuts: which of the things said still stand in the view, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from ..values import record
+from .decisions import Collapsed, Compacted, Decision, Snipped
+from .entries import ATTACHMENT, USER, Entry, Message
+
+__all__ = ["Cut", "Cutting", "Item", "message_of", "shown_by", "visible"]
+
+Cut: TypeAlias = Compacted | Collapsed | Snipped
+
+
+@record
+class Item:
+    """Something said that may stand in the view."""
+
+    uuid: str
+    kind: str
+    message: Message
+    entry: Entry
+
+
+@record
+class Cutting:
+    """A cut and the log entry that made it."""
+
+    uuid: str
+    entry: Entry
+    cut: Cut
+
+
+def message_of(entry: Entry) -> Message | None:
+    """Return the message an entry puts into the view; ephemeral ones put none."""
+    if entry.body.get("ephemeral") is True:
+        return None
+    message = entry.message
+    if message is None and entry.kind == ATTACHMENT and "content" in entry.body:
+        return {"role": "user", "content": entry.body["content"]}
+    return message
+
+
+def shown_by(entry: Entry, decision: Decision) -> Item | None:
+    """Return what a decision itself puts into the view: memories, instructions, queued messages."""
+    text: str | None = getattr(decision, "text", None)
+    if not text or not text.strip():
+        return None
+    return Item(entry.uuid, ATTACHMENT, {"role": "user", "content": text}, entry)
+
+
+def visible(said: Iterable[Item | Cutting]) -> list[Item]:
+    """Return what still stands in the view, in order; a cut that cannot be applied changes nothing."""
+    out: list[Item] = []
+    for one in said:
+        if isinstance(one, Item):
+            out.append(one)
+            continue
+        cut = one.cut
+        if isinstance(cut, Compacted):
+            out = _compacted(out, one, cut)
+        elif isinstance(cut, Collapsed):
+            out = _collapsed(out, one, cut)
+        else:
+            gone = set(cut.messages)
+            out = [item for item in out if item.uuid not in gone]
+    return out
+
+
+def _compacted(items: list[Item], made: Cutting, cut: Compacted) -> list[Item]:
+    """A boundary counts only if its summary can be read and the tail it keeps can be found."""
+    if not cut.summary.strip():
+        return items
+    start = len(items) if cut.first_kept is None else _position(items, cut.first_kept)
+    if start is None:
+        return items
+    opening = [Item(made.uuid, USER, {"role": "user", "content": cut.summary}, made.entry)]
+    extra: list[Item] = []
+    if cut.attachments:
+        message: Message = {"role": "user", "content": cut.attachments}
+        extra.append(Item(f"{made.uuid}:attachments", ATTACHMENT, message, made.entry))
+    return opening + items[start:] + extra
+
+
+def _collapsed(items: list[Item], made: Cutting, cut: Collapsed) -> list[Item]:
+    first, last = _position(items, cut.first), _position(items, cut.last)
+    if first is None or last is None or last < first or not cut.text.strip():
+        return items
+    stub = Item(made.uuid, USER, {"role": "user", "content": cut.text}, made.entry)
+    return [*items[:first], stub, *items[last + 1 :]]
+
+
+def _position(items: list[Item], uuid: str) -> int | None:
+    return next((at for at, item in enumerate(items) if item.uuid == uuid), None)

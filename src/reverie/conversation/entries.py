@@ -1,0 +1,165 @@
+"""Log entries: what one line of a session log says.
+
+A line is ``{"uuid", "parent", "time", "session", "kind", "body", ...}``. Kinds that are messages keep the
+wire's own shape: ``body["message"]`` is exactly what a request would carry (``role`` and ``content``), and for
+replies ``body["reply"]`` holds the rest of the provider's answer (``id``, ``model``, ``usage``, ...).
+Unknown kinds and unknown fields survive: they stay in ``extra`` and ``body`` as they came.
+"""
+
+from __future__ import annotations
+
+import uuid as _uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+import msgspec
+
+from ..values import field, record
+
+__all__ = [
+    "ASSISTANT",
+    "ATTACHMENT",
+    "DECISION",
+    "META",
+    "SCHEMA",
+    "SYSTEM",
+    "USER",
+    "Entry",
+    "Json",
+    "Message",
+    "clean",
+    "decode_entry",
+    "encode_entry",
+    "iso",
+    "new_uuid",
+    "seconds",
+]
+
+Json = Any
+Message = dict[str, Any]
+
+SCHEMA: Final = 1
+USER: Final = "user"
+ASSISTANT: Final = "assistant"
+ATTACHMENT: Final = "attachment"
+SYSTEM: Final = "system"
+DECISION: Final = "decision"
+META: Final = "meta"
+
+_ENVELOPE: Final = ("uuid", "parent", "time", "session", "kind", "body")
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+_EMPTY: Final[Mapping[str, Any]] = {}
+
+
+@record
+class Entry:
+    """One line of the log."""
+
+    uuid: str
+    parent: str | None
+    time: str
+    session: str
+    kind: str
+    body: dict[str, Any]
+    extra: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+
+    @property
+    def message(self) -> Message | None:
+        """The wire message this entry carries, if it carries one."""
+        found = self.body.get("message")
+        return cast(Message, found) if isinstance(found, dict) else None
+
+    @property
+    def reply(self) -> Mapping[str, Any]:
+        """What the provider said beside the message: id, model, usage, stop_reason."""
+        found = self.body.get("reply")
+        return cast(Mapping[str, Any], found) if isinstance(found, dict) else _EMPTY
+
+    @property
+    def at(self) -> float:
+        """The entry's time in seconds since 1970, or 0 where it cannot be read."""
+        return seconds(self.time)
+
+
+def new_uuid() -> str:
+    """Draw a fresh entry id."""
+    return str(_uuid.uuid4())
+
+
+def iso(at: float) -> str:
+    """Write a time the way the log spells it."""
+    moment = datetime.fromtimestamp(at, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def seconds(time: str) -> float:
+    """Read a time the way the log spells it; 0 where it cannot be read."""
+    try:
+        moment = datetime.fromisoformat(time)
+    except ValueError:
+        return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """Build the whole line, without its newline."""
+    line = {
+        "uuid": entry.uuid,
+        "parent": entry.parent,
+        "time": entry.time,
+        "session": entry.session,
+        "kind": entry.kind,
+        "body": entry.body,
+        **entry.extra,
+    }
+    try:
+        return _encoder.encode(line)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return _encoder.encode(clean(line))
+
+
+def decode_entry(line: bytes) -> Entry:
+    """Read one line; raise ``ValueError`` that says what is wrong with it."""
+    try:
+        found: Any = _decoder.decode(line)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except msgspec.DecodeError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"a JSON {type(found).__name__}, not an entry")
+    fields = cast(dict[str, Any], found)
+    try:
+        kind, uuid, body = fields.pop("kind"), fields.pop("uuid"), fields.pop("body")
+    except KeyError as error:
+        raise ValueError(f"not an entry: no {error.args[0]!r}") from None
+    parent, time, session = fields.pop("parent", None), fields.pop("time", ""), fields.pop("session", "")
+    if not (isinstance(kind, str) and isinstance(uuid, str) and isinstance(body, dict)):
+        raise ValueError("not an entry: kind and uuid are strings, body is an object")
+    if not (isinstance(time, str) and isinstance(session, str) and (parent is None or isinstance(parent, str))):
+        raise ValueError("not an entry: time, session and parent are strings")
+    return Entry(uuid, parent, time, session, kind, cast(dict[str, Any], body), fields or _EMPTY)
+
+
+def clean(value: Any, depth: int = 0) -> Any:
+    """Return the value as plain JSON that any reader accepts: no lone surrogates, NaN, huge ints, foreign types."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**64 else str(value)
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if depth > 200:
+        return "[nested too deeply]"
+    if isinstance(value, Mapping):
+        items = cast(Mapping[Any, Any], value).items()
+        return {clean(str(key)): clean(item, depth + 1) for key, item in items}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [clean(item, depth + 1) for item in cast("list[Any]", value)]
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode("utf-8", "replace")
+    return clean(str(value))

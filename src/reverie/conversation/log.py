@@ -1,0 +1,66 @@
+"""Read a whole log: total, never truncating, every intact line kept and the damage named by line."""
+
+from __future__ import annotations
+
+from ..values import record
+from .entries import Entry, decode_entry
+
+__all__ = ["Damage", "Loaded", "parse_log"]
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@record
+class Damage:
+    """A line that could not be read as it stands, and what became of it."""
+
+    line: int
+    reason: str
+    size: int
+
+
+@record
+class Loaded:
+    """Everything a log holds."""
+
+    entries: list[Entry]
+    damage: tuple[Damage, ...] = ()
+    torn: bytes = b""
+
+
+def parse_log(data: bytes) -> Loaded:
+    """Return every readable entry of a log, and what was wrong with the rest.
+
+    Lines split on newline only. A last piece without a newline is a torn tail unless it is whole.
+    """
+    entries: list[Entry] = []
+    damage: list[Damage] = []
+    torn = b""
+    lines = data.removeprefix(_BOM).split(b"\n")
+    last = len(lines)
+    for number, line in enumerate(lines, 1):
+        if not line or line.isspace():
+            continue
+        try:
+            entries.append(decode_entry(line))
+        except ValueError as error:
+            rescued = _without_nuls(line)
+            if rescued is not None:
+                entries.append(rescued)
+                damage.append(Damage(number, "NUL bytes around an intact entry", len(line)))
+            elif number == last:
+                torn = line
+            else:
+                damage.append(Damage(number, str(error), len(line)))
+    return Loaded(entries, tuple(damage), torn)
+
+
+def _without_nuls(line: bytes) -> Entry | None:
+    """Return the entry of a line that is intact but for a run of NULs a crash left around it."""
+    stripped = line.strip(b"\0 \r\t")
+    if not stripped.startswith(b"{") or len(stripped) == len(line):
+        return None
+    try:
+        return decode_entry(stripped)
+    except ValueError:
+        return None

@@ -1,0 +1,109 @@
+"""The one function that builds a request. It is total: for any log it returns what the provider accepts.
+
+What it has to add for that (a result that never came, a line after a last reply, images beyond the limit) is planned by
+``repairs`` so that the session can log it before the request leaves; a byte once sent then never changes by accident.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from .blocks import IMAGE_GONE, STUB, as_blocks, count_images
+from .decisions import Cause, Decision, Image, ImagesDropped, PrefixRendered, ResultStubbed
+from .entries import Message
+from .flatten import Shown, render, stub_shown
+from .options import declared, options_of, system_of, tools_of
+from .view import View
+
+__all__ = ["CONTINUE", "MAX_IMAGES", "build_request", "ends_with_reply", "needs_tools", "repairs"]
+
+MAX_IMAGES: Final = 100
+KEPT_IMAGES: Final = 60
+CONTINUE: Final = "Continue."
+_OPENING: Final = "[The conversation continues.]"
+_NOTHING: Final = "[Nothing has been said yet.]"
+_MODEL: Final = "claude-sonnet-4-5"
+_CAUSE: Final = Cause("request", "no prefix was ever rendered")
+
+
+def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str, Any]:
+    """Return the request for this view: valid, whatever the log holds."""
+    prefix = prefix or view.facts.prefix or PrefixRendered(_CAUSE, _MODEL)
+    messages = _messages(view)
+    tools = tools_of(prefix)
+    if not tools and needs_tools(view):
+        tools = declared(view.tool_names())
+    request: dict[str, Any] = {"model": prefix.model or _MODEL, **options_of(prefix, tools)}
+    system = system_of(prefix)
+    if system is not None:
+        request["system"] = system
+    if tools:
+        request["tools"] = tools
+    request["messages"] = messages
+    return request
+
+
+def needs_tools(view: View) -> bool:
+    """Say whether tool blocks stand in the view, so that tools must be declared."""
+    return bool(view.tool_names())
+
+
+def ends_with_reply(view: View) -> bool:
+    """Say whether the view ends with a finished reply, so that something must be said before the model can go on."""
+    group = view.final
+    if group is None or group.role != "assistant" or group.uses:
+        return False
+    blocks = as_blocks(render(group, view.shown, last=True))
+    return blocks[-1]["type"] not in ("server_tool_use", "mcp_tool_use")
+
+
+def repairs(view: View) -> list[Decision]:
+    """Return the decisions that must be logged before this view is sent."""
+    planned: list[Decision] = [
+        ResultStubbed(Cause("request", "the tool call was interrupted"), called, STUB) for called in view.unanswered()
+    ]
+    if view.images > MAX_IMAGES:
+        planned.append(_images_to_drop(view))
+    return planned
+
+
+def _messages(view: View) -> list[Message]:
+    messages = view.messages()
+    if not messages:
+        return [{"role": "user", "content": _NOTHING}]
+    final = view.final
+    if final is not None and final.role == "assistant":
+        if final.uses:
+            messages.append({"role": "user", "content": [stub_shown(called, view.shown) for called in final.uses]})
+        elif ends_with_reply(view):
+            messages.append({"role": "user", "content": CONTINUE})
+    if view.images > MAX_IMAGES:
+        messages = _fewer_images(view, messages)
+    if messages[0]["role"] != "user":
+        messages.insert(0, {"role": "user", "content": _OPENING})
+    return messages
+
+
+def _images_to_drop(view: View) -> ImagesDropped:
+    """Plan to drop the oldest images in one go, so that the prefix moves seldom."""
+    surplus = view.images - KEPT_IMAGES
+    images: list[Image] = []
+    for group in view.groups:
+        for piece in group.pieces:
+            gone = view.shown.images.get(piece.uuid, frozenset())
+            for ordinal in range(count_images(as_blocks(piece.message))):
+                if ordinal not in gone and len(images) < surplus:
+                    images.append(Image(piece.uuid, ordinal))
+    cause = Cause("request", f"more than {MAX_IMAGES} images", moves_prefix=True)
+    return ImagesDropped(cause, images, IMAGE_GONE)
+
+
+def _fewer_images(view: View, messages: list[Message]) -> list[Message]:
+    """Return the messages as they would stand once the planned images are gone."""
+    gone = {uuid: set(ordinals) for uuid, ordinals in view.shown.images.items()}
+    for image in _images_to_drop(view).images:
+        gone.setdefault(image.message, set()).add(image.ordinal)
+    shown = Shown(view.shown.results, {uuid: frozenset(found) for uuid, found in gone.items()}, view.shown.image_text)
+    groups = view.groups
+    redrawn = [render(group, shown, last=at == len(groups) - 1) for at, group in enumerate(groups)]
+    return [*redrawn, *messages[len(groups) :]]

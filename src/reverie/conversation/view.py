@@ -1,0 +1,371 @@
+"""The view: what the model is shown, as a pure and incremental fold of the log.
+
+A View never changes. ``view.fold(entry)`` returns the next one and costs what that entry costs: views share what they
+have in common and only the newest may append to it; any other copies first. A snapshot is therefore the view itself,
+and forking it is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+from .blocks import Block, admitted, as_blocks, count_images
+from .closed import Closed, Result, Said
+from .counting import Counted
+from .cuts import Cutting, Item, message_of, shown_by, visible
+from .decisions import (
+    Collapsed,
+    Compacted,
+    CompactionUndone,
+    Decision,
+    ImagesDropped,
+    InstructionsAttached,
+    MemoriesSurfaced,
+    MessageQueued,
+    ResultOffloaded,
+    ResultsCleared,
+    ResultsKept,
+    ResultsRestored,
+    ResultStubbed,
+    Snipped,
+    Unknown,
+    decision_of,
+)
+from .entries import ASSISTANT, ATTACHMENT, DECISION, META, USER, Entry, Message
+from .facts import Facts, facts_after
+from .flatten import Group, Piece, Shown, as_shown, joined, missing_results, render
+from .tokens import measure_message
+from .uses import Use, path_of, with_fresh_uses
+
+__all__ = ["View"]
+
+_NOTHING: Final = Shown({}, {})
+_OPEN: Final = 2  # groups that may still change: a reply's later piece may look past one message of attachments
+_SILENCE: Final[Message] = {"role": ASSISTANT, "content": []}
+_heads = count(1)
+
+
+class View:
+    """What the model is shown after the entries folded so far."""
+
+    __slots__ = (
+        "_closed",
+        "_folded",
+        "_groups",
+        "_head",
+        "_items",
+        "_results",
+        "_said",
+        "_tail",
+        "_tools",
+        "counted",
+        "facts",
+        "images",
+        "last",
+        "last_reply_time",
+        "shown",
+        "tokens",
+    )
+
+    def __init__(self) -> None:
+        self._head = next(_heads)
+        self._closed = Closed(self._head)
+        self._said = Said(self._head)
+        self._groups = self._results = self._items = self._folded = 0  # how much of the shared lists is ours
+        self._tail: tuple[Group, ...] = ()
+        self._tools: tuple[str, ...] = ()
+        self.tokens = 0
+        self.images = 0
+        self.shown = _NOTHING
+        self.facts = Facts()
+        self.counted = Counted()
+        self.last: str | None = None
+        self.last_reply_time = ""
+
+    # -- reading
+
+    @property
+    def groups(self) -> list[Group]:
+        """The messages of the view, each as the pieces it is made of."""
+        return [*self._closed.groups[: self._groups], *self._tail]
+
+    @property
+    def final(self) -> Group | None:
+        """The last message of the view."""
+        return self._tail[-1] if self._tail else None
+
+    def tool_names(self) -> list[str]:
+        """Return the tools whose calls stand in the view, in the order of their first call."""
+        return list(self._tools)
+
+    @property
+    def results(self) -> list[Result]:
+        """The tool results of the view, oldest first."""
+        return self._closed.results[: self._results]
+
+    @property
+    def said(self) -> list[Entry]:
+        """Every message entry ever said, shown or not, oldest first."""
+        return [one.entry for one in self._said.items[: self._items] if isinstance(one, Item)]
+
+    def messages(self) -> list[Message]:
+        """Return the view as alternating messages; those that nothing touched are the very objects that came in."""
+        flat = self._closed.flat[: self._groups]
+        final = len(self._tail) - 1
+        flat.extend(render(group, self.shown, last=at == final) for at, group in enumerate(self._tail))
+        return flat
+
+    def unanswered(self) -> list[str]:
+        """Return the calls at the end of the view that no result answers."""
+        if not self._tail:
+            return []
+        group = self._tail[-1]
+        return list(group.uses) if group.role == ASSISTANT else missing_results(group)
+
+    def use(self, tool_use_id: str) -> Use | None:
+        """Return a tool call that stands in the view."""
+        found = self._closed.uses.get(tool_use_id)
+        if found is None or found.group < self._groups:
+            return found
+        return found if any(tool_use_id in group.uses for group in self._tail) else None
+
+    def knows(self, uuid: str) -> bool:
+        """Say whether this entry has been folded."""
+        return self._said.known.get(uuid, self._folded) < self._folded
+
+    def kept(self, tool_use_id: str) -> bool:
+        """Say whether this result was seen and left whole."""
+        return self._said.kept.get(tool_use_id, self._folded) < self._folded
+
+    def offloaded(self, tool_use_id: str) -> ResultOffloaded | None:
+        """Return where this result rests, if it was moved to disk."""
+        at, found = self._said.offloaded.get(tool_use_id, (self._folded, None))
+        return found if at < self._folded else None
+
+    # -- folding
+
+    def fold(self, entry: Entry) -> View:
+        """Return the view after one more entry."""
+        return self.fold_all((entry,))
+
+    def fold_all(self, entries: Iterable[Entry]) -> View:
+        """Return the view after these entries."""
+        new = View.__new__(View)
+        for name in View.__slots__:
+            setattr(new, name, getattr(self, name))
+        new._own()
+        for entry in entries:
+            new._add(entry)
+        return new
+
+    def _own(self) -> None:
+        """Become the head of what is shared, copying it first if another view has extended it."""
+        before, self._head = self._head, next(_heads)
+        if self._closed.head == before:
+            self._closed.head = self._head
+        else:
+            self._closed = self._closed.copied(self._head, self._groups, self._results, self._tail)
+        if self._said.head == before:
+            self._said.head = self._head
+        else:
+            self._said = self._said.copied(self._head, self._items, self._folded)
+
+    def _add(self, entry: Entry) -> None:
+        if entry.uuid in self._said.known:
+            return
+        self._said.known[entry.uuid] = self._folded
+        self._folded += 1
+        self.last = entry.uuid
+        if entry.kind == DECISION:
+            decision = decision_of(entry.body)
+            if not isinstance(decision, Unknown):
+                self._decide(entry, decision)
+        elif entry.kind in (USER, ASSISTANT, ATTACHMENT):
+            message = message_of(entry)
+            if message is not None:
+                self._say(Item(entry.uuid, entry.kind, message, entry))
+        elif entry.kind == META:
+            self.facts = replace(self.facts, meta={**self.facts.meta, **entry.body})
+
+    def _say(self, item: Item) -> None:
+        self._said.items.append(item)
+        self._items += 1
+        self._show(item)
+
+    def _show(self, item: Item, *, again: bool = False) -> None:
+        if item.kind == ASSISTANT:
+            self._show_reply(item, again)
+            return
+        message = admitted(item.message, USER)
+        if message is None:
+            return
+        measure = measure_message(as_shown(message, self.shown))
+        self.counted = self.counted.after_measure(measure)
+        piece = Piece(item.uuid, message, round(measure.total), item.kind == ATTACHMENT)
+        self.tokens += piece.tokens
+        group = self._tail[-1] if self._tail else None
+        if group is not None and group.role == USER:
+            self._tail = (*self._tail[:-1], joined(group, piece, ()))
+        else:
+            self._push(Group(USER, item.uuid, (piece,), (), group.uses if group else ()))
+        if isinstance(message["content"], list):
+            self._note_results(item.entry, piece)
+
+    def _show_reply(self, item: Item, again: bool) -> None:
+        reply = item.entry.reply
+        self.last_reply_time = item.entry.time or self.last_reply_time
+        message = admitted(item.message, ASSISTANT) or _SILENCE
+        measure = measure_message(message)
+        # What a reply reported speaks of the view it answered, not of one that has been cut since.
+        count = self.counted
+        self.counted = count.after_measure(measure) if again else count.after_reply(message, reply)
+        if message is _SILENCE:
+            return
+        id = reply.get("id")
+        message, uses = with_fresh_uses(message, self._closed.uses)
+        piece = Piece(item.uuid, message, round(measure.total))
+        self.tokens += piece.tokens
+        self._join_reply(id if isinstance(id, str) and id else item.uuid, piece, uses)
+
+    def _join_reply(self, id: str, piece: Piece, uses: list[Block]) -> None:
+        """Put a piece of a reply where it belongs: with its siblings, or as the next message."""
+        tail = self._tail
+        ids = tuple(block["id"] for block in uses if block["type"] == "tool_use")
+        group = tail[-1] if tail else None
+        before = tail[-2] if len(tail) > 1 else None
+        if group is not None and group.role == ASSISTANT and (group.id == id or not group.uses):
+            self._tail = (*tail[:-1], joined(group, piece, ids, id))
+            at = self._groups + len(tail) - 1
+        elif group is not None and before is not None and before.id == id and group.only_attachments:
+            grown = joined(before, piece, ids)
+            self._tail = (*tail[:-2], grown, Group(USER, group.id, group.pieces, (), grown.uses))
+            at = self._groups + len(tail) - 2
+        else:
+            if group is not None and group.role == ASSISTANT:
+                self._push(Group(USER, f"{piece.uuid}:interrupted", (), (), group.uses))
+            self._push(Group(ASSISTANT, id, (piece,), ids))
+            at = self._groups + len(self._tail) - 1
+        for block in uses:
+            self._closed.uses[block["id"]] = Use(block["name"], block["input"], at)
+            if block["type"] == "tool_use" and block["name"] not in self._tools:
+                self._tools = (*self._tools, block["name"])
+
+    def _push(self, group: Group) -> None:
+        self._tail = (*self._tail, group)
+        if len(self._tail) > _OPEN:
+            first, self._tail = self._tail[0], self._tail[1:]
+            self._closed.groups.append(first)
+            self._closed.flat.append(render(first, self.shown))
+            self._groups += 1
+
+    def _note_results(self, entry: Entry, piece: Piece) -> None:
+        blocks = as_blocks(piece.message)
+        images = count_images(blocks)
+        self.images += images
+        at = self._groups + len(self._tail) - 1
+        expected = self._tail[-1].expects
+        for block in blocks:
+            if block["type"] != "tool_result" or block["tool_use_id"] not in expected:
+                continue
+            called: str = block["tool_use_id"]
+            use = self._closed.uses[called]
+            tokens = piece.tokens if len(blocks) == 1 else _tokens({"role": USER, "content": [block]})
+            pictured = bool(images) and count_images([block]) > 0
+            self._closed.results.append(
+                Result(called, use.name, path_of(use.input), entry.uuid, tokens, entry.time, pictured, at)
+            )
+            self._results += 1
+
+    # -- deciding
+
+    def _decide(self, entry: Entry, decision: Decision) -> None:
+        self.facts = facts_after(self.facts, entry.uuid, decision)
+        match decision:
+            case ResultStubbed():
+                stub: Block = {"type": "tool_result", "tool_use_id": decision.tool_use_id, "content": decision.text}
+                message: Message = {"role": USER, "content": [{**stub, "is_error": True}]}
+                self._say(Item(entry.uuid, USER, message, entry))
+            case MemoriesSurfaced() | InstructionsAttached() | MessageQueued():
+                item = shown_by(entry, decision)
+                if item is not None:
+                    self._say(item)
+            case ResultOffloaded():
+                self._said.offloaded[decision.tool_use_id] = (self._folded - 1, decision)
+                self._replace_results({decision.tool_use_id: decision.text})
+            case ResultsKept():
+                for called in decision.tool_use_ids:
+                    self._said.kept.setdefault(called, self._folded - 1)
+            case ResultsCleared():
+                self._replace_results({one.tool_use_id: one.text for one in decision.cleared})
+            case ResultsRestored():
+                self._restore_results(decision.tool_use_ids)
+            case ImagesDropped():
+                self._drop_images(decision)
+            case Compacted() | Collapsed() | Snipped():
+                self._said.items.append(Cutting(entry.uuid, entry, decision))
+                self._items += 1
+                self._rebuild()
+            case CompactionUndone():
+                self._rebuild()
+            case _:
+                pass
+
+    def _redraw(self, shown: Shown, groups: Set[int]) -> None:
+        """Show these groups anew; whoever holds an older view keeps what it had."""
+        before, self.shown = self.shown, shown
+        closed = [at for at in groups if 0 <= at < self._groups]
+        if closed:
+            self._closed = self._closed.copied(self._head, self._groups, self._results, self._tail)
+        freed = 0
+        for at in groups:
+            here = at - self._groups
+            if at < 0 or here >= len(self._tail):
+                continue
+            group = self._closed.groups[at] if here < 0 else self._tail[here]
+            after = render(group, shown)
+            freed += _tokens(render(group, before)) - _tokens(after)
+            if here < 0:
+                self._closed.flat[at] = after
+        self.tokens -= freed
+        self.counted = self.counted.freed(freed)
+
+    def _replace_results(self, texts: Mapping[str, str]) -> None:
+        results = {**self.shown.results, **texts}
+        uses = (self._closed.uses.get(called) for called in texts)
+        self._redraw(replace(self.shown, results=results), {use.group + 1 for use in uses if use is not None})
+
+    def _restore_results(self, ids: Iterable[str]) -> None:
+        back = {called for called in ids if called in self.shown.results}
+        results = {called: text for called, text in self.shown.results.items() if called not in back}
+        uses = (self._closed.uses.get(called) for called in back)
+        self._redraw(replace(self.shown, results=results), {use.group + 1 for use in uses if use is not None})
+
+    def _drop_images(self, decision: ImagesDropped) -> None:
+        gone = {uuid: set(ordinals) for uuid, ordinals in self.shown.images.items()}
+        for image in decision.images:
+            gone.setdefault(image.message, set()).add(image.ordinal)
+        images = {uuid: frozenset(ordinals) for uuid, ordinals in gone.items()}
+        named = {image.message for image in decision.images}
+        groups = {at for at, group in enumerate(self.groups) if any(piece.uuid in named for piece in group.pieces)}
+        text = decision.text if decision.text.strip() else self.shown.image_text
+        self._redraw(replace(self.shown, images=images, image_text=text), groups)
+        self.images = sum(count_images(as_blocks(message)) for message in self.messages())
+
+    def _rebuild(self) -> None:
+        """Fold what is still visible anew, after a cut or its undoing."""
+        replied, self.counted = self.last_reply_time, self.counted.after_cut()
+        undone = self.facts.undone
+        said = self._said.items[: self._items]
+        self._closed = Closed(self._head)
+        self._groups = self._results = self.tokens = self.images = 0
+        self._tail = self._tools = ()
+        for item in visible(one for one in said if isinstance(one, Item) or one.uuid not in undone):
+            self._show(item, again=True)
+        self.last_reply_time = replied
+
+
+def _tokens(message: Message) -> int:
+    return round(measure_message(message).total)

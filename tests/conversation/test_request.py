@@ -1,0 +1,160 @@
+"""One total function builds every request: valid for any log, and never a surprise for the cache."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from reverie.conversation.canonical import canonical, extends
+from reverie.conversation.decisions import Cause, PrefixRendered, body_of
+from reverie.conversation.entries import ASSISTANT, Entry
+from reverie.conversation.request import CONTINUE, build_request, ends_with_reply, repairs
+from reverie.conversation.validate import problems
+from reverie.conversation.view import View
+from reverie.testing.random_logs import random_log
+from reverie.testing.script import Script, call, text
+
+SHARDS = 10
+
+
+def refused(seed: int, **how: Any) -> list[str]:
+    view = View().fold_all(random_log(Random(seed), **how))
+    return [problem.text for problem in problems(build_request(view))]
+
+
+@pytest.mark.requirement("K8")
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_no_random_conversation_makes_an_invalid_request(shard: int, torture: bool, seed: int):
+    count = (200_000 if torture else 20_000) // SHARDS
+    for number in range(count):
+        faults = refused(seed + shard * count + number, disorder=(0.05, 0.25, 0.6)[number % 3])
+        assert not faults, (seed + shard * count + number, faults)
+
+
+@pytest.mark.requirement("K8")
+def test_the_validator_refuses_what_a_naive_builder_would_send():
+    """Known-bad twin: messages just concatenated, as most loops do it."""
+
+    def naive(log: list[Entry]) -> dict[str, Any]:
+        messages = [entry.body["message"] for entry in log if entry.kind in ("user", "assistant") and entry.message]
+        return {"model": "m", "max_tokens": 9, "messages": messages}
+
+    bad = sum(bool(problems(naive(random_log(Random(seed))))) for seed in range(500))
+    assert bad > 400
+
+
+@pytest.mark.requirement("K8")
+def test_every_recorded_session_makes_valid_requests_at_every_reply(corpus_sessions: list[list[Entry]]):
+    for entries in corpus_sessions:
+        view = View()
+        for at, entry in enumerate(entries):
+            if entry.kind == ASSISTANT and at % 7 == 0:
+                assert problems(build_request(view)) == []
+            view = view.fold(entry)
+        assert problems(build_request(view)) == []
+
+
+@pytest.mark.requirement("K8", "K4")
+def test_what_the_builder_has_to_add_can_be_logged_first_and_then_changes_nothing():
+    for seed in range(600):
+        view = View().fold_all(random_log(Random(seed)))
+        request = build_request(view)
+        for number, decision in enumerate(repairs(view)):
+            view = view.fold(Entry(f"repair{number}", None, "", "s", "decision", body_of(decision)))
+        if ends_with_reply(view):
+            view = view.fold(Entry("go on", None, "", "s", "attachment", {"content": CONTINUE}))
+        assert canonical(build_request(view)) == canonical(request)
+        assert repairs(view) == []
+
+
+@pytest.mark.requirement("K8")
+def test_a_result_that_comes_after_its_stub_was_sent_does_not_change_what_was_sent():
+    script = Script()
+    script.user("go")
+    script.reply(call("t1"), call("t2"))
+    script.result("t1")
+    sent = canonical(build_request(script.view))
+    for decision in repairs(script.view):
+        script.decide(decision)
+    assert canonical(build_request(script.view)) == sent
+    script.result("t2", "too late")
+    later = canonical(build_request(script.view))
+    assert extends(sent, later)
+    assert b"too late" in later[-1]
+
+
+@pytest.mark.requirement("K8")
+def test_without_the_logged_stub_the_late_result_would_have_changed_it():
+    """Known-bad twin of the test above."""
+    script = Script()
+    script.user("go")
+    script.reply(call("t1"))
+    sent = canonical(build_request(script.view))
+    script.result("t1", "too late")
+    assert not extends(sent, canonical(build_request(script.view)))
+
+
+def test_an_empty_log_makes_a_request_and_a_first_reply_gets_a_user_before_it():
+    assert problems(build_request(View())) == []
+    script = Script()
+    script.reply(text("hello"))
+    request = build_request(script.view)
+    assert [message["role"] for message in request["messages"]] == ["user", "assistant", "user"]
+    assert problems(request) == []
+
+
+@pytest.mark.requirement("K8")
+def test_more_than_a_hundred_images_are_dropped_oldest_first_and_in_one_go():
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
+    script = Script()
+    for number in range(101):
+        script.user([text(f"picture {number}"), image])
+    view = script.view
+    assert problems(build_request(view)) == []
+    (decision,) = repairs(view)
+    script.decide(decision)
+    assert script.view.images == 60
+    content = script.messages[0]["content"]
+    assert content[1] == text("[image]")
+    assert content[-1] == image
+
+
+@pytest.mark.requirement("K8")
+def test_tools_are_declared_when_calls_stand_in_the_view():
+    script = Script()
+    script.user("go")
+    script.reply(call("t1", "Read"), call("t2", "Bash"))
+    assert [tool["name"] for tool in build_request(script.view)["tools"]] == ["Read", "Bash"]
+    prefix = PrefixRendered(Cause("request", "first"), "m", None, [{"name": "Read", "input_schema": {"type": "object"}}])
+    assert build_request(script.view, prefix)["tools"] == prefix.tools
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_tokens": -1},
+        {"thinking": {"type": "enabled", "budget_tokens": 5_000}, "max_tokens": 5_000},
+        {"thinking": "yes"},
+        {"tool_choice": {"type": "any"}},
+        {"context_management": {"edits": [{"type": "clear_thinking_20251015"}]}},
+        {"made_up": 1},
+    ],
+)
+@pytest.mark.requirement("K8")
+def test_options_a_provider_would_refuse_do_not_leave(options: dict[str, Any]):
+    script = Script()
+    script.decide(PrefixRendered(Cause("request", "first"), "m", None, [], options))
+    script.user("hello")
+    assert problems(build_request(script.view)) == []
+
+
+def test_a_provider_pausing_its_own_tool_is_continued_as_it_stands():
+    paused = {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {"query": "x"}}
+    script = Script()
+    script.user("search")
+    script.reply(text("let me look"), paused)
+    request = build_request(script.view)
+    assert request["messages"][-1]["content"][-1] is paused
+    assert problems(request) == []

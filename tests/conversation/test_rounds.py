@@ -1,0 +1,81 @@
+"""Rounds are the unit in which anything is dropped; tails split no pair."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from reverie.conversation.entries import Entry
+from reverie.conversation.rounds import reply_id, rounds, widened
+from reverie.testing.random_logs import random_log
+from reverie.testing.script import Script, call, text
+
+
+def said(seed: int) -> list[Entry]:
+    return [entry for entry in random_log(Random(seed), entries=40) if entry.kind in ("user", "assistant")]
+
+
+def blocks(entries: list[Entry], kind: str, key: str) -> set[str]:
+    found: set[str] = set()
+    for entry in entries:
+        content: Any = entry.message["content"] if entry.message else []
+        for block in content if isinstance(content, list) else []:
+            if isinstance(block, dict) and block.get("type") == kind and isinstance(block.get(key), str):
+                found.add(block[key])
+    return found
+
+
+@pytest.mark.requirement("K9")
+def test_a_round_starts_at_each_new_reply_and_rounds_hold_everything_once():
+    script = Script()
+    script.user("go")
+    script.reply(call("t1"), id="a")
+    script.result("t1")
+    script.reply(call("t2"), id="a")
+    script.result("t2")
+    script.reply(text("done"), id="b")
+    script.user("more")
+    assert [[entry.uuid for entry in one] for one in rounds(script.entries)] == [
+        ["e0"],
+        ["e1", "e2", "e3", "e4"],
+        ["e5", "e6"],
+    ]
+    for seed in range(300):
+        entries = said(seed)
+        assert [entry for one in rounds(entries) for entry in one] == entries
+
+
+@pytest.mark.requirement("K9")
+def test_dropping_whole_rounds_of_an_orderly_log_never_splits_a_pair():
+    for seed in range(300):
+        entries = [
+            entry
+            for entry in random_log(Random(seed), entries=40, disorder=0.0)
+            if entry.kind in ("user", "assistant")
+        ]
+        grouped = rounds(entries)
+        kept = [entry for one in grouped[len(grouped) // 2 :] for entry in one]
+        lost = [entry for one in grouped[: len(grouped) // 2] for entry in one]
+        assert not blocks(kept, "tool_result", "tool_use_id") & blocks(lost, "tool_use", "id")
+
+
+def tail_is_whole(entries: list[Entry], start: int) -> bool:
+    kept, lost = entries[start:], entries[:start]
+    split = blocks(kept, "tool_result", "tool_use_id") & blocks(lost, "tool_use", "id") - blocks(kept, "tool_use", "id")
+    replies = {reply_id(entry) for entry in kept if entry.kind == "assistant"}
+    return not split and not any(entry.kind == "assistant" and reply_id(entry) in replies for entry in lost)
+
+
+@pytest.mark.requirement("K10")
+def test_a_widened_tail_splits_no_pair_and_loses_no_piece_of_a_kept_reply():
+    caught = 0
+    for seed in range(600):
+        entries = said(seed)
+        for start in range(0, len(entries) + 1, 3):
+            wide = widened(entries, start)
+            assert wide <= start
+            assert tail_is_whole(entries, wide)
+            caught += not tail_is_whole(entries, start)
+    assert caught > 100, "the check would not catch a tail that was not widened"
