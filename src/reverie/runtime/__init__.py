@@ -1,0 +1,1 @@
+"""What runs it: sessions, the library they stand in, the projects they belong to."""

@@ -1,0 +1,161 @@
+"""The library: every session in a store, to list, find, read, export, delete and purge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..conversation.blocks import admitted, as_blocks
+from ..conversation.entries import ASSISTANT, USER, Entry, encode_entry
+from ..conversation.log import Loaded, parse_log
+from ..conversation.view import View
+from ..errors import InputError, SessionBusy, SessionNotFound
+from ..ports import Storage
+from ..values import record
+
+__all__ = ["Library", "Removed", "Shelved"]
+
+
+@record
+class Shelved:
+    """A session as a list shows it."""
+
+    session: str
+    project: str
+    key: str
+    title: str
+    model: str
+    cwd: str
+    started: str
+    touched: str
+    messages: int
+    bytes: int
+    damaged: int
+
+
+@record
+class Removed:
+    """What a deletion took away."""
+
+    session: str
+    keys: list[str]
+    memories: list[str]
+
+
+class Library:
+    """All sessions of a store."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def keys(self) -> list[str]:
+        """Return the keys of all logs."""
+        return [key for key in self._storage.list("projects") if key.endswith(".jsonl") and key.count("/") == 2]
+
+    def find(self, name: str) -> str:
+        """Return the key of the session with this name, or with the one name that starts so."""
+        keys = self.keys()
+        exact = [key for key in keys if _session(key) == name]
+        found = exact or [key for key in keys if _session(key).startswith(name)]
+        if not found:
+            raise SessionNotFound(f"no session is called {name!r}; 'reverie sessions' lists them")
+        if len(found) > 1:
+            shown = ", ".join(key.removeprefix("projects/").removesuffix(".jsonl") for key in found[:5])
+            raise InputError(f"{name!r} could be {len(found)} sessions: {shown}; give more of the name")
+        return found[0]
+
+    def load(self, key: str) -> Loaded:
+        """Read a session's log, damage and all."""
+        data = self._storage.load(key)
+        if data is None:
+            raise SessionNotFound(f"no log at {key}")
+        return parse_log(data)
+
+    def view(self, key: str) -> View:
+        """Fold a session's log."""
+        return View().fold_all(self.load(key).entries)
+
+    def shelved(self, key: str) -> Shelved:
+        """Describe a session for a list."""
+        data = self._storage.load(key) or b""
+        loaded = parse_log(data)
+        meta: dict[str, Any] = {}
+        model = ""
+        for entry in loaded.entries:
+            if entry.kind == "meta":
+                meta.update(entry.body)
+            elif entry.kind == ASSISTANT:
+                model = str(entry.reply.get("model") or model)
+        said = [entry for entry in loaded.entries if entry.kind in (USER, ASSISTANT)]
+        times = [entry.time for entry in loaded.entries if entry.time]
+        return Shelved(
+            session=_session(key),
+            project=key.split("/")[1],
+            key=key,
+            title=str(meta.get("title") or _first_words(said)),
+            model=str(model or meta.get("model") or ""),
+            cwd=str(meta.get("cwd") or ""),
+            started=times[0] if times else "",
+            touched=times[-1] if times else "",
+            messages=len(said),
+            bytes=len(data),
+            damaged=len(loaded.damage) + bool(loaded.torn),
+        )
+
+    def export(self, key: str) -> bytes:
+        """Return a session's log byte for byte."""
+        data = self._storage.load(key)
+        if data is None:
+            raise SessionNotFound(f"no log at {key}")
+        return data
+
+    def store(self, key: str, entries: list[Entry]) -> None:
+        """Write imported entries as a new log; one that exists already is never overwritten."""
+        if self._storage.load(key) is not None:
+            raise InputError(f"session {_session(key)} is in the library already; delete it first to import it again")
+        lease = self._storage.lease(key, holder="import")
+        try:
+            data = b"".join(encode_entry(entry) + b"\n" for entry in entries)
+            self._storage.write(key, data, create=True)
+        finally:
+            lease.release()
+
+    def belongings(self, key: str) -> list[str]:
+        """Return the keys of all that belongs to a session beside its log: results, notes, inbox."""
+        return list(self._storage.list(key.removesuffix(".jsonl")))
+
+    def remove(self, key: str, *, purge: bool = False, dry_run: bool = False) -> Removed:
+        """Delete a session's log; with ``purge`` also its results, notes, inbox and what memories quote from it."""
+        holder = self._storage.holder(key)
+        if holder is not None:
+            raise SessionBusy(f"session {_session(key)} is open ({holder}); close it first", holder=holder)
+        keys = [key, *(self.belongings(key) if purge else [])]
+        memories = self._quoting(key) if purge else []
+        if not dry_run:
+            for name in [*keys[1:], *memories, key]:
+                self._storage.delete(name)
+        return Removed(_session(key), keys, memories)
+
+    def _quoting(self, key: str) -> list[str]:
+        """Return the memories that name this session as their source."""
+        session = _session(key)
+        folder = f"{key.rsplit('/', 1)[0]}/memory"
+        found: list[str] = []
+        for name in self._storage.list(folder):
+            document = self._storage.read(name) if name.endswith(".md") else None
+            head = document.data[:4096].decode("utf-8", "replace") if document is not None else ""
+            if any(line.startswith("source:") and session in line for line in head.splitlines()):
+                found.append(name)
+        return found
+
+
+def _session(key: str) -> str:
+    return key.rsplit("/", 1)[-1].removesuffix(".jsonl")
+
+
+def _first_words(said: list[Entry]) -> str:
+    for entry in said:
+        message = admitted(entry.message, USER) if entry.kind == USER and entry.message is not None else None
+        for block in as_blocks(message) if message is not None else []:
+            if block["type"] == "text":
+                return " ".join(block["text"].split())[:80]
+    return ""

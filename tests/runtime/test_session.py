@@ -1,0 +1,276 @@
+"""A session through its front door: what is said is safe, what leaves is valid, one writer at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import anyio
+import pytest
+
+from reverie import InMemoryStorage, InputError, Session, SessionBusy, SessionError, load_settings
+from reverie.conversation.canonical import canonical, extends
+from reverie.conversation.validate import problems
+from reverie.errors import SessionReadOnly
+from reverie.events import DecisionMade, Event, FellBack, InboxDrained, LogDamaged, SessionOpened
+from reverie.runtime.inbox import post
+from reverie.runtime.projects import inbox_key, log_key, project_slug
+from reverie.storage.files import FileStorage
+
+MODEL = "claude-sonnet-4-5"
+READ: dict[str, Any] = {"name": "Read", "description": "Read a file.", "input_schema": {"type": "object"}}
+
+
+def reply(*blocks: dict[str, Any], id: str = "msg_1", **rest: Any) -> dict[str, Any]:
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    return {"id": id, "type": "message", "role": "assistant", "model": MODEL, "content": list(blocks), "usage": usage, **rest}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def call(id: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": "Read", "input": {"file_path": "/a"}}
+
+
+def run(steps: Callable[[], Any]) -> None:
+    anyio.run(steps)
+
+
+@pytest.mark.requirement("K1", "K11")
+def test_a_conversation_survives_the_process_that_had_it(tmp_path: Path):
+    async def steps() -> None:
+        async with Session.open("repo-42", cwd=tmp_path) as session:
+            await session.say("What is in /a?")
+            first = await session.prepare(model=MODEL, max_tokens=100, system="Be brief.", tools=[READ])
+            calls = await session.observe(reply(call("t1")))
+            assert [(one.id, one.name, one.input) for one in calls] == [("t1", "Read", {"file_path": "/a"})]
+            await session.result("t1", "hello")
+            sent = await session.prepare(model=MODEL, max_tokens=100, system="Be brief.", tools=[READ])
+            assert extends(canonical(first), canonical(sent))
+        async with Session.open("repo-42", cwd=tmp_path) as session:
+            again = await session.prepare(model=MODEL, max_tokens=100, system="Be brief.", tools=[READ])
+            assert canonical(again) == canonical(sent)
+            assert await session.observe(reply(text("It says hello."), id="msg_2")) == []
+
+    run(steps)
+
+
+@pytest.mark.requirement("K13")
+def test_a_second_writer_gets_a_clear_error_a_read_only_view_or_the_inbox(tmp_path: Path):
+    async def steps() -> None:
+        async with Session.open("s", cwd=tmp_path) as session:
+            await session.say("hello")
+            with pytest.raises(SessionBusy, match="pid"):
+                async with Session.open("s", cwd=tmp_path):
+                    pass
+            async with Session.open("s", cwd=tmp_path, mode="read") as reader:
+                assert reader.view.messages() == [{"role": "user", "content": "hello"}]
+                with pytest.raises(SessionReadOnly, match="inbox"):
+                    await reader.say("me too")
+            storage = FileStorage(load_settings().home)
+            slug = project_slug(tmp_path)
+            post(storage, inbox_key(slug, "s"), "note", {"text": "The build is red."}, sender="ci")
+            events: list[Event] = []
+            session.listen(events.append)
+            request = await session.prepare(model=MODEL, max_tokens=9)
+            assert "The build is red." in str(request["messages"])
+            assert InboxDrained("s", 1) in events
+            again = await session.prepare(model=MODEL, max_tokens=9)
+            assert str(again["messages"]).count("The build is red.") == 1
+            assert list(storage.list(inbox_key(slug, "s"))) == []
+
+    run(steps)
+
+
+@pytest.mark.requirement("K13")
+def test_a_command_taken_in_just_before_a_crash_is_not_shown_twice(tmp_path: Path):
+    async def steps() -> None:
+        storage = InMemoryStorage()
+        slug = project_slug(tmp_path)
+        inbox = inbox_key(slug, "s")
+        post(storage, inbox, "note", {"text": "only once"})
+        (key,) = storage.list(inbox)
+        document = storage.read(key)
+        assert document is not None
+        async with Session.open("s", cwd=tmp_path, storage=storage) as session:
+            await session.say("hello")
+            await session.prepare(model=MODEL, max_tokens=9)
+            storage.write(key, document.data)  # the crash came between the log and the inbox
+            request = await session.prepare(model=MODEL, max_tokens=9)
+        assert str(request["messages"]).count("only once") == 1
+
+    run(steps)
+
+
+@pytest.mark.requirement("K13")
+def test_the_lease_is_free_again_when_its_process_dies(tmp_path: Path, home: Path):
+    script = (
+        "import sys, anyio\nfrom reverie import Session\n"
+        "async def main():\n"
+        f"    async with Session.open('s', cwd={str(tmp_path)!r}) as session:\n"
+        "        await session.say('hello')\n        print('open', flush=True)\n        sys.stdin.read()\n"
+        "anyio.run(main)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"open\n"
+
+        async def refused() -> None:
+            with pytest.raises(SessionBusy):
+                async with Session.open("s", cwd=tmp_path):
+                    pass
+
+        run(refused)
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+
+    async def resumed() -> None:
+        async with Session.open("s", cwd=tmp_path) as session:
+            assert session.view.messages() == [{"role": "user", "content": "hello"}]
+
+    run(resumed)
+
+
+@pytest.mark.requirement("K8", "C1")
+def test_whatever_order_things_are_said_in_each_request_is_valid_and_extends_the_last(seed: int):
+    async def steps(number: int) -> None:
+        rng = Random(number)
+        async with Session.open("s", storage=InMemoryStorage()) as session:
+            sent: list[bytes] = []
+            open_calls: list[str] = []
+            for step in range(30):
+                match rng.randrange(5):
+                    case 0:
+                        await session.say(f"message {step}")
+                    case 1:
+                        await session.attach(f"attachment {step}")
+                    case 2 if open_calls:
+                        await session.result(open_calls.pop(rng.randrange(len(open_calls))), "x" * rng.randrange(50))
+                    case 3 if session.view.groups:
+                        request = await session.prepare(model=MODEL, max_tokens=50, tools=[READ])
+                        assert problems(request) == []
+                        assert extends(sent, canonical(request))
+                        sent = canonical(request)
+                    case _:
+                        ids = [f"t{step}_{one}" for one in range(rng.randrange(3))]
+                        open_calls.extend(ids)
+                        await session.observe(reply(text("ok"), *map(call, ids), id=f"m{step}"))
+
+    for number in range(60):
+        anyio.run(steps, seed + number)
+
+
+def test_a_call_result_must_name_a_call_of_this_session():
+    async def steps() -> None:
+        async with Session.open("s", storage=InMemoryStorage()) as session:
+            with pytest.raises(InputError, match="observe"):
+                await session.result("toolu_unknown", "x")
+            with pytest.raises(SessionError, match="say"):
+                await session.prepare(model=MODEL, max_tokens=9)
+            with pytest.raises(InputError):
+                await session.say("  ")
+            with pytest.raises(InputError, match="provider returned"):
+                await session.observe(7)
+            with pytest.raises(InputError, match="assistant"):
+                await session.observe({"role": "user", "content": []})
+
+    run(steps)
+
+
+@pytest.mark.parametrize(
+    ("tools", "options", "named"),
+    [
+        ([{"name": "no good", "input_schema": {"type": "object"}}], {}, "no good"),
+        ([READ, READ], {}, "Read"),
+        ([READ], {"tool_choice": {"type": "tool", "name": "Absent"}}, "tool_choice"),
+        ([], {"thinking": {"type": "enabled", "budget_tokens": 3}}, "thinking"),
+    ],
+)
+def test_tools_and_options_a_provider_would_refuse_are_refused_before_anything_is_logged(
+    tools: list[dict[str, Any]], options: dict[str, Any], named: str
+):
+    async def steps() -> None:
+        async with Session.open("s", storage=InMemoryStorage()) as session:
+            await session.say("hello")
+            with pytest.raises(InputError, match=named):
+                await session.prepare(model=MODEL, max_tokens=9, tools=tools, **options)
+            assert session.view.facts.prefix is None
+
+    run(steps)
+
+
+@pytest.mark.requirement("K4")
+def test_a_changed_system_prompt_is_a_logged_decision_that_moves_the_prefix():
+    async def steps() -> None:
+        async with Session.open("s", storage=InMemoryStorage()) as session:
+            events: list[Event] = []
+            session.listen(events.append)
+            await session.say("hello")
+            await session.prepare(model=MODEL, max_tokens=9, system="one")
+            await session.prepare(model=MODEL, max_tokens=9, system="one")
+            await session.prepare(model=MODEL, max_tokens=9, system="two")
+            made = [event.decision.cause.moves_prefix for event in events if isinstance(event, DecisionMade)]
+            assert made == [False, True]
+
+    run(steps)
+
+
+@pytest.mark.requirement("K3", "F3")
+def test_opening_a_damaged_log_names_the_line_and_goes_on(tmp_path: Path, home: Path):
+    async def steps() -> None:
+        async with Session.open("s", cwd=tmp_path) as session:
+            await session.say("one")
+        path = home / log_key(project_slug(tmp_path), "s")
+        path.write_bytes(path.read_bytes() + b'{"half": \n' + b'{"torn')
+        events: list[Event] = []
+        again = Session.open("s", cwd=tmp_path)
+        again.listen(events.append)
+        async with again as session:
+            await session.say("two")
+            assert session.view.messages()[0]["content"] == [text("one"), text("two")]
+        assert SessionOpened("s", 2, "write") in events
+        assert [event.line for event in events if isinstance(event, LogDamaged)] == [3]
+        async with Session.open("s", cwd=tmp_path, mode="read") as session:
+            assert len(session.view.messages()[0]["content"]) == 2
+
+    run(steps)
+
+
+def test_text_no_file_can_hold_is_made_plain_in_view_and_log_alike():
+    async def steps() -> None:
+        storage = InMemoryStorage()
+        async with Session.open("s", storage=storage) as session:
+            await session.say("broken \ud83d emoji")
+            live = await session.prepare(model=MODEL, max_tokens=9)
+        async with Session.open("s", storage=storage) as session:
+            assert canonical(await session.prepare(model=MODEL, max_tokens=9)) == canonical(live)
+
+    run(steps)
+
+
+@pytest.mark.requirement("F5")
+def test_an_inbox_file_nobody_can_read_is_said_and_set_aside():
+    async def steps() -> None:
+        storage = InMemoryStorage()
+        inbox = inbox_key(project_slug(Path(".")), "s")
+        storage.write(f"{inbox}/1.json", b"\xff not json")
+        async with Session.open("s", storage=storage) as session:
+            events: list[Event] = []
+            session.listen(events.append)
+            await session.say("hello")
+            await session.prepare(model=MODEL, max_tokens=9)
+        assert any(isinstance(event, FellBack) and event.what == "inbox" for event in events)
+        kept = storage.read(f"{inbox}-unread/1.json")
+        assert kept is not None
+        assert kept.data == b"\xff not json"
+        assert list(storage.list(inbox)) == []
+
+    run(steps)
