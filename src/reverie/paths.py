@@ -1,0 +1,398 @@
+"""The few file primitives all stores share: keys, opening beneath a root, atomic replace, durable append.
+
+A key is a relative POSIX path. Whatever a model or a file puts into one, what is opened lies beneath the root: folders
+are resolved by descriptor without following a symlink, and only plain files with a single name are read or written.
+Every failure is a ``StorageError`` that names the path and says what to do.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import stat
+import sys
+import unicodedata
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
+from typing import Any, Final, Literal
+
+from .errors import StorageError, UnsafePath
+
+__all__ = [
+    "OWN_PREFIX",
+    "TEMPORARY_PREFIX",
+    "append_line",
+    "check_key",
+    "explain",
+    "explained",
+    "flush",
+    "open_beneath",
+    "open_by_openat2",
+    "open_by_walk",
+    "open_folder",
+    "open_plain",
+    "open_root",
+    "read_all",
+    "refuse_unless_plain",
+    "replace_file",
+    "resolver",
+    "sync_folder",
+]
+
+OWN_PREFIX: Final = ".reverie-"
+"""Names that begin so are the store's own and never keys."""
+TEMPORARY_PREFIX: Final = OWN_PREFIX + "tmp-"
+
+_FOLDER_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+_MAX_NAME_BYTES: Final = 255
+_MAX_KEY_BYTES: Final = 1024
+_MAX_ENCODINGS: Final = 8
+_FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the drive's own cache
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_PERCENT: Final = re.compile(r"%u([0-9a-fA-F]{4})|((?:%[0-9a-fA-F]{2})+)")
+
+
+def check_key(key: str) -> tuple[str, ...]:
+    """Return the key's components, or raise ``UnsafePath`` that says what a key looks like."""
+    if not key or key.startswith("/"):
+        raise _bad_key(key, "it is empty or absolute; give a path relative to the store's root")
+    if any(unicodedata.category(letter) in _HIDDEN for letter in key):
+        raise _bad_key(key, "it holds control or invisible characters; leave them out")
+    if len(key.encode()) > _MAX_KEY_BYTES:
+        raise _bad_key(key, f"it is longer than {_MAX_KEY_BYTES} bytes; shorten it")
+    if not unicodedata.is_normalized("NFC", key):
+        raise _bad_key(key, "it is not in Unicode form NFC; normalise it first")
+    parts = tuple(key.split("/"))
+    for part in parts:
+        _check_name(key, part)
+    return parts
+
+
+def _check_name(key: str, name: str) -> None:
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        raise _bad_key(key, f"a component is longer than {_MAX_NAME_BYTES} bytes; shorten it")
+    plain = _unveiled(name)
+    if plain is None or "/" in plain or "\\" in plain or any(unicodedata.category(c) in _HIDDEN for c in plain):
+        raise _bad_key(key, "a component hides a separator or a control character; use plain names")
+    if plain.strip() in ("", ".", ".."):
+        raise _bad_key(key, "a component is empty, '.' or '..' (perhaps encoded); use plain names")
+    if plain.casefold().startswith(OWN_PREFIX):
+        raise _bad_key(key, f"names that begin with {OWN_PREFIX!r} are the store's own; use another")
+
+
+def _unveiled(name: str) -> str | None:
+    """Undo every encoding a later reader might undo; None where that gives no text."""
+    for _ in range(_MAX_ENCODINGS):
+        try:
+            plain = unicodedata.normalize("NFKC", _PERCENT.sub(_decoded, name))
+        except ValueError:
+            return None
+        if plain == name:
+            return plain
+        name = plain
+    return None
+
+
+def _decoded(found: re.Match[str]) -> str:
+    if found[1]:
+        return chr(int(found[1], 16))
+    return bytes.fromhex(found[2].replace("%", "")).decode()
+
+
+def _bad_key(key: str, reason: str) -> UnsafePath:
+    return UnsafePath(f"the key {key[:200]!a} cannot be used: {reason}", path=key)
+
+
+_ADVICE: Final = {
+    errno.ENOSPC: "free some space on that disk and try again",
+    errno.EDQUOT: "free some of your disk quota and try again",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f) and try again",
+    errno.EROFS: "make that file system writable or choose another directory (REVERIE_HOME)",
+    errno.EACCES: "give this user access to it or choose another directory (REVERIE_HOME)",
+    errno.EPERM: "give this user access to it or choose another directory (REVERIE_HOME)",
+    errno.EIO: "check the disk; what was acknowledged before is untouched",
+    errno.EMFILE: "raise the limit on open files (ulimit -n) and try again",
+    errno.ENFILE: "close other programs that hold files open and try again",
+    errno.ENOLCK: "that file system has no locks; choose another directory (REVERIE_HOME)",
+    errno.ENOTSUP: "that file system has no locks; choose another directory (REVERIE_HOME)",
+    errno.ENOTDIR: "a file stands where a directory is needed; move it away",
+    errno.ENOENT: "a directory on the way was removed meanwhile; try again",
+}
+_UNSAFE: Final = {
+    errno.ELOOP: "it is or passes through a symbolic link; replace the link by what it points to",
+    errno.EXDEV: "it leads out of the store's root; give a path that stays inside",
+    errno.ENXIO: "it is a pipe, socket or device; move it away",
+    errno.EISDIR: "it is a directory; name a file",
+    errno.ENAMETOOLONG: "its name is too long here; shorten it",
+}
+
+
+def explain(error: OSError, doing: str, path: str) -> StorageError:
+    """Turn an operating-system error into one that names the path and says what to do."""
+    number = error.errno or errno.EIO
+    name = errno.errorcode.get(number, str(number))
+    unsafe = _UNSAFE.get(number)
+    advice = unsafe or _ADVICE.get(number, "check the directory and try again")
+    message = f"cannot {doing} {path}: {error.strerror or os.strerror(number)} ({name}); {advice}"
+    return (UnsafePath if unsafe else StorageError)(message, path=path, errno=number)
+
+
+@contextmanager
+def explained(doing: str, path: str) -> Generator[None]:
+    """Let operating-system errors out only as ``StorageError``."""
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, doing, path) from error
+
+
+_OPENAT2: Final = 437
+_RESOLVE: Final = 0x08 | 0x04 | 0x02  # beneath the root, no symlinks, no magic links
+_MAX_RACES: Final = 64
+
+
+@cache
+def resolver() -> Literal["openat2", "walk"]:
+    """Say how folders are resolved here: by the kernel in one call, or component by component."""
+    if sys.platform != "linux":
+        return "walk"
+    here = os.open("/", _FOLDER_FLAGS)
+    try:
+        os.close(open_by_openat2(here, ".", _FOLDER_FLAGS))
+    except (OSError, AttributeError, ImportError):
+        return "walk"  # an old kernel, or a filter that does not know the call
+    finally:
+        os.close(here)
+    return "openat2"
+
+
+@cache
+def _openat2() -> Callable[[int, bytes, int, int], int]:
+    import ctypes
+
+    class How(ctypes.Structure):
+        _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+    syscall: Any = ctypes.CDLL(None, use_errno=True).syscall
+    syscall.restype = ctypes.c_long
+
+    def call(folder: int, path: bytes, flags: int, mode: int) -> int:
+        how = How(flags, mode, _RESOLVE)
+        size = ctypes.c_size_t(ctypes.sizeof(how))
+        found: int = syscall(ctypes.c_long(_OPENAT2), ctypes.c_int(folder), path, ctypes.byref(how), size)
+        return found if found >= 0 else -ctypes.get_errno()
+
+    return call
+
+
+def open_by_openat2(folder: int, path: str, flags: int) -> int:
+    """Open a path beneath a folder, resolved by the kernel, with no symlink on the way."""
+    mode = _FILE_MODE if flags & os.O_CREAT else 0
+    for _ in range(_MAX_RACES):
+        found = _openat2()(folder, os.fsencode(path), flags | os.O_CLOEXEC, mode)
+        if found >= 0:
+            return found
+        if -found not in (errno.EINTR, errno.EAGAIN):  # EAGAIN: something was renamed on the way
+            raise OSError(-found, os.strerror(-found), path)
+    return open_by_walk(folder, path, flags)
+
+
+def open_by_walk(folder: int, path: str, flags: int) -> int:
+    """Open a path beneath a folder component by component, with no symlink on the way."""
+    *folders, name = path.split("/")
+    current = os.dup(folder)
+    try:
+        for part in folders:
+            below = _open_component(current, part, _FOLDER_FLAGS)
+            os.close(current)
+            current = below
+        return _open_component(current, name, flags)
+    finally:
+        os.close(current)
+
+
+def _open_component(folder: int, name: str, flags: int) -> int:
+    if name in ("", "..") or "\0" in name:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE, dir_fd=folder)
+    except NotADirectoryError:
+        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
+        raise
+
+
+def open_beneath(folder: int, path: str, flags: int) -> int:
+    """Open a path beneath a folder by the best means there is."""
+    return open_by_openat2(folder, path, flags) if resolver() == "openat2" else open_by_walk(folder, path, flags)
+
+
+def open_root(root: str, *, create: bool = False) -> int:
+    """Open a store's root, which the user chose and which may be reached through symlinks."""
+    try:
+        return os.open(root, _FOLDER_FLAGS)
+    except FileNotFoundError:
+        if not create:
+            raise
+    above = os.path.dirname(root)
+    parent = open_root(above, create=above != root)
+    try:
+        os.close(_make_folder(parent, os.path.basename(root)))
+    finally:
+        os.close(parent)
+    return os.open(root, _FOLDER_FLAGS)
+
+
+def open_folder(root: str, parts: Sequence[str], *, create: bool = False) -> int:
+    """Open a folder beneath the root; with ``create``, make what is missing, private and durable."""
+    current = open_root(root, create=create)
+    try:
+        if not parts:
+            return os.dup(current)
+        with suppress(FileNotFoundError):
+            return open_beneath(current, "/".join(parts), _FOLDER_FLAGS)
+        if not create:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/".join(parts))
+        for part in parts:
+            below = _make_folder(current, part)
+            os.close(current)
+            current = below
+        return os.dup(current)
+    finally:
+        os.close(current)
+
+
+def _make_folder(parent: int, name: str) -> int:
+    try:
+        os.mkdir(name, _FOLDER_MODE, dir_fd=parent)
+    except FileExistsError:
+        return _open_component(parent, name, _FOLDER_FLAGS)
+    made = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    if stat.S_ISDIR(made.st_mode) and made.st_mode & 0o777 != _FOLDER_MODE:
+        os.chmod(name, _FOLDER_MODE, dir_fd=parent)  # the umask took rights away; without them it cannot be opened
+    folder = _open_component(parent, name, _FOLDER_FLAGS)
+    sync_folder(parent)
+    return folder
+
+
+def open_plain(folder: int, name: str, flags: int, path: str) -> int:
+    """Open a plain file in a folder; what it creates is private whatever the umask."""
+    descriptor = _open_component(folder, name, flags | os.O_NONBLOCK | os.O_NOCTTY)  # never wait for a pipe's reader
+    try:
+        found = os.fstat(descriptor)
+        refuse_unless_plain(found, path)
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and found.st_mode & 0o777 != _FILE_MODE:
+            os.fchmod(descriptor, _FILE_MODE)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def refuse_unless_plain(found: os.stat_result, path: str) -> None:
+    """Raise ``UnsafePath`` for anything but a regular file with a single name."""
+    if not stat.S_ISREG(found.st_mode):
+        number = {stat.S_IFLNK: errno.ELOOP, stat.S_IFDIR: errno.EISDIR}.get(stat.S_IFMT(found.st_mode), errno.ENXIO)
+        raise explain(OSError(number, ""), "use", path)
+    if found.st_nlink > 1:
+        raise UnsafePath(
+            f"cannot use {path}: it has {found.st_nlink} names (hard links); replace it by a copy of its own", path=path
+        )
+
+
+def read_all(descriptor: int) -> bytes:
+    """Read a file to its end and close it."""
+    with open(descriptor, "rb", buffering=0) as file:
+        return file.readall()
+
+
+def flush(descriptor: int) -> None:
+    """Return when the file's data would survive a power cut."""
+    if _FULL_SYNC is not None:
+        with suppress(OSError):
+            fcntl.fcntl(descriptor, _FULL_SYNC)
+            return
+    getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+def sync_folder(folder: int) -> None:
+    """Return when the folder's names would survive a power cut, as far as this file system can promise it."""
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+def replace_file(
+    root: str, key: str, data: bytes, *, guard: Callable[[int, str], AbstractContextManager[object]] | None = None
+) -> None:
+    """Replace a file beneath the root atomically and durably.
+
+    The file is renamed into place inside ``guard(folder, name)``, which may take a lock and refuse.
+    """
+    *folders, name = check_key(key)
+    path = os.path.join(root, key)
+    with explained("write", path):
+        folder = open_folder(root, folders, create=True)
+        try:
+            with _temporary(folder, data) as temporary, guard(folder, name) if guard else nullcontext():
+                with suppress(FileNotFoundError):
+                    refuse_unless_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            sync_folder(folder)
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def _temporary(folder: int, data: bytes) -> Generator[str]:
+    """Write a private, durable file under a name nobody else has; remove it where something fails."""
+    name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
+    descriptor = _open_component(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        try:
+            os.fchmod(descriptor, _FILE_MODE)
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            flush(descriptor)
+        finally:
+            os.close(descriptor)
+        yield name
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+        raise
+
+
+def append_line(descriptor: int, line: bytes, *, path: str, clean_size: int = -1, durable: bool = True) -> int:
+    """Append one line by a single write and return the file's new size, at which it is known to end in a newline.
+
+    The descriptor is open for reading and appending. A torn tail, ours or another process's, is first set apart by a
+    newline; ``clean_size`` spares looking for one. Processes take turns by a lock on the file itself, so that nobody
+    writes between another's look and its write.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            size = os.fstat(descriptor).st_size
+            torn = size not in (0, clean_size) and os.pread(descriptor, 1, size - 1) != b"\n"
+            data = b"\n%b\n" % line if torn else line + b"\n"
+            written = os.write(descriptor, data)
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        if written != len(data):
+            number = errno.EIO if os.fstatvfs(descriptor).f_bavail else errno.ENOSPC
+            raise OSError(number, f"only {written} of {len(data)} bytes were taken")
+        if durable:
+            flush(descriptor)
+    except OSError as error:
+        raise explain(error, "append to", path) from error
+    return size + written

@@ -1,0 +1,270 @@
+"""Storage in a directory: what is acknowledged survives kill -9, and a power cut as far as the disk keeps its word."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ..errors import StorageConflict, StorageError, UnsafePath
+from ..paths import (
+    TEMPORARY_PREFIX,
+    check_key,
+    explained,
+    open_folder,
+    open_plain,
+    read_all,
+    refuse_unless_plain,
+    replace_file,
+    sync_folder,
+)
+from ..ports import Document
+from .lock_files import FileLease, find_holder, locked, take_lease
+from .log_files import Durability, LogFiles
+
+__all__ = ["FileStorage"]
+
+T = TypeVar("T")
+
+_MAX_RACES: Final = 32
+_ORPHAN_AGE_SECONDS: Final = 3600.0
+
+
+class FileStorage:
+    """Keep documents and logs as plain files beneath one root.
+
+    With ``durability="second"`` an append is acknowledged when the operating system has it, and flushed to the disk
+    within a second: a killed process loses nothing, a power cut at most the last second.
+    """
+
+    def __init__(self, root: str | Path, durability: Durability = "always") -> None:
+        if durability not in ("always", "second"):
+            raise ValueError(f'durability is "always" or "second", not {durability!r}')
+        self.root = Path(os.path.abspath(root))
+        self._root = str(self.root)
+        self._logs = LogFiles(partial(_open_log, self._root), durability)
+        self._leases: set[FileLease] = set()
+        self._settled: set[tuple[str, ...]] = set()
+        weakref.finalize(self, self._logs.close)
+
+    def read(self, key: str) -> Document | None:
+        """Return the document, or None where there is none."""
+        data = self.load(key)
+        return None if data is None else Document(data, _version(data))
+
+    def load(self, key: str) -> bytes | None:
+        """Return every byte of a log, damage and all, or None where there is none."""
+        *folders, name = check_key(key)
+        path = os.path.join(self._root, key)
+        with explained("read", path), _opened(self._root, folders) as folder:
+            return None if folder is None else _content(folder, name, path)
+
+    def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
+        """Replace the document atomically and durably and return its new version."""
+        *folders, _ = check_key(key)
+        path = os.path.join(self._root, key)
+
+        def refuse_conflict(folder: int, name: str) -> None:
+            if create or expect is not None:
+                found = _content(folder, name, path)
+                if (found is not None) if create else (found is None or _version(found) != expect):
+                    raise _conflict(path, create)
+
+        @contextmanager
+        def unchanged(folder: int, name: str) -> Generator[None]:
+            refuse_conflict(folder, name)  # spares the others a wait for the lock
+            with locked(self._root):
+                refuse_conflict(folder, name)
+                yield
+
+        def replace() -> None:
+            self._settle(tuple(folders), path)
+            replace_file(self._root, key, data, guard=unchanged)
+
+        _despite_removal(replace)
+        return _version(data)
+
+    def delete(self, key: str) -> bool:
+        """Remove a document or log; say whether there was one."""
+        *folders, name = check_key(key)
+        path = os.path.join(self._root, key)
+        self._logs.forget(key)
+        with explained("delete", path), _opened(self._root, folders) as folder:
+            if folder is None:
+                return False
+            with locked(self._root):
+                try:
+                    refuse_unless_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
+                    os.unlink(name, dir_fd=folder)
+                except FileNotFoundError:
+                    return False
+            sync_folder(folder)
+            self._remove_empty(folders)
+        return True
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys that lie under a folder prefix, sorted."""
+        folders = check_key(prefix.rstrip("/")) if prefix.rstrip("/") else ()
+        with explained("list", os.path.join(self._root, *folders)):
+            found = sorted(_keys_below(self._root, folders))
+        yield from found
+
+    def append(self, key: str, line: bytes) -> None:
+        """Append one whole line and acknowledge only when it is safe."""
+        if b"\n" in line:
+            raise ValueError("a log line holds no newline; append one line at a time, without its end")
+        self._logs.append(key, line)
+
+    def lease(self, name: str, *, holder: str = "") -> FileLease:
+        """Take the lease or raise ``SessionBusy`` naming who holds it."""
+        check_key(name)
+        lease = take_lease(self._root, name, holder or f"process {os.getpid()}")
+        self._leases = {lease, *(one for one in self._leases if one.held)}
+        return lease
+
+    def holder(self, name: str) -> str | None:
+        """Say who holds the lease, or None where it is free."""
+        check_key(name)
+        return find_holder(self._root, name)
+
+    def close(self) -> None:
+        """Flush every log and give every lease back."""
+        try:
+            self._logs.close()
+        finally:
+            while self._leases:
+                self._leases.pop().release()
+
+    def _settle(self, folders: tuple[str, ...], path: str) -> None:
+        """Make a folder durable once, and clear away what a killed writer left in it."""
+        if folders in self._settled:
+            return
+        with explained("write", path):
+            _sync_folders(self._root, folders)
+            with _opened(self._root, folders) as folder:
+                if folder is not None:
+                    _remove_orphans(folder)
+        self._settled.add(folders)
+
+    def _remove_empty(self, folders: Sequence[str]) -> None:
+        for depth in range(len(folders), 0, -1):
+            *above, name = folders[:depth]
+            with _opened(self._root, above) as parent:
+                if parent is None:
+                    return
+                try:
+                    os.rmdir(name, dir_fd=parent)
+                except OSError:
+                    return  # not empty, or somebody else's business
+
+
+def _open_log(root: str, key: str) -> tuple[int, str]:
+    """Open a log for appending, and make the way to it durable."""
+    *folders, name = check_key(key)
+    path = os.path.join(root, key)
+
+    def open_it() -> int:
+        with explained("append to", path):
+            _sync_folders(root, folders, but_last=True)
+            folder = open_folder(root, folders, create=True)
+            try:
+                descriptor = open_plain(folder, name, os.O_RDWR | os.O_APPEND | os.O_CREAT, path)
+                try:
+                    sync_folder(folder)
+                except BaseException:
+                    os.close(descriptor)
+                    raise
+                return descriptor
+            finally:
+                os.close(folder)
+
+    return _despite_removal(open_it), path
+
+
+def _despite_removal(act: Callable[[], T]) -> T:
+    """Act again where a folder that had just become empty was removed on the way."""
+    for _ in range(_MAX_RACES):
+        try:
+            return act()
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+    return act()
+
+
+@contextmanager
+def _opened(root: str, folders: Sequence[str]) -> Generator[int | None]:
+    """Open a folder for a while; None where there is none."""
+    try:
+        folder = open_folder(root, folders)
+    except (FileNotFoundError, NotADirectoryError):
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _sync_folders(root: str, folders: Sequence[str], *, but_last: bool = False) -> None:
+    """Make sure that each folder's name is on the disk, whoever made it and died before saying so."""
+    for depth in range(len(folders) + (not but_last)):
+        folder = open_folder(root, folders[:depth], create=True)
+        try:
+            sync_folder(folder)
+        finally:
+            os.close(folder)
+
+
+def _content(folder: int, name: str, path: str) -> bytes | None:
+    try:
+        return read_all(open_plain(folder, name, os.O_RDONLY, path))
+    except FileNotFoundError:
+        return None
+
+
+def _keys_below(root: str, folders: Sequence[str]) -> Generator[str]:
+    with _opened(root, folders) as folder:
+        if folder is None:
+            return
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries)
+        for name in names:
+            try:
+                key = "/".join((*folders, name))
+                check_key(key)
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except (UnsafePath, FileNotFoundError):
+                continue  # not a name a key could have, or gone meanwhile
+            if stat.S_ISDIR(found.st_mode):
+                yield from _keys_below(root, (*folders, name))
+            elif stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                yield key
+
+
+def _remove_orphans(folder: int) -> None:
+    """Remove temporary files whose writer died long ago."""
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
+    for name in names:
+        with suppress(FileNotFoundError):
+            age_seconds = time.time() - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
+            if age_seconds > _ORPHAN_AGE_SECONDS:
+                os.unlink(name, dir_fd=folder)
+
+
+def _conflict(path: str, create: bool) -> StorageConflict:
+    reason = "it exists already" if create else "somebody else changed it first"
+    return StorageConflict(f"cannot write {path}: {reason}; read it again and decide anew", path=path)
+
+
+def _version(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,155 @@
+"""Storage in this process: the same behaviour as files, for tests and for sessions nobody wants kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from ..errors import SessionBusy, StorageConflict, StorageError, UnsafePath
+from ..paths import check_key
+from ..ports import Document
+
+__all__ = ["InMemoryStorage"]
+
+_NEWLINE: Final = b"\n"
+_Pieces = list[bytes]
+
+
+class InMemoryLease:
+    """A lease held in this process."""
+
+    def __init__(self, name: str, holder: str, leases: dict[str, InMemoryLease]) -> None:
+        self.name = name
+        self.holder = holder
+        self._leases = leases
+
+    def release(self) -> None:
+        """Give the right back; doing it twice is harmless."""
+        if self._leases.get(self.name) is self:
+            del self._leases[self.name]
+
+
+class InMemoryStorage:
+    """Keep documents and logs as lists of bytes, joined when they are read."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, _Pieces] = {}
+        self._folders: Counter[str] = Counter()
+        self._leases: dict[str, InMemoryLease] = {}
+        self._lock = threading.RLock()
+
+    def read(self, key: str) -> Document | None:
+        """Return the document, or None where there is none."""
+        data = self.load(key)
+        return None if data is None else Document(data, _version(data))
+
+    def load(self, key: str) -> bytes | None:
+        """Return every byte of a log, or None where there is none."""
+        check_key(key)
+        with self._lock:
+            pieces = self._pieces.get(key)
+            if pieces is None:
+                self._refuse_folder(key)
+                return None
+            whole = b"".join(pieces)
+            pieces[:] = [whole]  # so that reading again costs nothing
+            return whole
+
+    def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
+        """Replace the document and return its new version."""
+        with self._lock:
+            found = self.read(key)
+            if create and found is not None:
+                raise StorageConflict(f"cannot write {key}: it exists already; read it again and decide anew", path=key)
+            if expect is not None and (found is None or found.version != expect):
+                raise StorageConflict(
+                    f"cannot write {key}: somebody else changed it first; read it again and decide anew", path=key
+                )
+            self._place(key)[:] = [bytes(data)]
+        return _version(data)
+
+    def delete(self, key: str) -> bool:
+        """Remove a document or log; say whether there was one."""
+        check_key(key)
+        with self._lock:
+            if self._pieces.pop(key, None) is None:
+                self._refuse_folder(key)
+                return False
+            for folder in _folders_of(key):
+                self._folders[folder] -= 1
+            self._folders = +self._folders
+            return True
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys that lie under a folder prefix, sorted."""
+        folder = prefix.rstrip("/")
+        below = "/".join((*check_key(folder), "")) if folder else ""
+        with self._lock:
+            found = sorted(key for key in self._pieces if key.startswith(below))
+        yield from found
+
+    def append(self, key: str, line: bytes) -> None:
+        """Append one whole line."""
+        if _NEWLINE in line:
+            raise ValueError("a log line holds no newline; append one line at a time, without its end")
+        with self._lock:
+            pieces = self._pieces.get(key)
+            if pieces is None:
+                pieces = self._place(key)
+            elif pieces[-1] and not pieces[-1].endswith(_NEWLINE):
+                pieces.append(_NEWLINE)
+            pieces.append(line + _NEWLINE)
+
+    def lease(self, name: str, *, holder: str = "") -> InMemoryLease:
+        """Take the lease or raise ``SessionBusy`` naming who holds it."""
+        check_key(name)
+        with self._lock:
+            held = self._leases.get(name)
+            if held is not None:
+                raise SessionBusy(
+                    f"{name} is in use by {held.holder}; close it there, or open it read-only", holder=held.holder
+                )
+            lease = InMemoryLease(name, holder or f"process {os.getpid()}", self._leases)
+            self._leases[name] = lease
+            return lease
+
+    def holder(self, name: str) -> str | None:
+        """Say who holds the lease, or None where it is free."""
+        check_key(name)
+        held = self._leases.get(name)
+        return None if held is None else held.holder
+
+    def close(self) -> None:
+        """Give every lease back; what was stored stays for as long as this object."""
+        self._leases.clear()
+
+    def _place(self, key: str) -> _Pieces:
+        """Return the key's pieces, making room for it the way a directory would."""
+        if key not in self._pieces:
+            check_key(key)
+            self._refuse_folder(key)
+            for folder in _folders_of(key):
+                if folder in self._pieces:
+                    raise StorageError(
+                        f"cannot write {key}: {folder} is a file, not a directory; use another name", path=key
+                    )
+            self._folders.update(_folders_of(key))
+            self._pieces[key] = []
+        return self._pieces[key]
+
+    def _refuse_folder(self, key: str) -> None:
+        if key in self._folders:
+            raise UnsafePath(f"cannot use {key}: it is a directory; name a file", path=key)
+
+
+def _folders_of(key: str) -> list[str]:
+    parts = key.split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+
+
+def _version(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

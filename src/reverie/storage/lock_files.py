@@ -1,0 +1,155 @@
+"""Locks between processes: files that are never removed, held by ``flock``, free the moment their holder dies."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from ..errors import SessionBusy
+from ..paths import OWN_PREFIX, explained, open_folder, open_plain
+
+__all__ = ["FileLease", "find_holder", "locked", "take_lease"]
+
+_GATE: Final = OWN_PREFIX + "lock"
+_LEASES: Final = OWN_PREFIX + "leases"
+_MAX_HOLDER_BYTES: Final = 4096
+
+
+class FileLease:
+    """A lease held by this process."""
+
+    def __init__(self, name: str, descriptor: int) -> None:
+        self.name = name
+        self._descriptor: int | None = descriptor
+        self._lock = threading.Lock()
+        _held.add(self)
+
+    @property
+    def held(self) -> bool:
+        """Say whether the right is still this process's."""
+        return self._descriptor is not None
+
+    def release(self) -> None:
+        """Give the right back; doing it twice is harmless."""
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, None
+        _held.discard(self)
+        if descriptor is not None:
+            with suppress(OSError):
+                os.ftruncate(descriptor, 0)
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def abandon(self) -> None:
+        """Close the descriptor in a forked child: the lease is the parent's, and ends with the parent."""
+        descriptor, self._descriptor = self._descriptor, None
+        self._lock = threading.Lock()
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+@contextmanager
+def locked(root: str) -> Generator[None]:
+    """Be the only one in this store for a moment, across threads and processes."""
+    descriptor = _lock(root, (), _GATE, os.O_RDONLY | os.O_CREAT, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # at once, though a child being started may share the file
+        os.close(descriptor)
+
+
+def take_lease(root: str, name: str, holder: str) -> FileLease:
+    """Take the lease or raise ``SessionBusy`` naming who holds it."""
+    file = _file_name(name)
+    path = os.path.join(root, _LEASES, file)
+    # Inside the gate nobody is merely looking, and whoever holds the lease has written who it is.
+    with explained("take the lease", path), locked(root):
+        try:
+            descriptor = _lock(root, (_LEASES,), file, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            said = _said(root, file)
+            raise SessionBusy(
+                f"{name} is in use by {said}; close it there, or open it read-only", holder=said
+            ) from None
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, holder.encode("utf-8", "replace")[:_MAX_HOLDER_BYTES], 0)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return FileLease(name, descriptor)
+
+
+def find_holder(root: str, name: str) -> str | None:
+    """Say who holds the lease, or None where it is free."""
+    file = _file_name(name)
+    with explained("look at the lease", os.path.join(root, _LEASES, file)):
+        if not os.path.lexists(os.path.join(root, _LEASES, file)):
+            return None
+        with locked(root):
+            try:
+                os.close(_lock(root, (_LEASES,), file, os.O_RDONLY, fcntl.LOCK_SH | fcntl.LOCK_NB))
+            except BlockingIOError:
+                return _said(root, file)
+            except FileNotFoundError:
+                pass
+            return None
+
+
+def _lock(root: str, folders: tuple[str, ...], name: str, flags: int, how: int) -> int:
+    """Open a lock file, lock it and make sure that it is still the one others would lock."""
+    while True:
+        folder = open_folder(root, folders, create=bool(flags & os.O_CREAT))
+        try:
+            descriptor = open_plain(folder, name, flags, os.path.join(root, *folders, name))
+            try:
+                fcntl.flock(descriptor, how)
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False)):
+                        return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+        finally:
+            os.close(folder)
+
+
+def _said(root: str, file: str) -> str:
+    try:
+        folder = open_folder(root, (_LEASES,))
+        try:
+            descriptor = open_plain(folder, file, os.O_RDONLY, file)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        return f"another process ({errno.errorcode.get(error.errno or 0, 'unknown')} on reading which)"
+    try:
+        return os.pread(descriptor, _MAX_HOLDER_BYTES, 0).decode("utf-8", "replace")
+    finally:
+        os.close(descriptor)
+
+
+def _file_name(name: str) -> str:
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
+
+
+_held: set[FileLease] = set()  # a lease that is dropped unreleased stays held: the safe way round
+
+
+def _abandon_all() -> None:
+    for lease in list(_held):
+        lease.abandon()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_abandon_all)

@@ -1,0 +1,219 @@
+"""Log files kept open for appending, and the thread that flushes them where a second may be lost."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Literal
+
+from ..errors import StorageError
+from ..paths import append_line, explain, flush
+
+__all__ = ["Durability", "LogFiles"]
+
+Durability = Literal["always", "second"]
+
+_MAX_OPEN: Final = 64
+_FLUSH_AFTER_SECONDS: Final = 0.5  # leaves the flush itself as long again within the second
+_MAX_REOPENINGS: Final = 16
+
+
+class _LogFile:
+    """One log's descriptor, and what is known of the file behind it."""
+
+    __slots__ = ("closed", "descriptor", "device", "dirty", "inode", "lock", "path", "size")
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self.descriptor, self.path = descriptor, path
+        try:
+            found = os.fstat(descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            raise explain(error, "append to", path) from error
+        self.device, self.inode = found.st_dev, found.st_ino
+        self.size = -1
+        self.dirty = self.closed = False
+        self.lock = threading.RLock()
+
+    def stands(self) -> bool:
+        """Say whether the path still leads to this file and to nothing else."""
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+        except OSError:
+            return False
+        return found.st_ino == self.inode and found.st_dev == self.device and found.st_nlink == 1
+
+    def flush(self) -> None:
+        """Make what was appended survive a power cut."""
+        if self.dirty and not self.closed:
+            self.dirty = False
+            try:
+                flush(self.descriptor)
+            except OSError as error:
+                raise explain(error, "flush", self.path) from error
+
+    def close(self) -> None:
+        """Flush and close, once."""
+        if not self.closed:
+            try:
+                self.flush()
+            finally:
+                self.closed = True
+                with suppress(OSError):
+                    os.close(self.descriptor)
+
+
+class LogFiles:
+    """The logs a store appended to last, each with its descriptor."""
+
+    def __init__(self, open_log: Callable[[str], tuple[int, str]], durability: Durability) -> None:
+        self._open_log = open_log
+        self._durability: Durability = durability
+        self._start_empty()
+        _alive.add(self)
+
+    def _start_empty(self) -> None:
+        self._logs: OrderedDict[str, _LogFile] = OrderedDict()
+        self._lock = threading.RLock()  # a store may be collected, and closed, while its own thread is inside
+        self._failures: dict[str, StorageError] = {}
+        self._dirty = threading.Event()
+        self._stopping = threading.Event()
+        self._flusher: threading.Thread | None = None
+
+    def append(self, key: str, line: bytes) -> None:
+        """Append one line to a log and acknowledge when it is as safe as was asked for."""
+        durable = self._durability == "always"
+        for _ in range(_MAX_REOPENINGS):
+            log = self._borrow(key)
+            with log.lock:
+                if log.closed:
+                    continue
+                if not log.stands():
+                    self._drop(key, log)
+                    continue
+                try:
+                    log.size = append_line(log.descriptor, line, path=log.path, clean_size=log.size, durable=durable)
+                except BaseException:
+                    self._drop(key, log)
+                    raise
+                log.dirty = not durable
+            if not durable:
+                self._flush_soon()
+            return
+        raise StorageError(f"cannot append to {key}: it is replaced again and again; stop what replaces it", path=key)
+
+    def forget(self, key: str) -> None:
+        """Let go of a log that was deleted."""
+        with self._lock:
+            log = self._logs.pop(key, None)
+            self._failures.pop(key, None)
+        if log is not None:
+            with log.lock, suppress(StorageError):
+                log.close()
+
+    def flush(self) -> None:
+        """Flush every log; what fails is raised by the next append to it."""
+        with self._lock:
+            logs = list(self._logs.items())
+        for key, log in logs:
+            with log.lock:
+                try:
+                    log.flush()
+                except StorageError as error:
+                    self._failures[key] = error
+                    self._drop(key, log)
+
+    def close(self) -> None:
+        """Flush and close every log; raise the first failure."""
+        self._stopping.set()
+        self._dirty.set()
+        if self._flusher is not None and self._flusher is not threading.current_thread():
+            self._flusher.join()
+        self.flush()
+        with self._lock:
+            logs, failures = list(self._logs.values()), list(self._failures.values())
+            self._logs.clear()
+            self._failures.clear()
+            self._flusher = None
+            self._stopping = threading.Event()
+        for log in logs:
+            with log.lock:
+                log.close()
+        if failures:
+            raise failures[0]
+
+    def abandon(self) -> None:
+        """Forget everything in a forked child: descriptors, locks and thread are the parent's."""
+        logs = list(self._logs.values())
+        self._start_empty()
+        for log in logs:
+            if not log.closed:
+                os.close(log.descriptor)
+
+    def _borrow(self, key: str) -> _LogFile:
+        with self._lock:
+            if key in self._failures:
+                raise self._failures.pop(key)
+            log = self._logs.get(key)
+            if log is not None:
+                self._logs.move_to_end(key)
+                return log
+        log = _LogFile(*self._open_log(key))
+        with self._lock:
+            known = self._logs.setdefault(key, log)
+            idle = self._logs.popitem(last=False) if len(self._logs) > _MAX_OPEN else None
+        if known is not log:
+            log.close()
+        if idle is not None:
+            self._close_idle(*idle)
+        return known
+
+    def _close_idle(self, key: str, log: _LogFile) -> None:
+        with log.lock:
+            try:
+                log.close()
+            except StorageError as error:
+                self._failures[key] = error
+
+    def _drop(self, key: str, log: _LogFile) -> None:
+        with self._lock:
+            if self._logs.get(key) is log:
+                del self._logs[key]
+        with suppress(StorageError):
+            log.close()
+
+    def _flush_soon(self) -> None:
+        if self._flusher is None:
+            with self._lock:
+                if self._flusher is None:
+                    self._flusher = threading.Thread(
+                        target=_flush_in_turn,
+                        args=(self, self._dirty, self._stopping),
+                        name="reverie-flush",
+                        daemon=True,
+                    )
+                    self._flusher.start()
+        self._dirty.set()
+
+
+def _flush_in_turn(logs: LogFiles, dirty: threading.Event, stopping: threading.Event) -> None:
+    while not stopping.is_set():
+        dirty.wait()
+        stopping.wait(_FLUSH_AFTER_SECONDS)
+        dirty.clear()
+        logs.flush()
+
+
+_alive: weakref.WeakSet[LogFiles] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    for logs in list(_alive):
+        logs.abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_all)
