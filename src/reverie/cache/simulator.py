@@ -1,0 +1,239 @@
+"""A provider's prompt cache by its documented rules, for tests and for replaying recorded sessions.
+
+- A prefix is known by everything in it: a chain of hashes over the blocks, one chain per model.
+- Entries are written only at breakpoints, one each, and only where the prefix reaches the model's minimum.
+- A breakpoint finds the nearest live entry among the last 20 positions, itself counted as the first. The longest
+  prefix any breakpoint finds is read.
+- An entry lives for its own lifetime after it was written or last read; at exactly that age it is gone. A read
+  keeps alive the entry it hits and every live entry within that prefix.
+- Tokens from the hit to the last breakpoint are written, at the 1-hour price up to the last 1-hour breakpoint and
+  at the 5-minute price after it. The rest is uncached. A hit writes nothing where it hits.
+- An entry can be read from the moment the reply that wrote it starts to stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Final
+
+from ..errors import InputError
+from ..values import field, record
+
+__all__ = ["CacheRules", "CacheSimulator", "Mark", "SimBlock", "SimUsage"]
+
+# The provider's table; a model is matched by the longest name that begins its own.
+_MINIMUM_TOKENS: Final[Mapping[str, int]] = {
+    "claude-opus-5": 512,
+    "claude-fable-5": 512,
+    "claude-mythos-5": 512,
+    "claude-mythos-preview": 2048,
+    "claude-opus-4-7": 2048,
+    "claude-opus-4-6": 4096,
+    "claude-opus-4-5": 4096,
+    "claude-haiku-4-5": 4096,
+    "claude-3-5-haiku": 2048,
+    "claude-3-haiku": 2048,
+}
+_LIFETIMES: Final[Mapping[str, float]] = {"5m": 300.0, "1h": 3600.0}
+_PRUNE_ABOVE: Final = 4096
+_MAX_LINKS: Final = 1_000_000
+
+
+@record
+class CacheRules:
+    """The numbers of a provider's cache."""
+
+    minimum_tokens: Mapping[str, int] = field(default_factory=lambda: _MINIMUM_TOKENS)
+    default_minimum_tokens: int = 1024
+    look_back_positions: int = 20
+    max_breakpoints: int = 4
+    ttl_seconds: Mapping[str, float] = field(default_factory=lambda: _LIFETIMES)
+    read_price: float = 0.1
+    write_5m_price: float = 1.25
+    write_1h_price: float = 2.0
+
+    def minimum_for(self, model: str) -> int:
+        """Return the shortest prefix, in tokens, that the model caches."""
+        names = [name for name in self.minimum_tokens if model.startswith(name)]
+        return self.minimum_tokens[max(names, key=len)] if names else self.default_minimum_tokens
+
+    def price_of(self, usage: SimUsage) -> float:
+        """Return what a request's input costs, in uncached input tokens."""
+        written = usage.write_5m * self.write_5m_price + usage.write_1h * self.write_1h_price
+        return usage.uncached + usage.read * self.read_price + written
+
+
+@record
+class SimBlock:
+    """A block of a request: what it is, by digest, and how long."""
+
+    digest: bytes
+    tokens: int
+
+
+@record
+class Mark:
+    """A breakpoint after the block at an index, with the lifetime it asks for."""
+
+    index: int
+    ttl: str = "5m"
+
+
+@record
+class SimUsage:
+    """The input tokens of one request, by how they are billed."""
+
+    read: int = 0
+    write_5m: int = 0
+    write_1h: int = 0
+    uncached: int = 0
+
+    @property
+    def write(self) -> int:
+        """All tokens written, whatever their lifetime."""
+        return self.write_5m + self.write_1h
+
+    @property
+    def total(self) -> int:
+        """All input tokens."""
+        return self.read + self.write_5m + self.write_1h + self.uncached
+
+
+class _Entry:
+    __slots__ = ("expires_at", "readable_at", "ttl_seconds")
+
+    def __init__(self, expires_at: float, readable_at: float, ttl_seconds: float) -> None:
+        self.expires_at = expires_at
+        self.readable_at = readable_at
+        self.ttl_seconds = ttl_seconds
+
+
+class CacheSimulator:
+    """Plays a provider's cache over the requests it is given, in the order they are given."""
+
+    def __init__(self, rules: CacheRules | None = None) -> None:
+        self.rules = rules or CacheRules()
+        self._entries: dict[str, dict[bytes, _Entry]] = {}
+        self._links: dict[tuple[bytes, bytes], bytes] = {}
+        self._prune_above = _PRUNE_ABOVE
+
+    def request(
+        self,
+        blocks: Sequence[SimBlock],
+        marks: Sequence[Mark],
+        *,
+        model: str,
+        now: float,
+        readable_at: float | None = None,
+    ) -> SimUsage:
+        """Send a request and return what it is billed; ``readable_at`` is when its reply starts to stream."""
+        chain = self.chain(block.digest for block in blocks)
+        totals = list(accumulate(block.tokens for block in blocks))
+        return self.request_chained(chain, totals, marks, model=model, now=now, readable_at=readable_at)
+
+    def chain(self, digests: Iterable[bytes], after: bytes = b"") -> list[bytes]:
+        """Return the digest of every prefix; ``after`` is the last one of a prefix already chained."""
+        links, chained, last = self._links, list[bytes](), after
+        if len(links) > _MAX_LINKS:
+            links.clear()
+        for digest in digests:
+            link = links.get((last, digest))
+            if link is None:
+                link = links[last, digest] = blake2b(digest, digest_size=16, key=last).digest()
+            chained.append(link)
+            last = link
+        return chained
+
+    def request_chained(
+        self,
+        chain: Sequence[bytes],
+        totals: Sequence[int],
+        marks: Sequence[Mark],
+        *,
+        model: str,
+        now: float,
+        readable_at: float | None = None,
+    ) -> SimUsage:
+        """Send a request given as prefix digests (see ``chain``) and running token totals."""
+        ordered = self._checked(marks, len(chain))
+        entries = self._entries.setdefault(model, {})
+        total = totals[-1] if totals else 0
+        hit = self._hit(entries, chain, ordered, now)
+        if hit >= 0:
+            _refresh(entries, chain, hit, now)
+        read = totals[hit] if hit >= 0 else 0
+        minimum = self.rules.minimum_for(model)
+        long_end = end = read
+        start = now if readable_at is None else readable_at
+        for mark in ordered:
+            if mark.index <= hit or totals[mark.index] < minimum:
+                continue
+            self._write(entries, chain[mark.index], mark.ttl, now, start)
+            end = totals[mark.index]
+            long_end = end if mark.ttl == "1h" else long_end
+        if len(entries) > self._prune_above:
+            self._prune(now)
+        return SimUsage(read=read, write_5m=end - long_end, write_1h=long_end - read, uncached=total - end)
+
+    def streaming_began(self, chain: Sequence[bytes], marks: Sequence[Mark], *, model: str, at: float) -> None:
+        """Let the entries of a request sent with a later ``readable_at`` be read from now on."""
+        entries = self._entries.get(model, {})
+        for mark in marks:
+            entry = entries.get(chain[mark.index])
+            if entry is not None:
+                entry.readable_at = min(entry.readable_at, at)
+
+    def _checked(self, marks: Sequence[Mark], size: int) -> list[Mark]:
+        rules = self.rules
+        ordered = sorted(marks, key=lambda mark: mark.index)
+        if len(ordered) > rules.max_breakpoints:
+            raise InputError(f"{len(ordered)} breakpoints; a request takes at most {rules.max_breakpoints}")
+        short = False
+        for mark in ordered:
+            if not 0 <= mark.index < size:
+                raise InputError(f"a breakpoint at block {mark.index} of {size}; count blocks from 0")
+            if mark.ttl not in rules.ttl_seconds:
+                raise InputError(f"a lifetime of {mark.ttl!r}; use {' or '.join(rules.ttl_seconds)}")
+            if mark.ttl == "1h" and short:
+                raise InputError("a 1-hour breakpoint after a 5-minute one; put the longer lifetimes first")
+            short = short or mark.ttl == "5m"
+        return ordered
+
+    def _hit(self, entries: dict[bytes, _Entry], chain: Sequence[bytes], marks: list[Mark], now: float) -> int:
+        """Return the position of the longest prefix found, or -1."""
+        checked_to = len(chain)
+        for mark in reversed(marks):
+            last = max(mark.index - self.rules.look_back_positions, -1)
+            for position in range(min(mark.index, checked_to - 1), last, -1):
+                entry = entries.get(chain[position])
+                if entry is not None and entry.readable_at <= now < entry.expires_at:
+                    return position
+            checked_to = min(checked_to, last + 1)
+        return -1
+
+    def _write(self, entries: dict[bytes, _Entry], key: bytes, ttl: str, now: float, readable_at: float) -> None:
+        seconds = self.rules.ttl_seconds[ttl]
+        there = entries.get(key)
+        if there is None or now >= there.expires_at:
+            entries[key] = _Entry(now + seconds, readable_at, seconds)
+            return
+        # Another request is writing the same prefix: it lives as long as either asked, readable as soon as one is.
+        there.ttl_seconds = max(there.ttl_seconds, seconds)
+        there.expires_at = max(there.expires_at, now + seconds)
+        there.readable_at = min(there.readable_at, readable_at)
+
+    def _prune(self, now: float) -> None:
+        for entries in self._entries.values():
+            for key in [key for key, entry in entries.items() if now >= entry.expires_at]:
+                del entries[key]
+        self._prune_above = max(_PRUNE_ABOVE, 2 * max(len(entries) for entries in self._entries.values()))
+
+
+def _refresh(entries: dict[bytes, _Entry], chain: Sequence[bytes], hit: int, now: float) -> None:
+    """Start anew the lifetime of every live entry within the prefix that was read."""
+    for position in range(hit + 1):
+        entry = entries.get(chain[position])
+        if entry is not None and entry.readable_at <= now < entry.expires_at:
+            entry.expires_at = max(entry.expires_at, now + entry.ttl_seconds)

@@ -1,0 +1,25 @@
+"""A Messages API server for tests: real HTTP on loopback, the provider's refusals, its cache, its faults.
+
+    with MessagesServer(lambda request: "Hello.") as server:
+        client = anthropic.Anthropic(base_url=server.base_url, api_key="any")
+
+Replies come from a function. Time is ``server.clock``, which the test sets; the prompt cache lives by it. Needs the
+extra ``testing`` (starlette, uvicorn).
+"""
+
+from __future__ import annotations
+
+from .counting import count_block_tokens
+from .faults import Gate
+from .replies import Reply, redact_thinking, sign_thinking
+from .server import Clock, MessagesServer
+
+__all__ = [
+    "Clock",
+    "Gate",
+    "MessagesServer",
+    "Reply",
+    "count_block_tokens",
+    "redact_thinking",
+    "sign_thinking",
+]

@@ -1,0 +1,144 @@
+"""Context edits a provider makes before it counts and caches: ``context_management`` and ``cache_edits``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias, cast
+
+from ...values import record
+from .counting import TokenCounter
+from .refusals import Refusal
+
+__all__ = ["CLEARED", "Edited", "apply_context_management", "blocks_of", "deleted_results"]
+
+CLEARED: Final = "[Tool result cleared by the server]"
+_DEFAULT_TRIGGER_TOKENS: Final = 100_000
+_DEFAULT_KEPT_USES: Final = 3
+_DEFAULT_KEPT_TURNS: Final = 1
+Request: TypeAlias = "dict[str, Any]"
+Block: TypeAlias = "dict[str, Any]"
+
+
+@record
+class Edited:
+    """A request after the provider's edits, and what the reply says of them (None where none were asked for)."""
+
+    request: dict[str, Any]
+    applied: list[dict[str, Any]] | None
+
+
+def blocks_of(request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield (part, block) in the order a provider reads them: tools, system, messages by role."""
+    for tool in request.get("tools") or ():
+        yield "tool", tool
+    for block in _content(request.get("system") or ()):
+        yield "system", block
+    for message in request["messages"]:
+        for block in _content(message["content"]):
+            yield message["role"], block
+
+
+def _content(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _tokens(request: Request, count: TokenCounter) -> int:
+    return sum(count(block) for _, block in blocks_of(request))
+
+
+def apply_context_management(request: Request, count: TokenCounter) -> Edited:
+    """Apply the edits the request declares, in their order."""
+    declared = request.get("context_management")
+    if declared is None:
+        return Edited(request, None)
+    applied: list[dict[str, Any]] = []
+    for index, edit in enumerate(declared.get("edits") or ()):
+        apply = _EDITS.get(edit["type"])
+        if apply is None:
+            raise Refusal(400, f"context_management.edits.{index}: {edit['type']} is not built into this test server")
+        edited, report = apply(request, edit, count)
+        if report:
+            report["cleared_input_tokens"] = _tokens(request, count) - _tokens(edited, count)
+            least = (edit.get("clear_at_least") or {}).get("value", 0)
+            if report["cleared_input_tokens"] >= least:
+                applied.append({"type": edit["type"], **report})
+                request = edited
+    return Edited(request, applied)
+
+
+def _clear_thinking(request: Request, edit: Mapping[str, Any], count: TokenCounter) -> tuple[Request, dict[str, Any]]:
+    keep: Any = edit.get("keep", {"type": "thinking_turns", "value": _DEFAULT_KEPT_TURNS})
+    if keep == "all" or keep.get("type") == "all":
+        return request, {}
+    turns = [
+        index
+        for index, message in enumerate(request["messages"])
+        if any(_is_thinking(block) for block in _content(message["content"]))
+    ]
+    cleared = set(turns[: max(0, len(turns) - int(keep["value"]))])
+    messages = [
+        {**message, "content": [block for block in _content(message["content"]) if not _is_thinking(block)]}
+        if index in cleared
+        else message
+        for index, message in enumerate(request["messages"])
+    ]
+    return {**request, "messages": messages}, {"cleared_thinking_turns": len(cleared)} if cleared else {}
+
+
+def _is_thinking(block: Mapping[str, Any]) -> bool:
+    return block["type"] in ("thinking", "redacted_thinking")
+
+
+def _clear_tool_uses(request: Request, edit: Mapping[str, Any], count: TokenCounter) -> tuple[Request, dict[str, Any]]:
+    uses = {
+        block["id"]: block["name"]
+        for part, block in blocks_of(request)
+        if part == "assistant" and block["type"] == "tool_use"
+    }
+    trigger: Any = edit.get("trigger") or {"type": "input_tokens", "value": _DEFAULT_TRIGGER_TOKENS}
+    size = len(uses) if trigger["type"] == "tool_uses" else _tokens(request, count)
+    if size <= trigger["value"]:
+        return request, {}
+    kept = int((edit.get("keep") or {"value": _DEFAULT_KEPT_USES})["value"])
+    spared = set(edit.get("exclude_tools") or ())
+    oldest = [found for found, name in uses.items() if name not in spared]
+    cleared = set(oldest[: max(0, len(oldest) - kept)])
+    inputs: Any = edit.get("clear_tool_inputs") or ()
+    emptied = {found for found in cleared if inputs is True or uses[found] in inputs} if inputs else set[str]()
+
+    def shorten(block: Block) -> Block:
+        if block["type"] == "tool_result" and block["tool_use_id"] in cleared:
+            return {**block, "content": CLEARED}
+        if block["type"] == "tool_use" and block["id"] in emptied:
+            return {**block, "input": {}}
+        return block
+
+    messages = [
+        {**message, "content": [shorten(block) for block in _content(message["content"])]}
+        for message in request["messages"]
+    ]
+    return {**request, "messages": messages}, {"cleared_tool_uses": len(cleared)} if cleared else {}
+
+
+_EDITS: Final[Mapping[str, Callable[[Request, Mapping[str, Any], TokenCounter], tuple[Request, dict[str, Any]]]]] = {
+    "clear_thinking_20251015": _clear_thinking,
+    "clear_tool_uses_20250919": _clear_tool_uses,
+}
+
+
+def deleted_results(request: Request) -> set[str]:
+    """Return the ids that ``cache_edits`` blocks delete; refuse one that names a result not yet sent."""
+    seen: set[str] = set()
+    deleted: set[str] = set()
+    for part, block in blocks_of(request):
+        if part == "tool" or not isinstance(block, dict):
+            continue
+        fields = cast(Block, block)
+        if fields["type"] == "tool_result":
+            seen.add(fields["tool_use_id"])
+        elif fields["type"] == "cache_edits":
+            unknown = [found for found in fields["tool_use_ids"] if found not in seen]
+            if unknown:
+                raise Refusal(400, f"messages: `cache_edits` names tool results not sent before it: {unknown[0]}")
+            deleted.update(fields["tool_use_ids"])
+    return deleted

@@ -1,0 +1,110 @@
+"""Faults on demand: refusals, streams that break off, streams that wait."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from ...values import record
+
+__all__ = ["Cut", "Failure", "Faults", "Gate"]
+
+KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+@record
+class Failure:
+    """An error reply; with ``after_events`` it comes inside the stream, after that many events."""
+
+    status: int
+    message: str
+    retry_after: float | None = None
+    after_events: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """The error's type as the provider names it."""
+        return KINDS.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
+
+
+@record
+class Cut:
+    """A reply whose connection breaks after so many bytes of its body."""
+
+    after_bytes: int
+
+
+class Gate:
+    """Holds a stream after so many events until the test opens it."""
+
+    def __init__(self, after_events: int) -> None:
+        self.after_events = after_events
+        self.reached = threading.Event()
+        self._open = threading.Event()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the stream may go on."""
+        return self._open.is_set()
+
+    def open(self) -> None:
+        """Let the stream go on."""
+        self._open.set()
+
+
+class Faults:
+    """The faults that wait for the next requests, first in, first out."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._failures: deque[Failure] = deque()
+        self._cuts: deque[Cut] = deque()
+        self._gates: deque[Gate] = deque()
+        self._all_gates: list[Gate] = []
+
+    def add_failures(self, failure: Failure, times: int) -> None:
+        """Queue a failure for the next requests."""
+        with self._lock:
+            self._failures.extend([failure] * times)
+
+    def add_cuts(self, cut: Cut, times: int) -> None:
+        """Queue a broken connection for the next replies."""
+        with self._lock:
+            self._cuts.extend([cut] * times)
+
+    def add_gate(self, gate: Gate) -> None:
+        """Queue a gate for the next stream."""
+        with self._lock:
+            self._gates.append(gate)
+            self._all_gates.append(gate)
+
+    def next_failure(self) -> Failure | None:
+        """Take the next failure, if one waits."""
+        with self._lock:
+            return self._failures.popleft() if self._failures else None
+
+    def next_cut(self) -> Cut | None:
+        """Take the next broken connection, if one waits."""
+        with self._lock:
+            return self._cuts.popleft() if self._cuts else None
+
+    def next_gate(self) -> Gate | None:
+        """Take the next gate, if one waits."""
+        with self._lock:
+            return self._gates.popleft() if self._gates else None
+
+    def open_all(self) -> None:
+        """Let every held stream go on."""
+        with self._lock:
+            for gate in self._all_gates:
+                gate.open()

@@ -1,0 +1,162 @@
+"""The server's prompt cache: requests as the simulator's blocks, usage as the provider reports it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+
+from ...cache.simulator import CacheSimulator, Mark, SimUsage
+from ...conversation.canonical import canonical_block
+from ...values import record
+from .counting import TokenCounter
+from .edits import CLEARED, blocks_of, deleted_results
+
+__all__ = ["Prompt", "cache_miss_reason", "charge", "prompt_of", "usage_fields"]
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+@record
+class Prompt:
+    """A request as a cache sees it: one digest, part and token count a block, and its breakpoints."""
+
+    model: str
+    parts: Sequence[str]
+    digests: Sequence[bytes]
+    tokens: Sequence[int]
+    marks: Sequence[Mark]
+    options: bytes
+    edits: Sequence[int]
+    deleted_tokens: int
+
+    @property
+    def total(self) -> int:
+        """All input tokens."""
+        return sum(self.tokens)
+
+
+def prompt_of(request: dict[str, Any], count: TokenCounter) -> Prompt:
+    """Lay a valid request out for the cache.
+
+    The digest of the first message block also covers the options whose change invalidates the messages: tool_choice,
+    thinking, and whether there are images. A result that a ``cache_edits`` block deletes keeps its digest and counts
+    as cleared; the block itself counts nothing.
+    """
+    deleted = deleted_results(request)
+    laid = list(blocks_of(request))
+    images = any(part == "user" and _has_image(block) for part, block in laid)
+    options = _encode([request.get("tool_choice"), request.get("thinking"), images])
+    parts, digests, tokens, marks, edits = list[str](), list[bytes](), list[int](), list[Mark](), list[int]()
+    saved, salt = 0, options
+    for index, (part, block) in enumerate(laid):
+        said = canonical_block(block, part)
+        if part in ("user", "assistant"):
+            said, salt = said + salt, b""
+        parts.append(part)
+        digests.append(blake2b(said, digest_size=16).digest())
+        size = count(block)
+        if part == "user" and block["type"] == "cache_edits":
+            edits.append(index)
+            size = 0
+        elif part == "user" and block["type"] == "tool_result" and block["tool_use_id"] in deleted:
+            short = count({**block, "content": CLEARED})
+            saved += max(0, size - short)
+            size = min(size, short)
+        tokens.append(size)
+        ttl = _ttl(block)
+        if ttl:
+            marks.append(Mark(index, ttl))
+    automatic = request.get("cache_control")
+    if automatic and laid:
+        last = max(index for index, (_, block) in enumerate(laid) if "thinking" not in str(block.get("type")))
+        marks = [mark for mark in marks if mark.index != last] + [Mark(last, automatic.get("ttl", "5m"))]
+    return Prompt(request["model"], parts, digests, tokens, marks, options, edits, saved)
+
+
+def _has_image(block: Mapping[str, Any]) -> bool:
+    inner = block.get("content")
+    return block["type"] == "image" or (isinstance(inner, list) and any(map(_has_image, inner)))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _ttl(block: Mapping[str, Any]) -> str:
+    """Return the lifetime of the breakpoint on a block or inside it, or nothing."""
+    mark = block.get("cache_control")
+    if mark:
+        return mark.get("ttl", "5m")
+    inner: Any = block.get("content")
+    found = [_ttl(item) for item in inner if isinstance(item, dict)] if isinstance(inner, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return next((ttl for ttl in found if ttl), "")
+
+
+class Charge:
+    """What one request is charged, and the handle that makes what it wrote readable."""
+
+    __slots__ = ("_chain", "_prompt", "_simulator", "deleted_tokens", "usage")
+
+    def __init__(self, simulator: CacheSimulator, prompt: Prompt, chain: list[bytes], usage: SimUsage) -> None:
+        self._simulator = simulator
+        self._prompt = prompt
+        self._chain = chain
+        self.usage = usage
+        self.deleted_tokens = 0
+
+    def edit_keys(self) -> list[bytes]:
+        """Return the prefix at each ``cache_edits`` block: an edit is consumed once."""
+        return [self._chain[index] for index in self._prompt.edits]
+
+    def streaming_began(self, at: float) -> None:
+        """Let later requests read what this one wrote."""
+        self._simulator.streaming_began(self._chain, self._prompt.marks, model=self._prompt.model, at=at)
+
+
+def charge(simulator: CacheSimulator, prompt: Prompt, now: float) -> Charge:
+    """Send a prompt to the cache; what it writes cannot be read before its reply streams."""
+    chain = simulator.chain(prompt.digests)
+    totals = list(accumulate(prompt.tokens))
+    usage = simulator.request_chained(chain, totals, prompt.marks, model=prompt.model, now=now, readable_at=math.inf)
+    return Charge(simulator, prompt, chain, usage)
+
+
+def usage_fields(usage: SimUsage, output_tokens: int) -> dict[str, Any]:
+    """Return usage as the provider reports it."""
+    return {
+        "input_tokens": usage.uncached,
+        "cache_creation_input_tokens": usage.write,
+        "cache_read_input_tokens": usage.read,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.write_5m,
+            "ephemeral_1h_input_tokens": usage.write_1h,
+        },
+        "output_tokens": output_tokens,
+        "service_tier": "standard",
+    }
+
+
+def cache_miss_reason(before: Prompt | None, now: Prompt) -> dict[str, Any] | None:
+    """Say why the prefix of the earlier prompt cannot be reused in full, or None where it can."""
+    if before is None:
+        return {"type": "previous_message_not_found"}
+    common = 0
+    if before.model == now.model:
+        for one, other in zip(before.digests, now.digests, strict=False):
+            if one != other:
+                break
+            common += 1
+    missed = {"cache_missed_input_tokens": sum(before.tokens[common:])}
+    if before.model != now.model:
+        return {"type": "model_changed", **missed}
+    if common == len(before.digests):
+        return None
+    for part, reason in (("tool", "tools_changed"), ("system", "system_changed")):
+        if _part(before, part) != _part(now, part):
+            return {"type": reason, **missed}
+    return {"type": "unavailable"} if before.options != now.options else {"type": "messages_changed", **missed}
+
+
+def _part(prompt: Prompt, part: str) -> list[bytes]:
+    return [digest for name, digest in zip(prompt.parts, prompt.digests, strict=True) if name == part]

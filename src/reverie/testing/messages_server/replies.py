@@ -1,0 +1,123 @@
+"""What the scripted model says, and the signatures under its thinking."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from ...values import field, record
+from .counting import TokenCounter
+
+__all__ = [
+    "Reply",
+    "ReplyFunction",
+    "cut_to",
+    "is_redacted",
+    "is_signed",
+    "redact_thinking",
+    "reply_of",
+    "sign_thinking",
+]
+
+Block: TypeAlias = "dict[str, Any]"
+_SECRET: Final = b"the test server's own key"
+
+
+@record
+class Reply:
+    """A reply in full: its blocks, and why it stopped (worked out from the blocks where not given)."""
+
+    content: str | list[dict[str, Any]]
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=lambda: {})
+
+
+ReplyFunction: TypeAlias = (
+    "Callable[[dict[str, Any]], str | list[dict[str, Any]] | Reply | Awaitable[str | list[dict[str, Any]] | Reply]]"
+)
+
+
+def sign_thinking(thinking: str) -> str:
+    """Return the signature this server puts under a thinking text, so that a test can write signed history."""
+    return base64.b64encode(b"sig1" + _mac(b"thinking", thinking)).decode()
+
+
+def redact_thinking(thinking: str) -> str:
+    """Return the data of a redacted thinking block, so that a test can write redacted history."""
+    body = base64.b64encode(thinking.encode("utf-8", "replace")).decode()
+    return f"{body}.{base64.b64encode(_mac(b'redacted', body)).decode()}"
+
+
+def is_signed(thinking: str, signature: str) -> bool:
+    """Say whether the signature is this server's for that text."""
+    return hmac.compare_digest(sign_thinking(thinking).encode(), signature.encode("utf-8", "replace"))
+
+
+def is_redacted(data: str) -> bool:
+    """Say whether redacted thinking is this server's."""
+    body, _, mac = data.partition(".")
+    expected = base64.b64encode(_mac(b"redacted", body))
+    return hmac.compare_digest(expected, mac.encode("utf-8", "replace"))
+
+
+def _mac(kind: bytes, text: str) -> bytes:
+    return hmac.digest(_SECRET, kind + b":" + text.encode("utf-8", "replace"), "sha256")
+
+
+def reply_of(said: Any, next_tool_id: Callable[[], str]) -> Reply:
+    """Return what a reply function said as a reply with whole blocks: ids given, thinking signed."""
+    reply = said if isinstance(said, Reply) else Reply(said)
+    given = [{"type": "text", "text": reply.content}] if isinstance(reply.content, str) else reply.content
+    blocks = [_whole(dict(block), next_tool_id) for block in given]
+    used = any(block["type"] == "tool_use" for block in blocks)
+    reason = reply.stop_reason or ("tool_use" if used else "end_turn")
+    return Reply(blocks, reason, reply.stop_sequence, reply.extra)
+
+
+def _whole(block: Block, next_tool_id: Callable[[], str]) -> Block:
+    kind = block.get("type")
+    if kind == "tool_use":
+        return {
+            "type": kind,
+            "id": block.get("id") or next_tool_id(),
+            "name": block["name"],
+            "input": block.get("input", {}),
+            **{key: value for key, value in block.items() if key not in ("type", "id", "name", "input")},
+        }
+    if kind == "thinking":
+        return {**block, "signature": block.get("signature") or sign_thinking(block["thinking"])}
+    if kind == "redacted_thinking":
+        return {**block, "data": block.get("data") or redact_thinking("")}
+    return block
+
+
+def cut_to(reply: Reply, max_tokens: int, count: TokenCounter) -> Reply:
+    """Return as much of the reply as ``max_tokens`` allow: text is cut, any other block is whole or gone."""
+    kept: list[Block] = []
+    left = max_tokens
+    for block in reply.content:
+        assert isinstance(block, dict)
+        tokens = count(block)
+        if tokens <= left:
+            kept.append(block)
+            left -= tokens
+            continue
+        if block["type"] == "text":
+            text = _longest(block, left, count)
+            kept += [{**block, "text": text}] if text else []
+        return Reply(kept, "max_tokens", None, reply.extra)
+    return reply
+
+
+def _longest(block: Block, max_tokens: int, count: TokenCounter) -> str:
+    low, high, text = 0, len(block["text"]), block["text"]
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count({**block, "text": text[:middle]}) <= max_tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]

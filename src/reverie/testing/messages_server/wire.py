@@ -1,0 +1,93 @@
+"""Replies on the wire: whole, in events, held back, or broken off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from .faults import Cut, Failure, Gate
+from .stream import event_bytes, stream_events
+
+__all__ = ["JsonWire", "StreamWire", "error_body"]
+
+_STEP_SECONDS: Final = 0.01
+_MAX_HOLD_SECONDS: Final = 30.0
+_encode = msgspec.json.Encoder().encode
+
+
+def error_body(kind: str, message: str, request_id: str) -> dict[str, Any]:
+    """Return an error as the provider spells it."""
+    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
+
+
+def _headers(fields: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
+
+
+class JsonWire:
+    """A reply in one piece, or the first bytes of it where the connection is to break."""
+
+    def __init__(self, value: Any, *, status: int = 200, headers: Mapping[str, str], cut: Cut | None = None) -> None:
+        self._body = _encode(value)
+        self._status = status
+        self._headers = {"content-type": "application/json", "content-length": str(len(self._body)), **headers}
+        self._cut = cut
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": self._status, "headers": _headers(self._headers)})
+        body = self._body if self._cut is None else self._body[: self._cut.after_bytes]
+        # Fewer bytes than announced and no end: the server closes the connection on it.
+        await send({"type": "http.response.body", "body": body, "more_body": len(body) < len(self._body)})
+
+
+class StreamWire:
+    """A reply in events; it may wait at a gate, end in an error event, or break off in the middle of a byte run."""
+
+    def __init__(
+        self,
+        message: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str],
+        request_id: str,
+        cut: Cut | None,
+        gate: Gate | None,
+        failure: Failure | None,
+    ) -> None:
+        self._events: Iterable[dict[str, Any]] = stream_events(message)
+        self._headers = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **headers}
+        self._request_id = request_id
+        self._left = cut.after_bytes if cut else None
+        self._gate = gate
+        self._failure = failure
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": _headers(self._headers)})
+        for number, event in enumerate(self._events):
+            if self._gate is not None and number == self._gate.after_events:
+                await self._hold(self._gate)
+            failure = self._failure
+            if failure is not None and number == failure.after_events:
+                await self._write(send, event_bytes(error_body(failure.kind, failure.message, self._request_id)))
+                break
+            if not await self._write(send, event_bytes(event)):
+                return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _write(self, send: Any, data: bytes) -> bool:
+        """Write what may be written and say whether the connection still stands."""
+        if self._left is not None:
+            data, whole = data[: self._left], len(data) <= self._left
+            self._left -= len(data)
+        else:
+            whole = True
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+        return whole
+
+    async def _hold(self, gate: Gate) -> None:
+        gate.reached.set()
+        with anyio.move_on_after(_MAX_HOLD_SECONDS):
+            while not gate.is_open:
+                await anyio.sleep(_STEP_SECONDS)
