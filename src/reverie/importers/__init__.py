@@ -1,0 +1,114 @@
+"""Sessions recorded by other programs, read into entries of our log: by record, saying what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ..conversation.log import Damage
+from ..errors import InputError
+from ..values import record
+from . import claude_code, codex, mini_swe_agent, openhands, pi, reverie_log, swe_agent
+from .imported import Imported, Source
+from .places import Place, files_below, usual_places
+from .reading import document_of, read_bytes, source_of, unpacked
+from .untrusted import Record
+
+__all__ = [
+    "FORMATS",
+    "Damage",
+    "Format",
+    "Imported",
+    "Place",
+    "find_sessions",
+    "format_of",
+    "read_session",
+    "read_sessions",
+    "usual_places",
+]
+
+_SAMPLED: Final = 200
+_HEAD_BYTES: Final = 2**18
+
+
+@record
+class Format:
+    """A kind of recording: its name, how a person would call it, how to know and how to read it."""
+
+    name: str
+    title: str
+    looks: Callable[[Record], bool]
+    read: Callable[[Source], list[Imported]]
+
+
+FORMATS: Final = tuple(
+    Format(room.NAME, room.TITLE, room.looks, room.read)
+    for room in (reverie_log, claude_code, codex, pi, mini_swe_agent, swe_agent, openhands)
+)
+
+
+def read_session(path: str | Path) -> list[Imported]:
+    """Return the sessions that one file holds, the main one first; raise ``InputError`` where it holds none."""
+    path = Path(path)
+    data, torn = unpacked(read_bytes(path), str(path))
+    if not data.strip():
+        raise InputError(f"{path} is empty; {_known()}")
+    source = source_of(data, path.name, torn)
+    found = _format(source)
+    if found is None and (whole := document_of(data, path.name, torn)):
+        source, found = whole, _format(whole)
+    if found is None:
+        binary = b"\0" in data[:8192] or b"\xff" in data[:8192] or not _is_utf8(data[:8192])
+        raise InputError(f"{path} is {'binary' if binary else 'in an unknown format'}; {_known()}")
+    return found.read(source)
+
+
+def read_sessions(path: str | Path) -> Iterator[Imported]:
+    """Yield the sessions of a file, or of every recognisable file below a directory."""
+    path = Path(path)
+    for file in find_sessions(path) if path.is_dir() else [path]:
+        yield from read_session(file)
+
+
+def find_sessions(path: str | Path) -> Iterator[Path]:
+    """Yield the files below a directory that are recorded sessions, judged by what is in them."""
+    path = Path(path)
+    if not path.is_dir():
+        raise InputError(f"{path} is not a directory; give one that holds recorded sessions")
+    return files_below(path, lambda file: format_of(file) is not None)
+
+
+def format_of(path: str | Path) -> str | None:
+    """Return the name of the format a file is in, or None; a compressed rollout is taken at its name."""
+    path = Path(path)
+    if path.name.startswith("rollout-") and path.name.endswith(".jsonl.zst"):
+        return codex.NAME
+    try:
+        data = read_bytes(path, _HEAD_BYTES)
+        found = _format(source_of(data, path.name))
+        if found is None and len(data) == _HEAD_BYTES:
+            found = _format(source_of(read_bytes(path), path.name))
+    except InputError:
+        return None
+    return found.name if found else None
+
+
+def _format(source: Source) -> Format | None:
+    """Return the format most of the first records speak for; the first named wins a tie."""
+    sample = [row for _, row in source.records[:_SAMPLED]]
+    votes = [sum(1 for row in sample if one.looks(row)) for one in FORMATS]
+    best = max(votes)
+    return FORMATS[votes.index(best)] if best else None
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data"
+    return True
+
+
+def _known() -> str:
+    return "known are: " + ", ".join(one.title for one in FORMATS)

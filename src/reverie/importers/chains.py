@@ -1,0 +1,116 @@
+"""Follow a conversation tree from its newest leaf to its root, without losing what was said in parallel.
+
+Claude Code writes one reply as several lines, each the parent of the next, and hangs every tool result on the line of
+its call. A plain walk from the newest leaf sees one of several parallel results and loses its siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..values import record
+
+__all__ = ["Followed", "Node", "followed", "regrouped"]
+
+
+@record
+class Node:
+    """A line that others may hang on."""
+
+    at: int
+    uuid: str
+    parent: str | None
+    speaks: bool = True
+    reply: str = ""
+    uses: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    attached: bool = False
+    boundary: bool = False
+
+
+@record
+class Followed:
+    """What belongs to the conversation, what was left on abandoned branches, whose parents are lost."""
+
+    kept: list[Node]
+    abandoned: list[Node]
+    bridged: list[Node]
+
+
+def followed(nodes: Sequence[Node]) -> Followed:
+    """Return the newest branch with every parallel piece and result of it, in the order of the file."""
+    speaking = [node for node in nodes if node.speaks]
+    if not speaking:
+        return Followed([], [], [])
+    by_uuid = {node.uuid: node for node in nodes}
+    kept, bridged = _walk(speaking, by_uuid)
+    _keep_siblings(speaking, kept, by_uuid)
+    return Followed(
+        [node for node in speaking if node.uuid in kept],
+        [node for node in speaking if node.uuid not in kept],
+        bridged,
+    )
+
+
+def _walk(speaking: Sequence[Node], by_uuid: dict[str, Node]) -> tuple[set[str], list[Node]]:
+    order = {node.uuid: place for place, node in enumerate(speaking)}
+    ends = _ends(speaking)
+    kept: set[str] = set()
+    bridged: list[Node] = []
+    node = ends[-1]
+    before = len(speaking)
+    while node is not None and node.uuid not in kept:
+        kept.add(node.uuid)
+        before = min(before, order.get(node.uuid, before))
+        parent = by_uuid.get(node.parent) if node.parent else None
+        # A parent that is not in the file, or would go round in a circle: whatever was said just before stands in.
+        if node.parent and (parent is None or parent.uuid in kept):
+            parent = ends[before]
+            bridged += [node] if parent else []
+        node = parent
+    return kept, bridged
+
+
+def _ends(speaking: Sequence[Node]) -> list[Node | None]:
+    """Return for each place the newest line before it that nobody answered, else simply the line before it."""
+    parents = {node.parent for node in speaking}
+    out: list[Node | None] = [None]
+    newest: Node | None = None
+    for node in speaking:
+        newest = node if node.uuid not in parents else newest
+        out.append(newest or node)
+    return out
+
+
+def _keep_siblings(speaking: Sequence[Node], kept: set[str], by_uuid: dict[str, Node]) -> None:
+    replies = {node.reply for node in speaking if node.reply and node.uuid in kept}
+    kept.update(node.uuid for node in speaking if node.reply in replies)
+    uses = {use for node in speaking if node.uuid in kept for use in node.uses}
+    answered = {answer for node in speaking if node.uuid in kept for answer in node.answers}
+    known = {use for node in speaking for use in node.uses}
+    around = {node.uuid for node in speaking if node.uuid in kept and (node.uses or node.answers)}
+    for node in speaking:
+        if node.uuid in kept:
+            continue
+        wanted = set(node.answers) & uses - answered
+        # A result whose call is not in the file at all was not abandoned: the line of its call was lost.
+        lost = bool(node.answers) and not known & set(node.answers) and node.parent not in by_uuid
+        if wanted or lost or (node.attached and node.parent in around):
+            kept.add(node.uuid)
+            answered |= wanted
+            around.add(node.uuid)
+
+
+def regrouped(nodes: Sequence[Node]) -> list[Node]:
+    """Put the pieces of one reply next to each other: results that came while it still streamed follow it."""
+    out: list[Node] = []
+    open_reply, after = "", 0
+    for node in nodes:
+        if node.reply and node.reply == open_reply:
+            out.insert(after, node)
+            after += 1
+            continue
+        out.append(node)
+        if node.reply or node.boundary:
+            open_reply, after = node.reply, len(out)
+    return out

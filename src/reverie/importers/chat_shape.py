@@ -1,0 +1,174 @@
+"""Turn OpenAI-like pieces (usage, tool calls, content) into the wire shape of the log."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from .reading import decode_record
+from .untrusted import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
+
+__all__ = [
+    "Calls",
+    "arguments_of",
+    "content_of",
+    "declared_tools",
+    "image_of",
+    "reply_of",
+    "stop_reason_of",
+    "tool_uses",
+    "usage_of",
+]
+
+_STOPS: Final = {
+    "stop": "end_turn",
+    "end_turn": "end_turn",
+    "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "tool_calls": "tool_use",
+    "tooluse": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+_DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
+_TEXTS: Final = frozenset({"text", "input_text", "output_text"})
+
+
+def usage_of(recorded: Record) -> Record | None:
+    """Return OpenAI-like usage in the shape Anthropic reports it; None where nothing was counted.
+
+    ``prompt_tokens`` counts cached tokens too; here ``input_tokens`` is only what was read afresh.
+    """
+    prompt = as_count(recorded.get("prompt_tokens")) or as_count(recorded.get("input_tokens"))
+    details = as_dict(recorded.get("prompt_tokens_details")) or as_dict(recorded.get("input_tokens_details"))
+    read = (
+        as_count(details.get("cached_tokens"))
+        or as_count(recorded.get("cached_input_tokens"))
+        or as_count(recorded.get("cache_read_input_tokens"))
+    )
+    written = as_count(details.get("cache_creation_tokens")) or as_count(recorded.get("cache_creation_input_tokens"))
+    output = as_count(recorded.get("completion_tokens")) or as_count(recorded.get("output_tokens"))
+    if not (prompt or read or output):
+        return None
+    return {
+        "input_tokens": max(0, prompt - read - written),
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read,
+        "output_tokens": output,
+    }
+
+
+def stop_reason_of(recorded: Any) -> str | None:
+    """Return why a reply ended, in Anthropic's words where they exist."""
+    said = as_text(recorded)
+    return _STOPS.get(said.lower(), said.lower()) if said else None
+
+
+def reply_of(response: Record, fallback_id: str) -> Record:
+    """Return what the log keeps of a chat completion beside its message."""
+    choice = first_of(response.get("choices"))
+    reply: Record = {"id": as_text(response.get("id")) or fallback_id}
+    if model := as_text(response.get("model")):
+        reply["model"] = model
+    if stop := stop_reason_of(choice.get("finish_reason")):
+        reply["stop_reason"] = stop
+    recorded = as_dict(response.get("usage"))
+    if usage := usage_of(recorded):
+        reply["usage"] = usage
+    if recorded:
+        reply["recorded"] = recorded
+    return reply
+
+
+def arguments_of(recorded: Any) -> Record:
+    """Return a call's arguments as an object, whatever they were written as."""
+    if isinstance(recorded, str):
+        try:
+            recorded = decode_record(recorded.encode("utf-8", "replace"))
+        except ValueError:
+            return {"arguments": recorded} if recorded else {}
+    if isinstance(recorded, dict):
+        return as_dict(recorded)
+    return {} if recorded is None else {"arguments": compact_json(recorded)}
+
+
+def tool_uses(calls: Any) -> list[Record]:
+    """Return chat tool calls as tool_use blocks; a call without an id is left out."""
+    out: list[Record] = []
+    for call in rows_of(calls):
+        function = as_dict(call.get("function"))
+        name, id = as_text(function.get("name")), as_text(call.get("id"))
+        if name and id:
+            out.append({"type": "tool_use", "id": id, "name": name, "input": arguments_of(function.get("arguments"))})
+    return out
+
+
+class Calls:
+    """The calls of a session by id; one used again is renamed, for some recorders number anew in every reply."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def renamed(self, uses: list[Record]) -> list[Record]:
+        """Give every tool_use block an id of its own in the session."""
+        for use in uses:
+            id, turn = use["id"], 2
+            while use["id"] in self._taken:
+                use["id"], turn = f"{id}-{turn}", turn + 1
+            self._taken.add(use["id"])
+            self._latest[id] = use["id"]
+        return uses
+
+    def name_of(self, id: str) -> str:
+        """Return what the newest call of this id is named here; the id itself where none is known."""
+        return self._latest.get(id, id)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._latest
+
+
+def declared_tools(tools: Any) -> list[Record]:
+    """Return chat tool declarations in the wire's shape."""
+    out: list[Record] = []
+    for tool in rows_of(tools):
+        function = as_dict(tool.get("function")) or tool
+        if name := as_text(function.get("name")):
+            schema = as_dict(function.get("parameters")) or as_dict(function.get("input_schema")) or {"type": "object"}
+            out.append({"name": name, "description": as_text(function.get("description")), "input_schema": schema})
+    return out
+
+
+def image_of(url: str) -> Record:
+    """Return an image block for a data URL or an address."""
+    found = _DATA_URL.match(url)
+    if found:
+        source: Record = {"type": "base64", "media_type": found[1], "data": url[found.end() :]}
+    else:
+        source = {"type": "url", "url": url}
+    return {"type": "image", "source": source}
+
+
+def content_of(content: Any) -> str | list[Record]:
+    """Return chat content as the wire's: a string stays one, parts become blocks."""
+    if isinstance(content, str):
+        return content
+    out: list[Record] = []
+    for part in as_list(content):
+        if isinstance(part, str):
+            out.append({"type": "text", "text": part})
+            continue
+        block = as_dict(part)
+        kind = as_text(block.get("type"))
+        url = block.get("image_url")
+        address = as_text(url) or as_text(as_dict(url).get("url"))
+        if kind in _TEXTS:
+            if text := as_text(block.get("text")):
+                out.append({"type": "text", "text": text})
+        elif address:
+            out.append(image_of(address))
+        elif kind == "image" and isinstance(block.get("source"), dict):
+            out.append({"type": "image", "source": block["source"]})
+        elif kind:
+            out.append({"type": "text", "text": compact_json(block)})
+    return out

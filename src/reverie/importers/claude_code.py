@@ -1,0 +1,290 @@
+"""Claude Code sessions: one JSON line a piece, chained by ``parentUuid``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ..conversation.decisions import Cause, Compacted
+from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
+from ..values import record
+from .chains import Followed, Node, followed, regrouped
+from .imported import Draft, Imported, Source, plain, sound_content
+from .untrusted import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, rows_of
+
+__all__ = ["NAME", "TITLE", "looks", "read"]
+
+NAME: Final = "claude-code"
+TITLE: Final = "Claude Code session (.jsonl)"
+
+_SPEAKING: Final = frozenset({"user", "assistant", "attachment", "system"})
+_BOOKKEEPING: Final = frozenset(
+    {
+        "progress", "file-history-snapshot", "queue-operation", "summary", "custom-title", "ai-title", "last-prompt",
+        "agent-name", "agent-color", "agent-setting", "tag", "mode", "permission-mode", "pr-link", "worktree-state",
+        "attribution-snapshot", "content-replacement", "task-summary", "speculation-accept", "started", "result",
+    }
+)  # fmt: skip
+_SILENT: Final = frozenset({"turn_duration", "stop_hook_summary", "hook_progress", "file_snapshot", "agents_killed"})
+_MOST_SESSIONS: Final = 50
+_SYNTHETIC: Final = "<synthetic>"
+_TOKENS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+
+
+@record
+class Line:
+    """A record of the file and the line it stands on."""
+
+    number: int
+    row: Record
+    node: Node
+    side: str
+    session: str
+
+
+def looks(row: Record) -> bool:
+    """Say whether a record is one of Claude Code's."""
+    kind = as_text(row.get("type"))
+    if kind in _SPEAKING or kind == "progress":
+        return "parentUuid" in row and ("sessionId" in row or "uuid" in row)
+    if kind == "summary":
+        return "leafUuid" in row
+    if kind == "file-history-snapshot":
+        return "snapshot" in row
+    return kind in _BOOKKEEPING and "sessionId" in row
+
+
+def read(source: Source) -> list[Imported]:
+    """Return the main conversation first, then other sessions and side chains found in the same file."""
+    lines, first = _lines(source)
+    out: list[Imported] = []
+    groups: dict[str, list[Line]] = {}
+    for line in lines:
+        groups.setdefault(line.side, []).append(line)
+    main = groups.pop("", [])
+    while main:
+        branch = followed([line.node for line in main])
+        kept = {node.uuid for node in branch.kept}
+        mine = {line.session for line in main if line.node.uuid in kept}
+        others = [line for line in main if line.session not in mine]
+        if len(out) + 1 >= _MOST_SESSIONS or not any(line.node.speaks for line in others):
+            others = []
+        left = {line.node.uuid for line in others}
+        out.append(_drafted(source, main, branch, first if not out else None, left))
+        main = others
+    for side, group in groups.items():
+        branch = followed([line.node for line in group])
+        if branch.kept:
+            out.append(_drafted(source, group, branch, first if not out else None, set(), side))
+    if not out:
+        first.session_id = first.session_id or source.stem
+        out.append(first.done(source.damage))
+    return out
+
+
+def _lines(source: Source) -> tuple[list[Line], Draft]:
+    """Sort the records: lines of conversations, and the draft that keeps titles and counts of all others."""
+    first = Draft(NAME, "", source)
+    lines: list[Line] = []
+    seen: set[str] = set()
+    side_of: dict[str, str] = {}
+    titles: dict[str, str] = {}
+    for at, (number, row) in enumerate(source.records):
+        kind, uuid = as_text(row.get("type")), as_text(row.get("uuid"))
+        if kind == "summary":
+            titles[as_text(row.get("leafUuid"))] = as_text(row.get("summary"))
+        elif kind in ("custom-title", "ai-title"):
+            titles[kind] = as_text(row.get("customTitle")) or as_text(row.get("aiTitle")) or as_text(row.get("title"))
+        if kind not in _SPEAKING:
+            first.tally.skip(f"bookkeeping: {kind}" if kind in _BOOKKEEPING else f"unknown type: {kind[:40]}", number)
+        if not uuid:
+            if kind in _SPEAKING:
+                first.tally.skip("message without an id", number)
+            continue
+        if uuid in seen:
+            first.tally.skip("repeated line", number)
+            continue
+        seen.add(uuid)
+        node = _node(at, row, kind, uuid)
+        side = ""
+        if row.get("isSidechain") is True:
+            parent = side_of.get(node.parent or "")
+            side = as_text(row.get("agentId")) or parent or uuid[:8]
+            side_of[uuid] = side
+        lines.append(Line(number, row, node, side, as_text(row.get("sessionId"))))
+    recorded = [title for leaf, title in titles.items() if leaf in seen]
+    first.title = titles.get("custom-title") or titles.get("ai-title") or (recorded[-1] if recorded else "")
+    return lines, first
+
+
+def _node(at: int, row: Record, kind: str, uuid: str) -> Node:
+    parent = as_text(row.get("parentUuid")) or as_text(row.get("logicalParentUuid")) or None
+    message = as_dict(row.get("message"))
+    blocks = rows_of(message.get("content"))
+    reply, uses, answers = "", (), ()
+    if kind == "assistant" and not _synthetic(row, message):
+        reply = as_text(message.get("id"))
+        uses = tuple(as_text(block.get("id")) for block in blocks if block.get("type") == "tool_use")
+    elif kind == "user":
+        answers = tuple(as_text(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result")
+    boundary = row.get("subtype") == "compact_boundary" or row.get("isCompactSummary") is True
+    return Node(at, uuid, parent, kind in _SPEAKING, reply, uses, answers, kind == "attachment", boundary)
+
+
+def _synthetic(row: Record, message: Record) -> bool:
+    return message.get("model") == _SYNTHETIC or row.get("isApiErrorMessage") is True
+
+
+def _drafted(
+    source: Source, lines: Sequence[Line], branch: Followed, first: Draft | None, left: set[str], side: str = ""
+) -> Imported:
+    by_uuid = {line.node.uuid: line for line in lines}
+    kept = [by_uuid[node.uuid] for node in regrouped(branch.kept)]
+    session = next((line.session for line in reversed(kept) if line.session), "") or source.stem
+    draft = Draft(NAME, f"{session}.agent-{side}" if side else session, source)
+    if first is not None:
+        draft.tally, draft.title = first.tally, first.title
+    draft.agent = side or None
+    draft.cwd = next((cwd for line in kept if (cwd := as_text(line.row.get("cwd")))), "")
+    for node in branch.abandoned:
+        if node.uuid not in left:
+            draft.tally.skip("abandoned branch", by_uuid[node.uuid].number)
+    for node in branch.bridged:
+        draft.tally.skip("lost parent (joined to what was said before)", by_uuid[node.uuid].number)
+    summaries = _summaries(kept)
+    taken = {summary.node.uuid for summary in summaries.values() if summary is not None}
+    for line in kept:
+        if line.node.uuid not in taken:
+            _emit(draft, line, summaries)
+    return draft.done(source.damage if first is not None else ())
+
+
+def _summaries(kept: Sequence[Line]) -> dict[str, Line | None]:
+    """Find each boundary's summary: the next message marked as one, before the model speaks again."""
+    found: dict[str, Line | None] = {}
+    open_boundary = ""
+    for line in kept:
+        if line.row.get("subtype") == "compact_boundary":
+            open_boundary = line.node.uuid
+            found[open_boundary] = None
+        elif line.node.reply:
+            open_boundary = ""
+        elif open_boundary and line.row.get("isCompactSummary") is True:
+            found[open_boundary] = line
+            open_boundary = ""
+    return found
+
+
+def _emit(draft: Draft, line: Line, summaries: dict[str, Line | None]) -> None:
+    row, uuid = line.row, line.node.uuid
+    kind, time = as_text(row.get("type")), as_text(row.get("timestamp"))
+    if kind == "system":
+        _emit_system(draft, line, summaries, time)
+    elif kind == "attachment":
+        attachment = as_dict(row.get("attachment"))
+        text = _attached_text(attachment)
+        body: Record = {"attachment": attachment}
+        if text:
+            body["message"] = {"role": "user", "content": text}
+        draft.add(ATTACHMENT, body, time, uuid)
+    elif kind == "assistant":
+        _emit_reply(draft, line, time)
+    elif row.get("isCompactSummary") is True:
+        _emit_compacted(draft, line, line, time)
+    else:
+        content = sound_content(as_dict(row.get("message")).get("content"))
+        if content is None:
+            draft.tally.skip("message without content", line.number)
+            return
+        more: Record = {"meta": True} if row.get("isMeta") is True else {}
+        draft.say(USER, "user", content, time, uuid, **more)
+
+
+def _emit_reply(draft: Draft, line: Line, time: str) -> None:
+    row = line.row
+    message = as_dict(row.get("message"))
+    content = sound_content(message.get("content"))
+    if _synthetic(row, message):
+        body: Record = {"subtype": "synthetic", "text": plain(content), "error": row.get("isApiErrorMessage") is True}
+        draft.add(SYSTEM, body, time, line.node.uuid)
+        return
+    if content is None:
+        draft.tally.skip("message without content", line.number)
+        return
+    reply: Record = {"id": as_text(message.get("id")) or line.node.uuid}
+    if model := as_text(message.get("model")):
+        reply["model"] = draft.model = model
+    if usage := _sound_usage(message.get("usage")):
+        reply["usage"] = usage
+    if stop := as_text(message.get("stop_reason")):
+        reply["stop_reason"] = stop
+    if request := as_text(row.get("requestId")):
+        reply["request_id"] = request
+    draft.say(ASSISTANT, "assistant", content, time, line.node.uuid, reply=reply)
+    draft.spend(as_number(row.get("costUSD")))
+
+
+def _sound_usage(usage: Any) -> Record | None:
+    """Return usage as it was reported, unless its counts are no counts or all zero."""
+    counts = as_dict(usage)
+    given = [counts[name] for name in _TOKENS if counts.get(name) is not None]
+    if not any(given) or any(as_count(count) != count for count in given):
+        return None
+    return counts
+
+
+def _emit_system(draft: Draft, line: Line, summaries: dict[str, Line | None], time: str) -> None:
+    subtype = as_text(line.row.get("subtype"))
+    if subtype == "compact_boundary":
+        summary = summaries.get(line.node.uuid)
+        if summary is not None and _summary_text(summary):
+            _emit_compacted(draft, line, summary, time)
+            return
+        draft.tally.skip("compaction without a readable summary", line.number)
+    text = as_text(line.row.get("content"))
+    if subtype in _SILENT or not text:
+        draft.tally.skip(f"bookkeeping: {subtype or 'system'}"[:60], line.number)
+        return
+    draft.add(SYSTEM, {"subtype": subtype, "text": text}, time, line.node.uuid)
+
+
+def _summary_text(line: Line) -> str:
+    return plain(as_dict(line.row.get("message")).get("content"))
+
+
+def _emit_compacted(draft: Draft, boundary: Line, summary: Line, time: str) -> None:
+    text = _summary_text(summary)
+    if not text:
+        draft.tally.skip("compaction without a readable summary", boundary.number)
+        return
+    said = as_dict(boundary.row.get("compactMetadata"))
+    segment = as_dict(said.get("preservedSegment"))
+    head = as_text(segment.get("headUuid")) or as_text(segment.get("head"))
+    known = {entry.uuid for entry in draft.entries if entry.message is not None}
+    draft.decide(
+        Compacted(
+            Cause("compact", "recorded by Claude Code", moves_prefix=True),
+            trigger="manual" if said.get("trigger") == "manual" else "auto",
+            method="full",
+            summary=text,
+            tokens_before=as_count(said.get("preTokens")),
+            last_before=draft.last_message,
+            first_kept=head if head in known else None,
+        ),
+        time,
+        boundary.node.uuid,
+    )
+
+
+def _attached_text(attachment: Record) -> str:
+    """Return the text of an attachment: the fields that hold some, else the whole of it."""
+    for name in ("content", "prompt", "snippet", "stdout"):
+        value = attachment.get(name)
+        inner = as_dict(value)
+        text = plain(value) or as_text(as_dict(inner.get("file")).get("content")) or as_text(inner.get("content"))
+        text = text or "\n".join(item for item in as_list(value) if isinstance(item, str))
+        if text.strip():
+            path = as_text(attachment.get("filename")) or as_text(attachment.get("path"))
+            return f"{path}:\n{text}" if path else text
+    rest = {name: value for name, value in attachment.items() if name != "type" and value not in (None, "", [], {})}
+    return compact_json(attachment) if rest else ""

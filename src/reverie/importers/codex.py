@@ -1,0 +1,239 @@
+"""Codex rollouts: ``{"timestamp", "type", "payload"}`` lines, and the older files of bare response items.
+
+A reply is what the model said between two inputs; its parts come as items of their own and share a derived id here.
+Usage comes in an event after the reply. Reasoning is sealed for its own provider and cannot be carried over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ..conversation.decisions import Cause, Compacted
+from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry
+from .chat_shape import arguments_of, content_of, usage_of
+from .imported import Draft, Imported, Source, first_words, plain
+from .untrusted import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
+
+__all__ = ["NAME", "TITLE", "looks", "read"]
+
+NAME: Final = "codex"
+TITLE: Final = "Codex rollout (.jsonl, .jsonl.zst)"
+
+_LINES: Final = frozenset({"session_meta", "response_item", "turn_context", "event_msg", "compacted"})
+_CALLS: Final = frozenset({"function_call", "local_shell_call", "custom_tool_call", "tool_search_call"})
+_OUTPUTS: Final = frozenset(
+    {"function_call_output", "custom_tool_call_output", "tool_search_output", "local_shell_call_output"}
+)
+_SEALED: Final = frozenset({"reasoning", "compaction", "compaction_summary"})
+_ITEMS: Final = _CALLS | _OUTPUTS | _SEALED | {"message"}
+_NOT_CARRIED: Final = frozenset({"web_search_call", "image_generation_call", "ghost_snapshot", "other"})
+_CONTEXT: Final = ("<environment_context>", "<user_instructions>", "<turn_aborted>", "# AGENTS.md instructions")
+
+
+def looks(row: Record) -> bool:
+    """Say whether a record is one of Codex's, of any generation."""
+    kind = as_text(row.get("type"))
+    if isinstance(row.get("payload"), dict):
+        return kind in _LINES
+    if not kind:
+        old_head = "id" in row and "timestamp" in row and ("instructions" in row or "git" in row)
+        document = isinstance(row.get("session"), dict) and isinstance(row.get("items"), list)
+        return row.get("record_type") == "state" or old_head or document
+    if kind == "message":
+        parts = rows_of(row.get("content"))
+        return "role" in row and any(as_text(part.get("type")).endswith("put_text") for part in parts)
+    return (kind in _CALLS | _OUTPUTS and "call_id" in row) or (kind == "reasoning" and "summary" in row)
+
+
+def read(source: Source) -> list[Imported]:
+    """Return the session of a rollout."""
+    rollout = _Rollout(source)
+    for number, row in _rows(source):
+        rollout.take(row, number)
+    draft = rollout.draft
+    turn = next((entry.message for entry in draft.entries if _is_turn(entry)), None)
+    draft.title = first_words(plain(turn["content"])) if turn else ""
+    return [draft.done(source.damage)]
+
+
+def _rows(source: Source) -> Iterator[tuple[int, Record]]:
+    for number, row in source.records:
+        if isinstance(row.get("items"), list) and "type" not in row:
+            yield number, as_dict(row.get("session"))
+            for item in rows_of(row["items"]):
+                yield number, item
+        else:
+            yield number, row
+
+
+class _Rollout:
+    """One rollout being read, line by line."""
+
+    def __init__(self, source: Source) -> None:
+        head = first_of([row for _, row in _rows(source) if _is_head(row)])
+        meta = as_dict(head.get("payload")) or head
+        self.draft = draft = Draft(NAME, as_text(meta.get("id")) or as_text(meta.get("session_id")), source)
+        draft.cwd = as_text(meta.get("cwd"))
+        instructions = as_text(as_dict(meta.get("base_instructions")).get("text")) or as_text(meta.get("instructions"))
+        draft.system = instructions or None
+        self.reply: Record | None = None
+        self.speaking = False
+        self.replies = 0
+        self.total: Any = None
+        self.tokens = 0
+
+    def take(self, row: Record, line: int) -> None:
+        """Read one line."""
+        kind, time = as_text(row.get("type")), as_text(row.get("timestamp"))
+        payload = as_dict(row.get("payload"))
+        if kind == "response_item":
+            self._item(payload, time, line)
+        elif kind == "event_msg":
+            self._event(payload, line)
+        elif kind == "compacted":
+            self._compacted(payload, time, line)
+        elif kind == "turn_context":
+            self.draft.model = as_text(payload.get("model")) or self.draft.model
+            self.draft.cwd = self.draft.cwd or as_text(payload.get("cwd"))
+            self.draft.tally.skip("bookkeeping: turn_context", line)
+        elif kind in _ITEMS and not payload:
+            self._item(row, time, line)
+        elif kind == "session_meta" or _is_head(row) or row.get("record_type") == "state":
+            self.draft.tally.skip(f"bookkeeping: {kind or 'session state'}", line)
+        else:
+            self.draft.tally.skip(f"unknown type: {kind[:40]}", line)
+
+    def _item(self, item: Record, time: str, line: int) -> None:
+        kind = as_text(item.get("type"))
+        role = as_text(item.get("role"))
+        if kind in _CALLS or (kind == "message" and role == "assistant"):
+            self._spoke(item, kind, time, line)
+            return
+        if kind in _SEALED:
+            self.draft.tally.skip(f"{kind} (sealed for its provider)", line)
+            return
+        if kind != "message" and kind not in _OUTPUTS:
+            known = kind in _NOT_CARRIED
+            self.draft.tally.skip(f"{kind} (no result recorded)" if known else f"unknown item: {kind[:40]}", line)
+            return
+        self.speaking = False
+        call = as_text(item.get("call_id"))
+        if kind in _OUTPUTS and call:
+            output = item.get("output") if "output" in item else item.get("tools")
+            self.draft.say(USER, "user", [_result(call, output)], time)
+        elif kind == "message" and (content := content_of(item.get("content"))):
+            if role == "user":
+                self.draft.say(USER, "user", content, time)
+            else:
+                self.draft.say(ATTACHMENT, "user", content, time, attachment={"type": role or "unknown"})
+        else:
+            self.draft.tally.skip("message without content", line)
+
+    def _spoke(self, item: Record, kind: str, time: str, line: int) -> None:
+        content = content_of(item.get("content")) if kind == "message" else _use(item, kind)
+        if not content:
+            self.draft.tally.skip("message without content", line)
+            return
+        if not self.speaking or self.reply is None:
+            self.replies += 1
+            self.reply = {"id": f"{self.draft.session_id}-reply-{self.replies}"}
+            if self.draft.model:
+                self.reply["model"] = self.draft.model
+            self.speaking = True
+        self.draft.say(ASSISTANT, "assistant", content, time, reply=self.reply)
+
+    def _event(self, event: Record, line: int) -> None:
+        kind = as_text(event.get("type"))
+        info = as_dict(event.get("info"))
+        if kind == "token_count" and info:
+            self._counted(info)
+        elif kind == "thread_rolled_back":
+            self._rolled_back(as_count(event.get("num_turns")), line)
+        self.draft.tally.skip(f"bookkeeping: {kind[:40] or 'event'}", line)
+
+    def _counted(self, info: Record) -> None:
+        """Give the reply before its usage; the same totals said again are no new call."""
+        total, last = info.get("total_token_usage"), as_dict(info.get("last_token_usage"))
+        if total is not None and total == self.total:
+            return
+        self.total = total
+        usage = usage_of(last)
+        self.tokens = sum(usage.values()) if usage else self.tokens
+        if usage and self.reply is not None and "usage" not in self.reply:
+            self.reply["usage"], self.reply["recorded"] = usage, last
+        self.speaking = False
+
+    def _rolled_back(self, turns: int, line: int) -> None:
+        """Take back the last turns of the user, and all that followed them."""
+        entries = self.draft.entries
+        starts = [at for at, entry in enumerate(entries) if _is_turn(entry)]
+        if not turns or not starts:
+            return
+        first = starts[-min(turns, len(starts))]
+        if any(entry.kind == DECISION for entry in entries[first:]):
+            return
+        for _ in entries[first:]:
+            self.draft.tally.skip("abandoned branch", line)
+        del entries[first:]
+        said = [entry.uuid for entry in entries if entry.message is not None]
+        self.draft.last_message = said[-1] if said else None
+        self.speaking = False
+
+    def _compacted(self, item: Record, time: str, line: int) -> None:
+        summary = as_text(item.get("message"))
+        if not summary.strip():
+            summary = "\n\n".join(
+                f"{as_text(one.get('role'))}: {text}"
+                for one in rows_of(item.get("replacement_history"))
+                if (text := plain(content_of(one.get("content"))))
+            )
+        if not summary.strip():
+            self.draft.tally.skip("compaction without a readable summary", line)
+            return
+        decision = Compacted(
+            Cause("compact", "recorded by Codex", moves_prefix=True),
+            trigger="auto",
+            method="full",
+            summary=summary,
+            tokens_before=self.tokens,
+            last_before=self.draft.last_message,
+            first_kept=None,
+        )
+        self.draft.decide(decision, time)
+        self.speaking = False
+
+
+def _is_head(row: Record) -> bool:
+    return row.get("type") == "session_meta" or ("type" not in row and "id" in row and "timestamp" in row)
+
+
+def _is_turn(entry: Entry) -> bool:
+    message = entry.message
+    if entry.kind != USER or message is None:
+        return False
+    text = plain(message["content"])
+    return bool(text) and not text.startswith(_CONTEXT)
+
+
+def _use(item: Record, kind: str) -> list[Record]:
+    id = as_text(item.get("call_id")) or as_text(item.get("id"))
+    if kind == "local_shell_call":
+        name, given = "local_shell", as_dict(item.get("action"))
+    elif kind == "custom_tool_call":
+        name, given = as_text(item.get("name")), {"input": as_text(item.get("input"))}
+    else:
+        name, given = as_text(item.get("name")) or kind, arguments_of(item.get("arguments"))
+    return [{"type": "tool_use", "id": id, "name": name, "input": given}] if id and name else []
+
+
+def _result(call: str, output: Any) -> Record:
+    """Return a tool result: output is a text, a list of parts, or in older files ``{content, success}``."""
+    result: Record = {"type": "tool_result", "tool_use_id": call}
+    said = as_dict(output)
+    if said:
+        if said.get("success") is False:
+            result["is_error"] = True
+        output = said["content"] if "content" in said else compact_json(said)
+    result["content"] = content_of(output) if isinstance(output, (str, list)) else compact_json(as_list(output))
+    return result

@@ -1,0 +1,218 @@
+"""What an importer hands back, and the drafting of it."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from ..conversation.decisions import Decision, body_of
+from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SCHEMA, USER, Entry
+from ..conversation.log import Damage
+from ..values import field, record
+from .untrusted import Record, as_dict, as_list, as_text
+
+__all__ = ["Draft", "Imported", "Source", "Tally", "first_words", "plain", "safe_id", "sound_content"]
+
+_NAMESPACE: Final = uuid.UUID("5f0f3b52-6f5e-5b0a-9a36-6d1f7f1f0c11")
+_MESSAGES: Final = frozenset({USER, ASSISTANT, ATTACHMENT})
+_NAMED_LINES: Final = 5
+_TITLE_CHARS: Final = 80
+
+
+@record
+class Source:
+    """A file's readable records, each with its line, and what was wrong with the rest."""
+
+    name: str
+    records: Sequence[tuple[int, Record]]
+    damage: tuple[Damage, ...] = ()
+
+    @property
+    def stem(self) -> str:
+        """The file's name up to its known endings."""
+        return re.sub(r"(\.traj|\.jsonl|\.json|\.zst)+$", "", self.name) or "session"
+
+
+@record
+class Imported:
+    """One session as it was found in a file."""
+
+    format: str
+    session_id: str
+    title: str
+    cwd: str
+    model: str
+    entries: tuple[Entry, ...]
+    skipped: Mapping[str, int] = field(default_factory=lambda: {})
+    skipped_lines: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: {})
+    damage: tuple[Damage, ...] = ()
+    system: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    cost_usd: float | None = None
+    agent: str | None = None
+
+    @property
+    def messages(self) -> tuple[Entry, ...]:
+        """The entries that carry a message."""
+        return tuple(entry for entry in self.entries if entry.kind in _MESSAGES and entry.message is not None)
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """Say in one line each what was skipped and what was damaged."""
+        out = [f"line {one.line}: {one.reason}" for one in self.damage]
+        for reason, count in sorted(self.skipped.items()):
+            lines = ", ".join(str(line) for line in self.skipped_lines.get(reason, ()))
+            more = ", ..." if count > _NAMED_LINES else ""
+            out.append(f"skipped {count} x {reason}" + (f" (line {lines}{more})" if lines else ""))
+        return tuple(out)
+
+
+class Tally:
+    """Counts what was left out, by reason, and remembers the first lines."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.lines: dict[str, tuple[int, ...]] = {}
+
+    def skip(self, reason: str, line: int) -> None:
+        """Count one more record left out for this reason."""
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+        lines = self.lines.get(reason, ())
+        if len(lines) < _NAMED_LINES:
+            self.lines[reason] = (*lines, line)
+
+
+class Draft:
+    """A session being put together, entry by entry, each the parent of the next."""
+
+    def __init__(self, format: str, session_id: str, source: Source) -> None:
+        self.format = format
+        self.session_id = safe_id(session_id or source.stem)
+        self.name = source.name
+        self.tally = Tally()
+        self.title = ""
+        self.cwd = ""
+        self.model = ""
+        self.system: str | None = None
+        self.tools: list[dict[str, Any]] | None = None
+        self.cost_usd: float | None = None
+        self.agent: str | None = None
+        self.entries: list[Entry] = []
+        self.last_message: str | None = None
+        self._meta = str(uuid.uuid5(_NAMESPACE, f"{self.session_id}:meta"))
+        self._seen = {self._meta}
+
+    def add(self, kind: str, body: Record, time: str = "", given: str = "") -> Entry:
+        """Append an entry under the file's own id, or under one derived from its place."""
+        name = given if given and given not in self._seen else self._derived()
+        self._seen.add(name)
+        parent = self.entries[-1].uuid if self.entries else self._meta
+        entry = Entry(name, parent, time, self.session_id, kind, body)
+        self.entries.append(entry)
+        if kind in _MESSAGES and "message" in body:
+            self.last_message = name
+        return entry
+
+    def say(self, kind: str, role: str, content: Any, time: str = "", given: str = "", **more: Any) -> Entry:
+        """Append a message in the wire's shape, with whatever else its body holds."""
+        return self.add(kind, {"message": {"role": role, "content": content}, **more}, time, given)
+
+    def decide(self, decision: Decision, time: str = "", given: str = "") -> Entry:
+        """Append a decision that the file records."""
+        return self.add(DECISION, body_of(decision), time, given)
+
+    def spend(self, cost_usd: float | None) -> None:
+        """Add what one call cost, where the file says."""
+        if cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + cost_usd
+
+    def done(self, damage: Sequence[Damage] = ()) -> Imported:
+        """Close the draft: put the metadata in front and hand the session over."""
+        title = self.title or _title_of(self.entries)
+        time = next((entry.time for entry in self.entries if entry.time), "")
+        body: Record = {
+            "schema": SCHEMA,
+            "title": title,
+            "model": self.model,
+            "cwd": self.cwd,
+            "source": {"format": self.format, "name": self.name},
+        }
+        meta = Entry(self._meta, None, time, self.session_id, META, body)
+        return Imported(
+            self.format,
+            self.session_id,
+            title,
+            self.cwd,
+            self.model,
+            (meta, *self.entries),
+            dict(self.tally.counts),
+            dict(self.tally.lines),
+            tuple(damage),
+            self.system,
+            self.tools,
+            self.cost_usd,
+            self.agent,
+        )
+
+    def _derived(self) -> str:
+        place = len(self.entries)
+        name = str(uuid.uuid5(_NAMESPACE, f"{self.session_id}:{place}"))
+        while name in self._seen:
+            name = str(uuid.uuid5(_NAMESPACE, name))
+        return name
+
+
+def safe_id(name: str) -> str:
+    """Return a session id that can be a file's name."""
+    kept = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:120].strip(".-")
+    return kept or "session"
+
+
+def plain(content: Any) -> str:
+    """Return the text of a message's content."""
+    if isinstance(content, str):
+        return content
+    texts = [as_text(as_dict(block).get("text")) for block in as_list(content)]
+    return "\n".join(text for text in texts if text)
+
+
+def first_words(text: str) -> str:
+    """Return the first line of a text, short enough for a title."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= _TITLE_CHARS else line[: _TITLE_CHARS - 3].rstrip() + "..."
+
+
+def sound_content(content: Any) -> str | list[Record] | None:
+    """Return content a message can carry, the same object where nothing is wrong with it; None where there is none."""
+    if isinstance(content, str):
+        return content or None
+    blocks = as_list(content)
+    good = [cast(Record, block) for block in blocks if isinstance(block, dict) and _typed(cast(Record, block))]
+    if not good:
+        return None
+    return cast("list[Record]", blocks) if len(good) == len(blocks) else good
+
+
+def _typed(block: Record) -> bool:
+    kind = block.get("type")
+    if kind == "text":
+        return isinstance(block.get("text"), str)
+    if kind == "tool_use":
+        return all(isinstance(block.get(name), kind) for name, kind in (("id", str), ("name", str), ("input", dict)))
+    if kind == "thinking":
+        return isinstance(block.get("thinking"), str)
+    if kind == "tool_result":
+        return isinstance(block.get("tool_use_id"), str)
+    return isinstance(kind, str)
+
+
+def _title_of(entries: Sequence[Entry]) -> str:
+    for entry in entries:
+        message = entry.message
+        if entry.kind == USER and message is not None and not (entry.body.get("meta") or entry.body.get("demo")):
+            text = plain(message["content"]).strip()
+            if text and not text.startswith("<"):
+                return first_words(text)
+    return ""

@@ -1,0 +1,103 @@
+"""mini-swe-agent trajectories: one JSON document, a list of chat messages with the provider's response beside each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..conversation.entries import ASSISTANT, USER, iso
+from .chat_shape import Calls, content_of, reply_of, tool_uses
+from .imported import Draft, Imported, Source, plain
+from .untrusted import Record, as_count, as_dict, as_number, as_text, rows_of
+
+__all__ = ["NAME", "TITLE", "looks", "read"]
+
+NAME: Final = "mini-swe-agent"
+TITLE: Final = "mini-swe-agent trajectory (.traj.json)"
+
+_SIGNS: Final = frozenset({"mini_version", "model_stats", "exit_status", "config"})
+
+
+def looks(row: Record) -> bool:
+    """Say whether a document is one of mini-swe-agent's."""
+    if not isinstance(row.get("messages"), list):
+        return False
+    if any("response" in as_dict(message.get("extra")) for message in rows_of(row["messages"])[:8]):
+        return True
+    return as_text(row.get("trajectory_format")).startswith("mini-swe-agent") or bool(
+        _SIGNS & as_dict(row.get("info")).keys()
+    )
+
+
+def read(source: Source) -> list[Imported]:
+    """Return one session a document."""
+    out: list[Imported] = []
+    for number, row in source.records:
+        if looks(row) or not out:
+            out.append(_read_one(source, row, number, first=not out))
+    return out
+
+
+def _read_one(source: Source, row: Record, line: int, *, first: bool) -> Imported:
+    info = as_dict(row.get("info"))
+    config = as_dict(info.get("config"))
+    draft = Draft(NAME, as_text(row.get("instance_id")), source)
+    draft.title = as_text(row.get("instance_id"))
+    draft.cwd = as_text(as_dict(config.get("environment")).get("cwd"))
+    draft.model = as_text(as_dict(config.get("model")).get("model_name"))
+    calls = Calls()
+    for place, message in enumerate(rows_of(row.get("messages"))):
+        _emit(draft, calls, message, place, line)
+    cost = as_number(as_dict(info.get("model_stats")).get("instance_cost"))
+    draft.cost_usd = cost if cost is not None else draft.cost_usd
+    return draft.done(source.damage if first else ())
+
+
+def _emit(draft: Draft, calls: Calls, message: Record, place: int, line: int) -> None:
+    role, content = as_text(message.get("role")), content_of(message.get("content"))
+    extra = as_dict(message.get("extra"))
+    if role == "system":
+        draft.system = plain(content) if draft.system is None else f"{draft.system}\n\n{plain(content)}"
+    elif role == "assistant":
+        uses = calls.renamed(tool_uses(message.get("tool_calls")))
+        _emit_reply(draft, uses, content, extra, place, line)
+    elif role == "tool" and (call := as_text(message.get("tool_call_id"))):
+        draft.say(
+            USER,
+            "user",
+            [{"type": "tool_result", "tool_use_id": calls.name_of(call), "content": content}],
+            _time(extra),
+        )
+    elif role in ("user", "tool") and content:
+        draft.say(USER, "user", content, _time(extra))
+    else:
+        known = role in ("user", "tool", "exit")
+        draft.tally.skip("message without content" if known else f"unknown role: {role[:40]}", line)
+
+
+def _emit_reply(
+    draft: Draft, uses: list[Record], content: str | list[Record], extra: Record, place: int, line: int
+) -> None:
+    response = as_dict(extra.get("response"))
+    if uses:
+        text: list[Record] = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
+        content = [*(content if isinstance(content, list) else text), *uses]
+    if not content:
+        draft.tally.skip("message without content", line)
+        return
+    reply = reply_of(response, f"{draft.session_id}-{place}")
+    cost = as_number(extra.get("cost"))
+    cost = cost if cost is not None else as_number(as_dict(response.get("usage")).get("cost"))
+    if cost is not None:
+        reply["cost_usd"] = cost
+        draft.spend(cost)
+    created = as_count(response.get("created"))
+    draft.say(ASSISTANT, "assistant", content, _iso(created) or _time(extra), reply=reply)
+
+
+def _time(extra: Record) -> str:
+    stamp = extra.get("timestamp")
+    return as_text(stamp) or _iso(as_number(stamp) or 0)
+
+
+def _iso(at: float) -> str:
+    return iso(at) if 0 < at < 253402300800 else ""

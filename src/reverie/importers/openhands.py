@@ -1,0 +1,169 @@
+"""OpenHands evaluation output: one JSON line a run, its ``history`` a list of actions and observations."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..conversation.decisions import Cause, Collapsed, Snipped
+from ..conversation.entries import ASSISTANT, ATTACHMENT, USER
+from .chat_shape import Calls, content_of, declared_tools, image_of, reply_of, tool_uses
+from .imported import Draft, Imported, Source
+from .untrusted import Record, as_dict, as_list, as_number, as_text, compact_json, first_of, rows_of
+
+__all__ = ["NAME", "TITLE", "looks", "read"]
+
+NAME: Final = "openhands"
+TITLE: Final = "OpenHands output (output.jsonl)"
+
+_BOOKKEEPING: Final = frozenset(
+    {"recall", "null", "change_agent_state", "agent_state_changed", "condensation_request", "success", "user_rejected"}
+)
+_RECALLED: Final = ("repo_instructions", "additional_agent_instructions", "custom_secrets_descriptions")
+
+
+def looks(row: Record) -> bool:
+    """Say whether a record is one run of OpenHands."""
+    return any("action" in event or "observation" in event for event in _events(row)[:8])
+
+
+def read(source: Source) -> list[Imported]:
+    """Return one session a line."""
+    out: list[Imported] = []
+    strange: list[int] = []
+    for number, row in source.records:
+        if not looks(row):
+            strange.append(number)
+            continue
+        run = _Run(Draft(NAME, as_text(row.get("instance_id")), source), row, number)
+        for number in strange if not out else []:
+            run.draft.tally.skip("a line without a history", number)
+        out.append(run.draft.done(source.damage if not out else ()))
+    return out or [Draft(NAME, "", source).done(source.damage)]
+
+
+def _events(row: Record) -> list[Record]:
+    """Return the events in order; older files keep them in pairs of action and observation."""
+    out: list[Record] = []
+    for item in as_list(row.get("history")):
+        out.extend(rows_of([item] if isinstance(item, dict) else item))
+    return out
+
+
+class _Run:
+    """One run: emits a message for each reply of the model and for each observation."""
+
+    def __init__(self, draft: Draft, row: Record, line: int) -> None:
+        self.draft, self.line = draft, line
+        self.replies: set[str] = set()
+        self.calls = Calls()
+        self.placed: dict[int, str] = {}
+        metadata = as_dict(row.get("metadata"))
+        draft.title = as_text(row.get("instance_id"))
+        draft.model = as_text(as_dict(metadata.get("llm_config")).get("model"))
+        draft.cost_usd = as_number(as_dict(row.get("metrics")).get("accumulated_cost"))
+        for event in _events(row):
+            before = len(draft.entries)
+            self._emit(event, as_text(event.get("timestamp")))
+            place = event.get("id")
+            if len(draft.entries) > before and isinstance(place, int):
+                self.placed[place] = draft.entries[-1].uuid
+
+    def _emit(self, event: Record, time: str) -> None:
+        draft, action, args = self.draft, as_text(event.get("action")), as_dict(event.get("args"))
+        called = as_dict(event.get("tool_call_metadata"))
+        if "observation" in event:
+            self._observed(event, called, time)
+        elif action == "system":
+            draft.system = as_text(args.get("content")) or as_text(event.get("message")) or None
+            draft.tools = declared_tools(args.get("tools")) or None
+        elif action == "condensation":
+            self._condensed(args, time)
+        elif action in _BOOKKEEPING:
+            draft.tally.skip(f"bookkeeping: {action}", self.line)
+        elif called:
+            self._replied(called, event, time)
+        elif event.get("source") == "user" and action == "message":
+            self._said(USER, args, time)
+        elif action:
+            self._acted(action, args, event, time)
+        else:
+            draft.tally.skip("unknown event", self.line)
+
+    def _said(self, kind: str, args: Record, time: str) -> None:
+        text = as_text(args.get("content"))
+        images = [image_of(url) for url in as_list(args.get("image_urls")) if isinstance(url, str) and url]
+        if not text and not images:
+            self.draft.tally.skip("message without content", self.line)
+            return
+        words: list[Record] = [{"type": "text", "text": text}] if text else []
+        self.draft.say(kind, "user", [*words, *images] if images else text, time)
+
+    def _acted(self, action: str, args: Record, event: Record, time: str) -> None:
+        """An action without a call: the agent's own words, and what it did where that is more than words."""
+        thought = as_text(args.get("thought")) or as_text(args.get("content")) or as_text(event.get("message"))
+        doing = as_text(args.get("command")) or as_text(args.get("code"))
+        text = "\n\n".join(part for part in (thought, doing) if part) or (f"{action} {compact_json(args)}")
+        reply: Record = {"id": f"{self.draft.session_id}-{len(self.draft.entries)}"}
+        self.draft.say(ASSISTANT, "assistant", text, time, reply=reply)
+
+    def _replied(self, called: Record, event: Record, time: str) -> None:
+        """Emit the model's whole reply at the first of its calls; the others are in it already."""
+        response = as_dict(called.get("model_response"))
+        id = as_text(response.get("id")) or f"{self.draft.session_id}-{as_text(called.get('tool_call_id'))}"
+        if id in self.replies:
+            return
+        self.replies.add(id)
+        message = as_dict(first_of(response.get("choices")).get("message"))
+        content = content_of(message.get("content"))
+        words: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
+        uses = self.calls.renamed(tool_uses(message.get("tool_calls")) or _call_of(called, event))
+        blocks = [*(content if isinstance(content, list) else words), *uses]
+        if not blocks:
+            self.draft.tally.skip("message without content", self.line)
+            return
+        self.draft.say(ASSISTANT, "assistant", blocks, time, reply=reply_of(response, id))
+
+    def _observed(self, event: Record, called: Record, time: str) -> None:
+        kind, text = as_text(event.get("observation")), as_text(event.get("content"))
+        call = as_text(called.get("tool_call_id"))
+        if call in self.calls:
+            result: Record = {"type": "tool_result", "tool_use_id": self.calls.name_of(call), "content": text}
+            if kind == "error":
+                result["is_error"] = True
+            self.draft.say(USER, "user", [result], time)
+        elif kind == "recall" and (recalled := _recalled(as_dict(event.get("extras")))):
+            self.draft.say(ATTACHMENT, "user", recalled, time, attachment={"type": "recall"})
+        elif kind in _BOOKKEEPING:
+            self.draft.tally.skip(f"bookkeeping: {kind}", self.line)
+        elif text:
+            self.draft.say(USER, "user", text, time)
+        else:
+            self.draft.tally.skip("observation without content", self.line)
+
+    def _condensed(self, args: Record, time: str) -> None:
+        """Events that left the view: a stub stands for them where a summary was written."""
+        ids = [id for id in as_list(args.get("forgotten_event_ids")) if isinstance(id, int)]
+        start, end = args.get("forgotten_events_start_id"), args.get("forgotten_events_end_id")
+        if isinstance(start, int) and isinstance(end, int):
+            ids = [id for id in self.placed if start <= id <= end]
+        gone = [self.placed[id] for id in sorted(ids) if id in self.placed]
+        summary = as_text(args.get("summary"))
+        if not gone:
+            self.draft.tally.skip("condensation of events that are not here", self.line)
+        elif summary.strip():
+            cause = Cause("collapse", "recorded by OpenHands", moves_prefix=True)
+            self.draft.decide(Collapsed(cause, gone[0], gone[-1], summary), time)
+        else:
+            cause = Cause("snip", "recorded by OpenHands", moves_prefix=True)
+            self.draft.decide(Snipped(cause, gone), time)
+
+
+def _call_of(called: Record, event: Record) -> list[Record]:
+    id, name = as_text(called.get("tool_call_id")), as_text(called.get("function_name"))
+    return [{"type": "tool_use", "id": id, "name": name, "input": as_dict(event.get("args"))}] if id and name else []
+
+
+def _recalled(extras: Record) -> str:
+    said = [as_text(extras.get(name)) for name in _RECALLED]
+    said += [as_text(one.get("content")) for one in rows_of(extras.get("microagent_knowledge"))]
+    return "\n\n".join(text for text in said if text.strip())

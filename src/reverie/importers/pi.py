@@ -1,0 +1,224 @@
+"""pi sessions: one JSON line an entry, a plain sequence (version 1) or a tree by ``id`` and ``parentId`` (later)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..conversation.decisions import Cause, Compacted
+from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
+from .chains import Node, followed
+from .chat_shape import arguments_of, stop_reason_of
+from .imported import Draft, Imported, Source
+from .untrusted import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, first_of
+
+__all__ = ["NAME", "TITLE", "looks", "read"]
+
+NAME: Final = "pi"
+TITLE: Final = "pi session (.jsonl)"
+
+_BOOKKEEPING: Final = frozenset(
+    {"session", "thinking_level_change", "model_change", "label", "session_info", "custom", "usage", "leaf"}
+)
+_ENTRIES: Final = frozenset({"message", "compaction", "branch_summary", "custom_message"})
+
+
+def looks(row: Record) -> bool:
+    """Say whether a record is one of pi's."""
+    kind = as_text(row.get("type"))
+    if kind == "session":
+        return "cwd" in row and "id" in row
+    if kind == "message":
+        return "parentUuid" not in row and "role" in as_dict(row.get("message"))
+    return kind in ("compaction", "thinking_level_change", "model_change", "branch_summary") and "timestamp" in row
+
+
+def read(source: Source) -> list[Imported]:
+    """Return the session, its newest branch where it is a tree."""
+    head = first_of([row for _, row in source.records if row.get("type") == "session"])
+    draft = Draft(NAME, as_text(head.get("id")), source)
+    draft.cwd = as_text(head.get("cwd"))
+    draft.model = as_text(head.get("modelId"))
+    placed = _Placed(draft)
+    for number, row in _branch(source, draft):
+        placed.emit(row, number)
+    return [draft.done(source.damage)]
+
+
+def _branch(source: Source, draft: Draft) -> list[tuple[int, Record]]:
+    """Return the records of the newest branch; a file without ids is one branch."""
+    nodes: list[Node] = []
+    seen: set[str] = set()
+    for at, (number, row) in enumerate(source.records):
+        id = as_text(row.get("id"))
+        if row.get("type") == "session" or not id:
+            continue
+        if id in seen:
+            draft.tally.skip("repeated line", number)
+            continue
+        seen.add(id)
+        nodes.append(Node(at, id, as_text(row.get("parentId")) or None))
+    if not nodes:
+        return list(source.records)
+    branch = followed(nodes)
+    gone = {node.at for node in branch.abandoned}
+    for node in branch.abandoned:
+        draft.tally.skip("abandoned branch", source.records[node.at][0])
+    for node in branch.bridged:
+        draft.tally.skip("lost parent (joined to what was said before)", source.records[node.at][0])
+    repeated = {at for at, (_, row) in enumerate(source.records) if as_text(row.get("id")) in seen}
+    repeated -= {node.at for node in nodes}
+    return [record for at, record in enumerate(source.records) if at not in gone and at not in repeated]
+
+
+class _Placed:
+    """Emits pi's entries and remembers where each went, for compactions that name the first one kept."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self.by_id: dict[str, str] = {}
+        self.by_line: dict[int, str] = {}
+
+    def emit(self, row: Record, line: int) -> None:
+        """Append what one record says."""
+        draft, kind, time = self.draft, as_text(row.get("type")), as_text(row.get("timestamp"))
+        given = as_text(row.get("id"))
+        before = len(draft.entries)
+        if kind == "message":
+            self._message(as_dict(row.get("message")), given, time, line)
+        elif kind == "compaction":
+            self._compaction(row, time, line)
+        elif kind == "branch_summary" and as_text(row.get("summary")):
+            draft.say(USER, "user", as_text(row.get("summary")), time, given, summary="branch")
+        elif kind == "custom_message" and (content := _content(row.get("content"))):
+            about = {"type": as_text(row.get("customType")) or "custom"}
+            draft.say(ATTACHMENT, "user", content, time, given, attachment=about)
+        else:
+            if kind == "model_change":
+                draft.model = as_text(row.get("modelId")) or as_text(row.get("model")) or draft.model
+            elif kind == "session_info":
+                draft.title = as_text(row.get("name")) or draft.title
+            known = kind in _BOOKKEEPING or kind in _ENTRIES
+            draft.tally.skip(f"bookkeeping: {kind}" if known else f"unknown type: {kind[:40]}", line)
+        if len(draft.entries) > before:
+            self.by_line[line] = draft.entries[-1].uuid
+            self.by_id[given] = draft.entries[-1].uuid
+
+    def _message(self, message: Record, given: str, time: str, line: int) -> None:
+        draft, role, content = self.draft, as_text(message.get("role")), _content(message.get("content"))
+        if role == "assistant":
+            self._reply(message, content, given, time)
+        elif role == "toolResult" and (call := as_text(message.get("toolCallId"))):
+            result: Record = {"type": "tool_result", "tool_use_id": call, "content": content}
+            if message.get("isError") is True:
+                result["is_error"] = True
+            draft.say(USER, "user", [result], time, given)
+        elif role == "bashExecution":
+            _shell(draft, message, time, given)
+        elif role in ("custom", "hookMessage") and content:
+            about = {"type": as_text(message.get("customType")) or "custom"}
+            draft.say(ATTACHMENT, "user", content, time, given, attachment=about)
+        elif role == "user" and content:
+            draft.say(USER, "user", content, time, given)
+        else:
+            empty = role in ("user", "toolResult", "custom", "hookMessage")
+            draft.tally.skip("message without content" if empty else f"unknown role: {role[:40]}", line)
+
+    def _reply(self, message: Record, content: str | list[Record], given: str, time: str) -> None:
+        draft, recorded = self.draft, as_dict(message.get("usage"))
+        stop = as_text(message.get("stopReason"))
+        if not content:
+            draft.add(SYSTEM, {"subtype": stop or "empty", "text": as_text(message.get("errorMessage"))}, time, given)
+            return
+        place = given or str(len(draft.entries))
+        reply: Record = {"id": as_text(message.get("responseId")) or f"{draft.session_id}-{place}"}
+        if model := as_text(message.get("model")):
+            reply["model"] = draft.model = model
+        if stop:
+            reply["stop_reason"] = stop_reason_of(stop)
+        if usage := _usage(recorded):
+            reply["usage"], reply["recorded"] = usage, recorded
+        cost = as_number(as_dict(recorded.get("cost")).get("total"))
+        if cost is not None:
+            reply["cost_usd"] = cost
+            draft.spend(cost)
+        draft.say(ASSISTANT, "assistant", content, time, given, reply=reply)
+
+    def _compaction(self, row: Record, time: str, line: int) -> None:
+        draft, summary = self.draft, as_text(row.get("summary"))
+        if not summary.strip():
+            draft.tally.skip("compaction without a readable summary", line)
+            return
+        decision = Compacted(
+            Cause("compact", "recorded by pi", moves_prefix=True),
+            trigger="auto",
+            method="full",
+            summary=summary,
+            tokens_before=as_count(row.get("tokensBefore")),
+            last_before=draft.last_message,
+            first_kept=self._first_kept(row, line),
+        )
+        draft.decide(decision, time, as_text(row.get("id")))
+
+    def _first_kept(self, row: Record, line: int) -> str | None:
+        """Find the first entry kept: by its id, or by its place in the file, the header being 0."""
+        if id := as_text(row.get("firstKeptEntryId")):
+            return self.by_id.get(id)
+        place = row.get("firstKeptEntryIndex")
+        if not isinstance(place, int) or isinstance(place, bool) or not 0 <= place < line - 1:
+            return None
+        after = [number for number in sorted(self.by_line) if number > place]
+        messages = {entry.uuid for entry in self.draft.entries if entry.message is not None}
+        return next((uuid for number in after if (uuid := self.by_line[number]) in messages), None)
+
+
+def _usage(recorded: Record) -> Record | None:
+    read, written = as_count(recorded.get("cacheRead")), as_count(recorded.get("cacheWrite"))
+    fresh, output = as_count(recorded.get("input")), as_count(recorded.get("output"))
+    if not (read or written or fresh or output):
+        return None
+    return {
+        "input_tokens": fresh,
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read,
+        "output_tokens": output,
+    }
+
+
+def _content(content: Any) -> str | list[Record]:
+    if isinstance(content, str):
+        return content
+    return [block for part in as_list(content) if (block := _block(as_dict(part)))]
+
+
+def _block(part: Record) -> Record | None:
+    kind = as_text(part.get("type"))
+    if kind == "text":
+        text = as_text(part.get("text"))
+        return {"type": "text", "text": text} if text else None
+    if kind == "thinking":
+        signature = as_text(part.get("thinkingSignature"))
+        if part.get("redacted") is True:
+            return {"type": "redacted_thinking", "data": signature}
+        return {"type": "thinking", "thinking": as_text(part.get("thinking")), "signature": signature}
+    if kind == "toolCall":
+        name, id = as_text(part.get("name")), as_text(part.get("id"))
+        use: Record = {"type": "tool_use", "id": id, "name": name, "input": arguments_of(part.get("arguments"))}
+        return use if id and name else None
+    if kind == "image":
+        source = {"type": "base64", "media_type": as_text(part.get("mimeType")), "data": as_text(part.get("data"))}
+        return {"type": "image", "source": source}
+    return {"type": "text", "text": compact_json(part)} if part else None
+
+
+def _shell(draft: Draft, message: Record, time: str, given: str) -> None:
+    """A command the user ran by hand: shown to the model as text, unless it was kept from it."""
+    output = as_text(message.get("output"))
+    said = f"The user ran `{as_text(message.get('command'))}`:\n```\n{output}\n```"
+    code = message.get("exitCode")
+    said += "\nIt was cancelled." if message.get("cancelled") is True else f"\nExit code {code}." if code else ""
+    if path := as_text(message.get("fullOutputPath")):
+        said += f"\nThe output is cut; all of it is in {path}."
+    if message.get("excludeFromContext") is True:
+        draft.add(SYSTEM, {"subtype": "bash_execution", "text": said}, time, given)
+    else:
+        draft.say(USER, "user", said, time, given)

@@ -1,0 +1,53 @@
+"""Where recorded sessions usually lie, and which files of a directory are sessions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from ..values import record
+
+__all__ = ["Place", "files_below", "usual_places"]
+
+_ENDINGS: Final = (".jsonl", ".json", ".traj", ".jsonl.zst", ".ndjson")
+
+
+@record
+class Place:
+    """A directory in which a program keeps its sessions, and the patterns by which they are found there."""
+
+    format: str
+    root: Path
+    patterns: tuple[str, ...]
+
+    def sessions(self) -> Iterator[Path]:
+        """Yield the session files that are there, in the order of their names."""
+        for pattern in self.patterns:
+            try:
+                yield from sorted(path for path in self.root.glob(pattern) if path.is_file())
+            except OSError:
+                continue
+
+
+def usual_places(home: Path, env: Mapping[str, str]) -> list[Place]:
+    """Return where Claude Code and Codex keep their sessions for this user, whether or not they are there."""
+    claude = Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+    codex = Path(env.get("CODEX_HOME") or home / ".codex")
+    rollouts = tuple(
+        f"{folder}/rollout-*{ending}"
+        for folder in ("sessions/*/*/*", "archived_sessions")
+        for ending in (".jsonl", ".jsonl.zst")
+    )
+    return [Place("claude-code", claude, ("projects/*/*.jsonl",)), Place("codex", codex, rollouts)]
+
+
+def files_below(root: Path, wanted: Callable[[Path], bool]) -> Iterator[Path]:
+    """Yield the wanted files below a directory, sorted, without following links to other directories."""
+    for folder, names, files in os.walk(root):
+        names.sort()
+        for name in sorted(files):
+            path = Path(folder) / name
+            if name.lower().endswith(_ENDINGS) and wanted(path):
+                yield path

@@ -1,0 +1,64 @@
+"""Our own session logs, read as one more format: every entry as it is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..conversation.entries import META, Entry
+from ..conversation.log import Damage
+from .imported import Imported, Source, Tally, safe_id
+from .untrusted import Record, as_dict, as_text
+
+__all__ = ["NAME", "TITLE", "looks", "read"]
+
+NAME: Final = "reverie"
+TITLE: Final = "Reverie session log (.jsonl)"
+
+_ENVELOPE: Final = frozenset({"uuid", "parent", "time", "session", "kind", "body"})
+
+
+def looks(row: Record) -> bool:
+    """Say whether a record is an entry of ours."""
+    return isinstance(row.get("kind"), str) and isinstance(row.get("uuid"), str) and isinstance(row.get("body"), dict)
+
+
+def read(source: Source) -> list[Imported]:
+    """Return the log's entries untouched; what it says of itself comes from its metadata."""
+    tally = Tally()
+    entries: list[Entry] = []
+    seen: set[str] = set()
+    meta: Record = {}
+    for number, row in source.records:
+        if not looks(row):
+            tally.skip("not an entry", number)
+        elif row["uuid"] in seen:
+            tally.skip("repeated line", number)
+        else:
+            seen.add(row["uuid"])
+            entries.append(_entry(row))
+            if row["kind"] == META:
+                meta.update(as_dict(row["body"]))
+    session = next((entry.session for entry in entries if entry.session), "") or source.stem
+    return [_imported(session, meta, entries, tally, source.damage)]
+
+
+def _entry(row: Record) -> Entry:
+    extra = {name: value for name, value in row.items() if name not in _ENVELOPE}
+    parent = as_text(row.get("parent")) or None
+    return Entry(
+        row["uuid"], parent, as_text(row.get("time")), as_text(row.get("session")), row["kind"], row["body"], extra
+    )
+
+
+def _imported(session: str, meta: Record, entries: list[Entry], tally: Tally, damage: tuple[Damage, ...]) -> Imported:
+    return Imported(
+        NAME,
+        safe_id(session),
+        as_text(meta.get("title")),
+        as_text(meta.get("cwd")),
+        as_text(meta.get("model")),
+        tuple(entries),
+        dict(tally.counts),
+        dict(tally.lines),
+        damage,
+    )

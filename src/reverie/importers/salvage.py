@@ -1,0 +1,114 @@
+"""Get the intact records out of one big JSON document that no longer parses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ..conversation.entries import clean
+from ..conversation.log import Damage
+from ..values import record
+from .untrusted import Record
+
+__all__ = ["salvage"]
+
+_LISTS: Final = ("history", "trajectory", "messages", "items")
+_VALUES: Final = ("trajectory_format", "instance_id", "info", "metadata", "environment", "replay_config", "session")
+_GAP: Final = re.compile(r"[\s\0,]*")
+_NEXT: Final = re.compile(r'[\s\0]*(?:,[\s\0]*[\[{]|\][\s\0]*(?:,\s*"|\}[\s\0]*$))')
+_AFTER: Final = re.compile(r"\][\s\0]*(?:,\s*\"|\}?[\s\0]*$)")
+_OWN_LINE: Final = re.compile(r"\n([ \t]+)[\[{]")
+_KEYS: Final = re.compile(r'\{(?=\s*"(?:role|message_type|agent|content|id|action|type)"\s*:)')
+_NOT_UTF8: Final = re.compile("[\udc80-\udcff]")
+_decoder: Final = json.JSONDecoder()
+
+
+def salvage(data: bytes, line: int = 1) -> tuple[Record, tuple[Damage, ...]] | None:
+    """Rebuild a document around the intact members of its main list; None where it has no such list."""
+    text = data.decode("utf-8", "surrogateescape")
+    for name in _LISTS:
+        found = re.search(rf'(?<!\\)"{name}"\s*:\s*\[', text)
+        if found is None:
+            continue
+        damage: list[Damage] = []
+        members = list(_members(text, found.end(), line, damage))
+        if members:
+            document: Record = {key: value for key in _VALUES if (value := _value(text, key)) is not None}
+            return {**document, name: members}, tuple(damage) or (Damage(line, "the document is broken", len(data)),)
+    return None
+
+
+@record
+class Layout:
+    """How the members of a list are set: on lines of their own with this indent, or one after the other."""
+
+    indent: str
+    opening: re.Pattern[str]
+
+    def closes(self, text: str, at: int) -> bool:
+        """Say whether this bracket closes the list, or is what was left of one inside a broken member."""
+        if not self.indent:
+            return _AFTER.match(text, at) is not None
+        before = text[text.rfind("\n", 0, at) + 1 : at]
+        return not before.strip(" \t") and len(before) < len(self.indent)
+
+
+def _members(text: str, start: int, line: int, damage: list[Damage]) -> Iterator[Any]:
+    layout = _layout(text, start)
+    at, counted, found_again = _past_gap(text, start), 0, False
+    while at < len(text) and not (text[at] == "]" and layout.closes(text, at)):
+        # Where only a key told where to go on, it may be inside a broken member: the list has to go on after it.
+        whole = _whole(text, at, followed=found_again and not layout.indent)
+        if whole is not None:
+            yield whole[0]
+            at, found_again = _past_gap(text, whole[1]), False
+            continue
+        again = layout.opening.search(text, at + 1)
+        upto = again.start() if again else len(text)
+        line, counted = line + text.count("\n", counted, at), at
+        damage.append(Damage(line, "a record that is not whole JSON", upto - at))
+        if again is None:
+            return
+        at, found_again = again.end() - 1, True
+
+
+def _past_gap(text: str, at: int) -> int:
+    found = _GAP.match(text, at)
+    return found.end() if found else at
+
+
+def _whole(text: str, at: int, *, followed: bool) -> tuple[Any, int] | None:
+    """Read the member that starts here, if it is whole and, where asked, the list goes on after it."""
+    if text[at] not in "{[":
+        return None
+    try:
+        member, end = _decoder.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None
+    if _NOT_UTF8.search(text, at, end) or (followed and not _NEXT.match(text, end)):
+        return None
+    return clean(member), end
+
+
+def _layout(text: str, start: int) -> Layout:
+    """Judge by the lines that begin a member: the least indented of the usual ones, where there are any."""
+    indents = Counter(found[1] for found in _OWN_LINE.finditer(text, start))
+    if indents and (max(indents.values()) > 1 or text.startswith(("\n", "\r\n"), start)):
+        usual = [indent for indent, times in indents.items() if times * 2 >= max(indents.values())]
+        indent = min(usual, key=len)
+        return Layout(indent, re.compile(rf"\n{re.escape(indent)}[\[{{]"))
+    return Layout("", _KEYS)
+
+
+def _value(text: str, key: str) -> Any:
+    found = re.search(rf'(?<!\\)"{key}"\s*:\s*', text)
+    if found is None:
+        return None
+    try:
+        value, _ = _decoder.raw_decode(text, found.end())
+    except (ValueError, RecursionError):
+        return None
+    return clean(value)

@@ -1,0 +1,136 @@
+"""SWE-agent trajectories: one JSON document whose ``history`` is what the model was shown.
+
+Generations differ: observations as user messages (older) or as tool messages that name their calls; demonstrations
+flagged ``is_demo``; several agents in one history; several attempts in one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ..conversation.entries import ASSISTANT, USER
+from .chat_shape import Calls, content_of, tool_uses
+from .imported import Draft, Imported, Source, plain
+from .reading import decode_record
+from .untrusted import Record, as_dict, as_list, as_number, as_text, rows_of
+
+__all__ = ["NAME", "TITLE", "looks", "read"]
+
+NAME: Final = "swe-agent"
+TITLE: Final = "SWE-agent trajectory (.traj)"
+
+
+def looks(row: Record) -> bool:
+    """Say whether a document is one of SWE-agent's."""
+    history = rows_of(row.get("history"))
+    if history:
+        return any("role" in message for message in history[:5]) and (
+            "trajectory" in row or "info" in row or "agent" in history[0]
+        )
+    steps = rows_of(row.get("trajectory"))
+    return any("observation" in step for step in steps[:5]) or any(
+        looks(one) for one in rows_of(row.get("attempts"))[:3]
+    )
+
+
+def read(source: Source) -> list[Imported]:
+    """Return one session an agent and attempt, the main one first."""
+    out: list[Imported] = []
+    for number, row in source.records:
+        attempts = [row] if "history" in row or "trajectory" in row else rows_of(row.get("attempts"))
+        for attempt, one in enumerate(attempts):
+            for agent, messages in _by_agent(one).items():
+                suffix = f".attempt-{attempt + 1}" if attempt else ""
+                draft = Draft(NAME, source.stem + suffix + (f".agent-{agent}" if out and agent else ""), source)
+                draft.agent = agent if out and agent else None
+                _fill(draft, one, messages, number)
+                out.append(draft.done(source.damage if not out else ()))
+    return out or [Draft(NAME, "", source).done(source.damage)]
+
+
+def _by_agent(row: Record) -> dict[str, list[Record]]:
+    groups: dict[str, list[Record]] = {}
+    for message in rows_of(row.get("history")) or _steps(rows_of(row.get("trajectory"))):
+        groups.setdefault(as_text(message.get("agent")), []).append(message)
+    return groups
+
+
+def _steps(trajectory: list[Record]) -> list[Record]:
+    """Rebuild a history from the steps, for a file that ends before its history begins."""
+    out: list[Record] = []
+    for step in trajectory:
+        out.append({"role": "assistant", "content": step.get("response") or step.get("thought")})
+        out.append({"role": "user", "content": step.get("observation")})
+    return out
+
+
+def _fill(draft: Draft, row: Record, messages: list[Record], line: int) -> None:
+    stats = as_dict(as_dict(row.get("info")).get("model_stats"))
+    draft.cost_usd = as_number(stats.get("instance_cost"))
+    draft.model = _model(row.get("replay_config"))
+    for directory in _directories(row):
+        draft.cwd = directory
+        break
+    named = Calls()
+    for place, message in enumerate(messages):
+        _emit(draft, named, message, place, line)
+
+
+def _emit(draft: Draft, named: Calls, message: Record, place: int, line: int) -> None:
+    role, content = as_text(message.get("role")), content_of(message.get("content"))
+    more: Record = {"demo": True} if message.get("is_demo") is True else {}
+    if role == "system":
+        draft.system = plain(content) if draft.system is None else f"{draft.system}\n\n{plain(content)}"
+        return
+    if role == "assistant":
+        content = content or as_text(message.get("thought"))
+        said = [{"type": "text", "text": content}] if isinstance(content, str) and content else as_list(content)
+        thinking = [block for block in rows_of(message.get("thinking_blocks")) if block.get("signature")]
+        uses = named.renamed(tool_uses(message.get("tool_calls")))
+        whole: str | list[Any] = [*thinking, *said, *uses] if thinking or uses else content
+        if whole:
+            reply: Record = {"id": f"{draft.session_id}-{place}"}
+            if draft.model:
+                reply["model"] = draft.model
+            draft.say(ASSISTANT, "assistant", whole, reply=reply, **more)
+            return
+    calls = [named.name_of(call) for call in as_list(message.get("tool_call_ids")) if isinstance(call, str)]
+    if role == "tool" and calls:
+        draft.say(USER, "user", _results(calls, content), **more)
+    elif role in ("user", "tool") and content:
+        draft.say(USER, "user", content, **more)
+    else:
+        known = role in ("user", "tool", "assistant")
+        draft.tally.skip("message without content" if known else f"unknown role: {role[:40]}", line)
+
+
+def _results(calls: list[str], content: str | list[Record]) -> list[Record]:
+    """Give the observation to the first call; the others say that it stands there."""
+    out: list[Record] = [{"type": "tool_result", "tool_use_id": calls[0], "content": content}]
+    for call in calls[1:]:
+        out.append({"type": "tool_result", "tool_use_id": call, "content": f"[answered together with {calls[0]}]"})
+    return out
+
+
+def _model(replay: Any) -> str:
+    if isinstance(replay, str):
+        try:
+            replay = decode_record(replay.encode("utf-8", "replace"))
+        except ValueError:
+            return ""
+    agent = as_dict(as_dict(replay).get("agent"))
+    model = agent.get("model")
+    return as_text(as_dict(model).get("name")) or as_text(as_dict(model).get("model_name"))
+
+
+def _directories(row: Record) -> Iterator[str]:
+    for step in rows_of(row.get("trajectory")):
+        state = step.get("state")
+        if isinstance(state, str):
+            try:
+                state = decode_record(state.strip().encode("utf-8", "replace"))
+            except ValueError:
+                continue
+        if directory := as_text(as_dict(state).get("working_dir")):
+            yield directory
