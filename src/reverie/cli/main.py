@@ -17,6 +17,14 @@ __all__ = ["COMMANDS", "LazyGroup", "group", "main"]
 
 # name -> (module that holds an attribute ``command``, the line shown by --help without importing it)
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "context": ("reverie.cli.context", "Say what fills the window of a session or a recording."),
+    "import": ("reverie.cli.importing", "Bring recorded sessions of other agents into the library."),
+    "sessions": ("reverie.cli.sessions", "List the sessions of the library."),
+    "show": ("reverie.cli.show", "Show a session as a person reads it."),
+    "read": ("reverie.cli.read", "Read back what left a session's view."),
+    "export": ("reverie.cli.export", "Write out a session's log, byte for byte."),
+    "delete": ("reverie.cli.delete", "Delete a session's log."),
+    "purge": ("reverie.cli.purge", "Delete a session and all that came from it."),
     "doctor": ("reverie.cli.doctor", "Say what this machine offers and what is used instead."),
 }
 

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..values import record
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["bar", "bars", "console", "emit_json", "printable", "say", "table"]
+__all__ = [
+    "Styled",
+    "bar",
+    "bars",
+    "console",
+    "emit_json",
+    "paint",
+    "printable",
+    "say",
+    "size",
+    "table",
+    "tracked",
+    "warn",
+]
+
+T = TypeVar("T")
 
 # A whole escape sequence goes with its ESC, so that no "[31m" is left standing in the text.
 ESCAPE_SEQUENCE = re.compile(
@@ -28,8 +45,17 @@ DECEPTIVE = re.compile(
 )
 SUSPECT = re.compile(f"{CONTROL.pattern}|{DECEPTIVE.pattern}")
 
+MIN_CUT = 12
 PIPED_WIDTH = 10_000
 """Columns where nobody's screen sets a limit: wide enough that a table is never folded."""
+
+
+@record
+class Styled:
+    """A table cell with a colour of its own."""
+
+    text: str
+    style: str
 
 
 def printable(text: str) -> str:
@@ -43,6 +69,52 @@ def printable(text: str) -> str:
 def say(text: str = "") -> None:
     """Print one piece of text as it is, made printable."""
     sys.stdout.write(printable(text) + "\n")
+
+
+def warn(text: str) -> None:
+    """Print one line on stderr, made printable."""
+    sys.stderr.write("reverie: " + " ".join(printable(text).split()) + "\n")
+
+
+def paint(pieces: Iterable[tuple[str, str]], *, wrap: bool = False) -> None:
+    """Print pieces of text one after another, each in its style where there are colours; they bring their newlines.
+
+    With ``wrap`` a long line breaks between words; without, the terminal breaks it and it can be copied whole.
+    """
+    from rich.text import Text
+
+    screen = console()
+    if not screen.is_terminal:
+        sys.stdout.writelines(printable(text) for text, _ in pieces)
+        return
+    line = Text()
+    for text, style in pieces:
+        line.append(printable(text), style)
+        if text.endswith("\n"):
+            screen.print(line, end="", soft_wrap=not wrap)
+            line = Text()
+    screen.print(line, end="", soft_wrap=not wrap)
+
+
+def tracked(items: Sequence[T], label: str) -> Iterable[T]:
+    """Yield the items and show on stderr how far along they are, if a person is looking and it takes a while."""
+    if len(items) < 2 or not sys.stderr.isatty():
+        return items
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import track
+
+    return track(items, escape(printable(label)), console=Console(stderr=True), transient=True)
+
+
+def size(count: int) -> str:
+    """Say a number of bytes as a person would."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1_000:
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1_000
+    return f"{amount:.1f} GB"
 
 
 def emit_json(value: object) -> None:
@@ -71,16 +143,30 @@ def console() -> Console:
     )
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:
-    """Print rows under headings; the columns whose numbers are in ``right`` are set flush right."""
+def table(
+    headings: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = (), cut: int | None = None
+) -> None:
+    """Print rows under headings; columns in ``right`` are set flush right, ``cut`` is shortened to fit the screen."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
     for number, heading in enumerate(headings):
         grid.add_column(heading, justify="right" if number in right else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*(cell(value) for value in row))
+    cells = [[cell(value) for value in row] for row in rows]
+    if cut is not None and cells and console().is_terminal:
+        widths = [max(len(heading), *(row[at].cell_len for row in cells)) for at, heading in enumerate(headings)]
+        room = console().width - sum(widths) + widths[cut] - 2 * (len(headings) - 1)
+        for row in cells:
+            row[cut].truncate(max(MIN_CUT, room), overflow="ellipsis")
+    for row in cells:
+        grid.add_row(*row)
     print_without_trailing_space(grid)
+
+
+def coloured() -> bool:
+    """Say whether what is printed may have colours."""
+    screen = console()
+    return screen.is_terminal and screen.color_system is not None and not screen.no_color
 
 
 def bars(rows: Sequence[tuple[str, float, str]], *, whole: float | None = None, width: int = 40) -> None:
@@ -111,7 +197,8 @@ def cell(value: object) -> Text:
     """Return a table cell in which nothing is read as markup."""
     from rich.text import Text
 
-    return Text(printable(str(value)).replace("\n", " "))
+    style = value.style if isinstance(value, Styled) else ""
+    return Text(printable(value.text if isinstance(value, Styled) else str(value)).replace("\n", " "), style)
 
 
 def print_without_trailing_space(what: Any) -> None:

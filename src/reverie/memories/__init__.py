@@ -1,0 +1,1 @@
+"""What is kept across sessions: memories as files of front matter and text."""

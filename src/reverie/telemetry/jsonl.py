@@ -1,0 +1,84 @@
+"""Every event as a line of a file, as it happens."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+
+import msgspec
+
+from ..conversation.entries import clean, iso
+from ..events import Event, event_body
+
+__all__ = ["JsonLines"]
+
+
+class JsonLines:
+    """A listener that appends every event to a file, one JSON object a line, its time first.
+
+    A failure to write never stops the session: ``lost`` counts the events that are not in the file, ``error`` says
+    why the last of them is not, and the next event is tried again. The file is readable by its owner alone.
+    """
+
+    def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time) -> None:
+        self.path = Path(path)
+        self.lost = 0
+        self.error = ""
+        self._clock = clock
+        self._lock = Lock()
+        self._file: int | None = None
+        self._torn = False
+
+    def __call__(self, event: Event) -> None:
+        """Write one event."""
+        with self._lock:
+            try:
+                self._append(self._line(event))
+            except Exception as error:
+                self.lost += 1
+                self.error = str(error) or type(error).__name__
+                self._let_go()
+
+    def close(self) -> None:
+        """Let go of the file; another event would open it again."""
+        with self._lock:
+            self._let_go()
+
+    def __enter__(self) -> JsonLines:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _line(self, event: Event) -> bytes:
+        line = {"time": iso(self._clock()), **event_body(event)}
+        try:
+            return msgspec.json.encode(line) + b"\n"
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            return msgspec.json.encode(clean(line)) + b"\n"
+
+    def _append(self, line: bytes) -> None:
+        if self._file is None:
+            # Not blocking: a pipe that nobody reads must not hold the session up.
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+            self._file = os.open(self.path, flags, 0o600)
+        rest = b"\n" + line if self._torn else line
+        while rest:
+            written = os.write(self._file, rest)
+            rest = rest[written:]
+            # Should the rest fail, the next event starts on a line of its own.
+            self._torn = bool(rest)
+
+    def _let_go(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                os.close(file)
+            except OSError as error:
+                self.error = str(error)

@@ -1,0 +1,77 @@
+"""One table of names: OpenTelemetry's conventions for generative AI, and ours where they have none.
+
+The GenAI names are in flux. Where a name has two spellings in use, both are emitted and both stand here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "CHAT",
+    "CONVERSATION_ID",
+    "OPERATION_DURATION",
+    "OPERATION_NAME",
+    "PROVIDER_NAMES",
+    "REQUEST_MODEL",
+    "RESPONSE_ID",
+    "RESPONSE_MODEL",
+    "TOKEN_TYPE",
+    "TOKEN_USAGE",
+    "USAGE",
+]
+
+# -- attributes of the conventions
+
+OPERATION_NAME: Final = "gen_ai.operation.name"
+CHAT: Final = "chat"
+CONVERSATION_ID: Final = "gen_ai.conversation.id"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+RESPONSE_ID: Final = "gen_ai.response.id"
+PROVIDER_NAMES: Final = ("gen_ai.provider.name", "gen_ai.system")
+TOKEN_TYPE: Final = "gen_ai.token.type"
+
+# What a count of tokens is called on a span: cache writes under the newer name and the older one.
+USAGE: Final[dict[str, tuple[str, ...]]] = {
+    "input": ("gen_ai.usage.input_tokens",),
+    "output": ("gen_ai.usage.output_tokens",),
+    "cache_read": ("gen_ai.usage.cache_read.input_tokens",),
+    "cache_write": ("gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens"),
+}
+
+# -- metrics of the conventions
+
+TOKEN_USAGE: Final = "gen_ai.client.token.usage"
+OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+
+# -- ours
+
+SESSION_SPAN: Final = "reverie.session"
+MODE: Final = "reverie.session.mode"
+ENTRIES: Final = "reverie.session.entries"
+MESSAGES: Final = "reverie.request.messages"
+COUNTED_TOKENS: Final = "reverie.request.counted_tokens"
+WINDOW_TOKENS: Final = "reverie.request.window_tokens"
+KIND: Final = "reverie.entry.kind"
+ENTRY: Final = "reverie.entry.uuid"
+DECISION: Final = "reverie.decision"
+LAYER: Final = "reverie.decision.layer"
+REASON: Final = "reverie.decision.reason"
+FREES: Final = "reverie.decision.frees_tokens"
+MOVES_PREFIX: Final = "reverie.decision.moves_prefix"
+COMMANDS: Final = "reverie.inbox.commands"
+LINE: Final = "reverie.log.line"
+WHAT: Final = "reverie.fallback.what"
+WHY: Final = "reverie.why"
+
+SESSIONS: Final = "reverie.sessions"
+APPENDED: Final = "reverie.entries"
+DECISIONS: Final = "reverie.decisions"
+FREED_TOKENS: Final = "reverie.tokens.freed"
+PREFIX_MOVES: Final = "reverie.prefix.moves"
+WINDOW_SHARE: Final = "reverie.window.share"
+DAMAGED_LINES: Final = "reverie.log.damaged_lines"
+INBOX_COMMANDS: Final = "reverie.inbox.drained"
+FALLBACKS: Final = "reverie.fallbacks"
+UNANSWERED: Final = "reverie.requests.unanswered"

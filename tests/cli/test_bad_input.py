@@ -1,0 +1,133 @@
+"""What cannot be used is one clear line on stderr, exit code 2, and never a trace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from .conftest import Reverie
+
+READERS = (
+    ["context"],
+    ["show"],
+    ["show", "--view"],
+    ["import"],
+    ["context", "--json"],
+    ["import", "--dry-run", "--json"],
+)
+
+
+@pytest.fixture(params=["missing", "directory", "binary", "unknown", "empty", "pipe", "odd name", "beneath a file"])
+def unusable(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Return a path that no session can be read from."""
+    path = tmp_path / "bad.jsonl"
+    match request.param:
+        case "missing":
+            pass
+        case "directory":
+            path.mkdir()
+        case "binary":
+            path.write_bytes(bytes(range(256)) * 50)
+        case "unknown":
+            path.write_text('{"some": "thing"}\n{"else": 1}\n')
+        case "empty":
+            path.touch()
+        case "pipe":
+            os.mkfifo(path)
+        case "beneath a file":
+            path.write_text("x")
+            path = path / "deeper.jsonl"
+        case _:
+            path = tmp_path / ("n\x1b[2Jo\nsuch" + "x" * 300)
+    return path
+
+
+@pytest.mark.parametrize("command", READERS, ids=" ".join)
+def test_a_path_that_cannot_be_used_is_one_line_and_2(reverie: Reverie, unusable: Path, command: list[str]) -> None:
+    code, out, err = reverie(*command, unusable)
+    assert code == 2
+    assert "\x1b" not in err
+    assert err.startswith("reverie: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    assert len(err) > len("reverie: \n") + 10
+    assert out == "" or "--json" in command
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "nothing-like-it"],
+        ["context", "nothing-like-it"],
+        ["export", "nothing-like-it"],
+        ["delete", "nothing-like-it", "--yes"],
+        ["purge", "nothing-like-it", "--yes"],
+        ["sessions", "--project", "/no/such/place"],
+        ["import", "/no/such/place", "--project", "/no/such/place"],
+        ["context", "x", "--window", "0"],
+        ["context", "x", "--window", "many"],
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_leads_nowhere_is_one_line_and_2(reverie: Reverie, arguments: list[str]) -> None:
+    code, out, err = reverie(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_a_home_that_cannot_be_read_is_one_line_and_2(
+    reverie: Reverie, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "file").write_text("in the way")
+    monkeypatch.setenv("REVERIE_HOME", str(home / "file"))
+    for arguments in (["sessions"], ["show", "x"]):
+        code, _, err = reverie(*arguments)
+        assert code in (0, 2)
+        assert "Traceback" not in err
+        assert err.count("\n") == (code == 2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a file system that takes any bytes as names")
+def test_a_name_that_is_no_text_is_no_trouble(reverie: Reverie, tmp_path: Path) -> None:
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.jsonl")
+    code, _, err = reverie("context", name)
+    assert (code, err.count("\n")) == (2, 1)
+
+
+AS_NOBODY = """
+import os, sys
+from reverie.cli.main import run
+sample, *paths = sys.argv[1:]
+for command in (["context"], ["show"], ["import", "--dry-run"]):  # whatever is imported is imported now
+    run([*command, sample])
+print("---", flush=True)
+print("---", file=sys.stderr, flush=True)
+if os.geteuid() == 0:
+    os.setegid(65534)
+    os.seteuid(65534)
+for path in paths:
+    for command in (["context"], ["show"], ["import", "--dry-run"]):
+        print(run([*command, path]), flush=True)
+"""
+
+
+def test_what_this_user_may_not_read_is_one_line_and_2(sample: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        file, closed = Path(folder, "secret.jsonl"), Path(folder, "closed")
+        shutil.copy(sample, file)
+        file.chmod(0)
+        closed.mkdir(mode=0)
+        environ = {**os.environ, "REVERIE_HOME": folder}
+        command = [sys.executable, "-c", AS_NOBODY, str(sample), str(file), str(closed / "x.jsonl"), str(closed)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, env=environ)
+    out, err = done.stdout.split("---\n")[1], done.stderr.split("---\n")[1]
+    assert out.split() == ["2"] * 9, done.stderr
+    assert [line for line in err.splitlines() if not line.startswith("reverie: ")] == []
+    assert len(err.splitlines()) == 9
+    assert err.count("may not be read by this user") >= 7

@@ -1,0 +1,97 @@
+"""An export is the log byte for byte, and never writes over anything unasked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+
+from .conftest import Asked, Reverie, on_a_screen
+
+
+@pytest.fixture
+def log(stocked: str, home: Path) -> bytes:
+    """Return the bytes of the stocked log, made worse than any program would."""
+    (path,) = home.rglob("fence-1.jsonl")
+    path.write_bytes(path.read_bytes() + b"\x00\xff\x1b[2J not JSON\n" + b'{"torn')
+    return path.read_bytes()
+
+
+@pytest.mark.requirement("K14")
+def test_stdout_gets_every_byte(log: bytes) -> None:
+    command = [str(Path(sys.executable).with_name("reverie")), "export", "fence-1"]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+    assert done.stdout == log
+
+
+@pytest.mark.requirement("K14")
+def test_a_file_gets_every_byte_and_is_its_owners_alone(reverie: Reverie, log: bytes, tmp_path: Path) -> None:
+    target = tmp_path / "out.jsonl"
+    before = os.umask(0)
+    try:
+        code, out, _ = reverie("export", "fence-1", "--output", target)
+    finally:
+        os.umask(before)
+    assert (code, target.read_bytes()) == (0, log)
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert out.startswith("wrote ")
+
+
+def test_nothing_is_written_over_unless_it_is_forced(reverie: Reverie, log: bytes, tmp_path: Path) -> None:
+    target = tmp_path / "out.jsonl"
+    target.write_text("precious")
+    code, _, err = reverie("export", "fence-1", "-o", target)
+    assert (code, target.read_text()) == (2, "precious")
+    assert "--force" in err
+    assert reverie("export", "fence-1", "-o", target, "--force")[0] == 0
+    assert target.read_bytes() == log
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]], ids=["", "force"])
+def test_a_place_that_cannot_take_a_file_is_one_line_and_2(
+    reverie: Reverie, log: bytes, tmp_path: Path, force: list[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for target in (tmp_path, tmp_path / "no" / "such", tmp_path / "pipe"):
+        code, out, err = reverie("export", "fence-1", "-o", target, *force)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+    assert list(tmp_path.iterdir()) == [tmp_path / "pipe"]
+
+
+def test_a_dry_run_writes_nothing(reverie: Reverie, log: bytes, tmp_path: Path) -> None:
+    code, out, _ = reverie("export", "fence-1", "-o", tmp_path / "out", "--dry-run")
+    assert (code, list(tmp_path.iterdir())) == (0, [])
+    assert out.startswith("would write")
+
+
+def test_json_says_what_was_written_or_holds_the_log(asked: Asked, log: bytes, tmp_path: Path) -> None:
+    report = asked("export", "fence-1", "-o", tmp_path / "out")
+    assert (report["bytes"], report["sha256"]) == (len(log), hashlib.sha256(log).hexdigest())
+    assert "log" not in report
+    assert b64decode(asked("export", "fence-1")["log_base64"]) == log
+
+
+@pytest.mark.requirement("S7")
+def test_a_terminal_gets_no_control_characters(log: bytes) -> None:
+    shown = on_a_screen("export", "fence-1").encode()
+    assert b"not JSON" in shown
+    assert b"\x1b" not in shown
+    assert b"\x00" not in shown
+
+
+def test_an_export_can_be_imported_again(
+    asked: Asked, reverie: Reverie, stocked: str, home: Path, tmp_path: Path
+) -> None:
+    (path,) = home.rglob("fence-1.jsonl")
+    before = path.read_bytes()
+    reverie("export", stocked, "-o", tmp_path / "fence-1.jsonl")
+    reverie("delete", stocked, "--yes")
+    assert asked("import", tmp_path / "fence-1.jsonl", "--project", tmp_path)["imported"] == 1
+    (again,) = home.rglob("*.jsonl")
+    assert again.read_bytes() == before

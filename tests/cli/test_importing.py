@@ -1,0 +1,112 @@
+"""Recordings become sessions of the library, once, and it is said what was left out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reverie import FileStorage, Library, read_session
+from reverie.cli.importing import storable
+from reverie.conversation.entries import encode_entry
+from reverie.runtime.projects import log_key, project_slug
+
+from .conftest import Asked, Reverie
+
+SESSION = "6513270e-269e-4d37-b2a7-4de452e6b438"
+
+
+@pytest.mark.requirement("D3")
+def test_a_recording_becomes_a_session_with_every_entry_as_it_was_read(
+    asked: Asked, sample: Path, home: Path, tmp_path: Path
+) -> None:
+    report = asked("import", sample, "--project", tmp_path)
+    key = log_key(project_slug(tmp_path), SESSION)
+    assert (report["imported"], report["already_there"], report["failed"]) == (1, 0, [])
+    assert report["sessions"][0]["key"] == key
+    assert report["sessions"][0]["skipped"] == {"bookkeeping: file-history-snapshot": 1}
+    stored = Library(FileStorage(home)).load(key)
+    found = read_session(sample)[0]
+    assert list(map(encode_entry, stored.entries)) == list(map(encode_entry, found.entries))
+
+
+@pytest.mark.requirement("D3")
+def test_the_second_time_it_is_already_there_and_left_alone(
+    reverie: Reverie, asked: Asked, sample: Path, home: Path
+) -> None:
+    asked("import", sample)
+    (log,) = home.rglob("*.jsonl")
+    before = log.read_bytes()
+    report = asked("import", sample)
+    assert (report["imported"], report["already_there"]) == (0, 1)
+    assert report["sessions"][0]["status"] == "already there"
+    assert log.read_bytes() == before
+    code, out, err = reverie("import", sample)
+    assert (code, err) == (0, "")
+    assert out.endswith("0 imported, 1 already there.\n")
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(asked: Asked, sample: Path, home: Path) -> None:
+    planned = asked("import", sample, sample.parent, "--dry-run")
+    assert list(home.iterdir()) == []
+    assert (planned["imported"], planned["sessions"][0]["status"]) == (1, "would be imported")
+    done = asked("import", sample)
+    assert done["sessions"][0]["key"] == planned["sessions"][0]["key"]
+
+
+def test_a_session_is_filed_under_the_directory_it_was_made_in_where_that_is_here(
+    asked: Asked, sample: Path, tmp_path: Path
+) -> None:
+    work = tmp_path / "tidetable"
+    work.mkdir()
+    recording = tmp_path / "moved.jsonl"
+    recording.write_text(sample.read_text().replace("/home/mara/tidetable", str(work)))
+    assert asked("import", recording)["sessions"][0]["project"] == project_slug(work)
+
+
+def test_a_directory_is_searched_and_what_cannot_be_read_does_not_keep_the_rest_out(
+    reverie: Reverie, asked: Asked, sample: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "recordings" / "deep"
+    folder.mkdir(parents=True)
+    shutil.copy(sample, folder / "one.jsonl")
+    (folder / "notes.json").write_text('{"some": "thing"}')
+    report = asked("import", tmp_path / "recordings", tmp_path / "missing.jsonl", code=2)
+    assert (report["imported"], len(report["failed"])) == (1, 1)
+    assert "missing.jsonl" in report["failed"][0]["error"]
+    (tmp_path / "hollow").mkdir()
+    code, out, err = reverie("import", tmp_path / "hollow")
+    assert (code, out) == (2, "")
+    assert "no recorded session lies below it" in err
+
+
+def test_damage_and_skipped_records_are_counted_and_said(
+    reverie: Reverie, asked: Asked, sample: Path, tmp_path: Path
+) -> None:
+    lines = sample.read_text().splitlines()
+    lines[5] = lines[5][: len(lines[5]) // 2]
+    damaged = tmp_path / "damaged.jsonl"
+    damaged.write_text("\n".join(lines) + "\n")
+    report = asked("import", damaged, "--dry-run")
+    assert (report["damaged_lines"], report["skipped_records"] >= 1) == (1, True)
+    _, out, _ = reverie("import", damaged)
+    assert "line 6: " in out
+    assert "1 x bookkeeping" in out
+
+
+@pytest.mark.parametrize(("given", "name"), [("_x", "x"), ("a.jsonl", "a"), ("...", "session"), ("a" * 300, "a" * 128)])
+def test_an_odd_id_still_names_a_log(given: str, name: str) -> None:
+    assert storable(given) == name
+
+
+@pytest.mark.requirement("D3")
+def test_every_recording_of_the_corpus_can_be_imported(asked: Asked, corpus: Path, tmp_path: Path) -> None:
+    report = asked("import", corpus, "--project", tmp_path)
+    assert report["failed"] == []
+    assert report["imported"] == len(report["sessions"]) >= 20
+    listed = asked("sessions")["sessions"]
+    assert {one["session"] for one in listed} == {one["session"] for one in report["sessions"]}
+    assert {one["damaged"] for one in listed} == {0}
+    assert json.dumps(report)

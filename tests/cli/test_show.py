@@ -1,0 +1,102 @@
+"""A session is shown as a person reads it, as the model sees it, and whole."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reverie.cli.transcript import of_entries, of_messages
+from reverie.conversation.entries import Entry
+from reverie.conversation.request import build_request
+from reverie.testing.script import Script
+
+from .conftest import Asked, Reverie
+
+
+def test_people_see_roles_calls_results_and_decisions(reverie: Reverie, stocked: str) -> None:
+    code, out, err = reverie("show", stocked)
+    assert (code, err) == (0, "")
+    assert "\nuser  2026-01-01 00:00:02\nPlease mend the fence" in out
+    assert "\n-> Read file_path=/repo/fence.py note=xxxx" in out
+    assert "x" * 100 not in out
+    assert "\n<- Read\n   line 0\n" in out
+    assert "   ... 34 more lines\n" in out
+    assert "· compact: compacted: window is full (frees 4,321 tokens, moves the prefix)\n" in out
+    assert out.index("The fence stands.") < out.index("· compact") < out.index("And the gate?")
+
+
+@pytest.mark.requirement("S7")
+@pytest.mark.parametrize("how", [[], ["--view"], ["--raw"], ["--raw", "--view"], ["--json"]], ids=" ".join)
+def test_nothing_shown_can_drive_a_terminal(reverie: Reverie, stocked: str, how: list[str]) -> None:
+    code, out, _ = reverie("show", stocked, *how)
+    assert code == 0
+    assert [letter for letter in out if unicodedata.category(letter) == "Cc" and letter not in "\n\t"] == []
+    assert "\u202e" not in out
+
+
+def test_the_view_is_what_the_model_is_shown_now(reverie: Reverie, asked: Asked, stocked: str, script: Script) -> None:
+    _, out, _ = reverie("show", stocked, "--view")
+    assert "They mended a fence." in out
+    assert "The fence stands." not in out
+    report = asked("show", stocked, "--view")
+    assert report["request"] == json.loads(json.dumps(build_request(script.view)))
+    assert report["count"] == script.view.counted.tokens
+
+
+def test_json_has_every_entry_whole(asked: Asked, stocked: str, script: Script) -> None:
+    report = asked("show", stocked)
+    assert [entry["uuid"] for entry in report["entries"]] == [entry.uuid for entry in script.entries]
+    assert [entry["body"] for entry in report["entries"]] == [entry.body for entry in script.entries]
+    assert report["session"] == stocked
+
+
+def test_raw_is_a_line_an_entry(reverie: Reverie, stocked: str, script: Script) -> None:
+    _, out, _ = reverie("show", stocked, "--raw")
+    assert [json.loads(line)["uuid"] for line in out.splitlines()] == [entry.uuid for entry in script.entries]
+
+
+def test_a_file_of_another_agent_is_shown_without_importing_it(reverie: Reverie, sample: Path, home: Path) -> None:
+    code, out, _ = reverie("show", sample)
+    assert code == 0
+    assert "All 9 tests pass" in out
+    assert list(home.iterdir()) == []
+
+
+def test_damage_is_named_on_stderr(reverie: Reverie, stocked: str, home: Path) -> None:
+    (log,) = home.rglob("fence-1.jsonl")
+    log.write_bytes(b"{ damaged\n" + log.read_bytes() + b'{"torn')
+    code, out, err = reverie("show", stocked)
+    assert code == 0
+    assert "The fence stands." in out
+    assert "line 1 is left out" in err
+    assert "line 9 is left out: a torn end" in err
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.sampled_from(["type", "text", "content", "input", "name", "id", "tool_use_id"]), inner)
+    ),
+    max_leaves=12,
+)
+KINDS = st.sampled_from(["user", "assistant", "attachment", "system", "decision", "meta", "odd"])
+
+
+@given(
+    st.lists(
+        st.tuples(
+            KINDS, st.dictionaries(st.sampled_from(["message", "type", "decision", "layer", "reason", "frees"]), JSON)
+        )
+    )
+)
+def test_any_entries_at_all_can_be_shown(drawn: list[tuple[str, dict[str, object]]]) -> None:
+    entries = [Entry(str(at), None, "", "s", kind, body) for at, (kind, body) in enumerate(drawn)]
+    assert all(isinstance(text, str) for text, _ in of_entries(entries))
+    messages = [body["message"] for _, body in drawn if isinstance(body.get("message"), dict)]
+    assert all(isinstance(text, str) for text, _ in of_messages(messages))  # type: ignore[arg-type]

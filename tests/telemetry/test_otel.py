@@ -1,0 +1,196 @@
+"""Spans and metrics are made of events, under the names of the conventions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from reverie.events import Event, FellBack, InboxDrained, LogDamaged, RequestPrepared, SessionClosed
+from reverie.telemetry import OpenTelemetry, semconv
+from reverie.telemetry.otel import token_counts
+
+Live = Callable[..., list[Event]]
+
+
+class Collected:
+    """An SDK that keeps what it is given in memory."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.reader = InMemoryMetricReader()
+        self.tracing, self.metering = TracerProvider(), MeterProvider([self.reader])
+        self.tracing.add_span_processor(SimpleSpanProcessor(self.exporter))
+        seconds = count(1_000, 2)
+        self.listener = OpenTelemetry(
+            tracer_provider=self.tracing,
+            meter_provider=self.metering,
+            clock=lambda: next(seconds) * 1_000_000_000,
+        )
+
+    def spans(self, start: str) -> list[ReadableSpan]:
+        return [span for span in self.exporter.get_finished_spans() if span.name.startswith(start)]
+
+    def points(self, name: str) -> list[Any]:
+        data = self.reader.get_metrics_data()
+        metrics = [
+            one
+            for part in (data.resource_metrics if data else [])
+            for scope in part.scope_metrics
+            for one in scope.metrics
+        ]
+        return [point for metric in metrics if metric.name == name for point in metric.data.data_points]
+
+
+@pytest.fixture
+def collected() -> Collected:
+    return Collected()
+
+
+@pytest.mark.requirement("F3")
+def test_a_session_is_a_span_and_every_request_one_inside_it(collected: Collected, watched_life: Live) -> None:
+    watched_life(collected.listener)
+    (session,) = collected.spans("reverie.session")
+    answered, unanswered = collected.spans("chat")
+    assert session.attributes is not None
+    assert session.attributes["gen_ai.conversation.id"] == "watched"
+    for span in (answered, unanswered):
+        assert span.parent is not None
+        assert span.parent.span_id == session.context.span_id
+        assert (span.kind, span.name) == (SpanKind.CLIENT, "chat claude-sonnet-4-5")
+    assert answered.status.status_code is not StatusCode.ERROR
+    assert unanswered.status.status_code is StatusCode.ERROR
+    names = [event.name for event in session.events]
+    assert names.count("entry") == 4
+    assert names.count("decision") == 2
+
+
+@pytest.mark.requirement("F3")
+def test_a_reply_reports_its_tokens_under_the_newer_and_the_older_names(
+    collected: Collected, watched_life: Live
+) -> None:
+    watched_life(collected.listener)
+    attributes = collected.spans("chat")[0].attributes
+    assert attributes is not None
+    assert {name: attributes[name] for name in attributes if name.startswith("gen_ai.")} == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "anthropic",
+        "gen_ai.system": "anthropic",
+        "gen_ai.conversation.id": "watched",
+        "gen_ai.request.model": "claude-sonnet-4-5",
+        "gen_ai.response.model": "claude-sonnet-4-5-20250929",
+        "gen_ai.response.id": "msg_1",
+        "gen_ai.usage.input_tokens": 2_410,
+        "gen_ai.usage.output_tokens": 7,
+        "gen_ai.usage.cache_read.input_tokens": 2_000,
+        "gen_ai.usage.cache_write.input_tokens": 400,
+        "gen_ai.usage.cache_creation.input_tokens": 400,
+    }
+
+
+@pytest.mark.requirement("F3")
+def test_metrics_count_what_happened(collected: Collected, watched_life: Live) -> None:
+    watched_life(collected.listener)
+    tokens = {point.attributes["gen_ai.token.type"]: point.sum for point in collected.points(semconv.TOKEN_USAGE)}
+    assert tokens == {"input": 2_410, "output": 7, "cache_read": 2_000, "cache_write": 400}
+    (duration,) = collected.points(semconv.OPERATION_DURATION)
+    assert duration.sum > 0
+    decided = {point.attributes["reverie.decision"]: point.value for point in collected.points(semconv.DECISIONS)}
+    assert decided == {"prefix_rendered": 1, "results_cleared": 1}
+    assert [point.value for point in collected.points(semconv.FREED_TOKENS)] == [120]
+    assert [point.value for point in collected.points(semconv.PREFIX_MOVES)] == [1]
+    assert [point.value for point in collected.points(semconv.UNANSWERED)] == [1]
+    assert sum(point.count for point in collected.points(semconv.WINDOW_SHARE)) == 2
+
+
+@pytest.mark.requirement("F3")
+def test_trouble_is_counted_and_named(collected: Collected) -> None:
+    events: list[Event] = [
+        LogDamaged("s", 7, "not JSON"),
+        InboxDrained("s", 3),
+        FellBack("s", "tools", "none were given"),
+        RequestPrepared("s", 1, 10, 0),
+    ]
+    for event in events:
+        collected.listener(event)
+    collected.listener.close()
+    collected.listener.close()
+    (session,) = collected.spans("reverie.session")
+    assert [event.name for event in session.events] == ["log_damaged", "inbox_drained", "fell_back"]
+    assert [point.value for point in collected.points(semconv.DAMAGED_LINES)] == [1]
+    assert [point.value for point in collected.points(semconv.INBOX_COMMANDS)] == [3]
+    assert [point.value for point in collected.points(semconv.FALLBACKS)] == [1]
+
+
+def test_nothing_that_was_said_leaves_through_telemetry(collected: Collected, watched_life: Live) -> None:
+    watched_life(collected.listener)
+    spans = "".join(span.to_json() for span in collected.exporter.get_finished_spans())
+    assert "cache is cold" in spans
+    assert "hunter2" not in spans
+    assert "file content" not in spans
+
+
+def test_sessions_at_the_same_time_have_spans_of_their_own(collected: Collected) -> None:
+    for name in ("a", "b"):
+        collected.listener(RequestPrepared(name, 1, 10, 100))
+    for name in ("a", "b"):
+        collected.listener(SessionClosed(name))
+    parents = {span.parent.span_id for span in collected.spans("chat") if span.parent}
+    assert parents == {span.context.span_id for span in collected.spans("reverie.session")}
+    assert len(parents) == 2
+
+
+@pytest.mark.parametrize(
+    ("usage", "counts"),
+    [
+        ({}, {}),
+        ({"input_tokens": 5}, {"input": 5}),
+        ({"input_tokens": True, "output_tokens": -1, "cache_read_input_tokens": "9"}, {}),
+        ({"input_tokens": 0, "cache_read_input_tokens": 9}, {"input": 9, "cache_read": 9}),
+    ],
+)
+def test_tokens_are_taken_as_reported_or_not_at_all(usage: dict[str, Any], counts: dict[str, int]) -> None:
+    assert token_counts(usage) == counts
+
+
+def test_every_name_of_the_conventions_is_one_they_have() -> None:
+    from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
+    from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
+
+    known = {
+        value
+        for module in (gen_ai_attributes, gen_ai_metrics)
+        for value in vars(module).values()
+        if isinstance(value, str)
+    }
+    ours = {value for value in vars(semconv).values() if isinstance(value, str) and value.startswith("gen_ai.")}
+    ours |= {name for spellings in semconv.USAGE.values() for name in spellings} | set(semconv.PROVIDER_NAMES)
+    # The newer spelling of a cache write is ahead of the installed package, or behind it.
+    assert ours - known <= {"gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens"}
+
+
+def test_watching_loads_opentelemetry_only_when_it_is_asked_for() -> None:
+    code = "import sys, reverie.telemetry; print('opentelemetry' in {name.split('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_without_the_package_the_error_names_the_extra() -> None:
+    code = (
+        "import sys; sys.modules['opentelemetry'] = None\n"
+        "from reverie.telemetry import OpenTelemetry\n"
+        "try:\n    OpenTelemetry()\nexcept Exception as error:\n    print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("InputError")
+    assert "reverie[otel]" in done.stdout
