@@ -100,7 +100,7 @@ ROLES = st.sampled_from(["user", "assistant"])
 MESSAGES = st.lists(st.tuples(ROLES, st.lists(st.text(max_size=3), min_size=1, max_size=3)), max_size=6)
 
 
-@pytest.mark.requirement("K6", "C1")
+@pytest.mark.requirement("K6")
 @given(MESSAGES, MESSAGES, st.integers(0, 5), st.text(max_size=3))
 def test_an_appended_request_extends_and_an_edited_one_does_not(
     first: list[tuple[str, list[str]]], more: list[tuple[str, list[str]]], place: int, words: str

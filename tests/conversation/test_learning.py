@@ -129,3 +129,14 @@ def test_a_bill_that_shrank_teaches_nothing(actual: float) -> None:
 )
 def test_spellings_of_one_model_share_what_was_learned(name: str) -> None:
     assert model_key(name) == MODEL
+
+
+@pytest.mark.requirement("T2")
+def test_a_practised_estimator_still_learns_that_the_bills_have_changed() -> None:
+    estimator = Estimator()
+    for _ in range(60):
+        estimator = estimator.learned(MODEL, of(code=900, prose=300), 1_200)
+    assert estimator.factors(MODEL)["code"] == pytest.approx(1.0, abs=0.02)
+    for _ in range(200):
+        estimator = estimator.learned(MODEL, of(code=900, prose=300), 1_500)
+    assert estimator.corrected(of(code=900, prose=300), MODEL) == pytest.approx(1_500, rel=0.03)

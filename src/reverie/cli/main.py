@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "export": ("reverie.cli.export", "Write out a session's log, byte for byte."),
     "delete": ("reverie.cli.delete", "Delete a session's log."),
     "purge": ("reverie.cli.purge", "Delete a session and all that came from it."),
+    "ledger": ("reverie.cli.ledger", "Say what calls cost and what broken caches lost."),
     "doctor": ("reverie.cli.doctor", "Say what this machine offers and what is used instead."),
 }
 

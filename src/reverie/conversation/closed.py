@@ -5,28 +5,38 @@
 
 from __future__ import annotations
 
-from ..values import record
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec import Struct
+
 from .cuts import Cutting, Item
-from .decisions import ResultOffloaded
 from .entries import Message
-from .flatten import Group
+from .flatten import Group, Piece
+from .tally import Event
 from .uses import Use
 
 __all__ = ["Closed", "Result", "Said"]
 
+T = TypeVar("T")
 
-@record
-class Result:
-    """A tool result that stands in the view."""
+
+class Result(Struct, frozen=True, gc=False):
+    """A tool result that stands in the view: in a piece, alone or as one of its blocks."""
 
     tool_use_id: str
     tool: str
     path: str | None
     message: str
-    tokens: int
     time: str
     has_images: bool
     group: int
+    piece: Piece
+
+    @property
+    def tokens(self) -> int:
+        """Estimate of what it held when it came."""
+        return self.piece.tokens
 
 
 class Closed:
@@ -48,27 +58,48 @@ class Closed:
         new.flat = self.flat[:groups]
         new.results = self.results[:results]
         mine = {called for group in tail for called in group.uses}
-        new.uses = {called: use for called, use in self.uses.items() if use.group < groups or called in mine}
+        new.uses = _until(self.uses, lambda called, use: use.group < groups or called in mine)
+        return new
+
+    def redrawable(self, groups: int) -> Closed:
+        """Return the same for the same head, with messages of its own to draw anew.
+
+        The rest stays shared: whoever holds the old one is not the head, and copies before it grows.
+        """
+        new = Closed(self.head)
+        new.groups, new.results, new.uses = self.groups, self.results, self.uses
+        new.flat = self.flat[:groups]
         return new
 
 
 class Said:
     """Everything said so far, in order, whatever the view still shows of it."""
 
-    __slots__ = ("head", "items", "kept", "known", "offloaded")
+    __slots__ = ("events", "head", "items", "kept", "known")
 
     def __init__(self, head: int) -> None:
         self.head = head
         self.items: list[Item | Cutting] = []
+        self.events: list[Event] = []
         self.known: dict[str, int] = {}
         self.kept: dict[str, int] = {}
-        self.offloaded: dict[str, tuple[int, ResultOffloaded]] = {}
 
-    def copied(self, head: int, items: int, folded: int) -> Said:
+    def copied(self, head: int, items: int, events: int, folded: int) -> Said:
         """Return an own copy of what had been said after so many entries."""
         new = Said(head)
         new.items = self.items[:items]
-        new.known = {uuid: at for uuid, at in self.known.items() if at < folded}
-        new.kept = {called: at for called, at in self.kept.items() if at < folded}
-        new.offloaded = {called: found for called, found in self.offloaded.items() if found[0] < folded}
+        new.events = self.events[:events]
+        new.known = _until(self.known, lambda _, at: at < folded)
+        new.kept = _until(self.kept, lambda _, at: at < folded)
         return new
+
+
+def _until(found: dict[str, T], is_mine: Callable[[str, T], bool]) -> dict[str, T]:
+    """Return a copy without what others added: they did so later, so that all of it stands at the end."""
+    new = found.copy()
+    while new:
+        key, value = new.popitem()
+        if is_mine(key, value):
+            new[key] = value
+            break
+    return new

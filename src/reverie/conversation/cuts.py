@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from ..values import record
 from .decisions import Collapsed, Compacted, Decision, Snipped
 from .entries import ATTACHMENT, USER, Entry, Message
@@ -14,8 +16,7 @@ __all__ = ["Cut", "Cutting", "Item", "message_of", "shown_by", "visible"]
 Cut: TypeAlias = Compacted | Collapsed | Snipped
 
 
-@record
-class Item:
+class Item(Struct, frozen=True, gc=False):
     """Something said that may stand in the view."""
 
     uuid: str

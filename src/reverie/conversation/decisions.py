@@ -14,7 +14,40 @@ import msgspec
 
 from ..values import field, record
 
-__all__ = ["DECISIONS", "Cause", "Decision", "Unknown", "body_of", "decision_of", "name_of"]
+__all__ = [
+    "DECISIONS",
+    "AgentFinished",
+    "AgentSpawned",
+    "CacheEdits",
+    "CallRecorded",
+    "Cause",
+    "Collapsed",
+    "Compacted",
+    "CompactionFailed",
+    "CompactionUndone",
+    "CursorMoved",
+    "Decision",
+    "Image",
+    "ImagesDropped",
+    "InstructionsAttached",
+    "MemoriesExtracted",
+    "MemoriesSurfaced",
+    "MessageQueued",
+    "NotesUpdated",
+    "Pinned",
+    "PrefixRendered",
+    "Replacement",
+    "ResultOffloaded",
+    "ResultStubbed",
+    "ResultsCleared",
+    "ResultsKept",
+    "ResultsRestored",
+    "Snipped",
+    "Unknown",
+    "body_of",
+    "decision_of",
+    "name_of",
+]
 
 
 @record

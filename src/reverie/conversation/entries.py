@@ -11,6 +11,7 @@ from __future__ import annotations
 import uuid as _uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, Final, cast
 
 import msgspec
@@ -48,6 +49,7 @@ DECISION: Final = "decision"
 META: Final = "meta"
 
 _ENVELOPE: Final = ("uuid", "parent", "time", "session", "kind", "body")
+_envelope: Final = itemgetter(*_ENVELOPE)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 _EMPTY: Final[Mapping[str, Any]] = {}
@@ -90,8 +92,7 @@ def new_uuid() -> str:
 
 def iso(at: float) -> str:
     """Write a time the way the log spells it."""
-    moment = datetime.fromtimestamp(at, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def seconds(time: str) -> float:
@@ -131,16 +132,28 @@ def decode_entry(line: bytes) -> Entry:
     if not isinstance(found, dict):
         raise ValueError(f"a JSON {type(found).__name__}, not an entry")
     fields = cast(dict[str, Any], found)
+    extra = _EMPTY
     try:
-        kind, uuid, body = fields.pop("kind"), fields.pop("uuid"), fields.pop("body")
-    except KeyError as error:
-        raise ValueError(f"not an entry: no {error.args[0]!r}") from None
-    parent, time, session = fields.pop("parent", None), fields.pop("time", ""), fields.pop("session", "")
+        uuid, parent, time, session, kind, body = _envelope(fields)
+        if len(fields) > len(_ENVELOPE):
+            extra = {key: value for key, value in fields.items() if key not in _ENVELOPE}
+    except KeyError:
+        uuid, parent, time, session, kind, body, extra = _incomplete(fields)
     if not (isinstance(kind, str) and isinstance(uuid, str) and isinstance(body, dict)):
         raise ValueError("not an entry: kind and uuid are strings, body is an object")
     if not (isinstance(time, str) and isinstance(session, str) and (parent is None or isinstance(parent, str))):
         raise ValueError("not an entry: time, session and parent are strings")
-    return Entry(uuid, parent, time, session, kind, cast(dict[str, Any], body), fields or _EMPTY)
+    return Entry(uuid, parent, time, session, kind, cast(dict[str, Any], body), extra)
+
+
+def _incomplete(fields: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the envelope of an entry that leaves out what may be left out, and what stands beside it."""
+    for key in ("kind", "uuid", "body"):
+        if key not in fields:
+            raise ValueError(f"not an entry: no {key!r}")
+    found = {"parent": None, "time": "", "session": "", **fields}
+    extra = {key: value for key, value in fields.items() if key not in _ENVELOPE}
+    return (*_envelope(found), extra or _EMPTY)
 
 
 def clean(value: Any, depth: int = 0) -> Any:

@@ -22,6 +22,7 @@ from .decisions import (
     Pinned,
     PrefixRendered,
 )
+from .options import opening_of
 
 __all__ = ["Facts", "facts_after"]
 
@@ -30,9 +31,10 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @record
 class Facts:
-    """What decisions and metadata have said so far."""
+    """What decisions and metadata have said so far; ``opening`` is what the prefix makes of a request."""
 
     prefix: PrefixRendered | None = None
+    opening: Mapping[str, Any] | None = None
     meta: Mapping[str, Any] = field(default_factory=lambda: _NONE)
     notes: Mapping[str, str] = field(default_factory=lambda: _NONE)
     notes_covered: str | None = None
@@ -50,7 +52,7 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:
     """Return the facts once this decision has been logged."""
     match decision:
         case PrefixRendered():
-            return replace(facts, prefix=decision)
+            return replace(facts, prefix=decision, opening=opening_of(decision))
         case NotesUpdated():
             covered = decision.covered or facts.notes_covered
             return replace(facts, notes={**facts.notes, **decision.sections}, notes_covered=covered)

@@ -8,7 +8,10 @@ a decision says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import is_
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from ..values import record
 from .blocks import (
@@ -24,24 +27,37 @@ from .blocks import (
     text_block,
 )
 from .entries import Message
+from .layered import Layered
+from .tokens import Measure, measure_message
 
 __all__ = ["Group", "Piece", "Shown", "as_shown", "joined", "missing_results", "render", "stub_shown"]
 
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
-@record
-class Piece:
-    """What one entry puts into the view."""
+class Piece(Struct, eq=False, gc=False):
+    """What one entry puts into the view; measured, as it was first shown, when somebody asks."""
 
     uuid: str
     message: Message
-    tokens: int
     attachment: bool = False
+    first_shown: Message | None = None
+    _measure: Measure | None = None
+
+    @property
+    def measure(self) -> Measure:
+        """What it holds, by content class."""
+        if self._measure is None:
+            self._measure = measure_message(self.first_shown or self.message)
+        return self._measure
+
+    @property
+    def tokens(self) -> int:
+        """Estimate of what it holds."""
+        return round(self.measure.total)
 
 
-@record
-class Group:
+class Group(Struct, frozen=True, gc=False):
     """One message of the request: a run of pieces of one role."""
 
     role: str
@@ -65,7 +81,7 @@ class Group:
 class Shown:
     """What decisions put in place of content: results by call, images by message."""
 
-    results: Mapping[str, str | list[Block]]
+    results: Layered[str]
     images: Mapping[str, frozenset[int]]
     image_text: str = IMAGE_GONE
 
@@ -73,12 +89,10 @@ class Shown:
 def as_shown(message: Message, shown: Shown) -> Message:
     """Return a user message with its tool results as decisions show them; the same object where none does."""
     content = message["content"]
-    if isinstance(content, str):
+    if not shown.results or isinstance(content, str):
         return message
-    blocks = cast("list[Block]", content)
-    if not any(block.get("tool_use_id") in shown.results for block in blocks):
-        return message
-    return {"role": "user", "content": [_shown_result(block, shown) for block in blocks]}
+    blocks = [_shown_result(block, shown) for block in cast("list[Block]", content)]
+    return message if all(map(is_, blocks, content)) else {"role": "user", "content": blocks}
 
 
 def _shown_result(block: Block, shown: Shown) -> Block:
@@ -136,7 +150,7 @@ def _assistant(group: Group, last: bool) -> Message:
 
 def _user(group: Group, shown: Shown) -> Message:
     pieces = group.pieces
-    if len(pieces) == 1 and not group.expects and isinstance(pieces[0].message["content"], str):
+    if len(pieces) == 1 and _is_plain(pieces[0], group.expects, shown):
         return pieces[0].message
     waiting = dict.fromkeys(group.expects)
     results: list[Block] = []
@@ -159,11 +173,22 @@ def _user(group: Group, shown: Shown) -> Message:
     return _whole(pieces, results + rest)
 
 
+def _is_plain(piece: Piece, expects: tuple[str, ...], shown: Shown) -> bool:
+    """Say at a glance, for the most common messages, that nothing has to change: a text, or just the results."""
+    content: Any = piece.message["content"]
+    if isinstance(content, str):
+        return not expects
+    answered = tuple([block.get("tool_use_id") for block in content])
+    if answered != expects or piece.uuid in shown.images:
+        return False
+    return not shown.results or not any(called in shown.results for called in expects)
+
+
 def _whole(pieces: tuple[Piece, ...], blocks: list[Block]) -> Message:
     """Return the single piece's own message where the blocks are exactly its own."""
     if len(pieces) == 1:
         content: Any = pieces[0].message["content"]
-        if len(blocks) == len(content) and all(one is other for one, other in zip(blocks, content, strict=True)):
+        if len(blocks) == len(content) and all(map(is_, blocks, content)):
             return pieces[0].message
     return {"role": "user", "content": blocks or [placeholder("user")]}
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from math import ceil
 from operator import mul
 from typing import Any, Final
 
-from ..values import field, record
+from msgspec import Struct, field
+
 from .tokens import BASE64, CLASSES, FRAME, MEDIA, THINKING, Measure, measure_message
 
 __all__ = ["Correction", "Estimator", "model_key"]
@@ -41,20 +43,19 @@ def _prior_covariance() -> Matrix:
     return tuple(tuple(row) for row in rows)
 
 
-_BOUNDS: Final = tuple(
-    (0.25, 4.0) if kind in (THINKING, FRAME) else (1.0, 1.0) if kind == MEDIA else (0.5, 2.0) for kind in range(_COUNT)
-)
+_LOWEST: Final = tuple(0.25 if at in (THINKING, FRAME) else 1.0 if at == MEDIA else 0.5 for at in range(_COUNT))
+_HIGHEST: Final = tuple(1 / lowest for lowest in _LOWEST)
 _PRIOR: Final = _prior_covariance()
 
 
+@lru_cache(maxsize=256)
 def model_key(model: str) -> str:
     """Name what is learned together: the model without provider, date and window suffix."""
     name = model.strip().lower().split("/")[-1].split(":")[-1]
     return _DATE.sub("", name.removesuffix("[1m]"))
 
 
-@record
-class Correction:
+class Correction(Struct, frozen=True):
     """The corrections of one model: a factor per class, how uncertain they are, and how many replies taught them."""
 
     factors: Vector = (1.0,) * _COUNT
@@ -71,36 +72,52 @@ class Correction:
         total = sum(expected)
         if total <= 0 or actual <= 0:
             return self
-        gain = [sum(map(mul, row, expected)) for row in self.covariance]
+        gain = _times(self.covariance, expected)
         spread = sum(map(mul, gain, expected))
         surprise = actual - sum(map(mul, self.factors, expected))
         noise = (_NOISE_SHARE * total) ** 2 + _NOISE_TOKENS**2
         variance = max(spread + noise, (surprise / _OUTLIER) ** 2)
         move = surprise / variance
-        factors = [
-            min(high, max(low, factor + step * move))
-            for factor, step, (low, high) in zip(self.factors, gain, _BOUNDS, strict=True)
-        ]
-        return Correction(tuple(factors), self._narrowed(gain, spread, noise, variance), self.replies + 1)
-
-    def _narrowed(self, gain: list[float], spread: float, noise: float, variance: float) -> Matrix:
-        """Be surer after a bill; once next to nothing is gained, stop, so that later change is still learned."""
-        if spread < _SETTLED * noise:
-            return self.covariance
-        return tuple(
+        factors = tuple(
             [
-                tuple([value - share * other for value, other in zip(row, gain, strict=True)])
-                for row, share in zip(self.covariance, [step / variance for step in gain], strict=True)
+                low if (moved := factor + step * move) < low else high if moved > high else moved
+                for factor, step, low, high in zip(self.factors, gain, _LOWEST, _HIGHEST, strict=True)
             ]
         )
+        # Once next to nothing is gained, stop getting surer, so that later change is still learned.
+        settled = spread < _SETTLED * noise
+        narrowed = self.covariance if settled else _narrowed(self.covariance, gain, variance)
+        return Correction(factors, narrowed, self.replies + 1)
+
+
+# The next two are written out for eight classes: this runs once a reply, and loops inside loops took most of a turn.
+
+
+def _times(matrix: Matrix, vector: Vector) -> list[float]:
+    a, b, c, d, e, f, g, h = vector
+    return [
+        a * p + b * q + c * r + d * s + e * t + f * u + g * v + h * w  # a row
+        for p, q, r, s, t, u, v, w in matrix
+    ]
+
+
+def _narrowed(matrix: Matrix, gain: list[float], variance: float) -> Matrix:
+    """Be surer after a bill: take the outer product of the gain off the covariance."""
+    a, b, c, d, e, f, g, h = gain
+    shares = [step / variance for step in gain]
+    return tuple(
+        [
+            (p - k * a, q - k * b, r - k * c, s - k * d, t - k * e, u - k * f, v - k * g, w - k * h)
+            for k, (p, q, r, s, t, u, v, w) in zip(shares, matrix, strict=True)
+        ]
+    )
 
 
 _UNCORRECTED: Final = Correction()
 _NONE: Final[Mapping[str, Correction]] = {}
 
 
-@record
-class Estimator:
+class Estimator(Struct, frozen=True):
     """All corrections learned so far; learning returns a new estimator and leaves the old one as it was."""
 
     models: Mapping[str, Correction] = field(default_factory=lambda: _NONE)
@@ -128,5 +145,6 @@ class Estimator:
 
     def learned(self, model: str, expected: Measure, actual: float) -> Estimator:
         """Learn from one reply: what was measured, and what it was billed."""
-        correction = self.correction(model).learned(expected, actual)
-        return Estimator({**self.models, model_key(model): correction})
+        key = model_key(model)
+        correction = self.models.get(key, _UNCORRECTED).learned(expected, actual)
+        return Estimator({**self.models, key: correction})

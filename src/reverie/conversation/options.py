@@ -9,9 +9,10 @@ from typing import Any, Final, cast
 from .blocks import Block, text_block
 from .decisions import PrefixRendered
 
-__all__ = ["BODY_OPTIONS", "DEFAULT_MAX_TOKENS", "declared", "options_of", "system_of", "tools_of"]
+__all__ = ["BODY_OPTIONS", "DEFAULT_MAX_TOKENS", "declared", "opening_of", "options_of", "system_of", "tools_of"]
 
 DEFAULT_MAX_TOKENS: Final = 8_000
+_MODEL: Final = "claude-sonnet-4-5"
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
 _THINKING: Final = frozenset({"enabled", "disabled", "adaptive", "between_tools"})
 _CHOICES: Final = frozenset({"auto", "any", "tool", "none"})
@@ -29,6 +30,18 @@ BODY_OPTIONS: Final = frozenset(
         *("output_config", "output_format", "service_tier", "speed"),
     }
 )
+
+
+def opening_of(prefix: PrefixRendered, called: Iterable[str] = ()) -> dict[str, Any]:
+    """Return a request without its messages; where no tool is declared, those that were called are."""
+    tools = tools_of(prefix) or declared(called)
+    opening: dict[str, Any] = {"model": prefix.model or _MODEL, **options_of(prefix, tools)}
+    system = system_of(prefix)
+    if system is not None:
+        opening["system"] = system
+    if tools:
+        opening["tools"] = tools
+    return opening
 
 
 def system_of(prefix: PrefixRendered) -> str | list[Block] | None:

@@ -12,7 +12,7 @@ from .blocks import IMAGE_GONE, STUB, as_blocks, count_images
 from .decisions import Cause, Decision, Image, ImagesDropped, PrefixRendered, ResultStubbed
 from .entries import Message
 from .flatten import Shown, render, stub_shown
-from .options import declared, options_of, system_of, tools_of
+from .options import opening_of
 from .view import View
 
 __all__ = ["CONTINUE", "MAX_IMAGES", "build_request", "ends_with_reply", "needs_tools", "repairs"]
@@ -22,24 +22,20 @@ KEPT_IMAGES: Final = 60
 CONTINUE: Final = "Continue."
 _OPENING: Final = "[The conversation continues.]"
 _NOTHING: Final = "[Nothing has been said yet.]"
-_MODEL: Final = "claude-sonnet-4-5"
-_CAUSE: Final = Cause("request", "no prefix was ever rendered")
+_NO_PREFIX: Final = PrefixRendered(Cause("request", "no prefix was ever rendered"), "")
 
 
 def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str, Any]:
     """Return the request for this view: valid, whatever the log holds."""
-    prefix = prefix or view.facts.prefix or PrefixRendered(_CAUSE, _MODEL)
-    messages = _messages(view)
-    tools = tools_of(prefix)
-    if not tools and needs_tools(view):
-        tools = declared(view.tool_names())
-    request: dict[str, Any] = {"model": prefix.model or _MODEL, **options_of(prefix, tools)}
-    system = system_of(prefix)
-    if system is not None:
-        request["system"] = system
-    if tools:
-        request["tools"] = tools
-    request["messages"] = messages
+    facts = view.facts
+    opening = facts.opening if prefix is None or prefix is facts.prefix else None
+    if opening is None or "tools" not in opening:
+        opening = opening_of(prefix or facts.prefix or _NO_PREFIX, view.tool_names())
+    request: dict[str, Any] = {**opening, "messages": _messages(view)}
+    # The opening is shared by all requests of its prefix: lists that callers extend are theirs.
+    for key in ("system", "tools"):
+        if isinstance(request.get(key), list):
+            request[key] = request[key].copy()
     return request
 
 

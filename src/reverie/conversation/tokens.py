@@ -9,6 +9,7 @@ measure keeps its classes apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import ceil
 from operator import add
 from typing import Any, Final, cast
@@ -16,7 +17,6 @@ from zlib import adler32
 
 import msgspec
 
-from ..values import record
 from .entries import clean
 
 __all__ = [
@@ -59,6 +59,7 @@ SLICES: Final = 32
 SLICE_CHARS: Final = 1_024
 SAMPLE_BYTES: Final = 512
 NESTING: Final = 6
+NAME_CHARS: Final = 128
 
 # Weights are in fiftieths of a token.
 _UNIT: Final = 50
@@ -89,8 +90,7 @@ _MARKS: Final = bytes([_MARK, _MARK])
 _HUMP: Final = bytes([_LOWER, _UPPER])
 
 
-@record
-class Measure:
+class Measure(msgspec.Struct, frozen=True):
     """Estimated tokens by content class, in the order of ``CLASSES``."""
 
     by_class: tuple[float, ...]
@@ -131,12 +131,17 @@ def _measured(text: str) -> tuple[float, int]:
 def _weighed(data: bytes) -> tuple[float, int]:
     weights = data.translate(_WEIGHTS)
     size = len(weights)
-    start = max(0, (size - SAMPLE_BYTES) // 2)
-    kind = _classified(data[start : start + SAMPLE_BYTES], weights[start : start + SAMPLE_BYTES])
+    if size <= SAMPLE_BYTES:
+        kind = _classified(data, weights)
+    else:
+        start = (size - SAMPLE_BYTES) // 2
+        kind = _classified(data[start : start + SAMPLE_BYTES], weights[start : start + SAMPLE_BYTES])
     if kind == BASE64:
         return size / BASE64_BYTES, kind
     # The low half of Adler-32 is one plus the sum of all bytes: the quickest way to add them up from Python.
-    units = sum((adler32(weights[at : at + _SUM_BYTES]) & 0xFFFF) - 1 for at in range(0, size, _SUM_BYTES))
+    units = 0
+    for at in range(0, size, _SUM_BYTES):
+        units += (adler32(weights[at : at + _SUM_BYTES]) & 0xFFFF) - 1
     # Two marks in a row are mostly one token.
     return (units - _MARK * weights.count(_MARKS)) / _UNIT, kind
 
@@ -145,7 +150,8 @@ def _classified(data: bytes, weights: bytes) -> int:
     size = len(data)
     if weights.count(0) * 3 > size:
         return CJK
-    if size >= 64 and weights.count(_HUMP) * 12 > size and weights.count(_SPACE) * 33 < size:
+    # Few texts have so few spaces, and spaces are quicker to count than humps.
+    if size >= 64 and weights.count(_SPACE) * 33 < size and weights.count(_HUMP) * 12 > size:
         return BASE64
     if data.count(b'"') * 25 > size and data.count(b":") * 60 > size:
         return JSON
@@ -156,6 +162,12 @@ def _text(text: str, into: list[float], kind: int | None = None) -> None:
     if text:
         tokens, found = _measured(text)
         into[found if kind is None else kind] += tokens
+
+
+@lru_cache(maxsize=1_024)
+def _name_tokens(name: str) -> float:
+    """Estimate a tool's name; a session calls the same few tools over and over."""
+    return _measured(name)[0]
 
 
 def _serialised(value: Any) -> str:
@@ -183,7 +195,8 @@ def _block(block: Any, into: list[float], depth: int = 0) -> None:
         into[THINKING] += len(str(fields.get("data") or "")) / REDACTED_CHARS
     elif isinstance(kind, str) and kind.endswith("tool_use"):
         into[FRAME] += TOOL_USE_TOKENS
-        _text(str(fields.get("name") or ""), into, JSON)
+        name = str(fields.get("name") or "")
+        into[JSON] += _name_tokens(name) if len(name) <= NAME_CHARS else _measured(name)[0]
         _text(_serialised(fields.get("input")), into, JSON)
     elif (kind == "tool_result" or kind == "mcp_tool_result") and depth < NESTING:
         into[FRAME] += TOOL_RESULT_TOKENS

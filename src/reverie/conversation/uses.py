@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any, Final, cast
 
-from ..values import record
+from msgspec import Struct
+
 from .blocks import Block, called_as_text
 from .entries import Message
 
-__all__ = ["PATH_KEYS", "Use", "path_of", "with_fresh_uses"]
+__all__ = ["PATH_KEYS", "Use", "path_of", "span_of", "with_fresh_uses"]
 
 CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
 
 
-@record
-class Use:
+class Use(Struct, frozen=True, gc=False):
     """A tool call that stands in the view."""
 
     name: str
@@ -31,6 +31,11 @@ def path_of(arguments: dict[str, Any]) -> str | None:
         if isinstance(found, str) and found:
             return found
     return None
+
+
+def span_of(arguments: dict[str, Any]) -> str:
+    """Return which part of a file a call reads, in its own words; empty where it reads all of it."""
+    return f"{arguments.get('offset', '')}+{arguments.get('limit', '')}".strip("+")
 
 
 def with_fresh_uses(message: Message, known: Container[str]) -> tuple[Message, list[Block]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from typing import Final
 
 from .blocks import Block, admitted, as_blocks, count_images
@@ -37,14 +37,14 @@ from .decisions import (
 from .entries import ASSISTANT, ATTACHMENT, DECISION, META, USER, Entry, Message
 from .facts import Facts, facts_after
 from .flatten import Group, Piece, Shown, as_shown, joined, missing_results, render
-from .tokens import measure_message
+from .layered import Layered
+from .tally import CUT, Event, Redrawn, Replied, Tally, tallied
 from .uses import Use, path_of, with_fresh_uses
 
 __all__ = ["View"]
 
-_NOTHING: Final = Shown({}, {})
+_NOTHING: Final = Shown(Layered(), {})
 _OPEN: Final = 2  # groups that may still change: a reply's later piece may look past one message of attachments
-_SILENCE: Final[Message] = {"role": ASSISTANT, "content": []}
 _heads = count(1)
 
 
@@ -52,36 +52,22 @@ class View:
     """What the model is shown after the entries folded so far."""
 
     __slots__ = (
-        "_closed",
-        "_folded",
-        "_groups",
-        "_head",
-        "_items",
-        "_results",
-        "_said",
-        "_tail",
-        "_tools",
-        "counted",
-        "facts",
-        "images",
-        "last",
-        "last_reply_time",
-        "shown",
-        "tokens",
+        *("_closed", "_events", "_folded", "_groups", "_head", "_items", "_offloaded", "_results", "_said"),
+        *("_tail", "_tally", "_tools", "cuts", "facts", "images", "last", "last_reply_time", "shown"),
     )
 
     def __init__(self) -> None:
         self._head = next(_heads)
         self._closed = Closed(self._head)
         self._said = Said(self._head)
-        self._groups = self._results = self._items = self._folded = 0  # how much of the shared lists is ours
+        self._groups = self._results = self._items = self._events = self._folded = 0  # our part of the shared lists
+        self._tally = Tally()
         self._tail: tuple[Group, ...] = ()
         self._tools: tuple[str, ...] = ()
-        self.tokens = 0
-        self.images = 0
+        self._offloaded: Layered[ResultOffloaded] = Layered()
+        self.images = self.cuts = 0
         self.shown = _NOTHING
         self.facts = Facts()
-        self.counted = Counted()
         self.last: str | None = None
         self.last_reply_time = ""
 
@@ -93,6 +79,22 @@ class View:
         return [*self._closed.groups[: self._groups], *self._tail]
 
     @property
+    def counted(self) -> Counted:
+        """The count before the next request."""
+        return self._tallied().counted
+
+    @property
+    def tokens(self) -> int:
+        """Estimate of all that is shown."""
+        return self._tallied().tokens
+
+    def _tallied(self) -> Tally:
+        tally = self._tally
+        if tally.events < self._events:
+            tally = self._tally = tallied(tally, islice(self._said.events, tally.events, self._events))
+        return tally
+
+    @property
     def final(self) -> Group | None:
         """The last message of the view."""
         return self._tail[-1] if self._tail else None
@@ -102,9 +104,27 @@ class View:
         return list(self._tools)
 
     @property
+    def length(self) -> int:
+        """How many messages the view has."""
+        return self._groups + len(self._tail)
+
+    @property
+    def closed(self) -> int:
+        """How many of them only a decision can still change."""
+        return self._groups
+
+    def group(self, at: int) -> Group:
+        """Return one message of the view, as the pieces it is made of."""
+        return self._closed.groups[at] if at < self._groups else self._tail[at - self._groups]
+
+    @property
     def results(self) -> list[Result]:
         """The tool results of the view, oldest first."""
         return self._closed.results[: self._results]
+
+    def results_from(self, start: int) -> list[Result]:
+        """Return the tool results of the view without the oldest so many."""
+        return self._closed.results[start : self._results]
 
     @property
     def said(self) -> list[Entry]:
@@ -113,10 +133,10 @@ class View:
 
     def messages(self) -> list[Message]:
         """Return the view as alternating messages; those that nothing touched are the very objects that came in."""
-        flat = self._closed.flat[: self._groups]
-        final = len(self._tail) - 1
-        flat.extend(render(group, self.shown, last=at == final) for at, group in enumerate(self._tail))
-        return flat
+        flat, final = self._closed.flat, self.final
+        tail = [render(group, self.shown, last=group is final) for group in self._tail]
+        # One pass where the list is all ours: next to it, everything else here is cheap.
+        return flat + tail if len(flat) == self._groups else flat[: self._groups] + tail
 
     def unanswered(self) -> list[str]:
         """Return the calls at the end of the view that no result answers."""
@@ -142,23 +162,33 @@ class View:
 
     def offloaded(self, tool_use_id: str) -> ResultOffloaded | None:
         """Return where this result rests, if it was moved to disk."""
-        at, found = self._said.offloaded.get(tool_use_id, (self._folded, None))
-        return found if at < self._folded else None
+        return self._offloaded.get(tool_use_id)
 
     # -- folding
 
     def fold(self, entry: Entry) -> View:
         """Return the view after one more entry."""
-        return self.fold_all((entry,))
+        new = self._next()
+        new._add(entry)
+        return new
 
     def fold_all(self, entries: Iterable[Entry]) -> View:
         """Return the view after these entries."""
-        new = View.__new__(View)
-        for name in View.__slots__:
-            setattr(new, name, getattr(self, name))
-        new._own()
+        new = self._next()
         for entry in entries:
             new._add(entry)
+        return new
+
+    def _next(self) -> View:
+        """Return a view of the same that may grow: field by field, since every entry comes this way."""
+        new = View.__new__(View)
+        new._head, new._closed, new._said = self._head, self._closed, self._said
+        new._groups, new._results, new._items = self._groups, self._results, self._items
+        new._events, new._folded, new._tally = self._events, self._folded, self._tally
+        new._tail, new._tools, new._offloaded = self._tail, self._tools, self._offloaded
+        new.shown, new.facts, new.images, new.cuts = self.shown, self.facts, self.images, self.cuts
+        new.last, new.last_reply_time = self.last, self.last_reply_time
+        new._own()
         return new
 
     def _own(self) -> None:
@@ -171,7 +201,7 @@ class View:
         if self._said.head == before:
             self._said.head = self._head
         else:
-            self._said = self._said.copied(self._head, self._items, self._folded)
+            self._said = self._said.copied(self._head, self._items, self._events, self._folded)
 
     def _add(self, entry: Entry) -> None:
         if entry.uuid in self._said.known:
@@ -202,10 +232,8 @@ class View:
         message = admitted(item.message, USER)
         if message is None:
             return
-        measure = measure_message(as_shown(message, self.shown))
-        self.counted = self.counted.after_measure(measure)
-        piece = Piece(item.uuid, message, round(measure.total), item.kind == ATTACHMENT)
-        self.tokens += piece.tokens
+        piece = Piece(item.uuid, message, item.kind == ATTACHMENT, as_shown(message, self.shown))
+        self._count(piece)
         group = self._tail[-1] if self._tail else None
         if group is not None and group.role == USER:
             self._tail = (*self._tail[:-1], joined(group, piece, ()))
@@ -217,23 +245,22 @@ class View:
     def _show_reply(self, item: Item, again: bool) -> None:
         reply = item.entry.reply
         self.last_reply_time = item.entry.time or self.last_reply_time
-        message = admitted(item.message, ASSISTANT) or _SILENCE
-        measure = measure_message(message)
-        # What a reply reported speaks of the view it answered, not of one that has been cut since.
-        count = self.counted
-        self.counted = count.after_measure(measure) if again else count.after_reply(message, reply)
-        if message is _SILENCE:
+        message = admitted(item.message, ASSISTANT)
+        if message is None:
+            if not again:
+                self._count(Replied(None, reply))
             return
-        id = reply.get("id")
         message, uses = with_fresh_uses(message, self._closed.uses)
-        piece = Piece(item.uuid, message, round(measure.total))
-        self.tokens += piece.tokens
+        piece = Piece(item.uuid, message)
+        # What a reply reported speaks of the view it answered, not of one that has been cut since.
+        self._count(piece if again else Replied(piece, reply))
+        id = reply.get("id")
         self._join_reply(id if isinstance(id, str) and id else item.uuid, piece, uses)
 
     def _join_reply(self, id: str, piece: Piece, uses: list[Block]) -> None:
         """Put a piece of a reply where it belongs: with its siblings, or as the next message."""
         tail = self._tail
-        ids = tuple(block["id"] for block in uses if block["type"] == "tool_use")
+        ids = tuple([block["id"] for block in uses if block["type"] == "tool_use"])
         group = tail[-1] if tail else None
         before = tail[-2] if len(tail) > 1 else None
         if group is not None and group.role == ASSISTANT and (group.id == id or not group.uses):
@@ -252,6 +279,10 @@ class View:
             self._closed.uses[block["id"]] = Use(block["name"], block["input"], at)
             if block["type"] == "tool_use" and block["name"] not in self._tools:
                 self._tools = (*self._tools, block["name"])
+
+    def _count(self, event: Event) -> None:
+        self._said.events.append(event)
+        self._events += 1
 
     def _push(self, group: Group) -> None:
         self._tail = (*self._tail, group)
@@ -272,10 +303,10 @@ class View:
                 continue
             called: str = block["tool_use_id"]
             use = self._closed.uses[called]
-            tokens = piece.tokens if len(blocks) == 1 else _tokens({"role": USER, "content": [block]})
+            mine = piece if len(blocks) == 1 else Piece(entry.uuid, {"role": USER, "content": [block]})
             pictured = bool(images) and count_images([block]) > 0
             self._closed.results.append(
-                Result(called, use.name, path_of(use.input), entry.uuid, tokens, entry.time, pictured, at)
+                Result(called, use.name, path_of(use.input), entry.uuid, entry.time, pictured, at, mine)
             )
             self._results += 1
 
@@ -293,7 +324,7 @@ class View:
                 if item is not None:
                     self._say(item)
             case ResultOffloaded():
-                self._said.offloaded[decision.tool_use_id] = (self._folded - 1, decision)
+                self._offloaded = self._offloaded.changed({decision.tool_use_id: decision})
                 self._replace_results({decision.tool_use_id: decision.text})
             case ResultsKept():
                 for called in decision.tool_use_ids:
@@ -318,28 +349,25 @@ class View:
         before, self.shown = self.shown, shown
         closed = [at for at in groups if 0 <= at < self._groups]
         if closed:
-            self._closed = self._closed.copied(self._head, self._groups, self._results, self._tail)
-        freed = 0
+            self._closed = self._closed.redrawable(self._groups)
         for at in groups:
             here = at - self._groups
             if at < 0 or here >= len(self._tail):
                 continue
             group = self._closed.groups[at] if here < 0 else self._tail[here]
             after = render(group, shown)
-            freed += _tokens(render(group, before)) - _tokens(after)
+            self._count(Redrawn(render(group, before), after))
             if here < 0:
                 self._closed.flat[at] = after
-        self.tokens -= freed
-        self.counted = self.counted.freed(freed)
 
     def _replace_results(self, texts: Mapping[str, str]) -> None:
-        results = {**self.shown.results, **texts}
+        results = self.shown.results.changed(texts)
         uses = (self._closed.uses.get(called) for called in texts)
         self._redraw(replace(self.shown, results=results), {use.group + 1 for use in uses if use is not None})
 
     def _restore_results(self, ids: Iterable[str]) -> None:
         back = {called for called in ids if called in self.shown.results}
-        results = {called: text for called, text in self.shown.results.items() if called not in back}
+        results = self.shown.results.changed(dict.fromkeys(back))
         uses = (self._closed.uses.get(called) for called in back)
         self._redraw(replace(self.shown, results=results), {use.group + 1 for use in uses if use is not None})
 
@@ -356,16 +384,14 @@ class View:
 
     def _rebuild(self) -> None:
         """Fold what is still visible anew, after a cut or its undoing."""
-        replied, self.counted = self.last_reply_time, self.counted.after_cut()
+        replied = self.last_reply_time
+        self._count(CUT)
+        self.cuts += 1
         undone = self.facts.undone
         said = self._said.items[: self._items]
         self._closed = Closed(self._head)
-        self._groups = self._results = self.tokens = self.images = 0
+        self._groups = self._results = self.images = 0
         self._tail = self._tools = ()
         for item in visible(one for one in said if isinstance(one, Item) or one.uuid not in undone):
             self._show(item, again=True)
         self.last_reply_time = replied
-
-
-def _tokens(message: Message) -> int:
-    return round(measure_message(message).total)

@@ -15,7 +15,9 @@ from .records import SWITCHES
 __all__ = ["disabled_by", "from_environment", "read_toml"]
 
 
-NOT_SETTINGS: Final = frozenset({"REVERIE_HOME", "REVERIE_CORPUS", "REVERIE_TEST_SEED"})
+NOT_SETTINGS: Final = frozenset(
+    {"REVERIE_HOME", "REVERIE_CORPUS", "REVERIE_TEST_SEED", "REVERIE_MODEL_WINDOW_TOKENS"}
+)
 SWITCH_PREFIX: Final = "REVERIE_SWITCH_"
 MAX_FILE_BYTES: Final = 65_536
 

@@ -1,0 +1,116 @@
+"""What to do about bytes that cost money: clear now or carry on, and how long an entry should live.
+
+Everything is counted in tokens at the input price, so that no price list is needed to decide, only ratios.
+
+Clearing is a purchase: it costs rewriting what follows the first change, and saves carrying what was cleared on every
+later request. Nobody knows how many requests will come, so the choice is the ski-rental one: carry until what has been
+paid for carrying equals the price of clearing, then clear; that is never more than twice the cost of knowing the future,
+and for a steady stream of results it is exactly the best batch size. A forecast may veto it, never hasten it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from ..values import record
+
+__all__ = ["CLASSIC", "Clearing", "Forecast", "Life", "Rates", "Verdict", "choose_ttl", "turns_ahead", "weigh"]
+
+Life: TypeAlias = Literal["live", "tail dead", "cold"]
+
+
+@record
+class Rates:
+    """Prices relative to an uncached input token."""
+
+    read: float = 0.1
+    write_5m: float = 1.25
+    write_1h: float = 2.0
+
+    def write(self, ttl: str) -> float:
+        """The price of writing one token for that long."""
+        return self.write_1h if ttl == "1h" else self.write_5m
+
+
+CLASSIC = Rates()
+
+
+@record
+class Clearing:
+    """One way to clear: what leaves, what would have to be written again, what carrying it has cost so far.
+
+    ``settled`` follows the first change and will not change again soon, ``tail`` is what comes after that;
+    ``settled_live`` and ``tail_live`` are the parts of each that the cache still holds.
+    """
+
+    items: int
+    frees: int
+    settled: int
+    tail: int
+    settled_live: int
+    tail_live: int
+    carried: float
+
+
+@record
+class Forecast:
+    """What is likely to come: requests before the next cut, and the chance that a cleared result is wanted again."""
+
+    turns: float
+    need: float
+    window: int
+
+
+@record
+class Verdict:
+    """What clearing would cost and save, and whether to do it."""
+
+    act: bool
+    cost: float
+    saves: float
+    reason: str
+
+    @property
+    def net(self) -> float:
+        """What is left over, in tokens at the input price."""
+        return self.saves - self.cost
+
+
+def weigh(clearing: Clearing, forecast: Forecast, *, ttl: str, tail_ttl: str, rates: Rates = CLASSIC) -> Verdict:
+    """Price clearing now against carrying on."""
+    settled_price, tail_price = rates.write(ttl), rates.write(tail_ttl)
+    # What is live would have been read; what is dead is written either way, at the tail's price if nothing is cleared.
+    rewrite = (settled_price - rates.read) * clearing.settled_live + (tail_price - rates.read) * clearing.tail_live
+    rewrite += (settled_price - tail_price) * (clearing.settled - clearing.settled_live)
+    unwritten = tail_price * clearing.frees if not (clearing.settled_live or clearing.tail_live) else 0.0
+    risk = forecast.need * (
+        clearing.items * rates.read * forecast.window + rates.write(tail_ttl) * clearing.frees
+    )
+    cost = max(0.0, rewrite - unwritten)
+    saves = rates.read * clearing.frees * forecast.turns + max(0.0, unwritten - rewrite) - risk
+    if saves <= cost:
+        return Verdict(False, cost, saves, "carrying on is cheaper for the turns likely to come")
+    if clearing.carried < cost:
+        return Verdict(False, cost, saves, "carrying has not cost as much as clearing would yet")
+    return Verdict(True, cost, saves, f"saves {saves - cost:,.0f} token prices over {forecast.turns:.0f} turns")
+
+
+def turns_ahead(*, turns: int, window: int, opening: int, limit: int, least: float = 3.0) -> float:
+    """Estimate how many requests come before the next cut.
+
+    A session that has had so many turns is likely to have as many again, unless its window is full before that.
+    """
+    growth = max(1.0, (window - opening) / max(1, turns))
+    return max(least, min(float(turns), (limit - window) / growth))
+
+
+def choose_ttl(*, pauses: int, requests: int, rates: Rates = CLASSIC, horizon: int = 30) -> str:
+    """Choose how long the settled part of a prompt should live.
+
+    ``pauses`` counts requests that came 5 to 60 minutes after the one before: each of them costs a rewrite with the
+    short lifetime. Before anything is known, one request in 80 is taken to be such a pause, so an agent left to itself
+    never pays for the long one, and a person who pauses once early is expected to do so again.
+    """
+    expected = (0.5 + pauses) / (40 + requests) * max(horizon, requests)
+    saved = (rates.write_5m - rates.read) * expected
+    return "1h" if saved > rates.write_1h - rates.write_5m else "5m"

@@ -1,0 +1,244 @@
+"""The ledger: what each call was expected to read, write and cost, what it did, and what every break lost.
+
+Expected is what the call before left in the cache: had that been read, the tokens that were written or paid in full
+again would have been cheap reads. The difference in money is what a break cost. A break that was announced is no loss:
+there what happened counts as expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal, TypeAlias
+
+from ..conversation.decisions import CallRecorded, PrefixRendered, decision_of
+from ..conversation.entries import DECISION, Entry, iso
+from ..conversation.options import opening_of
+from ..values import field, record
+from .prices import Prices
+from .usage import Usage, usage_of
+from .watch import Break, Watch, registered_by
+
+__all__ = ["MAIN", "Axis", "Call", "Ledger", "Totals", "call_of", "expected_usage", "ledger_of", "totals", "totals_by"]
+
+MAIN: Final = "main"
+FORKS: Final = frozenset({"session_memory", "extract", "compact"})
+"""Sources whose calls share the main conversation's prefix, so that what it left can be read by them."""
+
+Axis: TypeAlias = Literal["session", "day", "project", "layer"]
+PriceList: TypeAlias = Callable[[str], Prices | None]
+
+
+@record
+class Call:
+    """One call of a model, as it was expected and as it was."""
+
+    session: str
+    project: str
+    at: float
+    model: str
+    source: str
+    layer: str
+    reason: str
+    actual: Usage
+    expected: Usage
+    usd: float | None = None
+    expected_usd: float | None = None
+    broke: str = ""
+    """Why less was read than could have been; empty where nothing broke."""
+    id: str = ""
+
+    @property
+    def day(self) -> str:
+        """The day of the call, in UTC."""
+        return iso(self.at)[:10]
+
+    @property
+    def lost_tokens(self) -> int:
+        """Tokens that a break made the call pay for anew."""
+        return max(0, self.expected.read - self.actual.read) if self.broke else 0
+
+    @property
+    def lost_usd(self) -> float:
+        """Money that a break lost; 0 where the model has no price."""
+        if not self.broke or self.usd is None or self.expected_usd is None:
+            return 0.0
+        return max(0.0, self.usd - self.expected_usd)
+
+
+@record
+class Totals:
+    """Several calls in sum."""
+
+    calls: int = 0
+    actual: Usage = Usage()
+    expected: Usage = Usage()
+    usd: float = 0.0
+    expected_usd: float = 0.0
+    unpriced: int = 0
+    breaks: int = 0
+    lost_tokens: int = 0
+    lost_usd: float = 0.0
+    lost_by_reason: Mapping[str, float] = field(default_factory=lambda: {})
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of all input that was read from the cache."""
+        return self.actual.read / self.actual.input if self.actual.input else 0.0
+
+    @property
+    def expected_hit_rate(self) -> float:
+        """The share that could have been."""
+        return self.expected.read / self.expected.input if self.expected.input else 0.0
+
+    def plus(self, call: Call) -> Totals:
+        """Return the sum with one more call."""
+        lost = dict(self.lost_by_reason)
+        if call.broke:
+            lost[call.broke] = lost.get(call.broke, 0.0) + call.lost_usd
+        return Totals(
+            self.calls + 1,
+            self.actual.plus(call.actual),
+            self.expected.plus(call.expected),
+            self.usd + (call.usd or 0.0),
+            self.expected_usd + (call.expected_usd or 0.0),
+            self.unpriced + (call.usd is None),
+            self.breaks + bool(call.broke),
+            self.lost_tokens + call.lost_tokens,
+            self.lost_usd + call.lost_usd,
+            lost,
+        )
+
+
+@record
+class Ledger:
+    """A session's calls, folded one by one from its log."""
+
+    session: str
+    project: str = ""
+    totals: Totals = Totals()
+    layers: Mapping[str, Totals] = field(default_factory=lambda: {})
+    broken: tuple[Call, ...] = ()
+    last: Call | None = None
+    watch: Watch = Watch()
+    opening: Mapping[str, Any] = field(default_factory=lambda: {})
+    registered: tuple[str, ...] = ()
+
+    def add(self, call: Call) -> Ledger:
+        """Return the ledger with one more call."""
+        layer = self.layers.get(call.layer, Totals()).plus(call)
+        broken = (*self.broken, call) if call.broke else self.broken
+        return replace(
+            self, totals=self.totals.plus(call), layers={**self.layers, call.layer: layer}, broken=broken, last=call
+        )
+
+    def fold(self, entry: Entry, prices: PriceList) -> Ledger:
+        """Return the ledger after one more entry of the log; only decisions change it."""
+        if entry.kind != DECISION:
+            return self
+        decision = decision_of(entry.body)
+        if isinstance(decision, PrefixRendered):
+            return replace(self, opening=opening_of(decision))
+        if not isinstance(decision, CallRecorded):
+            found = registered_by([decision])
+            return replace(self, registered=(*self.registered, *found)) if found else self
+        return self._called(decision, entry, prices)
+
+    def _called(self, decision: CallRecorded, entry: Entry, prices: PriceList) -> Ledger:
+        """Enter a call; only those of the main conversation say what the next one can read."""
+        watch, broke = self.watch, None
+        if decision.source == MAIN:
+            request = {**self.opening, "model": decision.model}
+            watch = watch.before(request, entry.at, registered=self.registered)
+            readable = watch.expected
+            watch, broke = watch.after(decision.usage, entry.at, decision.usage.get("diagnostics"))
+        else:
+            readable = watch.readable if decision.source in FORKS and watch.sent is not None else None
+        call = call_of(
+            decision,
+            session=self.session,
+            project=self.project,
+            at=entry.at,
+            prices=prices(decision.model),
+            readable=readable,
+            broke=broke,
+            id=entry.uuid,
+        )
+        entered = self.add(call)
+        return replace(entered, watch=watch, registered=()) if decision.source == MAIN else entered
+
+
+def call_of(
+    decision: CallRecorded,
+    *,
+    session: str,
+    at: float,
+    project: str = "",
+    prices: Prices | None = None,
+    readable: int | None = None,
+    broke: Break | None = None,
+    id: str = "",
+) -> Call:
+    """Return a recorded call as the ledger enters it; ``readable`` is what it should have read, if that is known."""
+    actual = usage_of(decision.usage)
+    expected = actual if readable is None else expected_usage(actual, readable)
+    usd = decision.cost_usd if decision.cost_usd is not None else prices.cost_of(actual) if prices else None
+    expected_usd = usd
+    if usd is not None and prices is not None:
+        # What was billed may not be what the table says: the difference is priced by the table, the rest as billed.
+        expected_usd = max(0.0, usd - (prices.cost_of(actual) - prices.cost_of(expected)))
+    return Call(
+        session=session,
+        project=project,
+        at=at,
+        model=decision.model,
+        source=decision.source,
+        layer=decision.cause.layer,
+        reason=decision.cause.reason,
+        actual=actual,
+        expected=expected,
+        usd=usd,
+        expected_usd=expected_usd,
+        broke=broke.reason if broke is not None else "",
+        id=id,
+    )
+
+
+def expected_usage(actual: Usage, readable: int) -> Usage:
+    """Return the usage had all that was readable been read: less written, then less uncached, the same in all."""
+    missing = max(0, min(readable, actual.input) - actual.read)
+    short = min(missing, actual.write_5m)
+    long = min(missing - short, actual.write_1h)
+    rest = missing - short - long
+    return Usage(
+        actual.read + missing,
+        actual.write_5m - short,
+        actual.write_1h - long,
+        actual.uncached - rest,
+        actual.output,
+    )
+
+
+def totals(calls: Iterable[Call]) -> Totals:
+    """Sum calls."""
+    found = Totals()
+    for call in calls:
+        found = found.plus(call)
+    return found
+
+
+def totals_by(calls: Iterable[Call], axis: Axis) -> dict[str, Totals]:
+    """Sum calls by session, day, project or layer, in the order in which they first appear."""
+    found: dict[str, Totals] = {}
+    for call in calls:
+        key: str = getattr(call, axis)
+        found[key] = found.get(key, Totals()).plus(call)
+    return found
+
+
+def ledger_of(entries: Iterable[Entry], prices: PriceList, *, session: str = "", project: str = "") -> Ledger:
+    """Return the ledger of a log."""
+    ledger = Ledger(session, project)
+    for entry in entries:
+        ledger = ledger.fold(entry, prices)
+    return ledger

@@ -1,0 +1,180 @@
+"""What a model's tokens cost and how many fit, from the installed table of ``genai-prices``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Final
+
+from ..conversation.window import MILLION, MILLION_SUFFIX, Capabilities
+from ..values import record
+from .usage import Usage
+
+__all__ = ["Prices", "Rates", "capabilities_of", "prices_for", "why_unpriced"]
+
+_MILLION: Final = 1_000_000
+_LATEST: Final = datetime(9999, 1, 1, 12, tzinfo=UTC)
+# Multiples of the input price, where a table prices a cache's writes and not all of them.
+_WRITE_5M, _WRITE_1H = 1.25, 2.0
+
+
+@record
+class Rates:
+    """US dollars for a million tokens of each kind."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write_5m: float
+    cache_write_1h: float
+
+
+@record
+class Prices:
+    """What a model costs, in US dollars for a million tokens, and how many tokens fit into its window."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write_5m: float
+    cache_write_1h: float
+    window_tokens: int | None = None
+    source: str = ""
+    tiers: tuple[tuple[int, Rates], ...] = ()
+    """Rates for a whole request whose input is above so many tokens, lowest first."""
+
+    def rates(self, input_tokens: int) -> Rates:
+        """Return the rates of a request with so much input."""
+        found = [rates for above, rates in self.tiers if input_tokens > above]
+        return found[-1] if found else self.base
+
+    @property
+    def base(self) -> Rates:
+        """The rates of a request of ordinary length."""
+        return Rates(self.input, self.output, self.cache_read, self.cache_write_5m, self.cache_write_1h)
+
+    def cost(self, read: int = 0, write_5m: int = 0, write_1h: int = 0, uncached: int = 0, output: int = 0) -> float:
+        """Return what one call costs, in US dollars."""
+        rates = self.rates(read + write_5m + write_1h + uncached)
+        total = read * rates.cache_read + write_5m * rates.cache_write_5m + write_1h * rates.cache_write_1h
+        return (total + uncached * rates.input + output * rates.output) / _MILLION
+
+    def cost_of(self, usage: Usage) -> float:
+        """Return what one call's usage costs, in US dollars."""
+        return self.cost(usage.read, usage.write_5m, usage.write_1h, usage.uncached, usage.output)
+
+
+def prices_for(model: str, *, at: float | None = None) -> Prices | None:
+    """Return a model's prices as of a time in seconds since 1970, the latest where none is given; None if unknown.
+
+    The name may carry its provider (``anthropic:``, ``openrouter/``), a date, a region or the suffix ``[1m]``.
+    """
+    day = _LATEST if at is None else datetime.fromtimestamp(at, UTC).replace(minute=0, second=0, microsecond=0)
+    return _prices(model.strip(), day)
+
+
+def capabilities_of(model: str) -> Capabilities | None:
+    """Return what is known of a model's window; None where nothing is."""
+    found = _found(_bare(model.strip()))
+    window = found[1].context_window if found is not None else None
+    return Capabilities(window_tokens=window) if isinstance(window, int) and window > 0 else None
+
+
+def why_unpriced(model: str) -> str | None:
+    """Say why a model has no prices, and what to do about it; None where it has."""
+    if prices_for(model) is not None:
+        return None
+    if not model.strip():
+        return "no model is named: give one, such as claude-sonnet-4-5"
+    if _found(_bare(model.strip())) is not None:
+        return f"{model!r} is known but has no price for a token; name a model that has, to see money"
+    return f"{model!r} is not in the installed table of prices; update genai-prices, or name a model that is in it"
+
+
+@lru_cache(maxsize=512)
+def _prices(model: str, day: datetime) -> Prices | None:
+    found = _found(_bare(model))
+    if found is None:
+        return None
+    provider, info = found
+    table = info.get_prices(day)
+    base = _rates(table, 0)
+    if base is None:
+        return None
+    starts = {tier.start for name in _KEYS for tier in getattr(getattr(table, name), "tiers", None) or ()}
+    tiers = [(start, _rates(table, start + 1)) for start in sorted(starts)]
+    window = MILLION if _bare(model) != model and model.lower().endswith(MILLION_SUFFIX) else info.context_window
+    return Prices(
+        base.input,
+        base.output,
+        base.cache_read,
+        base.cache_write_5m,
+        base.cache_write_1h,
+        window,
+        f"genai-prices: {provider.id}/{info.id}",
+        tuple((start, rates) for start, rates in tiers if rates is not None),
+    )
+
+
+_KEYS: Final = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
+
+
+def _rates(table: Any, input_tokens: int) -> Rates | None:
+    """Return the rates of a table at a length of input; a provider without a price for writes bills them as input."""
+    each, output, read, write_5m, write_1h = (_at(getattr(table, name), input_tokens) for name in _KEYS)
+    if each is None:
+        return None
+    if write_5m is None:
+        write_5m = each if write_1h is None else each * _WRITE_5M
+        write_1h = each if write_1h is None else write_1h
+    elif write_1h is None:
+        write_1h = each * _WRITE_1H
+    return Rates(each, output or 0.0, each if read is None else read, write_5m, write_1h)
+
+
+def _at(price: Any, input_tokens: int) -> float | None:
+    if price is None:
+        return None
+    tiers = getattr(price, "tiers", None)
+    if tiers is None:
+        return float(price)
+    return float(next((tier.price for tier in reversed(tiers) if input_tokens > tier.start), price.base))
+
+
+def _bare(model: str) -> str:
+    return model[: -len(MILLION_SUFFIX)].rstrip() if model.lower().endswith(MILLION_SUFFIX) else model
+
+
+@lru_cache(maxsize=512)
+def _found(model: str) -> tuple[Any, Any] | None:
+    """Return the table's provider and model for a name."""
+    if not model:
+        return None
+    from genai_prices.data_snapshot import get_snapshot
+
+    snapshot = get_snapshot()
+    for name, provider in _spellings(model):
+        try:
+            return snapshot.find_provider_model(name, None, provider, None)
+        except LookupError:
+            continue
+    return None
+
+
+def _spellings(model: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the ways to look a name up: with its provider, as it is, then without what stands before it."""
+    name = model.lstrip("@")
+    for mark in (":", "/"):
+        provider, found, rest = name.partition(mark)
+        if found and rest:
+            yield rest, provider
+    yield name, None
+    if "anthropic." in name:
+        yield name, "aws"  # as Bedrock spells it, with or without a region
+    for mark in (":", "/"):
+        rest = name.partition(mark)[2]
+        if rest:
+            yield rest, None
+    if "/" in name:
+        yield name.rsplit("/", 1)[1], None

@@ -1,0 +1,83 @@
+"""What one call used, by how a provider bills it: read, written for 5 minutes or an hour, uncached, put out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from ..values import record
+
+__all__ = ["Usage", "usage_of"]
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+@record
+class Usage:
+    """The tokens of one call, or of several."""
+
+    read: int = 0
+    write_5m: int = 0
+    write_1h: int = 0
+    uncached: int = 0
+    output: int = 0
+
+    @property
+    def write(self) -> int:
+        """All tokens written to the cache."""
+        return self.write_5m + self.write_1h
+
+    @property
+    def input(self) -> int:
+        """All input tokens."""
+        return self.read + self.write_5m + self.write_1h + self.uncached
+
+    @property
+    def readable(self) -> int:
+        """What the next call can read: what this one read and what it wrote."""
+        return self.read + self.write_5m + self.write_1h
+
+    def plus(self, other: Usage) -> Usage:
+        """Return the sum of both."""
+        return Usage(
+            self.read + other.read,
+            self.write_5m + other.write_5m,
+            self.write_1h + other.write_1h,
+            self.uncached + other.uncached,
+            self.output + other.output,
+        )
+
+
+def usage_of(reported: Mapping[str, Any]) -> Usage:
+    """Read the usage a reply reports, in the Messages shape or in those of OpenAI; what is missing counts as 0."""
+    if "prompt_tokens" in reported or "input_tokens_details" in reported or "prompt_tokens_details" in reported:
+        return _openai(reported)
+    written = _count(reported, "cache_creation_input_tokens")
+    made = _mapping(reported, "cache_creation")
+    long = _count(made, "ephemeral_1h_input_tokens")
+    short = max(written - long, _count(made, "ephemeral_5m_input_tokens"))
+    return Usage(
+        _count(reported, "cache_read_input_tokens"),
+        short,
+        long,
+        _count(reported, "input_tokens"),
+        _count(reported, "output_tokens"),
+    )
+
+
+def _openai(reported: Mapping[str, Any]) -> Usage:
+    details = _mapping(reported, "prompt_tokens_details") or _mapping(reported, "input_tokens_details")
+    total = _count(reported, "prompt_tokens") or _count(reported, "input_tokens")
+    read = min(_count(details, "cached_tokens"), total)
+    output = _count(reported, "completion_tokens") or _count(reported, "output_tokens")
+    return Usage(read=read, uncached=total - read, output=output)
+
+
+def _mapping(reported: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = reported.get(key)
+    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else _NOTHING
+
+
+def _count(reported: Mapping[str, Any], key: str) -> int:
+    value = reported.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,63 @@
+"""An immutable mapping that grows without copying all of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+__all__ = ["Layered"]
+
+T = TypeVar("T")
+
+
+class Layered(Mapping[str, T]):
+    """Layers of dicts, the newest on top, each less than a quarter as large as the one below it.
+
+    So there are few of them, and a change copies on average only a few entries, however many there are. None in a
+    layer hides what lies below.
+    """
+
+    __slots__ = ("_layers",)
+
+    def __init__(self, layers: tuple[dict[str, T | None], ...] = ()) -> None:
+        self._layers = layers
+
+    def changed(self, changes: Mapping[str, T | None]) -> Layered[T]:
+        """Return the mapping with these put in, and those that are None taken out."""
+        top, below = dict(changes), self._layers
+        while below and 4 * len(top) >= len(below[0]):
+            top, below = below[0] | top, below[1:]
+        if not below:
+            for key in [key for key, value in top.items() if value is None]:
+                del top[key]
+        return Layered((top, *below) if top else below)
+
+    def get(self, key: str, default: Any = None, /) -> Any:
+        """Return what is kept under this key, or the default."""
+        for layer in self._layers:
+            if key in layer:
+                found = layer[key]
+                return default if found is None else found
+        return default
+
+    def __getitem__(self, key: str) -> T:
+        found = self.get(key)
+        if found is None:
+            raise KeyError(key)
+        return cast(T, found)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.get(key) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        whole: dict[str, T | None] = {}
+        for layer in reversed(self._layers):
+            whole |= layer
+        return (key for key, value in whole.items() if value is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        # The lowest layer hides nothing and is larger than all others together: where it is, something is left of it.
+        return bool(self._layers)

@@ -1,0 +1,43 @@
+"""Layer 1, offload: big tool results move to disk and a preview stays.
+
+When it runs: on every tool result before it enters the view, and once more on all results of a message before that is
+first sent. What it costs: disk, no model. What it does to the prefix: nothing, since it decides only on bytes that were
+never sent, and what it decided stands. Where the disk fails the result passes whole and the caller is told why.
+"""
+
+from __future__ import annotations
+
+from .apply import Applied, offload_aggregate, offload_result, read_stored
+from .content import Form, Output, form_of, text_of
+from .plan import (
+    Aggregate,
+    Duplicate,
+    Kept,
+    Offload,
+    Placeholder,
+    Plan,
+    plan_aggregate,
+    plan_result,
+)
+from .policy import OffloadPolicy, limit_chars
+
+__all__ = [
+    "Aggregate",
+    "Applied",
+    "Duplicate",
+    "Form",
+    "Kept",
+    "Offload",
+    "OffloadPolicy",
+    "Output",
+    "Placeholder",
+    "Plan",
+    "form_of",
+    "limit_chars",
+    "offload_aggregate",
+    "offload_result",
+    "plan_aggregate",
+    "plan_result",
+    "read_stored",
+    "text_of",
+]

@@ -1,0 +1,160 @@
+"""Move results to disk: the file is safe before the decision exists, and what cannot be written passes whole."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from ...conversation.decisions import Cause, Decision, Replacement, ResultOffloaded, ResultsCleared, ResultsKept
+from ...conversation.view import View
+from ...errors import StorageConflict, StorageError, UnsafePath
+from ...ports import Storage
+from ...values import record
+from .content import Content, Output
+from .plan import (
+    RESULTS,
+    Duplicate,
+    Kept,
+    Offload,
+    Placeholder,
+    frees,
+    plan_aggregate,
+    plan_result,
+    result_key,
+    shown_text,
+    stored_at,
+)
+from .policy import OffloadPolicy
+
+__all__ = ["Applied", "offload_aggregate", "offload_result", "read_stored"]
+
+LAYER: Final = "offload"
+
+
+@record
+class Applied:
+    """What to log: decisions, then the message with this content, then the other decisions.
+
+    ``fallback`` says why something passed whole that should not have; it belongs into an event.
+    """
+
+    content: Content | None = None
+    before: tuple[Decision, ...] = ()
+    after: tuple[Decision, ...] = ()
+    fallback: str | None = None
+
+
+def offload_result(
+    storage: Storage,
+    folder: str,
+    tool: str,
+    tool_use_id: str,
+    output: Output,
+    policy: OffloadPolicy,
+    view: View,
+    *,
+    root: str = "",
+    declared: float | None = None,
+) -> Applied:
+    """Decide on one result before it enters the view, and store it where that is decided.
+
+    ``folder`` is the session's folder in the store; ``root`` is where a reader of files finds the store, if anywhere.
+    """
+    plan = plan_result(tool, tool_use_id, output, policy, view, declared)
+    match plan:
+        case Kept():
+            return Applied(plan.content)
+        case Placeholder():
+            return Applied(plan.content, (_replaced(tool_use_id, plan, "an empty result"),))
+        case Duplicate():
+            return Applied(
+                plan.content, (_replaced(tool_use_id, plan, f"identical to {plan.first}, which is in view"),)
+            )
+        case Offload():
+            try:
+                path = _store(storage, folder, plan, view)
+            except StorageError as error:
+                return Applied(plan.form.content, fallback=_fallback(plan, error))
+            reason = "its bytes are no text" if plan.whole else "over the limit of its tool"
+            decision = _offloaded(plan, policy, path, root, reason)
+            return Applied(decision.text, (decision,))
+
+
+def offload_aggregate(storage: Storage, folder: str, view: View, policy: OffloadPolicy, *, root: str = "") -> Applied:
+    """Decide on the results of the message that is about to be sent, together; log what comes back, then send."""
+    stored: dict[str, ResultOffloaded] = {}
+    failures: dict[str, str] = {}
+    while True:
+        plan = plan_aggregate(view, policy, folder=folder, root=root, unwritable=failures)
+        failed = False
+        for offload in plan.offloads:
+            if offload.tool_use_id in stored:
+                continue
+            try:
+                path = _store(storage, folder, offload, view)
+            except StorageError as error:
+                failures[offload.tool_use_id] = _fallback(offload, error)
+                failed = True
+                break
+            reason = f"the results of one message were over {policy.aggregate_chars:,} characters"
+            stored[offload.tool_use_id] = _offloaded(offload, policy, path, root, reason)
+        if not failed:
+            break
+    decisions: list[Decision] = [stored[offload.tool_use_id] for offload in plan.offloads]
+    if plan.kept:
+        decisions.append(ResultsKept(Cause(LAYER, "seen and left whole"), list(plan.kept)))
+    return Applied(before=tuple(decisions), fallback="; ".join(failures.values()) or None)
+
+
+def read_stored(storage: Storage, path: str, sha256: str) -> bytes:
+    """Return a stored result, exactly as it was given."""
+    if path.split("/")[-2:-1] != [RESULTS]:
+        raise UnsafePath(f"{path!r} is no place where results are kept; give a path under {RESULTS}/", path=path)
+    document = storage.read(path)
+    if document is None:
+        raise StorageError(f"the result stored at {path} is gone; restore that file from a backup", path=path)
+    if hashlib.sha256(document.data).hexdigest() != sha256:
+        raise StorageError(
+            f"the result stored at {path} has been changed since; restore that file from a backup", path=path
+        )
+    return document.data
+
+
+def _store(storage: Storage, folder: str, offload: Offload, view: View) -> str:
+    """Put the bytes where they can be found and return where that is; when this returns they are safe."""
+    before = stored_at(view, folder, offload.sha256)
+    if before is not None and _rests(storage, before, offload):
+        return before
+    keys = result_key(folder, offload), result_key(folder, offload, hashed=True)
+    for key in keys:
+        try:
+            storage.write(key, offload.form.data, create=True)
+            return key
+        except StorageConflict:
+            if _rests(storage, key, offload):
+                return key
+    raise StorageError(f"cannot store at {keys[1]}: other content is there; move that file away", path=keys[1])
+
+
+def _rests(storage: Storage, key: str, offload: Offload) -> bool:
+    document = storage.read(key)
+    return document is not None and document.data == offload.form.data
+
+
+def _offloaded(offload: Offload, policy: OffloadPolicy, path: str, root: str, reason: str) -> ResultOffloaded:
+    text = shown_text(offload, policy, path, root=root)
+    cause = Cause(LAYER, reason, frees(offload.form.content, text))
+    form = offload.form
+    return ResultOffloaded(cause, offload.tool_use_id, text, path, offload.sha256, len(form.data), form.media)
+
+
+def _replaced(tool_use_id: str, plan: Placeholder | Duplicate, reason: str) -> ResultsCleared:
+    """Show a text for a result whose own content stays in the log."""
+    tokens = frees(plan.content, "")
+    cause = Cause(LAYER, reason, frees(plan.content, plan.text))
+    return ResultsCleared(cause, [Replacement(tool_use_id, plan.text, tool_use_id, tokens)])
+
+
+def _fallback(offload: Offload, error: StorageError) -> str:
+    lost = "; bytes that are no UTF-8 are shown as U+FFFD" if offload.form.media == "bytes" else ""
+    return f"the result of {offload.tool_use_id} passes whole: {error}{lost}"

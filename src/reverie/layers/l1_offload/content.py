@@ -1,0 +1,111 @@
+"""A tool result in each of its forms: as it is shown, as text to read, and as the exact bytes to keep."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+
+from ...values import record
+
+__all__ = ["Content", "Form", "Media", "Output", "form_of", "has_media", "is_empty", "text_of"]
+
+Output: TypeAlias = str | bytes | list[Any]
+Content: TypeAlias = str | list[Any]
+Media: TypeAlias = Literal["text", "json", "bytes"]
+
+
+@record
+class Form:
+    """What a tool gave back: the content a message would carry, and the bytes from which it can be had again.
+
+    ``media`` is ``bytes`` where the content alone would not do: the bytes are no UTF-8, and are shown with U+FFFD.
+    """
+
+    content: Content
+    data: bytes
+    media: Media
+
+    @property
+    def chars(self) -> int:
+        """The size that limits speak of."""
+        return size_chars(self.content)
+
+
+def form_of(output: Output) -> Form:
+    """Return a result in its forms; any text, any bytes, any list of blocks."""
+    if isinstance(output, list):
+        return Form(output, _serialised(output), "json")
+    if isinstance(output, str):
+        try:
+            return Form(output, output.encode(), "text")
+        except UnicodeEncodeError:
+            data = _unescaped(output)
+            return Form(data.decode("utf-8", "replace"), data, "bytes")
+    try:
+        return Form(output.decode(), output, "text")
+    except UnicodeDecodeError:
+        return Form(output.decode("utf-8", "replace"), output, "bytes")
+
+
+def size_chars(content: Content) -> int:
+    """Count the characters of a result; of an image or a file, which are not text, none."""
+    if isinstance(content, str):
+        return len(content)
+    return sum(len(_part_text(part)) for part in content if not _is_media(part))
+
+
+def text_of(content: Content) -> str:
+    """Return a result as one text, block after block."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(_part_text(part) for part in content)
+
+
+def has_media(content: Content) -> bool:
+    """Say whether a result holds an image, or a document that is not text."""
+    return not isinstance(content, str) and any(_is_media(part) for part in content)
+
+
+def is_empty(content: Content) -> bool:
+    """Say whether there is nothing to see in a result."""
+    if isinstance(content, str):
+        return not content or content.isspace()
+    return not has_media(content) and not text_of(content).strip()
+
+
+def _part_text(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict):
+        block = cast("dict[str, Any]", part)
+        text = block.get("text") if block.get("type") == "text" else _source(block).get("data")
+        if isinstance(text, str) and not _is_media(block):
+            return text
+    return _serialised(part).decode("utf-8", "replace")
+
+
+def _is_media(part: Any) -> bool:
+    kind: Any = cast("dict[str, Any]", part).get("type") if isinstance(part, dict) else None
+    return kind == "image" or (kind == "document" and _source(part).get("type") != "text")
+
+
+def _source(block: Any) -> dict[str, Any]:
+    found = block.get("source") if block.get("type") == "document" else None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _serialised(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError):
+        return json.dumps(value, default=str).encode()  # keeps lone surrogates, which nothing else here does
+
+
+def _unescaped(text: str) -> bytes:
+    """Return the bytes behind a text in which Python stands in for those that are no UTF-8."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,246 @@
+"""What to do with a result as it comes, and with the results of one message before it is sent. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, Final, TypeAlias, cast
+
+from ...conversation.blocks import as_blocks
+from ...conversation.entries import USER
+from ...conversation.flatten import Group
+from ...conversation.tokens import estimate_block
+from ...conversation.view import View
+from ...values import record
+from .content import Content, Form, Output, form_of, has_media, is_empty, size_chars, text_of
+from .policy import OffloadPolicy, limit_chars
+from .preview import empty_text, persisted_text, repeated_text
+
+__all__ = [
+    "Aggregate",
+    "Duplicate",
+    "Kept",
+    "Offload",
+    "Placeholder",
+    "Plan",
+    "frees",
+    "identical_in",
+    "offload_of",
+    "plan_aggregate",
+    "plan_result",
+    "result_key",
+    "shown_text",
+    "stored_at",
+]
+
+RESULTS: Final = "tool-results"
+_PLAIN_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,160}\Z")
+_UNSAFE: Final = re.compile(r"[^a-zA-Z0-9_-]+")
+
+
+@record
+class Kept:
+    """The result enters the view as it is; what it shares a message with may still send it to disk."""
+
+    content: Content
+
+
+@record
+class Offload:
+    """The result's bytes go to a file."""
+
+    tool_use_id: str
+    form: Form
+    sha256: str
+    whole: bool = False
+    """Show all of it: the file is there only because the bytes are no text."""
+
+
+@record
+class Placeholder:
+    """There is nothing in the result; this text says so."""
+
+    content: Content
+    text: str
+
+
+@record
+class Duplicate:
+    """The result repeats one in view; this text refers to it."""
+
+    content: Content
+    first: str
+    text: str
+
+
+Plan: TypeAlias = Kept | Offload | Placeholder | Duplicate
+
+
+@record
+class Aggregate:
+    """What to do with the results of the message that is about to be sent."""
+
+    offloads: tuple[Offload, ...]
+    kept: tuple[str, ...]
+    """Seen, and left whole from now on."""
+    chars: int
+    """What those of the message's results come to that are shown whole."""
+
+
+@record
+class _Fresh:
+    tool_use_id: str
+    content: Content
+    chars: int
+
+
+def plan_result(
+    tool: str, tool_use_id: str, output: Output, policy: OffloadPolicy, view: View, declared: float | None = None
+) -> Plan:
+    """Decide on one result before it enters the view."""
+    form = form_of(output)
+    content = form.content
+    if is_empty(content):
+        return Placeholder(content, empty_text(tool))
+    if has_media(content):
+        return Kept(content)
+    first = _repeated(form, tool_use_id, policy, view)
+    if first is not None:
+        use = view.use(first)
+        said = repeated_text(first, use.name if use is not None else "", size_bytes=len(form.data), handle=tool_use_id)
+        return Duplicate(content, first, said)
+    limit = limit_chars(policy, tool, declared)
+    if limit is not None and form.chars > limit:
+        return offload_of(tool_use_id, form)
+    return offload_of(tool_use_id, form, whole=True) if form.media == "bytes" else Kept(content)
+
+
+def plan_aggregate(
+    view: View, policy: OffloadPolicy, *, folder: str = "", root: str = "", unwritable: Collection[str] = ()
+) -> Aggregate:
+    """Decide on the results of the last message, together.
+
+    What was decided before stands: replaced results stay replaced, kept ones whole. Of the others the largest go to
+    disk until the rest fits; where what must stay is too much by itself, that is accepted.
+    """
+    fresh: list[_Fresh] = []
+    movable: list[_Fresh] = []
+    total = 0
+    for tool, called, content in _last_results(view):
+        if called in view.shown.results:
+            continue
+        chars = size_chars(content)
+        total += chars
+        if view.kept(called):
+            continue
+        fresh.append(_Fresh(called, content, chars))
+        pinned = called in view.facts.pinned or called in unwritable
+        if not pinned and not has_media(content) and limit_chars(policy, tool) is not None:
+            movable.append(fresh[-1])
+    offloads: list[Offload] = []
+    for one in sorted(movable, key=lambda one: -one.chars):
+        if total <= policy.aggregate_chars:
+            break
+        offload = offload_of(one.tool_use_id, form_of(one.content))
+        if len(shown_text(offload, policy, result_key(folder, offload), root=root)) < one.chars:
+            offloads.append(offload)
+            total -= one.chars
+    gone = {offload.tool_use_id for offload in offloads}
+    return Aggregate(tuple(offloads), tuple(one.tool_use_id for one in fresh if one.tool_use_id not in gone), total)
+
+
+def offload_of(tool_use_id: str, form: Form, *, whole: bool = False) -> Offload:
+    """Return a result on its way to disk."""
+    return Offload(tool_use_id, form, hashlib.sha256(form.data).hexdigest(), whole)
+
+
+def shown_text(offload: Offload, policy: OffloadPolicy, path: str, *, root: str = "") -> str:
+    """Return what the view shows of an offloaded result."""
+    text = text_of(offload.form.content)
+    if offload.whole:
+        return text
+    return persisted_text(
+        text,
+        size_bytes=len(offload.form.data),
+        path=f"{root.rstrip('/')}/{path}" if root else path,
+        handle=offload.tool_use_id,
+        preview_bytes=policy.preview_bytes,
+    )
+
+
+def frees(content: Content, text: str) -> int:
+    """Estimate the tokens saved by showing a text in place of a content."""
+    return max(0, _tokens(content) - _tokens(text))
+
+
+def _tokens(content: Content) -> int:
+    return estimate_block({"type": "tool_result", "content": content})
+
+
+def result_key(folder: str, offload: Offload, *, hashed: bool = False) -> str:
+    """Return where a result rests: named after its call, or after call and content where that name is taken.
+
+    An id that is not plain is a model's or a file's word: only its harmless letters are used, and its hash.
+    """
+    called = offload.tool_use_id
+    if not _PLAIN_ID.match(called):
+        mark = hashlib.sha256(called.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        called = f"{_UNSAFE.sub('-', called)[:64]}-{mark}"
+    name = f"{called}-{offload.sha256}" if hashed else called
+    return f"{folder}/{RESULTS}/{name}.{'json' if offload.form.media == 'json' else 'txt'}"
+
+
+def stored_at(view: View, folder: str, sha256: str) -> str | None:
+    """Return where this session has stored the same bytes before."""
+    for entry in view.said:
+        message = entry.message
+        content: Any = message.get("content") if message is not None and entry.kind == USER else None
+        for block in cast("list[Any]", content) if isinstance(content, list) else ():
+            called: Any = cast("dict[str, Any]", block).get("tool_use_id") if isinstance(block, dict) else None
+            found = view.offloaded(called) if isinstance(called, str) else None
+            if found is not None and found.sha256 == sha256 and found.path.startswith(f"{folder}/{RESULTS}/"):
+                return found.path
+    return None
+
+
+def _repeated(form: Form, tool_use_id: str, policy: OffloadPolicy, view: View) -> str | None:
+    if form.media == "bytes" or not policy.duplicate_min_bytes <= len(form.data) <= policy.duplicate_max_bytes:
+        return None
+    return identical_in(view, form.content, but=tool_use_id)
+
+
+def identical_in(view: View, content: Content, *, but: str = "") -> str | None:
+    """Return the first call in view whose result is shown whole and is exactly this."""
+    for group in view.groups:
+        if not group.expects:
+            continue
+        for piece in group.pieces:
+            for block in as_blocks(piece.message):
+                if block.get("content") == content and _stands(view, group, block, but):
+                    return block["tool_use_id"]
+    return None
+
+
+def _stands(view: View, group: Group, block: dict[str, Any], but: str) -> bool:
+    """Say whether a block is a result that the model sees whole, here and in the provider's cache."""
+    called = block.get("tool_use_id")
+    if block["type"] != "tool_result" or called == but or called not in group.expects:
+        return False
+    return called not in view.shown.results and not any(called in edit.tool_use_ids for edit in view.facts.edits)
+
+
+def _last_results(view: View) -> Iterator[tuple[str, str, Content]]:
+    """Yield the results of the last message as the provider will see it: tool, call, content."""
+    group = view.final
+    if group is None or group.role != USER:
+        return
+    waiting = set(group.expects)
+    for piece in group.pieces:
+        for block in as_blocks(piece.message):
+            if block["type"] != "tool_result" or block["tool_use_id"] not in waiting:
+                continue
+            called: str = block["tool_use_id"]
+            waiting.discard(called)
+            use = view.use(called)
+            yield (use.name if use is not None else ""), called, block.get("content") or ""

@@ -1,0 +1,56 @@
+"""The texts that stand in the view for results that do not."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["empty_text", "persisted_text", "preview_of", "repeated_text"]
+
+OPENING: Final = "<persisted-output>"
+CLOSING: Final = "</persisted-output>"
+
+
+def preview_of(text: str, max_bytes: int) -> str:
+    """Return the beginning of a text: at most so many bytes, to the last newline unless that lies before half."""
+    data = text[: max_bytes + 1].encode("utf-8", "replace")
+    if len(data) <= max_bytes:
+        return text
+    newline = data.rfind(b"\n", 0, max_bytes)
+    end = newline if newline * 2 >= max_bytes else max_bytes
+    return data[:end].decode("utf-8", "ignore")  # all that can be invalid is a character cut in two at the end
+
+
+def persisted_text(text: str, *, size_bytes: int, path: str, handle: str, preview_bytes: int) -> str:
+    """Return what the view shows of a result that rests in a file."""
+    preview = preview_of(text, preview_bytes)
+    more = "" if preview == text else "\n..."
+    return (
+        f"{OPENING}\n"
+        f"Output too large to show whole: {_size(size_bytes)}. Full output saved to: {path}\n"
+        f"Read or search it there, or read it back by its handle: {handle}\n\n"
+        f"Preview (first {preview_bytes:,} bytes):\n"
+        f"{preview}{more}\n"
+        f"{CLOSING}"
+    )
+
+
+def repeated_text(first: str, tool: str, *, size_bytes: int, handle: str) -> str:
+    """Return what the view shows of a result that repeats one still in view."""
+    by = f"{tool} call " if tool else ""
+    return (
+        f"[Identical to the result of {by}{first} above, {_size(size_bytes)}; "
+        f"this one can be read back by its handle: {handle}]"
+    )
+
+
+def empty_text(tool: str) -> str:
+    """Return what the view shows of a result with nothing in it."""
+    return f"({tool or 'The tool'} completed with no output)"
+
+
+def _size(count: int) -> str:
+    if count < 1_000:
+        return f"{count} bytes"
+    kilobytes = count / 1_000
+    short = f"{kilobytes:.1f} kB" if kilobytes < 1_000 else f"{kilobytes / 1_000:.1f} MB"
+    return f"{short} ({count:,} bytes)"

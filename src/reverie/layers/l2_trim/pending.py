@@ -1,0 +1,118 @@
+"""The results that could be cleared, kept ready so that looking costs what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ...conversation.uses import span_of
+from ...conversation.view import View
+from ...values import record
+from .policy import TrimPolicy
+
+__all__ = ["Candidate", "Pending"]
+
+_READS: Final = frozenset({"Read", "read"})
+_WRITES: Final = frozenset({"Edit", "Write", "edit", "write"})
+
+
+@record
+class Candidate:
+    """A result in view that may be cleared."""
+
+    tool_use_id: str
+    tool: str
+    tokens: int
+    group: int
+
+    @property
+    def round(self) -> int:
+        """The request it came before, counted from the last cut: messages alternate, so two make a round."""
+        return self.group // 2
+
+
+class Pending:
+    """An index of a view's clearable results, extended as the view grows and rebuilt when it is cut.
+
+    Nothing here is state of its own: it follows from the view, and a resumed session builds it anew.
+    """
+
+    def __init__(self, policy: TrimPolicy) -> None:
+        self._policy = policy
+        self._begin(-1)
+
+    def _begin(self, cuts: int) -> None:
+        self._cuts = cuts
+        self._seen = 0
+        self._ends: list[int] = []  # tokens given up to the end of each closed message, as they came
+        self._open: list[int] = []
+        self._freed: dict[str, int] = {}
+        self._reads: dict[str, list[tuple[str, str]]] = {}
+        self.candidates: list[Candidate] = []
+        self.superseded: set[str] = set()
+        self.written = 0
+
+    def follow(self, view: View) -> None:
+        """Take in what the view has gained since the last call."""
+        if view.cuts != self._cuts:
+            self._begin(view.cuts)
+        end = self._ends[-1] if self._ends else 0
+        for at in range(len(self._ends), view.closed):
+            end += view.group(at).tokens
+            self._ends.append(end)
+        self._open = []
+        for at in range(view.closed, view.length):
+            end += view.group(at).tokens
+            self._open.append(end)
+        self.written = end
+        for result in view.results_from(self._seen):
+            self._seen += 1
+            use = view.use(result.tool_use_id)
+            self._supersede(result.tool_use_id, result.tool, result.path, span_of(use.input) if use else "")
+            gone = result.tool_use_id in view.shown.results
+            if not gone and not result.has_images and self._policy.may_clear(result.tool):
+                self.candidates.append(Candidate(result.tool_use_id, result.tool, result.tokens, result.group))
+
+    def _supersede(self, called: str, tool: str, path: str | None, span: str) -> None:
+        """Note which older reads of a file this result has made stale."""
+        if path is None:
+            return
+        earlier = self._reads.setdefault(path, [])
+        if tool in _WRITES:
+            self.superseded.update(one for one, _ in earlier)
+            earlier.clear()
+        elif tool in _READS:
+            self.superseded.update(one for one, covered in earlier if covered == span)
+            earlier[:] = [one for one in earlier if one[1] != span]
+            earlier.append((called, span))
+
+    def clear(self, ids: Iterable[str], tokens_each: int) -> None:
+        """Forget results that have been cleared, and remember what left so that distances stay right."""
+        gone = set(ids)
+        left = [one for one in self.candidates if one.tool_use_id not in gone]
+        cleared = [one for one in self.candidates if one.tool_use_id in gone]
+        for one in left:
+            freed = sum(max(0, other.tokens - tokens_each) for other in cleared if other.group > one.group)
+            self._freed[one.tool_use_id] = self._freed.get(one.tool_use_id, 0) + freed
+        self.candidates = left
+
+    def start(self, candidate: Candidate) -> int:
+        """Return how many tokens the view had been given before the message that holds a candidate."""
+        return self._end(candidate.group - 1)
+
+    def _end(self, group: int) -> int:
+        if group < 0:
+            return 0
+        return self._ends[group] if group < len(self._ends) else self._open[group - len(self._ends)]
+
+    def before(self, candidate: Candidate) -> int:
+        """Return how many tokens the view had been given when the last request before a candidate was made.
+
+        That is as far as a cache can hold what precedes it: the call and its result came with the next request.
+        """
+        return self._end(candidate.group - 2)
+
+    def following(self, candidate: Candidate) -> int:
+        """Return how many tokens stand in view from there on."""
+        freed = self._freed.get(candidate.tool_use_id, 0)
+        return max(0, self.written - self.before(candidate) - freed)

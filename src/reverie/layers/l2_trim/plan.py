@@ -1,0 +1,175 @@
+"""What to clear before a call. Pure: time, sizes and prices come in as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ...cache.economics import CLASSIC, Clearing, Forecast, Life, Rates, Verdict, weigh
+from ...conversation.decisions import CacheEdits, Cause, Replacement, ResultsCleared
+from ...conversation.view import View
+from ...values import field, record
+from .pending import Candidate, Pending
+from .policy import TrimPolicy, cleared_text
+
+__all__ = ["STUB_TOKENS", "TrimFacts", "Trimming", "plan_budget", "plan_cache_edit", "plan_trim", "provider_edits"]
+
+STUB_TOKENS: Final = 40  # what a cleared result still takes: its frame, the sentence and the handle
+LAYER: Final = "trim"
+
+
+@record
+class TrimFacts:
+    """What is known when a request is about to be made."""
+
+    life: Life
+    window: int
+    round: int
+    turns: float
+    settled_offset: int | None = None
+    prefix_tokens: int = 0
+    least_cached: int = 1_024
+    """The shortest prefix the provider keeps, in tokens."""
+    ttl: str = "5m"
+    tail_ttl: str = "5m"
+    rates: Rates = field(default_factory=lambda: CLASSIC)
+    pinned: frozenset[str] = frozenset()
+    cleared: int = 0
+    read_backs: int = 0
+
+    def need(self, policy: TrimPolicy) -> float:
+        """The chance that a cleared result is wanted again: the policy's, corrected by what this session has shown."""
+        return (self.read_backs + 1) / (self.cleared + 1 / policy.need)
+
+
+@record
+class Trimming:
+    """A decision to clear, and why it is the right one."""
+
+    decision: ResultsCleared
+    trigger: str
+    verdict: Verdict | None = None
+
+
+def plan_trim(pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimming | None:
+    """Clear what should be cleared before this request: everything old when the cache is cold, else what pays."""
+    if policy.mode != "client":
+        return None
+    candidates = [one for one in pending.candidates if one.tool_use_id not in facts.pinned and one.tokens > STUB_TOKENS]
+    if facts.life == "cold":
+        if not policy.idle:
+            return None
+        old = _unprotected(candidates, pending, policy.keep_cold)
+        return _trimming(old, "the cache is cold, so clearing is free", moves=False) if old else None
+    return _priced(candidates, pending, facts, policy) if policy.priced else None
+
+
+def _unprotected(candidates: Sequence[Candidate], pending: Pending, keep: int) -> list[Candidate]:
+    """Return what may go: all but the most recent few, and reads that a later one or a write made stale."""
+    recent = {one.tool_use_id for one in candidates[len(candidates) - max(1, keep) :]}
+    return [one for one in candidates if one.tool_use_id not in recent or one.tool_use_id in pending.superseded]
+
+
+def _priced(
+    candidates: Sequence[Candidate], pending: Pending, facts: TrimFacts, policy: TrimPolicy
+) -> Trimming | None:
+    """Try every place to start clearing at, newest first, and take the one that saves most."""
+    may_go = _unprotected(candidates, pending, policy.keep_priced)
+    if not may_go:
+        return None
+    kept = candidates[-policy.keep_priced :]
+    tail = pending.written - pending.start(kept[0])
+    best: tuple[Verdict, int] | None = None
+    frees, carried = 0, 0.0
+    for at in range(len(may_go) - 1, -1, -1):
+        one = may_go[at]
+        frees += one.tokens - STUB_TOKENS
+        carried += facts.rates.read * one.tokens * max(0, facts.round - one.round - policy.keep_priced)
+        after = pending.following(one)
+        ahead = facts.prefix_tokens + pending.before(one)
+        if ahead < facts.least_cached:
+            after += ahead  # too short to be kept by itself, so it is written again too
+        clearing = _clearing(after, len(may_go) - at, frees, tail, carried, pending.written, facts)
+        forecast = Forecast(facts.turns, facts.need(policy), facts.window)
+        verdict = weigh(clearing, forecast, ttl=facts.ttl, tail_ttl=facts.tail_ttl, rates=facts.rates)
+        if verdict.act and (best is None or verdict.net > best[0].net):
+            best = (verdict, at)
+    if best is None:
+        return None
+    return _trimming(may_go[best[1] :], best[0].reason, moves=True, verdict=best[0])
+
+
+def _clearing(
+    following: int, items: int, frees: int, tail: int, carried: float, written: int, facts: TrimFacts
+) -> Clearing:
+    """Describe clearing from one place on: what stands after it, and how much of that the cache still holds."""
+    after = max(0, following - frees)
+    loose = min(after, tail)
+    settled = after - loose
+    if facts.life == "live":
+        return Clearing(items, frees, settled, loose, settled, loose, carried)
+    beyond = written - facts.settled_offset if facts.settled_offset is not None else following
+    return Clearing(items, frees, settled, loose, min(settled, max(0, following - beyond)), 0, carried)
+
+
+def _trimming(
+    gone: Sequence[Candidate], reason: str, *, moves: bool, verdict: Verdict | None = None
+) -> Trimming:
+    frees = sum(one.tokens - STUB_TOKENS for one in gone)
+    replaced = [
+        Replacement(one.tool_use_id, cleared_text(one.tool_use_id), one.tool_use_id, one.tokens) for one in gone
+    ]
+    trigger = "priced" if moves else "idle"
+    return Trimming(ResultsCleared(Cause(LAYER, reason, frees, moves_prefix=True), replaced), trigger, verdict)
+
+
+def plan_budget(pending: Pending, policy: TrimPolicy, *, target: int | None = None) -> Trimming | None:
+    """Clear oldest first, superseded reads before anything else, until clearable results fit the target."""
+    target = policy.budget_tokens if target is None else target
+    total = sum(one.tokens for one in pending.candidates)
+    last = {one.tool_use_id for one in pending.candidates[len(pending.candidates) - policy.keep_budget :]}
+    stale = [one for one in pending.candidates if one.tool_use_id in pending.superseded]
+    fresh = [
+        one for one in pending.candidates if one.tool_use_id not in last and one.tool_use_id not in pending.superseded
+    ]
+    gone: list[Candidate] = []
+    for one in (*stale, *fresh):
+        if total <= target:
+            break
+        gone.append(one)
+        total -= one.tokens - STUB_TOKENS
+    if not gone:
+        return None
+    made = _trimming(gone, f"clearable results were above {target:,} tokens", moves=True)
+    return Trimming(made.decision, "budget")
+
+
+def plan_cache_edit(view: View, policy: TrimPolicy, *, fork: bool = False) -> CacheEdits | None:
+    """Delete the oldest results from the server's cached prefix, for providers that can; never in a fork."""
+    if fork or policy.mode != "cache_edit" or view.last is None:
+        return None
+    edited = {called for edit in view.facts.edits for called in edit.tool_use_ids}
+    registered = [one for one in view.results if policy.may_clear(one.tool) and one.tool_use_id not in edited]
+    if len(registered) <= policy.edit_above:
+        return None
+    gone = registered[: len(registered) - policy.edit_keep]
+    frees = sum(one.tokens for one in gone)
+    cause = Cause(LAYER, f"more than {policy.edit_above} results in the cached prefix", frees)
+    return CacheEdits(cause, [one.tool_use_id for one in gone], view.last)
+
+
+def provider_edits(*, compact_at: int, idle_seconds: float, thinking: bool) -> dict[str, object]:
+    """Return the ``context_management`` option by which the provider clears by itself."""
+    trigger = max(1, compact_at - 20_000)
+    edits: list[dict[str, object]] = []
+    if thinking:
+        keep: object = "all" if idle_seconds < 3600 else {"type": "thinking_turns", "value": 1}
+        edits.append({"type": "clear_thinking_20251015", "keep": keep})
+    edits.append(
+        {
+            "type": "clear_tool_uses_20250919",
+            "trigger": {"type": "input_tokens", "value": trigger},
+            "clear_at_least": {"type": "input_tokens", "value": trigger // 2},
+        }
+    )
+    return {"edits": edits}

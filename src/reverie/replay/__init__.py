@@ -1,0 +1,1 @@
+"""How you prove it: recorded sessions through policies, under a simulator of the provider's cache."""

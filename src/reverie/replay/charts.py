@@ -1,0 +1,189 @@
+"""The two charts of a session: how full the window was, and what the policies had cost by then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+
+from ..values import record
+from .markup import Html, el, join, text
+from .outcome import Act, Break, Outcome, Point
+from .report import OURS, UNCACHED, count_text, money_text, places
+from .scales import Axis, buckets, nice_ticks, thinned
+
+__all__ = ["Look", "cost_chart", "window_chart"]
+
+WIDTH, HEIGHT = 1000, 240
+MARKS: Final = 60
+
+
+@record
+class Look:
+    """Colours of policies and layers, and how many points a curve may have."""
+
+    policies: Mapping[str, int]
+    layers: Mapping[str, int]
+    most_points: int = 220
+
+    def curve(self, policy: str) -> str:
+        """Return the colour of a policy."""
+        return "var(--c5)" if policy == OURS else f"var(--c{(0, 1, 2, 3, 4, 6, 7)[self.policies[policy] % 7]})"
+
+    def mark(self, layer: str) -> str:
+        """Return the colour of a layer."""
+        return f"var(--l{self.layers[layer] % 7})"
+
+
+def window_chart(outcome: Outcome, other: Outcome | None, axis: Axis, look: Look, *, top: int, name: str) -> Html:
+    """Draw how each request's window was billed, another policy's window as an outline, and what was done to it."""
+    points = outcome.points
+    if not points:
+        return el("p", "Nothing was sent.", class_="more")
+    kept = thinned(len(points), look.most_points, lambda at: points[at].window, lambda at: -points[at].read)
+    along = [axis.places[at] for at in kept]
+    # The whole first and what was read last, each down to the ground: the one painted later hides the lower part.
+    areas = [
+        el("path", d=_path(along, edge, top) + f"V{HEIGHT}H{round(along[0] * WIDTH)}Z", fill=f"var(--{kind})")
+        for kind, edge in _edges([points[at] for at in kept])
+    ]
+    if other is not None and len(other.points) == len(points):
+        outline = _path(along, [other.points[at].window for at in kept], top)
+        areas.append(el("path", d=outline, class_="outline"))
+    ticks = [(at / top, _round_text(at)) for at in nice_ticks(top, 4)]
+    described = (
+        f"Tokens of each of {len(points):,} requests under {outcome.policy}, split into read, written and uncached. "
+        f"The fullest window is {outcome.peak_window:,} tokens, the mean {outcome.mean_window:,}."
+    )
+    drawn = _svg(f"{name}-w", f"Window over {axis.name}: {outcome.policy}", described, ticks, areas)
+    lanes = [*_act_lanes(outcome.acts, axis, look), *_break_lane(outcome.breaks, axis)]
+    return el("div", *lanes, _y(ticks), el("div", drawn, class_="plot"), _x(axis), class_="chart")
+
+
+def cost_chart(outcomes: Sequence[Outcome], axes: Mapping[str, Axis], look: Look, *, name: str) -> Html:
+    """Draw what each policy had cost after each request; what would leave nothing to see of the others runs off."""
+    curves = {one.policy: list(accumulate(point.input_usd for point in one.points)) for one in outcomes if one.points}
+    for one in outcomes:
+        if one.points:
+            curves[one.policy][-1] += one.read_back_usd
+    tops = [curve[-1] for policy, curve in curves.items() if policy != UNCACHED] or [
+        curve[-1] for curve in curves.values()
+    ]
+    top = max(tops, default=0.0) * 1.06 or 1.0
+    ordered = sorted(curves, key=lambda policy: policy == OURS)
+    paths: list[Html] = []
+    for policy in ordered:
+        curve = curves[policy]
+        kept = thinned(len(curve), look.most_points, lambda at, curve=curve: curve[at])
+        along = [axes[policy].places[at] for at in kept]
+        path = _path(along, [curve[at] for at in kept], top)
+        marked = "curve ours" if policy == OURS else "curve"
+        paths.append(el("path", d=path, class_=marked, stroke=look.curve(policy)))
+    amounts = nice_ticks(top, 4)
+    decimals = 0 if all(amount == round(amount) for amount in amounts) else places([top]) if top < 1 else 2
+    ticks = [(amount / top, money_text(amount, decimals)) for amount in amounts]
+    axis = next(iter(axes.values()))
+    ends = ", ".join(f"{policy} {money_text(curve[-1], places([curve[-1]]))}" for policy, curve in curves.items())
+    title = f"Input cost over {axis.name}, summed up"
+    drawn = _svg(f"{name}-c", title, f"At the end: {ends}.", ticks, paths)
+    return el("div", _y(ticks), el("div", drawn, class_="plot"), _x(axis), class_="chart")
+
+
+def _edges(points: Sequence[Point]) -> Iterable[tuple[str, list[int]]]:
+    """Return the upper edges of the areas, the highest first."""
+    yield "uncached", [point.read + point.write_5m + point.write_1h + point.uncached for point in points]
+    yield "written", [point.read + point.write_5m + point.write_1h for point in points]
+    yield "read", [point.read for point in points]
+
+
+def _svg(name: str, title: str, described: str, ticks: Sequence[tuple[float, str]], drawn: Sequence[Html]) -> Html:
+    lines = [
+        el("path", d=f"M0 {_height(at, 1.0)}H{WIDTH}", class_="zero" if at == 0 else "grid")
+        for at, _ in ticks
+        if at <= 1
+    ]
+    return el(
+        "svg",
+        el("title", title, id=f"{name}-t"),
+        el("desc", described, id=f"{name}-d"),
+        *lines,
+        *drawn,
+        role="img",
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        preserveAspectRatio="none",
+        aria_labelledby=f"{name}-t {name}-d",
+    )
+
+
+def _round_text(count: float) -> str:
+    said = count_text(count)
+    return f"{said[:-1].rstrip('0').rstrip('.')}{said[-1]}" if "." in said else said
+
+
+def _height(amount: float, top: float) -> int:
+    return round(HEIGHT - min(amount / top, 9.0) * HEIGHT)
+
+
+def _path(along: Sequence[float], amounts: Sequence[float], top: float) -> str:
+    """Return steps: each amount holds until the next request."""
+    if not along:
+        return ""
+    x, y = round(along[0] * WIDTH), _height(amounts[0], top)
+    steps = [f"M{x} {y}"]
+    for at, amount in zip(along[1:], amounts[1:], strict=True):
+        right, up = round(at * WIDTH), _height(amount, top)
+        if up != y:
+            steps.append(f"h{right - x}v{up - y}" if right != x else f"v{up - y}")
+            x, y = right, up
+    return "".join([*steps, f"H{WIDTH}"])
+
+
+def _y(ticks: Sequence[tuple[float, str]]) -> Html:
+    shown = [el("span", label, style=f"top:{(1 - at) * 100:.1f}%") for at, label in ticks if at <= 1]
+    return el("div", *shown, class_="y", aria_hidden="true")
+
+
+def _x(axis: Axis) -> Html:
+    shown = [
+        el("span", label, style=f"left:{at * 100:.1f}%", class_="end" if at > 0.97 else "odd" if index % 2 else None)
+        for index, (at, label) in enumerate(axis.ticks)
+    ]
+    return el("div", *shown, class_="x", aria_hidden="true")
+
+
+def _act_lanes(acts: Sequence[Act], axis: Axis, look: Look) -> Iterable[Html]:
+    """Return a lane a layer, with a mark for each act; neighbours share one where there are too many."""
+    for layer in look.layers:
+        mine = [act for act in acts if act.layer == layer]
+        if not mine:
+            continue
+        marks = [_act_mark(group, axis, look) for group in buckets(mine, MARKS)]
+        yield el("span", layer, class_="lane", title=layer)
+        yield el("div", *marks, class_="marks", role="img", aria_label=f"{len(mine):,} acts of {layer}")
+
+
+def _act_mark(group: Sequence[Act], axis: Axis, look: Look) -> Html:
+    first, last = group[0], group[-1]
+    where = (
+        f"request {first.number:,}" if first.number == last.number else f"requests {first.number:,} to {last.number:,}"
+    )
+    items, tokens = sum(act.items for act in group), sum(act.tokens for act in group)
+    said = f"{first.layer}, {where}: {items:,} {'item' if items == 1 else 'items'}, {tokens:,} tokens. {first.reason}"
+    place = f"left:{axis.at(first.number) * 100:.2f}%;--fill:{look.mark(first.layer)}"
+    return el("i", class_="cut" if look.layers[first.layer] % 2 else None, style=place, title=said)
+
+
+def _break_lane(breaks: Sequence[Break], axis: Axis) -> Iterable[Html]:
+    if not breaks:
+        return
+    marks: list[Html] = []
+    for group in buckets(breaks, MARKS):
+        dearest = max(group, key=lambda one: one.usd)
+        loud = any(not one.registered for one in group)
+        more = f" (and {len(group) - 1:,} near it)" if len(group) > 1 else ""
+        usd = money_text(dearest.usd, places([dearest.usd]))
+        said = f"break at request {dearest.number:,}: {dearest.reason}, {dearest.tokens:,} tokens, {usd}{more}"
+        place = f"left:{axis.at(dearest.number) * 100:.2f}%"
+        marks.append(el("i", class_="broke loud" if loud else "broke", style=place, title=said))
+    yield el("span", text("breaks"), class_="lane")
+    yield el("div", join(marks), class_="marks", role="img", aria_label=f"{len(breaks):,} breaks")

@@ -1,0 +1,126 @@
+"""Every fall in cache reads of a recorded session, with its reason, from nothing but what was billed and when.
+
+A recording of another program holds neither its system prompt nor its tools, so that a client's change shows only in
+what left the request: a compaction that is recorded, tokens that are gone without one, an end that was rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ..cache.ledger import expected_usage
+from ..cache.prices import prices_for
+from ..cache.usage import Usage
+from ..cache.watch import SERVER, Watch, registered_by
+from ..conversation.decisions import Compacted, Decision, PrefixRendered, Unknown, decision_of
+from ..conversation.entries import DECISION
+from ..conversation.options import opening_of
+from ..values import record
+from .recording import Recording, Step
+
+__all__ = ["Drop", "by_reason", "drops"]
+
+REMOVED: Final = "content removed by the client"
+REWRITTEN: Final = "client change near the end"
+UNSEEN: Final = "unrecorded change before the messages, or server"
+# How a person calls what was decided.
+_NAMES: Final[Mapping[str, str]] = {
+    "compacted": "compaction",
+    "compaction_undone": "compaction undone",
+    "results_cleared": "clearing",
+    "results_restored": "restoring",
+    "images_dropped": "images dropped",
+    "cache_edits": "cache edit",
+}
+
+
+@record
+class Drop:
+    """A request that read less than the one before it had left to be read."""
+
+    number: int
+    at: float
+    reason: str
+    registered: bool
+    expected: int
+    actual: int
+    idle_seconds: float
+    usd: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that were paid for anew, or that left."""
+        return self.expected - self.actual
+
+
+def drops(recording: Recording) -> list[Drop]:
+    """Name every drop of a recording; one without usage has none to name."""
+    found: list[Drop] = []
+    watch, older, total, opening = Watch(), 0, 0, dict[str, Any]()
+    for step in recording.steps:
+        if step.billed is None:
+            continue
+        decided = _decisions(step)
+        for one in decided:
+            opening = opening_of(one) if isinstance(one, PrefixRendered) else opening
+        registered = [*registered_by(decided), *("compacted" for one in decided if isinstance(one, Compacted))]
+        request = {**opening, "model": step.model or recording.model}
+        before = watch.before(request, step.at, registered=dict.fromkeys(registered))
+        billed = step.billed
+        used = Usage(billed.read, billed.write_5m, billed.write_1h, billed.uncached, billed.output)
+        if _falls(watch, used):
+            reason = _announced(before) or _reason(before, used, step, older, total)
+            idle = step.at - watch.sent_at
+            usd = None if before.registered else _lost(request["model"], used, watch.readable)
+            found.append(
+                Drop(step.number, step.at, reason, bool(before.registered), watch.readable, used.read, idle, usd)
+            )
+        older, total = watch.readable, used.input
+        watch, _ = before.after(used, step.at)
+    return found
+
+
+def by_reason(found: Iterable[Drop]) -> dict[str, list[Drop]]:
+    """Gather drops by their reason, the most frequent first."""
+    gathered: dict[str, list[Drop]] = {}
+    for drop in found:
+        gathered.setdefault(drop.reason, []).append(drop)
+    return dict(sorted(gathered.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def _decisions(step: Step) -> list[Decision]:
+    found = [decision_of(entry.body) for entry in step.entries if entry.kind == DECISION]
+    return [decision for decision in found if not isinstance(decision, Unknown)]
+
+
+def _falls(watch: Watch, used: Usage) -> bool:
+    """Say whether a call reads so little that the watch would report it, announced or not."""
+    policy = watch.policy
+    fallen = used.read < policy.least_share * watch.readable
+    return watch.sent is not None and fallen and watch.readable - used.read >= policy.least_tokens
+
+
+def _announced(watch: Watch) -> str | None:
+    return f"{_NAMES.get(watch.registered[0], watch.registered[0])} (registered)" if watch.registered else None
+
+
+def _reason(watch: Watch, used: Usage, step: Step, older: int, total: int) -> str:
+    """Name why less was read unannounced; ``older`` could be read two calls ago, ``total`` was sent by the last."""
+    _, broke = watch.after(used, step.at)
+    named = broke.reason if broke is not None else SERVER
+    if broke is not None and broke.changes:
+        return named
+    gone = step.removed or total - used.input >= watch.policy.least_tokens
+    if gone and (named == SERVER or used.read):
+        return REMOVED  # an expired cache would have left nothing to read, not a part
+    if named == SERVER and older and used.read >= watch.policy.least_share * older and used.write:
+        return REWRITTEN
+    # A live prefix that was written at its breakpoints is missed from its first block on: more cannot be seen.
+    known = watch.asked is not None and bool(watch.asked.tools or watch.asked.system)
+    return UNSEEN if named == SERVER and used.write and not used.read and not known else named
+
+
+def _lost(model: str, used: Usage, readable: int) -> float | None:
+    prices = prices_for(model)
+    return prices.cost_of(used) - prices.cost_of(expected_usage(used, readable)) if prices is not None else None

@@ -1,0 +1,45 @@
+"""HTML from parts: everything that is text is escaped here, and nowhere is text taken as markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import escape
+from typing import Final
+
+from ..values import record
+
+__all__ = ["Html", "el", "join", "text"]
+
+_UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+
+
+@record
+class Html:
+    """A piece of markup that is safe to put into a page."""
+
+    source: str
+
+
+def text(value: object) -> Html:
+    """Return any value as text that no browser takes for markup, without what cannot stand in a page."""
+    sound = str(value).encode("utf-8", "replace").decode("utf-8")
+    return Html(escape(_UNSEEN.sub("", sound), quote=True))
+
+
+def join(parts: Iterable[Html]) -> Html:
+    """Return parts one after another."""
+    return Html("".join(part.source for part in parts))
+
+
+def el(tag: str, /, *inside: object, **attributes: object) -> Html:
+    """Return an element; what is not markup becomes text, and an underscore ends a name that Python has taken."""
+    given = "".join(
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(value).source}"')
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
+    if not inside and tag in ("meta", "input", "path", "line", "col"):
+        return Html(f"<{tag}{given}/>" if tag in ("path", "line") else f"<{tag}{given}>")
+    body = join(part if isinstance(part, Html) else text(part) for part in inside)
+    return Html(f"<{tag}{given}>{body.source}</{tag}>")

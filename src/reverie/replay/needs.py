@@ -1,0 +1,113 @@
+"""Which removed content a recorded session went on to use.
+
+A reply shows what it had before its eyes: it edits by quoting, it answers with lines it read. A line of some length that
+stands in a removed result, that nobody said since and that stands nowhere else in view must have come from there, so
+under the policy it would have had to be read back first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+from ..conversation.blocks import Block, as_blocks
+from ..conversation.entries import ASSISTANT, DECISION, Entry
+
+__all__ = ["Needs"]
+
+_LEAST_CHARS: Final = 30
+_NUMBERED: Final = re.compile(r"^\s*\d+(?:→|\t|: |\| )")
+
+
+class Needs:
+    """An index of the lines of all results, and of who has said them since."""
+
+    def __init__(self) -> None:
+        self._results_with: dict[str, list[str]] = {}
+        self._said: set[str] = set()
+        self._paths: dict[str, str] = {}
+        self._gone: dict[str, int] = {}
+
+    def heard(self, entry: Entry) -> list[str]:
+        """Take in an entry; return the removed results whose file it reads again."""
+        again: list[str] = []
+        for block in _blocks(entry):
+            kind = block["type"]
+            if kind == "tool_result":
+                for line in _lines(_text(block.get("content"))):
+                    self._results_with.setdefault(line, []).append(block["tool_use_id"])
+            elif kind == "tool_use":
+                again += self._read(block)
+                self._said.update(_lines(_inputs(block)))
+            elif kind == "text":
+                self._said.update(_lines(block["text"]))
+        return again
+
+    def _read(self, block: Block) -> list[str]:
+        """Note which file a call reads, and which removed results it makes up for."""
+        arguments = cast("dict[str, Any]", block["input"])
+        path = arguments.get("file_path") or arguments.get("path")
+        if block["name"].lower() != "read" or not isinstance(path, str):
+            return []
+        again = [called for called in self._gone if self._paths.get(called) == path]
+        for called in again:
+            del self._paths[called]
+        self._paths[block["id"]] = path
+        return again
+
+    def removed(self, tool_use_id: str, tokens: int, preview: str = "") -> None:
+        """Note that a result left the view, but for a preview."""
+        self._gone[tool_use_id] = tokens
+        self._said.update(_lines(preview))
+
+    def wanted(self, reply: tuple[Entry, ...]) -> list[tuple[str, int]]:
+        """Return the removed results this reply could not have been written without, with their sizes.
+
+        They count as back in view from here on.
+        """
+        found: list[tuple[str, int]] = []
+        if not self._gone:
+            return found
+        for entry in reply:
+            for block in _blocks(entry):
+                text = _inputs(block) if block["type"] == "tool_use" else block.get("text", "")
+                for line in _lines(text):
+                    holders = self._results_with.get(line)
+                    if holders and line not in self._said and all(called in self._gone for called in holders):
+                        found.append((holders[-1], self._gone.pop(holders[-1])))
+        return found
+
+
+def _blocks(entry: Entry) -> Iterator[Block]:
+    message = entry.message if entry.kind != DECISION else None
+    for block in as_blocks(message) if message is not None else []:
+        if block["type"] in ("text", "tool_result") or (block["type"] == "tool_use" and entry.kind == ASSISTANT):
+            yield block
+
+
+def _lines(text: str) -> Iterator[str]:
+    for line in text.split("\n"):
+        bare = _NUMBERED.sub("", line).strip()
+        if len(bare) >= _LEAST_CHARS:
+            yield bare
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = cast("list[Block]", content or [])
+    return "\n".join(part["text"] for part in parts if part["type"] == "text")
+
+
+def _inputs(block: Block) -> str:
+    """Return what a call quotes: its string arguments, also those one level down."""
+    found: list[str] = []
+    for value in cast("dict[str, Any]", block["input"]).values():
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list):
+            for item in cast("list[Any]", value):
+                if isinstance(item, dict):
+                    found += [inner for inner in cast("dict[str, Any]", item).values() if isinstance(inner, str)]
+    return "\n".join(found)

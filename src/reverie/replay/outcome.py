@@ -1,0 +1,158 @@
+"""What a replay found: one outcome a policy and session, and their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..values import record
+
+__all__ = ["Act", "Break", "Outcome", "Point", "Report", "totals"]
+
+
+@record
+class Point:
+    """One request: when it was sent, how full the window was, how its tokens were billed and what they cost."""
+
+    number: int
+    at: float
+    window: int
+    read: int
+    write_5m: int
+    write_1h: int
+    uncached: int
+    output: int
+    input_usd: float
+    output_usd: float
+
+
+@record
+class Act:
+    """Something a layer did before a request."""
+
+    number: int
+    at: float
+    layer: str
+    reason: str
+    items: int
+    tokens: int
+
+
+@record
+class Break:
+    """Part of a live cache that was not read: why, how much, and what rewriting it cost.
+
+    ``registered`` says that a logged decision announced it; one that did not is a fault of the policy, or the
+    cache had expired.
+    """
+
+    number: int
+    at: float
+    reason: str
+    tokens: int
+    usd: float
+    registered: bool
+
+
+@record
+class Outcome:
+    """A session under a policy."""
+
+    policy: str
+    file: str
+    session: str
+    model: str
+    points: tuple[Point, ...]
+    acts: tuple[Act, ...] = ()
+    breaks: tuple[Break, ...] = ()
+    read_backs: int = 0
+    read_back_tokens: int = 0
+    read_back_usd: float = 0.0
+    removed_tokens: int = 0
+    needed_tokens: int = 0
+    invalid_requests: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def input_usd(self) -> float:
+        """What all input cost, reading back included."""
+        return sum(point.input_usd for point in self.points) + self.read_back_usd
+
+    @property
+    def output_usd(self) -> float:
+        """What all output cost."""
+        return sum(point.output_usd for point in self.points)
+
+    @property
+    def peak_window(self) -> int:
+        """The fullest window."""
+        return max((point.window for point in self.points), default=0)
+
+    @property
+    def mean_window(self) -> int:
+        """The mean window."""
+        return round(sum(point.window for point in self.points) / len(self.points)) if self.points else 0
+
+
+@record
+class Report:
+    """Several sessions under several policies; outcomes come policy by policy for each file."""
+
+    files: tuple[str, ...]
+    policies: tuple[str, ...]
+    outcomes: tuple[Outcome, ...]
+    model: str
+    ttl: str
+    skipped: tuple[str, ...] = ()
+
+    def of(self, *, policy: str | None = None, file: str | None = None) -> list[Outcome]:
+        """Return the outcomes of a policy, a file, or both."""
+        return [
+            outcome
+            for outcome in self.outcomes
+            if (policy is None or outcome.policy == policy) and (file is None or outcome.file == file)
+        ]
+
+
+def totals(outcomes: Iterable[Outcome]) -> dict[str, Any]:
+    """Sum outcomes into the figures a report gives for each policy."""
+    found: Sequence[Outcome] = list(outcomes)
+    points = [point for outcome in found for point in outcome.points]
+    breaks = [one for outcome in found for one in outcome.breaks]
+    removed = sum(outcome.removed_tokens for outcome in found)
+    needed = sum(outcome.needed_tokens for outcome in found)
+    acts: dict[str, dict[str, int]] = {}
+    for outcome in found:
+        for act in outcome.acts:
+            layer = acts.setdefault(act.layer, {"acts": 0, "items": 0, "tokens": 0})
+            layer["acts"] += 1
+            layer["items"] += act.items
+            layer["tokens"] += act.tokens
+    reasons: dict[str, dict[str, float]] = {}
+    for one in breaks:
+        reason = reasons.setdefault(one.reason, {"count": 0, "tokens": 0, "usd": 0.0})
+        reason["count"] += 1
+        reason["tokens"] += one.tokens
+        reason["usd"] += one.usd
+    return {
+        "input_usd": sum(outcome.input_usd for outcome in found),
+        "output_usd": sum(outcome.output_usd for outcome in found),
+        "cache_read": sum(point.read for point in points),
+        "cache_write": sum(point.write_5m + point.write_1h for point in points),
+        "cache_write_5m": sum(point.write_5m for point in points),
+        "cache_write_1h": sum(point.write_1h for point in points),
+        "uncached": sum(point.uncached for point in points),
+        "output": sum(point.output for point in points),
+        "requests": len(points),
+        "invalid_requests": sum(outcome.invalid_requests for outcome in found),
+        "breaks": len(breaks),
+        "breaks_by_reason": reasons,
+        "read_backs": sum(outcome.read_backs for outcome in found),
+        "read_back_tokens": sum(outcome.read_back_tokens for outcome in found),
+        "read_back_usd": sum(outcome.read_back_usd for outcome in found),
+        "removed_tokens": removed,
+        "needed_share": needed / removed if removed else 0.0,
+        "peak_window": max((outcome.peak_window for outcome in found), default=0),
+        "mean_window": round(sum(point.window for point in points) / len(points)) if points else 0,
+        "layers": acts,
+    }

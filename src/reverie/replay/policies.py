@@ -1,0 +1,195 @@
+"""Policies a recorded session can be replayed under."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from ..cache.breakpoints import Planned, Placed, last_markable, plan_marks
+from ..cache.simulator import CacheRules
+from ..conversation.decisions import Cause, Decision, Replacement, ResultsCleared, Snipped
+from ..conversation.entries import Entry
+from ..conversation.rounds import rounds
+from ..conversation.view import View
+from ..layers.l2_trim import TrimPolicy, cleared_text
+from ..layers.l2_trim.plan import STUB_TOKENS
+from ..runtime.pipeline import Pipeline
+from .recording import Recording, Step
+
+__all__ = ["NAMES", "AppendOnly", "AsRecorded", "ClearEveryTurn", "Policy", "Reverie", "SlidingWindow", "Uncached"]
+
+WINDOW_TOKENS: Final = 100_000
+KEPT_RESULTS: Final = 5
+
+
+class Policy(Protocol):
+    """What is done to a view before each request, and where the breakpoints go."""
+
+    name: str
+
+    def arrived(self, view: View, entry: Entry) -> list[Decision]:
+        """Decide what to do with an entry that has just come, before it is folded."""
+        ...
+
+    def prepare(self, view: View, step: Step) -> list[Decision]:
+        """Decide what to do before a request."""
+        ...
+
+    def mark(self, view: View, messages: list[Any], step: Step) -> Planned | None:
+        """Place the breakpoints; none means that nothing is cached."""
+        ...
+
+
+class Uncached:
+    """Send everything, cache nothing."""
+
+    name = "uncached"
+
+    def arrived(self, view: View, entry: Entry) -> list[Decision]:
+        """Leave it."""
+        return []
+
+    def prepare(self, view: View, step: Step) -> list[Decision]:
+        """Leave it."""
+        return []
+
+    def mark(self, view: View, messages: list[Any], step: Step) -> Planned | None:
+        """Ask for no caching."""
+        return None
+
+
+class AppendOnly(Uncached):
+    """Send everything, cached as documented; cut only where the recording was."""
+
+    name = "append-only"
+
+    def __init__(self, ttl: str = "5m") -> None:
+        self.ttl = ttl
+        self._placed: Placed | None = None
+        self._changed: int | None = None
+        self._cuts = 0
+
+    def mark(self, view: View, messages: list[Any], step: Step) -> Planned | None:
+        """Mark the system prompt, where the last request ended, and the end."""
+        ttl = self.ttl_of(step)
+        changed = 0 if view.cuts != self._cuts else self._changed
+        self._cuts, self._changed = view.cuts, None
+        settled = len(messages) if ttl == "1h" else None
+        planned = plan_marks(messages, now=step.at, ttl=ttl, before=None, settled=settled)
+        marks = list(planned.marks)
+        end = self._placed.end if self._placed is not None else None
+        found = end if changed is None else last_markable(messages, changed)
+        if found is not None and found.message < len(messages) and found not in [place for place, _ in marks]:
+            marks.insert(0, (found, ttl))
+        self._placed = planned.after
+        return Planned(tuple(marks), ttl, True, False, planned.after)
+
+    def ttl_of(self, step: Step) -> str:
+        """Return the lifetime of this request's breakpoints."""
+        return self.ttl
+
+    def changed_at(self, group: int) -> None:
+        """Note the first message a decision changed."""
+        self._changed = group if self._changed is None else min(self._changed, group)
+
+
+class AsRecorded(AppendOnly):
+    """Send what the recording sent, with the lifetime it used.
+
+    Where tokens left a recorded request and no entry says why, its client must have cleared something: the oldest
+    results go until the size is right.
+    """
+
+    name = "as-recorded"
+
+    def prepare(self, view: View, step: Step) -> list[Decision]:
+        """Clear what the recorded client must have cleared."""
+        if not step.removed or step.billed is None:
+            return []
+        surplus = view.counted.tokens - step.billed.input
+        gone: list[Replacement] = []
+        for one in view.results:
+            if surplus <= 0:
+                break
+            if one.tool_use_id not in view.shown.results and one.tokens > STUB_TOKENS:
+                gone.append(Replacement(one.tool_use_id, cleared_text(one.tool_use_id), tokens=one.tokens))
+                surplus -= one.tokens - STUB_TOKENS
+                self.changed_at(one.group)
+        frees = sum(one.tokens for one in gone)
+        return [ResultsCleared(Cause("recorded client", "content removed by the client", frees, True), gone)]
+
+    def ttl_of(self, step: Step) -> str:
+        """Return the lifetime the recording paid for, or the one asked for where it does not say."""
+        if step.billed is not None and (step.billed.write_1h or step.billed.write_5m):
+            self.ttl = "1h" if step.billed.write_1h else "5m"
+        return self.ttl
+
+
+class SlidingWindow(AppendOnly):
+    """Keep the newest rounds that fit, dropping the oldest as new ones come."""
+
+    name = "sliding-window"
+
+    def __init__(self, ttl: str = "5m", window_tokens: int = WINDOW_TOKENS) -> None:
+        super().__init__(ttl)
+        self._window_tokens = window_tokens
+
+    def prepare(self, view: View, step: Step) -> list[Decision]:
+        """Drop the oldest rounds beyond the window."""
+        surplus = view.counted.tokens - self._window_tokens
+        if surplus <= 0:
+            return []
+        pieces = {piece.uuid: piece.tokens for group in view.groups for piece in group.pieces}
+        gone: list[str] = []
+        freed = 0
+        for one in rounds([entry for entry in view.said if entry.uuid in pieces])[1:-1]:
+            if freed >= surplus:
+                break
+            gone += [entry.uuid for entry in one]
+            freed += sum(pieces[entry.uuid] for entry in one)
+        return [Snipped(Cause("sliding window", "the oldest rounds", freed, True), gone)] if gone else []
+
+
+class ClearEveryTurn(AppendOnly):
+    """Clear all but the newest tool results before every request."""
+
+    name = "clear-every-turn"
+
+    def __init__(self, ttl: str = "5m", keep: int = KEPT_RESULTS) -> None:
+        super().__init__(ttl)
+        self._keep = keep
+        self._policy = TrimPolicy()
+
+    def prepare(self, view: View, step: Step) -> list[Decision]:
+        """Clear what is not among the newest results."""
+        shown = view.shown.results
+        results = [one for one in view.results if self._policy.may_clear(one.tool) and one.tool_use_id not in shown]
+        old = results[: -self._keep]
+        if not old:
+            return []
+        self.changed_at(min(one.group for one in old))
+        replaced = [Replacement(one.tool_use_id, cleared_text(one.tool_use_id), tokens=one.tokens) for one in old]
+        frees = sum(one.tokens for one in old)
+        return [ResultsCleared(Cause("clear every turn", "old results", frees, True), replaced)]
+
+
+class Reverie(Uncached):
+    """The layers of this package, as a live session runs them."""
+
+    name = "reverie"
+
+    def __init__(self, recording: Recording, *, trim: TrimPolicy | None = None, compact_at: int, ttl: str | None) -> None:
+        least = CacheRules().minimum_for(recording.model)
+        self.pipeline = Pipeline(trim or TrimPolicy(), compact_at=compact_at, ttl=ttl, least_cached=least)
+
+    def prepare(self, view: View, step: Step) -> list[Decision]:
+        """Trim."""
+        return self.pipeline.plan(view, step.at)
+
+    def mark(self, view: View, messages: list[Any], step: Step) -> Planned | None:
+        """Place breakpoints as a live session does."""
+        return self.pipeline.mark(view, messages, step.at)
+
+
+Maker = Callable[[Recording, str], Policy]
+NAMES: Final = ("uncached", "recorded", "append-only", "sliding-window", "clear-every-turn", "reverie")

@@ -1,0 +1,235 @@
+"""A recorded session as the requests it made: when, with what, and what the provider billed.
+
+What was billed fixes the sizes. The input of one request less that of the one before is what stood between them, so
+estimates are scaled to it, and what a recording does not hold (reminders, restored files) becomes an attachment of the
+size that was billed for it. Recordings without usage keep the estimates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from ..conversation.blocks import Block, admitted, as_blocks
+from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry, iso
+from ..conversation.rounds import reply_id
+from ..conversation.tokens import estimate_block, estimate_request
+from ..conversation.view import View
+from ..importers import Imported
+from ..values import record
+
+__all__ = ["Billed", "Recording", "Sizes", "Step", "recording_of"]
+
+_SECONDS_BETWEEN: Final = 10.0  # where a recording has no times
+_LEAST, _MOST = 0.75, 1.35  # how far a recorded bill may pull an estimate before the rest counts as unseen or removed
+_REMOVED: Final = 2_000  # tokens that must be missing before something counts as removed
+
+
+@record
+class Billed:
+    """What a provider billed for one request."""
+
+    read: int = 0
+    write_5m: int = 0
+    write_1h: int = 0
+    uncached: int = 0
+    output: int = 0
+
+    @property
+    def input(self) -> int:
+        """All input tokens."""
+        return self.read + self.write_5m + self.write_1h + self.uncached
+
+
+@record
+class Step:
+    """One request of a recording."""
+
+    number: int
+    at: float
+    entries: tuple[Entry, ...]
+    reply: tuple[Entry, ...]
+    model: str
+    output_tokens: int
+    billed: Billed | None = None
+    removed: bool = False
+
+
+class Sizes:
+    """Tokens of blocks: as billed where the recording says so, else as estimated."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Block, int]] = {}
+        self.factor = 1.0
+
+    def set(self, block: Block, tokens: int) -> None:
+        """Fix the size of a block, known by identity."""
+        self._known[id(block)] = (block, tokens)
+
+    def of(self, block: Block) -> int:
+        """Return the size of a block."""
+        found = self._known.get(id(block))
+        return found[1] if found is not None else round(estimate_block(block) * self.factor)
+
+
+@record
+class Recording:
+    """A recorded session, ready to be replayed under any policy."""
+
+    name: str
+    session: str
+    format: str
+    title: str
+    model: str
+    steps: tuple[Step, ...]
+    sizes: Sizes
+    prefix: tuple[int, ...]
+    """Tokens of what stands before the messages, in the pieces the recording shows to be cached apart."""
+    timed: bool
+    billed: bool
+
+
+def recording_of(imported: Imported, name: str) -> Recording:
+    """Return an imported session as the requests it made."""
+    entries = [_normal(entry) for entry in imported.entries]
+    steps = _steps(entries)
+    timed = any(entry.at > 0 for entry in entries)
+    if not timed:
+        steps = [replace(step, at=step.number * _SECONDS_BETWEEN) for step in steps]
+    billed = bool(steps) and all(step.billed is not None for step in steps)
+    sizes = Sizes()
+    prefix = (estimate_request([], system=imported.system, tools=imported.tools),)
+    if billed:
+        steps, prefix = _sized(steps, sizes)
+    model = next((step.model for step in steps if step.model), imported.model)
+    return Recording(
+        name, imported.session_id, imported.format, imported.title, model, tuple(steps), sizes, prefix, timed, billed
+    )
+
+
+def _normal(entry: Entry) -> Entry:
+    """Return the entry with its message as blocks a provider accepts, so that blocks keep their identity from here on."""
+    if entry.kind not in (USER, ASSISTANT, ATTACHMENT) or entry.message is None:
+        return entry
+    role = ASSISTANT if entry.kind == ASSISTANT else USER
+    message = admitted(entry.message, role)
+    content = as_blocks(message) if message is not None else []
+    return replace(entry, body={**entry.body, "message": {"role": role, "content": content}})
+
+
+def _steps(entries: list[Entry]) -> list[Step]:
+    """Cut a log at its requests: one before the first piece of each reply."""
+    pieces: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.kind == ASSISTANT:
+            pieces.setdefault(reply_id(entry), []).append(entry)
+    steps: list[Step] = []
+    waiting: list[Entry] = []
+    seen: set[str] = set()
+    at = 0.0
+    for entry in entries:
+        if entry.kind == ASSISTANT and reply_id(entry) not in seen:
+            seen.add(reply_id(entry))
+            reply = pieces[reply_id(entry)]
+            at = max(at, waiting[-1].at if waiting and waiting[-1].at else entry.at)
+            steps.append(_step(len(steps), at, waiting, reply))
+            waiting = []
+        waiting.append(entry)
+    return steps
+
+
+def _step(number: int, at: float, entries: list[Entry], reply: list[Entry]) -> Step:
+    billed = _billed(reply)
+    estimated = sum(estimate_block(block) for entry in reply for block in _blocks(entry))
+    reported = billed.output if billed is not None else 0
+    output = reported if reported >= 0.6 * estimated else estimated
+    model = str(reply[0].reply.get("model") or "")
+    return Step(number, at, tuple(entries), tuple(reply), model, output, billed)
+
+
+def _billed(reply: list[Entry]) -> Billed | None:
+    usages = [cast(Mapping[str, Any], entry.reply["usage"]) for entry in reply if isinstance(entry.reply.get("usage"), dict)]
+    if not usages:
+        return None
+    usage = usages[0]
+    made: Any = usage.get("cache_creation")
+    written = _count(usage, "cache_creation_input_tokens")
+    long = _count(cast(Mapping[str, Any], made), "ephemeral_1h_input_tokens") if isinstance(made, dict) else 0
+    output = max(_count(one, "output_tokens") for one in usages)
+    found = Billed(
+        _count(usage, "cache_read_input_tokens"), written - long, long, _count(usage, "input_tokens"), output
+    )
+    return found if found.input > 0 else None
+
+
+def _count(usage: Mapping[str, Any], key: str) -> int:
+    value = usage.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _blocks(entry: Entry) -> list[Block]:
+    return as_blocks(entry.message) if entry.message is not None and entry.kind != DECISION else []
+
+
+def _sized(steps: list[Step], sizes: Sizes) -> tuple[list[Step], tuple[int, ...]]:
+    """Scale estimates to what was billed, request by request, and find what stands before the messages."""
+    first = steps[0].billed
+    assert first is not None
+    opening = sum(estimate_block(block) for entry in steps[0].entries for block in _blocks(entry))
+    base = max(first.input - opening, min(first.read, first.input))
+    view, total, out = View(), base, list[Step]()
+    for step in steps:
+        assert step.billed is not None
+        before, cuts = view, view.facts.compactions
+        view = view.fold_all(step.entries)
+        cut = view.facts.compactions != cuts
+        blocks = [block for entry in step.entries for block in _blocks(entry)]
+        if cut:
+            shown = [block for message in view.messages() for block in as_blocks(message)]
+            total, blocks = base, shown
+        grown = step.billed.input - total
+        spread = _spread(blocks, grown, sizes)
+        removed = grown - spread < -_REMOVED and before.last is not None and not cut
+        total = step.billed.input
+        entries = step.entries
+        if grown - spread > 0:
+            entries = (*entries, _unseen(step, grown - spread, sizes))
+            view = view.fold(entries[-1])
+        out.append(replace(step, entries=entries, removed=removed))
+    factors = [block for step in out for entry in step.entries for block in _blocks(entry)]
+    raw = sum(estimate_block(block) for block in factors) or 1
+    sizes.factor = min(_MOST, max(_LEAST, sum(sizes.of(block) for block in factors) / raw))
+    return out, _pieces(out, base)
+
+
+def _spread(blocks: Iterable[Block], grown: int, sizes: Sizes) -> int:
+    """Give each new block its share of what was billed, within reason, and return what was given."""
+    estimates = [(block, estimate_block(block)) for block in blocks]
+    raw = sum(tokens for _, tokens in estimates)
+    if not raw:
+        return 0
+    factor = min(_MOST, max(_LEAST, grown / raw))
+    given = 0
+    for block, tokens in estimates:
+        share = round(tokens * factor)
+        sizes.set(block, share)
+        given += share
+    return given
+
+
+def _unseen(step: Step, tokens: int, sizes: Sizes) -> Entry:
+    """Stand in for what the provider was sent and the recording does not hold."""
+    block: Block = {"type": "text", "text": f"[not recorded: {tokens} tokens, request {step.number}]"}
+    sizes.set(block, tokens)
+    last = step.entries[-1] if step.entries else None
+    body = {"type": "unrecorded", "message": {"role": USER, "content": [block]}}
+    uuid = f"unrecorded-{step.number}"
+    return Entry(uuid, last.uuid if last else None, last.time if last else iso(step.at), "replay", ATTACHMENT, body)
+
+
+def _pieces(steps: list[Step], base: int) -> tuple[int, ...]:
+    """Cut what stands before the messages where the recording shows that a shorter prefix was read."""
+    reads = {step.billed.read for step in steps if step.billed is not None and 0 < step.billed.read < base}
+    cuts = sorted(reads)[:2]
+    return tuple(later - earlier for earlier, later in zip([0, *cuts], [*cuts, base], strict=True))

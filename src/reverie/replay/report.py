@@ -1,0 +1,170 @@
+"""The figures of a replay as every door shows them: JSON, terminal, page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from ..values import record
+from .outcome import Break, Outcome, Report, totals
+
+__all__ = [
+    "APPEND_ONLY",
+    "OURS",
+    "UNCACHED",
+    "Lost",
+    "cheapest",
+    "count_text",
+    "figures",
+    "lost_by_reason",
+    "lost_to",
+    "money_text",
+    "places",
+    "report_json",
+    "sessions_of",
+    "ttl_text",
+]
+
+UNCACHED: Final = "uncached"
+APPEND_ONLY: Final = "append-only"
+OURS: Final = "reverie"
+
+
+@record
+class Lost:
+    """What the breaks of one reason cost under one policy."""
+
+    policy: str
+    reason: str
+    count: int
+    tokens: int
+    usd: float
+    unannounced: int
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """Return the report as plain JSON: the sums of each policy, and the same for each file."""
+    return {
+        "sessions": len(sessions_of(report)),
+        "model": report.model,
+        "ttl": report.ttl,
+        "policies": figures(report),
+        "cheapest": cheapest(report),
+        "files": [
+            {
+                "file": file,
+                "sessions": list(dict.fromkeys(outcome.session for outcome in report.of(file=file))),
+                "policies": figures(report, file=file),
+            }
+            for file in report.files
+        ],
+        "skipped": list(report.skipped),
+        "notes": list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes)),
+    }
+
+
+def figures(report: Report, *, file: str | None = None, session: str | None = None) -> dict[str, dict[str, Any]]:
+    """Return the sums of each policy that has outcomes, with its cost beside that of two others.
+
+    A policy that is known for some sessions only (``recorded`` needs a bill) is compared on those sessions.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for policy in report.policies:
+        outcomes = [one for one in report.of(policy=policy, file=file) if session is None or one.session == session]
+        if not outcomes:
+            continue
+        unannounced = sum(1 for outcome in outcomes for one in outcome.breaks if not one.registered)
+        found[policy] = {
+            "sessions": len(outcomes),
+            **totals(outcomes),
+            "unannounced_breaks": unannounced,
+            "cost_vs_uncached": _beside(report, outcomes, UNCACHED),
+            "cost_vs_append_only": _beside(report, outcomes, APPEND_ONLY),
+        }
+    return found
+
+
+def _beside(report: Report, outcomes: Sequence[Outcome], policy: str) -> float | None:
+    """Return the input cost of outcomes over that of the same sessions under a policy; None where one is missing."""
+    wanted = {(outcome.file, outcome.session) for outcome in outcomes}
+    base = [one for one in report.of(policy=policy) if (one.file, one.session) in wanted]
+    usd = sum(outcome.input_usd for outcome in base)
+    if len(base) < len(outcomes) or usd <= 0:
+        return None
+    return sum(outcome.input_usd for outcome in outcomes) / usd
+
+
+def cheapest(report: Report) -> str | None:
+    """Name the policy with the least input cost among those that were run on every session."""
+    every = len(sessions_of(report))
+    costs = {
+        policy: sum(outcome.input_usd for outcome in report.of(policy=policy))
+        for policy in report.policies
+        if len(report.of(policy=policy)) == every
+    }
+    return min(costs, key=lambda policy: costs[policy], default=None) if any(costs.values()) else None
+
+
+def sessions_of(report: Report) -> list[tuple[str, str]]:
+    """Return each session as its file and its name, in the order of the report."""
+    return list(dict.fromkeys((outcome.file, outcome.session) for outcome in report.outcomes))
+
+
+def lost_to(policy: str, breaks: Iterable[Break]) -> list[Lost]:
+    """Gather breaks by reason, the dearest first."""
+    found: dict[str, list[Break]] = {}
+    for one in breaks:
+        found.setdefault(one.reason, []).append(one)
+    rows = [
+        Lost(
+            policy,
+            reason,
+            len(ones),
+            sum(one.tokens for one in ones),
+            sum(one.usd for one in ones),
+            sum(1 for one in ones if not one.registered),
+        )
+        for reason, ones in found.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.usd, -row.count, row.reason))
+
+
+def lost_by_reason(report: Report) -> list[Lost]:
+    """Return what breaks cost by policy and reason: policies in the order of the report, the dearest reason first."""
+    return [
+        row
+        for policy in report.policies
+        for row in lost_to(policy, (one for outcome in report.of(policy=policy) for one in outcome.breaks))
+    ]
+
+
+def count_text(count: float) -> str:
+    """Say a number of tokens in at most five characters or so."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= size * 0.9995:
+            amount = count / size
+            return (
+                f"{amount:.2f}{unit}"
+                if amount < 9.995
+                else f"{amount:.1f}{unit}"
+                if amount < 99.95
+                else f"{amount:.0f}{unit}"
+            )
+    return f"{count:.0f}"
+
+
+def places(amounts: Iterable[float]) -> int:
+    """Return how many decimals a column of money needs so that its largest amount shows three digits or more."""
+    largest = max((abs(amount) for amount in amounts), default=0.0)
+    return 2 if largest >= 10 else 3 if largest >= 1 else 4
+
+
+def money_text(usd: float, decimals: int = 2) -> str:
+    """Say an amount of dollars."""
+    sign = "-" if usd < 0 and round(-usd, decimals) > 0 else ""
+    return f"{sign}${abs(usd):,.{decimals}f}"
+
+
+def ttl_text(ttl: str) -> str:
+    """Say a cache's lifetime as a person would."""
+    return {"5m": "5-minute cache", "1h": "1-hour cache"}.get(ttl, f"{ttl} cache" if ttl else "cache")

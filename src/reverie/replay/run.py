@@ -1,0 +1,207 @@
+"""Replay a recorded session under a policy: every request is built, checked, and billed by the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from ..cache.prices import Prices
+from ..cache.simulator import CacheSimulator, Mark, SimUsage
+from ..conversation.decisions import Decision, ResultOffloaded, ResultsCleared, body_of, name_of
+from ..conversation.entries import ASSISTANT, DECISION, Entry
+from ..conversation.request import build_request
+from ..conversation.rounds import reply_id
+from ..conversation.validate import problems
+from ..conversation.view import View
+from .needs import Needs
+from .outcome import Act, Break, Outcome, Point
+from .policies import Policy
+from .recording import Recording, Step
+from .sending import Sender, reply_usage
+
+__all__ = ["billed_outcome", "replayed"]
+
+_BROKEN_SHARE: Final = 0.95
+_BROKEN_TOKENS: Final = 2_000
+
+
+def billed_outcome(recording: Recording, prices: Prices) -> Outcome | None:
+    """Return what the provider billed, where the recording says."""
+    if not recording.billed:
+        return None
+    points: list[Point] = []
+    for step in recording.steps:
+        billed = step.billed
+        assert billed is not None
+        usage = SimUsage(billed.read, billed.write_5m, billed.write_1h, billed.uncached)
+        points.append(_point(step, usage, prices))
+    return Outcome("recorded", recording.name, recording.session, recording.model, tuple(points))
+
+
+def replayed(recording: Recording, policy: Policy, prices: Prices, *, check: bool = True) -> Outcome:
+    """Send every request of the recording as the policy would have made it."""
+    run = _Run(recording, policy, prices, check)
+    for step in recording.steps:
+        run.step(step)
+    return run.outcome()
+
+
+class _Run:
+    """One recording under one policy."""
+
+    def __init__(self, recording: Recording, policy: Policy, prices: Prices, check: bool) -> None:
+        self.recording = recording
+        self.policy = policy
+        self.prices = prices
+        self.check = check
+        self.view = View()
+        self.cache = CacheSimulator()
+        self.sender = Sender(recording)
+        self.needs = Needs()
+        self.points: list[Point] = []
+        self.acts: list[Act] = []
+        self.breaks: list[Break] = []
+        self.invalid = 0
+        self.read_backs = self.read_back_tokens = 0
+        self.read_back_usd = 0.0
+        self.removed = self.needed = 0
+        self.sent: Step | None = None
+        self.usage = SimUsage()
+        self.made = 0
+
+    def step(self, step: Step) -> None:
+        """Take in what came since the last request, decide, send, and see what the reply needed."""
+        moved = self.arrive(step)
+        moved += self.decide(step, self.policy.prepare(self.view, step))
+        request = build_request(self.view)
+        if self.check and problems(request):
+            self.invalid += 1
+        usage = self.send(step, request["messages"])
+        self.watch(step, usage, moved)
+        self.points.append(_point(step, usage, self.prices))
+        self.read_back(step, usage)
+        self.sent, self.usage = step, usage
+
+    def arrive(self, step: Step) -> list[str]:
+        """Fold what the recording holds between two requests; return why the prefix moved, where it did."""
+        moved: list[str] = []
+        for entry in step.entries:
+            for called in self.needs.heard(entry):
+                self.needed += self._size_of(called)
+            self.decide(step, self.policy.arrived(self.view, entry))
+            cuts = self.view.cuts
+            self.view = self.view.fold(self._as_simulated(entry))
+            if self.view.cuts != cuts:
+                moved.append("compaction, as recorded")
+                self.sender.epoch = step.number
+        return moved
+
+    def _size_of(self, called: str) -> int:
+        found = next((one for one in self.view.results if one.tool_use_id == called), None)
+        return found.tokens if found is not None else 0
+
+    def _as_simulated(self, entry: Entry) -> Entry:
+        """Return a reply with the usage the provider would have reported under this policy."""
+        if entry.kind != ASSISTANT or self.sent is None or reply_id(entry) != reply_id(self.sent.reply[0]):
+            return entry
+        usage = reply_usage(self.usage, output=self.sent.output_tokens)
+        return replace(entry, body={**entry.body, "reply": {**entry.reply, "usage": usage}})
+
+    def decide(self, step: Step, decisions: Sequence[Decision]) -> list[str]:
+        """Log decisions and note what they did."""
+        moved: list[str] = []
+        for decision in decisions:
+            cause = decision.cause
+            items = 1
+            if isinstance(decision, ResultsCleared):
+                items = len(decision.cleared)
+                for one in decision.cleared:
+                    self.needs.removed(one.tool_use_id, one.tokens)
+                    self.removed += one.tokens
+            elif isinstance(decision, ResultOffloaded):
+                self.needs.removed(decision.tool_use_id, cause.frees, decision.text)
+                self.removed += cause.frees
+            self.acts.append(Act(step.number, step.at, cause.layer, cause.reason, items, cause.frees))
+            self.made += 1
+            uuid = f"replay-{self.made}"
+            self.view = self.view.fold(Entry(uuid, None, "", "replay", DECISION, body_of(decision)))
+            if cause.moves_prefix:
+                moved.append(name_of(decision).replace("_", " "))
+        return moved
+
+    def send(self, step: Step, messages: list[dict[str, object]]) -> SimUsage:
+        """Send one request to the simulated provider."""
+        blocks, starts = self.sender.blocks(messages)
+        planned = self.policy.mark(self.view, messages, step)
+        if planned is None:
+            return SimUsage(uncached=sum(block.tokens for block in blocks))
+        warm = self.sender.warmed(step)
+        if warm is not None:
+            mark = Mark(warm - 1, planned.prefix_ttl)
+            self.cache.request(self.sender.prefix[:warm], [mark], model=self.recording.model, now=step.at - 0.5)
+        marks = self.sender.marks(planned, starts, len(blocks))
+        return self.cache.request(blocks, marks, model=self.recording.model, now=step.at)
+
+    def watch(self, step: Step, usage: SimUsage, moved: list[str]) -> None:
+        """Name a break: a good part of what the last request left in the cache was not read."""
+        held = self.usage.read + self.usage.write
+        lost = held - usage.read
+        if self.sent is None or usage.read >= _BROKEN_SHARE * held or lost < _BROKEN_TOKENS:
+            return
+        idle = step.at - self.sent.at
+        if moved:
+            reason = moved[-1]
+        else:
+            reason = "idle over 1 h" if idle >= 3600 else "idle over 5 min" if idle >= 300 else "prefix changed"
+        price = self.prices.cost(write_5m=lost) - self.prices.cost(read=lost)
+        self.breaks.append(Break(step.number, step.at, reason, lost, price, bool(moved) or idle >= 300))
+
+    def read_back(self, step: Step, usage: SimUsage) -> None:
+        """Charge what the reply could not have been written without: its tokens written, and one more request each."""
+        for _, tokens in self.needs.wanted(step.reply):
+            self.read_backs += 1
+            self.read_back_tokens += tokens
+            self.needed += tokens
+            write = {"write_1h": tokens} if usage.write_1h and not usage.write_5m else {"write_5m": tokens}
+            self.read_back_usd += self.prices.cost(read=usage.total, **write)
+            pipeline = getattr(self.policy, "pipeline", None)
+            if pipeline is not None:
+                pipeline.read_backs += 1
+
+    def outcome(self) -> Outcome:
+        """Return all that was found."""
+        notes = () if self.recording.timed else ("the recording has no times: 10 s between requests were assumed",)
+        return Outcome(
+            self.policy.name,
+            self.recording.name,
+            self.recording.session,
+            self.recording.model,
+            tuple(self.points),
+            tuple(self.acts),
+            tuple(self.breaks),
+            self.read_backs,
+            self.read_back_tokens,
+            self.read_back_usd,
+            self.removed,
+            self.needed,
+            self.invalid,
+            notes,
+        )
+
+
+def _point(step: Step, usage: SimUsage, prices: Prices) -> Point:
+    return Point(
+        step.number,
+        step.at,
+        usage.total,
+        usage.read,
+        usage.write_5m,
+        usage.write_1h,
+        usage.uncached,
+        step.output_tokens,
+        prices.cost(read=usage.read, write_5m=usage.write_5m, write_1h=usage.write_1h, uncached=usage.uncached),
+        prices.cost(output=step.output_tokens),
+    )
+
+

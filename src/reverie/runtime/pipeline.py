@@ -1,0 +1,148 @@
+"""A turn's decisions in their order: what layer 2 clears, and where the breakpoints stand.
+
+What is kept here between turns follows from the log and the clock; a resumed session builds it anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..cache.breakpoints import Placed, Planned, plan_marks
+from ..cache.economics import CLASSIC, Life, Rates, choose_ttl, turns_ahead
+from ..conversation.decisions import Decision, ResultsCleared
+from ..conversation.view import View
+from ..layers.l2_trim import Pending, TrimFacts, Trimming, TrimPolicy, plan_cache_edit, plan_trim
+from ..layers.l2_trim.plan import STUB_TOKENS
+
+__all__ = ["Pipeline"]
+
+_PAUSE = (300.0, 3600.0)
+
+
+class Pipeline:
+    """What happens to a view before it is sent."""
+
+    def __init__(
+        self,
+        trim: TrimPolicy,
+        *,
+        compact_at: int,
+        rates: Rates = CLASSIC,
+        ttl: str | None = None,
+        least_cached: int = 1_024,
+        look_every: int = 32,
+    ) -> None:
+        self.trim = trim
+        self.pending = Pending(trim)
+        self.placed: Placed | None = None
+        self.compact_at = compact_at
+        self.requests = 0
+        self.read_backs = 0
+        self.last: Trimming | None = None
+        self._rates = rates
+        self._ttl = ttl
+        self._least_cached = least_cached
+        self._look_every = look_every
+        self._pauses = 0
+        self._cleared = 0
+        self._cuts = 0
+        self._opening = 0
+        self._settled_offset: int | None = None
+        self._changed: int | None = None
+        self._next_look = 0
+
+    def plan(self, view: View, now: float) -> list[Decision]:
+        """Return what layer 2 decides before this request."""
+        if view.cuts != self._cuts:
+            self._next_look = 0
+        self.pending.follow(view)
+        self._changed = None
+        self.last = None
+        life = self._life(now)
+        edit = plan_cache_edit(view, self.trim)
+        if edit is not None:
+            return [edit]
+        if not self._worth_looking(life, view):
+            return []
+        self.last = plan_trim(self.pending, self._facts(view, life), self.trim)
+        if self.last is None:
+            self._next_look = view.length // 2 + 1 + len(self.pending.candidates) // self._look_every
+            return []
+        self._note(self.last.decision)
+        return [self.last.decision]
+
+    def note(self, decision: ResultsCleared) -> None:
+        """Take in a clearing that was decided elsewhere, by hand or by budget."""
+        self._note(decision)
+
+    def mark(self, view: View, messages: list[Any], now: float) -> Planned:
+        """Place the breakpoints of this request and remember what it leaves in the cache."""
+        life = self._life(now)
+        if self.placed is not None and _PAUSE[0] <= now - self.placed.at < _PAUSE[1]:
+            self._pauses += 1
+        ttl = self.placed.ttl if self.placed is not None and life != "cold" else self._chosen_ttl()
+        changed = 0 if view.cuts != self._cuts else self._changed
+        self._cuts = view.cuts
+        shift = 1 if view.length and view.group(0).role == "assistant" else 0  # the builder puts a user before it
+        if changed:
+            changed += shift
+        settled = self._settled_messages(shift)
+        planned = plan_marks(messages, now=now, ttl=ttl, before=self.placed, changed=changed, settled=settled)
+        if planned.after.settled != (self.placed.settled if self.placed is not None else None):
+            self._settled_offset = self._tail_offset()
+        self.placed = planned.after
+        self.requests += 1
+        if self.requests == 1 or changed == 0:
+            self._opening = view.counted.tokens
+        self._changed = None
+        return planned
+
+    def _life(self, now: float) -> Life:
+        if self.placed is None:
+            return "cold"
+        life = self.placed.life(now)
+        return "live" if life == "live" else "tail dead" if life == "tail dead" else "cold"
+
+    def _chosen_ttl(self) -> str:
+        return self._ttl or choose_ttl(pauses=self._pauses, requests=self.requests, rates=self._rates)
+
+    def _worth_looking(self, life: Life, view: View) -> bool:
+        """Look through the candidates only now and then where there are many, so that a turn's work does not grow."""
+        return life != "live" or view.length // 2 >= self._next_look
+
+    def _facts(self, view: View, life: Life) -> TrimFacts:
+        ttl = self.placed.ttl if self.placed is not None else self._chosen_ttl()
+        window = view.counted.tokens
+        turns = turns_ahead(turns=view.length // 2, window=window, opening=self._opening, limit=self.compact_at)
+        return TrimFacts(
+            life=life,
+            window=window,
+            round=view.length // 2,
+            turns=turns,
+            settled_offset=self._settled_offset,
+            prefix_tokens=round(view.counted.overhead),
+            least_cached=self._least_cached,
+            ttl=ttl,
+            tail_ttl="5m",
+            rates=self._rates,
+            pinned=view.facts.pinned,
+            cleared=self._cleared,
+            read_backs=self.read_backs,
+        )
+
+    def _note(self, decision: ResultsCleared) -> None:
+        gone = {one.tool_use_id for one in decision.cleared}
+        groups = [one.group for one in self.pending.candidates if one.tool_use_id in gone]
+        if groups:
+            self._changed = min(groups) if self._changed is None else min(self._changed, *groups)
+        self.pending.clear(gone, STUB_TOKENS)
+        self._cleared += len(gone)
+
+    def _settled_messages(self, shift: int) -> int | None:
+        """Return how many messages come before the results that may still be cleared soon."""
+        recent = self.pending.candidates[-self.trim.keep_priced :]
+        return recent[0].group + shift if recent and recent[0].group > 0 else None
+
+    def _tail_offset(self) -> int:
+        recent = self.pending.candidates[-self.trim.keep_priced :]
+        return self.pending.start(recent[0]) if recent else self.pending.written

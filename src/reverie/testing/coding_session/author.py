@@ -1,0 +1,137 @@
+"""The hand that writes an invented session: a clock, a bill, and one entry after another."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+from uuid import UUID
+
+from ...conversation.decisions import Cause, Compacted, body_of
+from ...conversation.entries import ASSISTANT, DECISION, META, SCHEMA, USER, Entry, iso
+from ...conversation.tokens import estimate_block, estimate_request
+from ...values import record
+from . import phrases
+from .project import ROOT
+
+__all__ = ["MODEL", "START", "Author", "Call"]
+
+MODEL: Final = "claude-sonnet-4-5"
+START: Final = 1_772_440_860.0  # a Monday morning in March 2026
+_CACHE_SECONDS: Final = 300.0
+_PREFIX: Final = estimate_request([], system=phrases.SYSTEM, tools=phrases.TOOLS)
+
+
+@record
+class Call:
+    """A tool call with what it will return and how long it takes."""
+
+    name: str
+    input: dict[str, Any]
+    result: str
+    seconds: float = 0.4
+    failed: bool = False
+
+
+class Author:
+    """Writes entries in the shape of an importer: one for each block, each the parent of the next."""
+
+    def __init__(self, rng: Random, title: str, compact_at: int | None) -> None:
+        self.rng = rng
+        self.compact_at = compact_at
+        self.clock = START
+        self.session = self._uuid()
+        self.entries: list[Entry] = []
+        self.total = 0
+        self.asked: list[str] = []
+        self.edited: list[str] = []
+        self._context = 0
+        self._cached = 0
+        self._sent_at = 0.0
+        self._last_message: str | None = None
+        body = {"schema": SCHEMA, "title": title, "model": MODEL, "cwd": ROOT}
+        self._add(META, {**body, "source": {"format": "invented", "name": "coding session"}})
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock += seconds
+
+    def ask(self, text: str) -> None:
+        """Let the person say something."""
+        self.asked.append(text)
+        self._say(USER, {"role": "user", "content": text}, {"type": "text", "text": text})
+
+    def interrupt(self) -> None:
+        """Let the person stop what is going on."""
+        block = {"type": "text", "text": phrases.INTERRUPTED}
+        self._say(USER, {"role": "user", "content": [block]}, block)
+
+    def reply(self, text: str, *calls: Call, stopped: bool = False) -> None:
+        """Let the agent answer, and each call return; a stopped reply's calls do not run."""
+        blocks: list[dict[str, Any]] = []
+        if self.rng.random() < 0.22:
+            thought = self.rng.choice(phrases.THOUGHTS)
+            blocks.append({"type": "thinking", "thinking": thought, "signature": f"{self.rng.getrandbits(256):064x}"})
+        if text:
+            blocks.append({"type": "text", "text": text})
+        ids = [f"toolu_{self.rng.getrandbits(72):018x}" for _ in calls]
+        for name, call in zip(ids, calls, strict=True):
+            blocks.append({"type": "tool_use", "id": name, "name": call.name, "input": call.input})
+        self._reply(blocks, "tool_use" if calls else "end_turn")
+        for name, call in zip(ids, calls, strict=True):
+            self._result(name, call, stopped)
+
+    def compact_if_full(self) -> bool:
+        """Let the past become a summary where the window is full, and say whether it did."""
+        if self.compact_at is None or _PREFIX + self._context <= self.compact_at:
+            return False
+        before = _PREFIX + self._context
+        text = phrases.summary(self.asked, self.edited, self.asked[-1])
+        self.wait(self.rng.uniform(25.0, 70.0))
+        cause = Cause("compact", "recorded: the window was full", moves_prefix=True)
+        self._add(DECISION, body_of(Compacted(cause, "auto", "full", text, before, self._last_message, None)))
+        self._context = estimate_block({"type": "text", "text": text})
+        self._cached = _PREFIX
+        return True
+
+    def _reply(self, blocks: list[dict[str, Any]], stop: str) -> None:
+        output = sum(estimate_block(block) for block in blocks)
+        reply: dict[str, Any] = {"id": f"msg_{self.rng.getrandbits(72):018x}", "model": MODEL}
+        reply |= {"usage": self._usage(output), "stop_reason": stop}
+        self.wait(self.rng.uniform(2.0, 12.0) + output / 60)
+        for block in blocks:
+            self.wait(self.rng.uniform(0.05, 0.4))
+            self._say(ASSISTANT, {"role": "assistant", "content": [block]}, block, reply=dict(reply))
+
+    def _result(self, name: str, call: Call, stopped: bool) -> None:
+        self.wait(0.2 if stopped else call.seconds)
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": name, "content": call.result}
+        if stopped or call.failed:
+            block = {**block, "content": phrases.REFUSED if stopped else call.result, "is_error": True}
+        self._say(USER, {"role": "user", "content": [block]}, block)
+
+    def _usage(self, output: int) -> dict[str, int]:
+        """Bill a request as an append-only agent with a 5-minute cache is billed."""
+        whole = _PREFIX + self._context
+        live = self.clock - self._sent_at < _CACHE_SECONDS
+        read = min(self._cached, whole) if live else 0
+        self._cached, self._sent_at = whole, self.clock
+        return {
+            "input_tokens": 3,
+            "cache_creation_input_tokens": whole - read,
+            "cache_read_input_tokens": read,
+            "output_tokens": output,
+        }
+
+    def _say(self, kind: str, message: dict[str, Any], block: dict[str, Any], **more: Any) -> None:
+        tokens = estimate_block(block)
+        self.total += tokens
+        self._context += tokens
+        self._last_message = self._add(kind, {"message": message, **more})
+
+    def _add(self, kind: str, body: dict[str, Any]) -> str:
+        parent = self.entries[-1].uuid if self.entries else None
+        self.entries.append(Entry(self._uuid(), parent, iso(self.clock), self.session, kind, body))
+        return self.entries[-1].uuid
+
+    def _uuid(self) -> str:
+        return str(UUID(int=self.rng.getrandbits(128), version=4))

@@ -1,0 +1,77 @@
+"""Write entries as the lines of a Claude Code session, so that they can be imported again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from ...conversation.decisions import Compacted, decision_of
+from ...conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SYSTEM, USER, Entry
+
+__all__ = ["as_claude_code_jsonl"]
+
+Row = dict[str, Any]
+
+
+def as_claude_code_jsonl(entries: Sequence[Entry]) -> bytes:
+    """Return the session as a file in Claude Code's format: a line a block, each result hung on its call's line."""
+    meta = next((entry for entry in entries if entry.kind == META), None)
+    cwd = str(meta.body.get("cwd", "")) if meta else ""
+    rows: list[Row] = []
+    called: dict[str, str] = {}
+    last: str | None = None
+    for entry in entries:
+        for row in _rows(entry):
+            answered = [called[one] for one in _ids(row, "tool_result", "tool_use_id") if one in called]
+            row["parentUuid"] = answered[0] if answered else last
+            if row.get("subtype") == "compact_boundary":
+                row["logicalParentUuid"], row["parentUuid"] = last, None
+            rows.append({"isSidechain": False, "userType": "external", "cwd": cwd, "sessionId": entry.session, **row})
+            called |= {one: row["uuid"] for one in _ids(row, "tool_use", "id")}
+            last = row["uuid"]
+    title = meta.body.get("title") if meta else None
+    if title and last:
+        rows.insert(0, {"type": "summary", "summary": title, "leafUuid": last})
+    return "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows).encode()
+
+
+def _rows(entry: Entry) -> list[Row]:
+    row: Row = {"type": entry.kind, "uuid": entry.uuid, "timestamp": entry.time}
+    if entry.kind == DECISION:
+        return _compaction(entry)
+    if entry.kind == SYSTEM:
+        return [{**row, "subtype": entry.body.get("subtype", ""), "content": entry.body.get("text", "")}]
+    if entry.kind == ATTACHMENT:
+        text = {"type": "text", "content": (entry.message or {}).get("content")}
+        return [{**row, "attachment": entry.body.get("attachment") or text}]
+    if entry.kind not in (USER, ASSISTANT) or entry.message is None:
+        return []
+    if entry.kind == USER:
+        more = {"isMeta": True} if entry.body.get("meta") else {}
+        return [{**row, **more, "message": entry.message}]
+    reply = {name: value for name, value in entry.reply.items() if name != "request_id"}
+    request = {"requestId": entry.reply["request_id"]} if "request_id" in entry.reply else {}
+    return [{**row, **request, "message": {**reply, "type": "message", **entry.message}}]
+
+
+def _compaction(entry: Entry) -> list[Row]:
+    """Return the two lines of a compaction, boundary and summary; other decisions have no line of their own there."""
+    made = decision_of(entry.body)
+    if not isinstance(made, Compacted):
+        return []
+    said = {"trigger": made.trigger, "preTokens": made.tokens_before}
+    boundary: Row = {"type": "system", "subtype": "compact_boundary", "content": "Conversation compacted"}
+    summary: Row = {"type": "user", "isCompactSummary": True, "message": {"role": "user", "content": made.summary}}
+    return [
+        {**boundary, "uuid": entry.uuid, "timestamp": entry.time, "compactMetadata": said},
+        {**summary, "uuid": f"{entry.uuid}-summary", "timestamp": entry.time},
+    ]
+
+
+def _ids(row: Row, kind: str, key: str) -> Iterable[str]:
+    content: Any = cast(Row, row.get("message") or {}).get("content")
+    if not isinstance(content, list):
+        return []
+    blocks = cast("list[Row]", content)
+    return [str(block.get(key)) for block in blocks if block.get("type") == kind]

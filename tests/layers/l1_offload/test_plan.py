@@ -1,0 +1,360 @@
+"""What becomes of a result, and of the results of one message together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reverie.conversation.decisions import (
+    CacheEdits,
+    Cause,
+    Pinned,
+    Replacement,
+    ResultOffloaded,
+    ResultsCleared,
+    ResultsKept,
+)
+from reverie.conversation.view import View
+from reverie.layers.l1_offload import (
+    Aggregate,
+    Duplicate,
+    Kept,
+    Offload,
+    OffloadPolicy,
+    Placeholder,
+    plan_aggregate,
+    plan_result,
+)
+from reverie.layers.l1_offload.content import size_chars
+from reverie.layers.l1_offload.plan import offload_of, result_key, shown_text
+from reverie.testing.script import Script, call
+
+POLICY = OffloadPolicy()
+PIXEL: dict[str, Any] = {
+    "type": "image",
+    "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" * 9_000},
+}
+LONG_TEXT: dict[str, Any] = {"type": "text", "text": "word " * 20_000}
+PDF: dict[str, Any] = {
+    "type": "document",
+    "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0" * 20_000},
+}
+PLAIN: dict[str, Any] = {
+    "type": "document",
+    "source": {"type": "text", "media_type": "text/plain", "data": "line\n" * 20_000},
+}
+CAUSE = Cause("test", "test")
+
+
+@pytest.mark.requirement("L1.1", "L1.2", "L1.3", "L1.8")
+@pytest.mark.parametrize(
+    ("tool", "output", "kind"),
+    [
+        ("Bash", "short", Kept),
+        ("Bash", "x" * 30_000, Kept),
+        ("Bash", "x" * 30_001, Offload),
+        ("Bash", "é" * 30_000, Kept),
+        ("Grep", "x" * 20_001, Offload),
+        ("Glob", "x" * 50_000, Kept),
+        ("Glob", "x" * 50_001, Offload),
+        ("Read", "x" * 5_000_000, Kept),
+        ("Bash", b"x" * 30_001, Offload),
+        ("Bash", b"ok", Kept),
+        ("Bash", b"\xff\xfe", Offload),
+        ("Read", b"\xff\xfe", Offload),
+        ("Bash", "caf\udce9", Offload),
+        ("mcp__a__b", [LONG_TEXT], Offload),
+        ("mcp__a__b", [{"type": "text", "text": "short"}], Kept),
+        ("mcp__a__b", [LONG_TEXT, PIXEL], Kept),
+        ("mcp__a__b", [PIXEL], Kept),
+        ("mcp__a__b", [PDF], Kept),
+        ("mcp__a__b", [PLAIN], Offload),
+        ("mcp__a__b", [{"type": "novel", "x": "y" * 60_000}, 7, None, "bare"], Offload),
+        ("Bash", "", Placeholder),
+        ("Bash", b"", Placeholder),
+        ("Bash", " \n\t", Placeholder),
+        ("Read", "", Placeholder),
+        ("Bash", [], Placeholder),
+        ("Bash", [{"type": "text", "text": " "}], Placeholder),
+    ],
+)
+def test_what_becomes_of_a_result(tool: str, output: Any, kind: type) -> None:
+    assert type(plan_result(tool, "toolu_1", output, POLICY, View())) is kind
+
+
+@pytest.mark.requirement("L1.8")
+def test_the_placeholder_of_an_empty_result_is_short_and_names_the_tool() -> None:
+    plan = plan_result("Bash", "toolu_1", "", POLICY, View())
+    assert isinstance(plan, Placeholder)
+    assert "Bash" in plan.text
+    assert len(plan.text) < 60
+    assert plan.content == ""
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        "../../etc/passwd",
+        "a/b",
+        "..",
+        ".",
+        "",
+        "a\0b",
+        "%2e%2e%2f",
+        "é" * 300,
+        "x" * 256,
+        "‮gnp",
+        "CON",
+        "\ud800",
+        "a.b",
+    ],
+)
+def test_an_id_never_names_a_place_outside_the_folder_of_results(called: str) -> None:
+    from reverie.layers.l1_offload import form_of
+    from reverie.paths import check_key
+
+    for hashed in (False, True):
+        key = result_key("projects/p/s", offload_of(called, form_of("text")), hashed=hashed)
+        parts = check_key(key)
+        assert parts[:4] == ("projects", "p", "s", "tool-results")
+        assert len(parts) == 5
+
+
+def test_two_ids_that_look_alike_once_made_harmless_have_files_of_their_own() -> None:
+    from reverie.layers.l1_offload import form_of
+
+    keys = {result_key("f", offload_of(called, form_of("text"))) for called in ("a/b", "a\\b", "a b", "a-b", "a:b")}
+    assert len(keys) == 5
+
+
+# -- repeats
+
+
+def script_with(content: Any, *, tool: str = "Read") -> Script:
+    script = Script()
+    script.user("begin")
+    script.reply(call("first", tool))
+    script.result("first", content)
+    script.reply(call("second"))
+    return script
+
+
+@pytest.mark.requirement("L1.10")
+@pytest.mark.parametrize(
+    ("content", "refers"),
+    [
+        ("x" * 255, False),
+        ("x" * 256, True),
+        ("x" * 30_000, True),
+        ("é" * 128, True),
+        ("é" * 127, False),
+        ([{"type": "text", "text": "x" * 300}], True),
+        ([{"type": "text", "text": "x" * 300}, PIXEL], False),
+    ],
+)
+def test_a_repeat_of_a_result_in_view_is_a_reference_to_it(content: Any, refers: bool) -> None:
+    plan = plan_result("Glob", "second", content, POLICY, script_with(content).view)
+    assert isinstance(plan, Duplicate) == refers
+    if isinstance(plan, Duplicate):
+        assert (plan.first, plan.content) == ("first", content)
+        assert "first" in plan.text
+        assert "second" in plan.text
+        assert len(plan.text) < 200
+
+
+@pytest.mark.requirement("L1.10")
+def test_a_repeat_longer_than_the_maximum_is_shown_whole_where_its_tool_may_show_it() -> None:
+    script = script_with("x" * 50_001)
+    assert isinstance(plan_result("Read", "second", "x" * 50_001, POLICY, script.view), Kept)
+    assert isinstance(plan_result("Read", "second", "x" * 50_000, POLICY, script_with("x" * 50_000).view), Duplicate)
+
+
+@pytest.mark.requirement("L1.10")
+def test_only_a_result_that_is_still_shown_whole_is_referred_to() -> None:
+    content = "x" * 300
+    gone = {
+        "cleared": ResultsCleared(CAUSE, [Replacement("first", "[cleared]")]),
+        "offloaded": ResultOffloaded(CAUSE, "first", "<persisted-output>", "p", "h", 300),
+        "deleted in the cache": CacheEdits(CAUSE, ["first"], "e2"),
+    }
+    for how, decision in gone.items():
+        script = script_with(content)
+        script.decide(decision)
+        assert isinstance(plan_result("Read", "second", content, POLICY, script.view), Kept), how
+    script = script_with(content)
+    assert isinstance(plan_result("Read", "second", content + "y", POLICY, script.view), Kept)
+    assert isinstance(plan_result("Read", "first", content, POLICY, script.view), Kept)
+
+
+# -- the results of one message
+
+FRESH, KEPT, REPLACED = "fresh", "kept", "replaced"
+
+
+def message_of(results: list[tuple[str, int, str]]) -> Script:
+    """Write a message of results, each of a tool, a length and a state."""
+    script = Script()
+    script.user("begin")
+    script.reply(*(call(f"t{at}", tool) for at, (tool, _, _) in enumerate(results)))
+    for at, (_, length, state) in enumerate(results):
+        if state == REPLACED:
+            script.decide(ResultOffloaded(CAUSE, f"t{at}", "<persisted-output>" + "p" * 100, "p", "h", length))
+        script.result(f"t{at}", f"{at}:".ljust(length, "z")[:length])
+        if state == KEPT:
+            script.decide(ResultsKept(CAUSE, [f"t{at}"]))
+    return script
+
+
+def offloaded(plan: Aggregate) -> list[str]:
+    return [one.tool_use_id for one in plan.offloads]
+
+
+@pytest.mark.requirement("L1.5", "L1.6")
+@pytest.mark.parametrize(
+    ("results", "gone", "kept"),
+    [
+        ([("Bash", 30_000, FRESH)] * 6, [], ["t0", "t1", "t2", "t3", "t4", "t5"]),
+        ([("Glob", 50_000, FRESH)] * 4, [], ["t0", "t1", "t2", "t3"]),
+        (
+            [("Glob", 50_000, FRESH), ("Glob", 49_999, FRESH)] * 2 + [("Bash", 9_000, FRESH)],
+            ["t0"],
+            ["t1", "t2", "t3", "t4"],
+        ),
+        ([("Glob", 40_000, FRESH), ("Glob", 50_000, FRESH)] * 3, ["t1", "t3"], ["t0", "t2", "t4", "t5"]),
+        ([("Glob", 50_000, FRESH)] * 5, ["t0"], ["t1", "t2", "t3", "t4"]),
+        ([("Glob", 50_000, KEPT)] * 5 + [("Bash", 10_000, FRESH)], ["t5"], []),
+        ([("Glob", 50_000, KEPT)] * 5, [], []),
+        ([("Glob", 50_000, REPLACED)] * 9 + [("Bash", 10_000, FRESH)], [], ["t9"]),
+        ([("Read", 250_000, FRESH), ("Bash", 10_000, FRESH)], ["t1"], ["t0"]),
+        ([("Bash", 1_000, FRESH)] * 300, [], [f"t{at}" for at in range(300)]),
+    ],
+)
+def test_the_largest_fresh_results_go_until_the_rest_fits(
+    results: list[tuple[str, int, str]], gone: list[str], kept: list[str]
+) -> None:
+    plan = plan_aggregate(message_of(results).view, POLICY, folder="projects/p/s")
+    assert offloaded(plan) == gone
+    assert list(plan.kept) == kept
+
+
+@pytest.mark.requirement("L1.5", "L1.8")
+def test_pictures_and_pinned_results_stay_whatever_the_total() -> None:
+    script = Script()
+    script.user("begin")
+    script.reply(*(call(f"t{at}", "Glob") for at in range(3)))
+    script.result("t0", [{"type": "text", "text": "z" * 120_000}, PIXEL])
+    script.result("t1", "y" * 100_000)
+    script.result("t2", "x" * 3_000)
+    script.decide(Pinned(CAUSE, tool_use_ids=["t1"]))
+    assert offloaded(plan_aggregate(script.view, POLICY)) == ["t2"]
+
+
+@pytest.mark.requirement("L1.5")
+def test_results_are_counted_by_the_message_the_provider_will_see() -> None:
+    script = Script()
+    script.user("begin")
+    for turn in range(5):
+        script.reply(call(f"t{turn}", "Glob"))
+        script.result(f"t{turn}", f"{turn}".ljust(50_000, "z"))
+        assert offloaded(plan_aggregate(script.view, POLICY)) == []
+    # The same five in one message, given one by one and with words of the user between them.
+    script = Script()
+    script.user("begin")
+    script.reply(*(call(f"t{at}", "Glob") for at in range(5)))
+    for at in range(5):
+        script.result(f"t{at}", f"{at}".ljust(50_000, "z"))
+        script.user("hm")
+    assert len(plan_aggregate(script.view, POLICY).offloads) == 1
+
+
+@pytest.mark.requirement("L1.5")
+def test_what_was_sent_is_never_decided_on_again() -> None:
+    script = message_of([("Glob", 50_000, FRESH)] * 9)
+    script.reply({"type": "text", "text": "Thanks."})
+    assert plan_aggregate(script.view, POLICY) == Aggregate((), (), 0)
+    script.user("Go on.")
+    assert plan_aggregate(script.view, POLICY) == Aggregate((), (), 0)
+
+
+messages = st.lists(
+    st.tuples(
+        st.sampled_from(["Read", "Bash", "Glob"]),
+        st.integers(1, 6_000),
+        st.sampled_from([FRESH, FRESH, KEPT, REPLACED]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def broken_promises(
+    results: list[tuple[str, int, str]], policy: OffloadPolicy, plan: Callable[[View, OffloadPolicy], Aggregate]
+) -> list[str]:
+    """Check a plan for the results of one message against what it promises."""
+    view = message_of(results).view
+    made = plan(view, policy)
+    gone = {one.tool_use_id: one for one in made.offloads}
+    states = {f"t{at}": state for at, (_, _, state) in enumerate(results)}
+    sizes = {f"t{at}": length for at, (_, length, _) in enumerate(results)}
+    tools = {f"t{at}": tool for at, (tool, _, _) in enumerate(results)}
+    broken: list[str] = []
+    if any(states[called] != FRESH for called in (*gone, *made.kept)):
+        broken.append("what was decided stands")
+    if sorted((*gone, *made.kept)) != sorted(called for called, state in states.items() if state == FRESH):
+        broken.append("every fresh result is decided on")
+    left = {called: len(shown_text(one, policy, result_key("", one))) for called, one in gone.items()}
+    if any(left[called] >= sizes[called] for called in gone):
+        broken.append("nothing grows")
+    before = sum(size for called, size in sizes.items() if states[called] != REPLACED)
+    after = before - sum(sizes[called] for called in gone)
+    if before <= policy.aggregate_chars and gone:
+        broken.append("what fits is left alone")
+    movable = [called for called in made.kept if tools[called] != "Read" and sizes[called] > policy.preview_bytes + 400]
+    if after > policy.aggregate_chars and movable:
+        broken.append("it goes on until the rest fits")
+    if gone and any(sizes[called] > max(sizes[one] for one in gone) for called in movable):
+        broken.append("the largest go first")
+    if after != made.chars:
+        broken.append("it says what is left")
+    return broken
+
+
+SMALL = replace(POLICY, aggregate_chars=9_000, preview_bytes=100)
+
+
+@pytest.mark.requirement("L1.5")
+@given(results=messages)
+def test_the_plan_for_a_message_keeps_its_promises(results: list[tuple[str, int, str]]) -> None:
+    assert broken_promises(results, SMALL, plan_aggregate) == []
+
+
+def test_a_plan_that_decides_anew_on_frozen_results_is_caught() -> None:
+    def forgetful(view: View, policy: OffloadPolicy) -> Aggregate:
+        made = plan_aggregate(view, policy)
+        again = next((block for block in view.messages()[-1]["content"] if view.kept(block["tool_use_id"])), None)
+        if again is None:
+            return made
+        from reverie.layers.l1_offload import form_of
+
+        return replace(made, offloads=(*made.offloads, offload_of(again["tool_use_id"], form_of(again["content"]))))
+
+    results = [("Glob", 6_000, KEPT), ("Glob", 6_000, FRESH)]
+    assert broken_promises(results, SMALL, plan_aggregate) == []
+    assert "what was decided stands" in broken_promises(results, SMALL, forgetful)
+
+
+def test_a_plan_that_stops_early_is_caught() -> None:
+    def lazy(view: View, policy: OffloadPolicy) -> Aggregate:
+        made = plan_aggregate(view, policy)
+        return Aggregate((), tuple(sorted((*made.kept, *offloaded(made)))), made.chars)
+
+    assert "it goes on until the rest fits" in broken_promises([("Glob", 6_000, FRESH)] * 3, SMALL, lazy)
+
+
+def test_sizes_count_text_and_leave_pictures_out() -> None:
+    assert size_chars([{"type": "text", "text": "abc"}, PIXEL, PDF, "de"]) == 5

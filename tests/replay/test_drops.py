@@ -1,0 +1,141 @@
+"""Every fall in recorded cache reads has a reason that what was billed and when allows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from reverie.conversation.decisions import Cause, Compacted, PrefixRendered, body_of
+from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, iso
+from reverie.importers import read_session
+from reverie.replay.drops import REMOVED, REWRITTEN, UNSEEN, Drop, by_reason, drops
+from reverie.replay.recording import Billed, Recording, Sizes, Step, recording_of
+
+START = 1_763_208_000.0
+
+
+def entry(kind: str, at: float) -> Entry:
+    body = {"message": {"role": "user" if kind == USER else ASSISTANT, "content": "x"}}
+    return Entry(f"{kind}{at}", None, iso(START + at), "s", kind, body)
+
+
+def step(
+    number: int, at: float, billed: Billed | None, *decided: Entry, removed: bool = False, model: str = "m"
+) -> Step:
+    return Step(number, START + at, (*decided, entry(USER, at)), (entry(ASSISTANT, at),), model, 10, billed, removed)
+
+
+def recorded(*steps: Step) -> Recording:
+    return Recording("r", "s", "test", "", "m", steps, Sizes(), (0,), True, True)
+
+
+def compacted() -> Entry:
+    decision = Compacted(Cause("compact", "recorded"), "auto", "recorded", "s", 1, None, None)
+    return Entry("c", None, iso(START), "s", DECISION, body_of(decision))
+
+
+def rendered(tool: str) -> Entry:
+    tools = [{"name": tool, "input_schema": {"type": "object"}}]
+    return Entry(
+        f"p{tool}", None, iso(START), "s", DECISION, body_of(PrefixRendered(Cause("request", "x"), "m", None, tools))
+    )
+
+
+def only(recording: Recording) -> Drop:
+    found = drops(recording)
+    assert len(found) == 1
+    return found[0]
+
+
+FIRST = Billed(read=10_000, write_5m=90_000)
+
+
+@pytest.mark.requirement("C4")
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        (step(1, 400, Billed(write_5m=101_000)), "idle over 5 min"),
+        (step(1, 400, Billed(read=10_000, write_5m=91_000)), "idle over 5 min"),
+        (step(1, 4_000, Billed(write_5m=101_000)), "idle over 1 h"),
+        (step(1, 4_000, Billed(write_5m=70_000), removed=True), "idle over 1 h"),
+        (step(1, 9, Billed(read=10_000, write_5m=60_000), removed=True), REMOVED),
+        (step(1, 9, Billed(read=10_000, write_5m=60_000)), REMOVED),
+        (step(1, 9, Billed(read=10_000, write_5m=91_000)), "server"),
+        (step(1, 9, Billed(write_5m=101_000)), UNSEEN),
+        (step(1, 9, Billed(uncached=101_000)), "server"),
+        (step(1, 9, Billed(write_5m=101_000), model="other"), "model changed"),
+    ],
+)
+def test_a_drop_gets_the_reason_that_fits_what_was_billed(second: Step, reason: str) -> None:
+    found = only(recorded(step(0, 0, FIRST), second))
+    assert (found.reason, found.registered, found.number, found.expected) == (reason, False, 1, 100_000)
+
+
+@pytest.mark.requirement("C5")
+def test_a_recorded_compaction_is_a_registered_drop_and_loses_no_money() -> None:
+    found = only(recorded(step(0, 0, FIRST), step(1, 9, Billed(read=10_000, write_5m=9_000), compacted())))
+    assert (found.reason, found.registered, found.usd) == ("compaction (registered)", True, None)
+
+
+def test_an_end_that_was_rewritten_still_reads_all_that_is_older() -> None:
+    steps = (
+        step(0, 0, Billed(write_5m=50_000)),
+        step(1, 9, Billed(read=50_000, write_5m=30_000)),
+        step(2, 18, Billed(read=50_000, write_5m=31_000)),
+    )
+    assert only(recorded(*steps)).reason == REWRITTEN
+
+
+@pytest.mark.requirement("C4")
+def test_a_log_of_our_own_names_the_tool_that_changed() -> None:
+    steps = (step(0, 0, FIRST, rendered("Read")), step(1, 9, Billed(write_5m=101_000), rendered("Write")))
+    assert only(recorded(*steps)).reason in ("tools[0] added", "tools[0] removed")
+
+
+def test_steps_without_a_bill_and_small_falls_are_no_drops() -> None:
+    steps = (step(0, 0, FIRST), step(1, 9, None), step(2, 18, Billed(read=98_500, write_5m=3_000)))
+    assert drops(recorded(*steps)) == []
+
+
+def test_the_price_of_a_drop_is_known_where_the_model_is() -> None:
+    steps = [step(number, 400 * number, Billed(write_5m=100_000), model="claude-sonnet-4-5") for number in range(2)]
+    found = only(recorded(*steps))
+    assert found.usd is not None
+    assert found.usd > 0
+    assert only(recorded(step(0, 0, FIRST), step(1, 400, Billed(write_5m=100_000)))).usd is None
+
+
+def test_drops_are_counted_by_reason() -> None:
+    made = [Drop(number, 0.0, reason, False, 9, 1, 0.0) for number, reason in enumerate(("a", "b", "b"))]
+    assert {reason: len(found) for reason, found in by_reason(made).items()} == {"b": 2, "a": 1}
+    assert list(by_reason(made)) == ["b", "a"]
+
+
+@pytest.mark.requirement("C4", "C5")
+def test_every_drop_of_the_corpus_has_a_reason(corpus: Path) -> None:
+    files = sorted((corpus / "claude-code").glob("*.jsonl"))
+    if not files:
+        pytest.skip("no Claude Code sessions in this corpus")
+    requests, found = 0, list[Drop]()
+    for file in files:
+        for imported in read_session(file):
+            recording = recording_of(imported, file.name)
+            requests += len(recording.steps)
+            billed = [one.billed for one in recording.steps if one.billed is not None]
+            fallen = sum(
+                later.read < 0.95 * (left := earlier.read + earlier.write_5m + earlier.write_1h)
+                and left - later.read >= 2_000
+                for earlier, later in pairwise(billed)
+            )
+            named = drops(recording)
+            assert len(named) == fallen, file.name
+            found += named
+    assert requests
+    print({reason: len(each) for reason, each in by_reason(found).items()})
+    assert all(one.reason for one in found)
+    for one in found:
+        assert (one.reason == "idle over 1 h") <= (one.idle_seconds >= 3_600)
+        assert (one.reason == "idle over 5 min") <= (300 <= one.idle_seconds < 3_600)
+        assert (one.reason == "server") <= (one.idle_seconds < 3_600)

@@ -1,0 +1,135 @@
+"""Reading back what left a view: by call, by path, by message, by cut; in parts, and by search."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from reverie.conversation.decisions import Cause, Compacted, Replacement, ResultsCleared, Snipped
+from reverie.conversation.entries import USER, encode_entry
+from reverie.errors import InputError, StorageError
+from reverie.layers.l1_offload import OffloadPolicy, offload_aggregate, offload_result
+from reverie.runtime.read_back import Line, ReadBack
+from reverie.storage.in_memory import InMemoryStorage
+from reverie.testing.script import Script, call, text
+
+CAUSE = Cause("test", "test")
+FOLDER = "projects/app/s"
+
+
+def back(script: Script, storage: InMemoryStorage) -> ReadBack:
+    for entry in script.entries[len((storage.load(f"{FOLDER}.jsonl") or b"").splitlines()) :]:
+        storage.append(f"{FOLDER}.jsonl", encode_entry(entry))
+    return ReadBack(storage, FOLDER, script.view)
+
+
+@pytest.fixture
+def storage() -> InMemoryStorage:
+    return InMemoryStorage()
+
+
+@pytest.fixture
+def script(storage: InMemoryStorage) -> Script:
+    """A session with a stored result, a cleared one and one in blocks."""
+    script = Script()
+    script.user("first words")
+    script.reply(call("stored", "Bash"), call("cleared", "Bash"), call("blocks", "mcp__a__b"))
+    output = "".join(f"line {number}\n" for number in range(1, 10_001))
+    made = offload_result(storage, FOLDER, "Bash", "stored", output, OffloadPolicy(), script.view)
+    for decision in made.before:
+        script.decide(decision)
+    script.result("stored", made.content)
+    script.result("cleared", "old news\r\nof yesterday")
+    script.result("blocks", [text("one\ntwo"), text("three")])
+    script.decide(ResultsCleared(CAUSE, [Replacement("cleared", "[cleared]", "cleared")]))
+    return script
+
+
+@pytest.mark.requirement("L1.4")
+@pytest.mark.parametrize(
+    "handle",
+    [
+        "stored",
+        "stored.txt",
+        "tool-results/stored.txt",
+        "projects/app/s/tool-results/stored.txt",
+        "/home/me/.local/share/reverie/projects/app/s/tool-results/stored.txt",
+    ],
+)
+def test_a_stored_result_is_read_by_its_call_or_its_path(script: Script, storage: InMemoryStorage, handle: str) -> None:
+    found = back(script, storage).find(handle)
+    assert (found.source, found.path) == ("file", "projects/app/s/tool-results/stored.txt")
+    assert found.data.endswith(b"line 9999\nline 10000\n")
+
+
+@pytest.mark.requirement("L1.4")
+def test_it_can_be_read_in_parts_by_lines_and_by_bytes_and_searched(script: Script, storage: InMemoryStorage) -> None:
+    reader = back(script, storage)
+    assert reader.lines("stored", first=5_000, count=2) == [Line(5_000, "line 5000"), Line(5_001, "line 5001")]
+    assert reader.lines("stored", first=10_000) == [Line(10_000, "line 10000")]
+    assert reader.lines("stored", first=10_001) == []
+    assert reader.lines("stored", first=0, count=1) == [Line(1, "line 1")]
+    assert reader.read("stored", offset=7, limit=6) == b"line 2"
+    assert reader.read("stored", offset=10**9) == b""
+    assert reader.search("stored", r"^line 99\d7$")[:2] == [Line(9_907, "line 9907"), Line(9_917, "line 9917")]
+    assert reader.search("blocks", "t") == [Line(2, "two"), Line(3, "three")]
+    assert reader.lines("cleared") == [Line(1, "old news\r"), Line(2, "of yesterday")]
+    with pytest.raises(InputError, match="no regular expression"):
+        reader.search("stored", "(")
+
+
+def test_what_was_cleared_or_given_in_blocks_is_read_from_the_log(script: Script, storage: InMemoryStorage) -> None:
+    reader = back(script, storage)
+    assert reader.read("cleared") == b"old news\r\nof yesterday"
+    assert reader.read("blocks") == msgspec.json.encode([text("one\ntwo"), text("three")])
+
+
+def test_messages_are_read_by_their_uuid_in_view_or_not(script: Script, storage: InMemoryStorage) -> None:
+    script.decide(Compacted(CAUSE, "auto", "full", "A summary.", 10, "e0", None))
+    reader = back(script, storage)
+    assert "first words" not in str(script.messages)
+    assert reader.read("e0") == b"first words"
+    assert "old news" in reader.find("e4").text
+    assert reader.read("stored", limit=6) == b"line 1"
+
+
+def test_a_cut_gives_all_that_it_took(script: Script, storage: InMemoryStorage) -> None:
+    snip = script.decide(Snipped(CAUSE, ["e0"], handle="snip-1"))
+    script.user("later words")
+    cut = script.decide(Compacted(CAUSE, "auto", "full", "A summary.", 10, None, None))
+    reader = back(script, storage)
+    assert reader.read(snip) == reader.read("snip-1")
+    (taken,) = [msgspec.json.decode(line) for line in reader.read(snip).splitlines()]
+    assert taken == {"uuid": "e0", "kind": USER, "content": "first words"}
+    found = reader.find(cut)
+    assert "first words" not in found.text
+    assert "later words" in found.text
+    assert "old news" in found.text
+
+
+def test_a_stored_result_that_was_altered_is_refused_unless_the_log_has_it(storage: InMemoryStorage) -> None:
+    script = Script()
+    script.user("begin")
+    ids = [f"t{at}" for at in range(5)]
+    script.reply(*(call(called, "Glob") for called in ids))
+    for called in ids:
+        script.result(called, called * 24_000)
+    for decision in offload_aggregate(storage, FOLDER, script.view, OffloadPolicy()).before:
+        script.decide(decision)
+    decision = script.view.offloaded("t0")
+    assert decision is not None
+    storage.write(decision.path, b"altered")
+    assert back(script, storage).find("t0").source == "log"
+    assert back(script, storage).read("t0") == b"t0" * 24_000
+
+
+def test_an_altered_file_is_an_error_that_names_it(script: Script, storage: InMemoryStorage) -> None:
+    storage.write("projects/app/s/tool-results/stored.txt", b"altered")
+    with pytest.raises(StorageError, match=r"stored at projects/app/s/tool-results/stored\.txt has been changed"):
+        back(script, storage).read("stored")
+
+
+@pytest.mark.parametrize("handle", ["", "nobody", "../../etc/passwd", "/etc/passwd", "tool-results/none.txt", "\0"])
+def test_what_is_no_handle_is_refused(script: Script, storage: InMemoryStorage, handle: str) -> None:
+    with pytest.raises(InputError, match="no handle of this session"):
+        back(script, storage).read(handle)
