@@ -19,6 +19,7 @@ from reverie.conversation.decisions import DECISIONS, Cause, CursorMoved, Decisi
 from reverie.conversation.log import parse_log
 from reverie.events import (
     EVENTS,
+    CacheBroken,
     DecisionMade,
     EntryAppended,
     Event,
@@ -27,6 +28,7 @@ from reverie.events import (
     LogDamaged,
     ReplyObserved,
     RequestPrepared,
+    ResultsTrimmed,
     SessionClosed,
     SessionOpened,
     event_body,
@@ -43,6 +45,8 @@ SAMPLES: list[Event] = [
     ReplyObserved("s", "msg_1", "claude-test", {"input_tokens": 5, "nested": {"a": [1]}}),
     InboxDrained("s", 2),
     FellBack("s", "tools", "none were given"),
+    ResultsTrimmed("s", "idle", ["Read"], ["/a.py"], 9_000, 4_000),
+    CacheBroken("s", "tools[3].description changed", 12_000, 0.07),
     SessionClosed("s"),
 ]
 
@@ -52,9 +56,9 @@ def told(event: Event) -> str:
     match event:
         case SessionOpened() | SessionClosed():
             return "the session"
-        case LogDamaged() | FellBack():
+        case LogDamaged() | FellBack() | CacheBroken():
             return "trouble"
-        case EntryAppended() | DecisionMade():
+        case EntryAppended() | DecisionMade() | ResultsTrimmed():
             return "the log"
         case RequestPrepared() | ReplyObserved():
             return "the model"

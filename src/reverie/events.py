@@ -13,6 +13,7 @@ from .values import record
 
 __all__ = [
     "EVENTS",
+    "CacheBroken",
     "DecisionMade",
     "EntryAppended",
     "Event",
@@ -22,6 +23,7 @@ __all__ = [
     "LogDamaged",
     "ReplyObserved",
     "RequestPrepared",
+    "ResultsTrimmed",
     "SessionClosed",
     "SessionOpened",
     "event_body",
@@ -102,6 +104,28 @@ class FellBack:
 
 
 @record
+class ResultsTrimmed:
+    """Old tool results left the view."""
+
+    session: str
+    trigger: str
+    tools: list[str]
+    paths: list[str]
+    tokens_before: int
+    tokens_after: int
+
+
+@record
+class CacheBroken:
+    """A call read less from the provider's cache than the one before had left there."""
+
+    session: str
+    reason: str
+    tokens: int
+    lost_usd: float | None
+
+
+@record
 class SessionClosed:
     """A session was closed and its lease given back."""
 
@@ -117,6 +141,8 @@ Event: TypeAlias = (
     | ReplyObserved
     | InboxDrained
     | FellBack
+    | ResultsTrimmed
+    | CacheBroken
     | SessionClosed
 )
 Listener: TypeAlias = Callable[[Event], None]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reverie.conversation import decisions as module
-from reverie.conversation.decisions import DECISIONS, Cause, ResultsCleared, Replacement, Unknown, body_of, decision_of
+from reverie.conversation.decisions import DECISIONS, Cause, Replacement, ResultsCleared, Unknown, body_of, decision_of
 from reverie.conversation.entries import Entry, decode_entry, encode_entry
 
 SAMPLES = {

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from reverie.conversation.entries import Entry, decode_entry, encode_entry, iso, new_uuid, seconds
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
@@ -35,7 +39,10 @@ def test_unknown_kinds_and_fields_survive_a_round_trip(kind: str, body: dict[str
 
 @pytest.mark.requirement("K1")
 def test_a_line_of_a_later_version_keeps_what_this_one_does_not_know():
-    line = b'{"uuid":"u","parent":"p","time":"2030-01-01T00:00:00.000Z","session":"s","kind":"hologram","body":{"a":[1,{"b":null}]},"schema":9}'
+    line = (
+        b'{"uuid":"u","parent":"p","time":"2030-01-01T00:00:00.000Z","session":"s","kind":"hologram",'
+        b'"body":{"a":[1,{"b":null}]},"schema":9}'
+    )
     entry = decode_entry(line)
     assert (entry.kind, entry.body, dict(entry.extra)) == ("hologram", {"a": [1, {"b": None}]}, {"schema": 9})
     assert json.loads(encode_entry(entry)) == json.loads(line)

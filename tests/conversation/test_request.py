@@ -127,7 +127,9 @@ def test_tools_are_declared_when_calls_stand_in_the_view():
     script.user("go")
     script.reply(call("t1", "Read"), call("t2", "Bash"))
     assert [tool["name"] for tool in build_request(script.view)["tools"]] == ["Read", "Bash"]
-    prefix = PrefixRendered(Cause("request", "first"), "m", None, [{"name": "Read", "input_schema": {"type": "object"}}])
+    prefix = PrefixRendered(
+        Cause("request", "first"), "m", None, [{"name": "Read", "input_schema": {"type": "object"}}]
+    )
     assert build_request(script.view, prefix)["tools"] == prefix.tools
 
 

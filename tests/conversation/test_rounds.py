@@ -51,9 +51,7 @@ def test_a_round_starts_at_each_new_reply_and_rounds_hold_everything_once():
 def test_dropping_whole_rounds_of_an_orderly_log_never_splits_a_pair():
     for seed in range(300):
         entries = [
-            entry
-            for entry in random_log(Random(seed), entries=40, disorder=0.0)
-            if entry.kind in ("user", "assistant")
+            entry for entry in random_log(Random(seed), entries=40, disorder=0.0) if entry.kind in ("user", "assistant")
         ]
         grouped = rounds(entries)
         kept = [entry for one in grouped[len(grouped) // 2 :] for entry in one]

@@ -13,8 +13,8 @@ from reverie.conversation.decisions import (
     Collapsed,
     Compacted,
     CompactionUndone,
-    ImagesDropped,
     Image,
+    ImagesDropped,
     MemoriesSurfaced,
     NotesUpdated,
     Pinned,
@@ -90,9 +90,13 @@ def test_a_snapshot_never_changes_whatever_is_folded_onto_it():
 def test_two_futures_of_one_snapshot_do_not_see_each_other():
     base = conversation().view
     script = Script()
-    script.entries = [Entry("x1", None, "", "s", "assistant", {"message": {"role": "assistant", "content": [call("z")]}})]
+    script.entries = [
+        Entry("x1", None, "", "s", "assistant", {"message": {"role": "assistant", "content": [call("z")]}})
+    ]
     left = base.fold(script.entries[0])
-    right = base.fold(Entry("x2", None, "", "s", "assistant", {"message": {"role": "assistant", "content": [call("z")]}}))
+    right = base.fold(
+        Entry("x2", None, "", "s", "assistant", {"message": {"role": "assistant", "content": [call("z")]}})
+    )
     assert left.use("z") is not None
     assert right.use("z") is not None
     assert base.use("z") is None

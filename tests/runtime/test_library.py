@@ -34,7 +34,12 @@ def test_sessions_are_found_by_name_or_by_the_start_of_it():
     with pytest.raises(SessionNotFound, match="reverie sessions"):
         library.find("xyz")
     shelved = library.shelved(key)
-    assert (shelved.title, shelved.model, shelved.messages, shelved.cwd) == ("Fix the login test", "claude-test", 2, "/repo")
+    assert (shelved.title, shelved.model, shelved.messages, shelved.cwd) == (
+        "Fix the login test",
+        "claude-test",
+        2,
+        "/repo",
+    )
 
 
 @pytest.mark.requirement("K14")
@@ -79,7 +84,9 @@ def test_an_open_session_is_neither_deleted_nor_overwritten():
 def test_a_log_without_a_schema_line_or_of_a_newer_one_loads():
     storage = InMemoryStorage()
     key = log_key("app-1234", "old")
-    storage.append(key, encode_entry(Entry("u", None, "", "old", "user", {"message": {"role": "user", "content": "hi"}})))
+    storage.append(
+        key, encode_entry(Entry("u", None, "", "old", "user", {"message": {"role": "user", "content": "hi"}}))
+    )
     storage.append(key, encode_entry(Entry("v", "u", "", "old", "meta", {"schema": 99, "new": {"a": 1}})))
     view = Library(storage).view(key)
     assert view.messages() == [{"role": "user", "content": "hi"}]

@@ -27,7 +27,15 @@ READ: dict[str, Any] = {"name": "Read", "description": "Read a file.", "input_sc
 
 def reply(*blocks: dict[str, Any], id: str = "msg_1", **rest: Any) -> dict[str, Any]:
     usage = {"input_tokens": 10, "output_tokens": 5}
-    return {"id": id, "type": "message", "role": "assistant", "model": MODEL, "content": list(blocks), "usage": usage, **rest}
+    return {
+        "id": id,
+        "type": "message",
+        "role": "assistant",
+        "model": MODEL,
+        "content": list(blocks),
+        "usage": usage,
+        **rest,
+    }
 
 
 def text(words: str) -> dict[str, Any]:

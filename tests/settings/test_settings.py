@@ -90,7 +90,7 @@ def test_one_switch_turns_all_memory_off(home: Path) -> None:
     [
         ("DISABLE_COMPACT", {"compact", "auto_compact", "compact_from_notes"}),
         ("DISABLE_AUTO_COMPACT", {"auto_compact"}),
-        ("DISABLE_MICROCOMPACT", {"idle_trim", "cache_edit"}),
+        ("DISABLE_MICROCOMPACT", {"idle_trim", "priced_trim", "cache_edit"}),
     ],
 )
 def test_the_variables_other_programs_know_are_honoured(home: Path, variable: str, off: set[str]) -> None:

@@ -1,9 +1,9 @@
 """Where a request asks the provider to keep its prefix, and for how long.
 
-Four breakpoints at most. The end of the request is always one. Another stands where the last request ended, or, after a
-decision changed something, just before the first change, so that what did not change is found within the provider's
-look-back. The settled part of the conversation ends in one of its own, which may live longer than the tail; what is left
-goes to the system prompt and the last tool. Breakpoints are no part of what is compared byte for byte.
+Four breakpoints at most. The end of the request is always one. Another stands where the last request ended, or, after
+a decision changed something, just before the first change, so that what did not change is found within the provider's
+look-back. The settled part of the conversation ends in one of its own, which may live longer than the tail; what is
+left goes to the system prompt and the last tool. Breakpoints are no part of what is compared byte for byte.
 """
 
 from __future__ import annotations
@@ -162,5 +162,3 @@ def _marked(message: Message, number: int, ttl: str) -> Message:
 
 def _control(ttl: str) -> dict[str, str]:
     return {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
-
-

@@ -4,8 +4,8 @@ Everything is counted in tokens at the input price, so that no price list is nee
 
 Clearing is a purchase: it costs rewriting what follows the first change, and saves carrying what was cleared on every
 later request. Nobody knows how many requests will come, so the choice is the ski-rental one: carry until what has been
-paid for carrying equals the price of clearing, then clear; that is never more than twice the cost of knowing the future,
-and for a steady stream of results it is exactly the best batch size. A forecast may veto it, never hasten it.
+paid for carrying equals the price of clearing, then clear; that is never more than twice the cost of knowing the
+future, and for a steady stream of results it is exactly the best batch size. A forecast may veto it, never hasten it.
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ def weigh(clearing: Clearing, forecast: Forecast, *, ttl: str, tail_ttl: str, ra
     rewrite = (settled_price - rates.read) * clearing.settled_live + (tail_price - rates.read) * clearing.tail_live
     rewrite += (settled_price - tail_price) * (clearing.settled - clearing.settled_live)
     unwritten = tail_price * clearing.frees if not (clearing.settled_live or clearing.tail_live) else 0.0
-    risk = forecast.need * (
-        clearing.items * rates.read * forecast.window + rates.write(tail_ttl) * clearing.frees
-    )
+    risk = forecast.need * (clearing.items * rates.read * forecast.window + rates.write(tail_ttl) * clearing.frees)
     cost = max(0.0, rewrite - unwritten)
     saves = rates.read * clearing.frees * forecast.turns + max(0.0, unwritten - rewrite) - risk
     if saves <= cost:

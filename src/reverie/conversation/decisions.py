@@ -88,6 +88,8 @@ class PrefixRendered:
     tools: list[dict[str, Any]] = field(default_factory=lambda: [])
     options: dict[str, Any] = field(default_factory=lambda: {})
     ttl: str = "5m"
+    capabilities: list[str] = field(default_factory=lambda: [])
+    """What this provider can do beyond the public rules, such as ``cache_edits``."""
 
 
 @record
@@ -299,6 +301,8 @@ class CallRecorded:
     cost_usd: float | None = None
     source: str = "main"
     message_id: str = ""
+    cache: dict[str, Any] = field(default_factory=lambda: {})
+    """What the call left in the provider's cache, so that a resumed session goes on from there."""
 
 
 @record

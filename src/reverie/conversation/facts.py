@@ -12,6 +12,7 @@ from .decisions import (
     AgentFinished,
     AgentSpawned,
     CacheEdits,
+    CallRecorded,
     Compacted,
     CompactionFailed,
     CompactionUndone,
@@ -45,6 +46,7 @@ class Facts:
     undone: frozenset[str] = frozenset()
     failures: int = 0
     edits: tuple[CacheEdits, ...] = ()
+    last_call: CallRecorded | None = None
     agents: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
 
@@ -70,6 +72,8 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:
             return replace(facts, failures=facts.failures + 1)
         case CacheEdits():
             return replace(facts, edits=(*facts.edits, decision))
+        case CallRecorded() if decision.source == "main":
+            return replace(facts, last_call=decision)
         case AgentSpawned():
             return replace(facts, agents={**facts.agents, decision.agent: "running"})
         case AgentFinished():

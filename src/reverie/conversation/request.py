@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .blocks import IMAGE_GONE, STUB, as_blocks, count_images
+from .blocks import IMAGE_GONE, STUB, as_blocks, count_images, placeholder
 from .decisions import Cause, Decision, Image, ImagesDropped, PrefixRendered, ResultStubbed
 from .entries import Message
 from .flatten import Shown, render, stub_shown
@@ -31,7 +31,10 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     opening = facts.opening if prefix is None or prefix is facts.prefix else None
     if opening is None or "tools" not in opening:
         opening = opening_of(prefix or facts.prefix or _NO_PREFIX, view.tool_names())
-    request: dict[str, Any] = {**opening, "messages": _messages(view)}
+    messages = _messages(view)
+    if facts.edits and "cache_edits" not in (prefix or facts.prefix or _NO_PREFIX).capabilities:
+        messages = [_without_edits(message) for message in messages]
+    request: dict[str, Any] = {**opening, "messages": messages}
     # The opening is shared by all requests of its prefix: lists that callers extend are theirs.
     for key in ("system", "tools"):
         if isinstance(request.get(key), list):
@@ -78,6 +81,15 @@ def _messages(view: View) -> list[Message]:
     if messages[0]["role"] != "user":
         messages.insert(0, {"role": "user", "content": _OPENING})
     return messages
+
+
+def _without_edits(message: Message) -> Message:
+    """Return a message as a provider takes it that knows no cache edits."""
+    blocks = as_blocks(message)
+    kept = [block for block in blocks if block["type"] != "cache_edits"]
+    if len(kept) == len(blocks):
+        return message
+    return {"role": message["role"], "content": kept or [placeholder(message["role"])]}
 
 
 def _images_to_drop(view: View) -> ImagesDropped:

@@ -17,6 +17,7 @@ from .closed import Closed, Result, Said
 from .counting import Counted
 from .cuts import Cutting, Item, message_of, shown_by, visible
 from .decisions import (
+    CacheEdits,
     Collapsed,
     Compacted,
     CompactionUndone,
@@ -121,6 +122,14 @@ class View:
     def results(self) -> list[Result]:
         """The tool results of the view, oldest first."""
         return self._closed.results[: self._results]
+
+    @property
+    def settled(self) -> tuple[list[Message], int] | None:
+        """The messages only a decision can still change, as a shared list and how much of it is ours.
+
+        None where the builder may yet redraw them.
+        """
+        return None if self.images > 100 else (self._closed.flat, self._groups)
 
     def results_from(self, start: int) -> list[Result]:
         """Return the tool results of the view without the oldest so many."""
@@ -323,6 +332,9 @@ class View:
                 item = shown_by(entry, decision)
                 if item is not None:
                     self._say(item)
+            case CacheEdits():
+                edit: Block = {"type": "cache_edits", "tool_use_ids": decision.tool_use_ids}
+                self._say(Item(entry.uuid, USER, {"role": USER, "content": [edit]}, entry))
             case ResultOffloaded():
                 self._offloaded = self._offloaded.changed({decision.tool_use_id: decision})
                 self._replace_results({decision.tool_use_id: decision.text})

@@ -10,9 +10,9 @@ from ..values import record
 from .markup import Html, el, join, text
 from .outcome import Act, Break, Outcome, Point
 from .report import OURS, UNCACHED, count_text, money_text, places
-from .scales import Axis, buckets, nice_ticks, thinned
+from .scales import Axis, buckets, nice_ticks
 
-__all__ = ["Look", "cost_chart", "window_chart"]
+__all__ = ["Look", "cost_chart", "cost_top", "window_chart"]
 
 WIDTH, HEIGHT = 1000, 240
 MARKS: Final = 60
@@ -24,7 +24,7 @@ class Look:
 
     policies: Mapping[str, int]
     layers: Mapping[str, int]
-    most_points: int = 220
+    most_points: int = 360
 
     def curve(self, policy: str) -> str:
         """Return the colour of a policy."""
@@ -34,21 +34,25 @@ class Look:
         """Return the colour of a layer."""
         return f"var(--l{self.layers[layer] % 7})"
 
+    def shape(self, layer: str) -> str:
+        """Return the shape of a layer's marks, so that colour is not all that tells them apart."""
+        return "dot cut" if self.layers[layer] % 2 else "dot"
+
 
 def window_chart(outcome: Outcome, other: Outcome | None, axis: Axis, look: Look, *, top: int, name: str) -> Html:
     """Draw how each request's window was billed, another policy's window as an outline, and what was done to it."""
     points = outcome.points
     if not points:
         return el("p", "Nothing was sent.", class_="more")
-    kept = thinned(len(points), look.most_points, lambda at: points[at].window, lambda at: -points[at].read)
-    along = [axis.places[at] for at in kept]
+    groups = buckets(range(len(points)), look.most_points)
+    along = [axis.places[group[0]] for group in groups]
     # The whole first and what was read last, each down to the ground: the one painted later hides the lower part.
     areas = [
         el("path", d=_path(along, edge, top) + f"V{HEIGHT}H{round(along[0] * WIDTH)}Z", fill=f"var(--{kind})")
-        for kind, edge in _edges([points[at] for at in kept])
+        for kind, edge in _edges(points, groups)
     ]
     if other is not None and len(other.points) == len(points):
-        outline = _path(along, [other.points[at].window for at in kept], top)
+        outline = _path(along, [_mean([other.points[at].window for at in group]) for group in groups], top)
         areas.append(el("path", d=outline, class_="outline"))
     ticks = [(at / top, _round_text(at)) for at in nice_ticks(top, 4)]
     described = (
@@ -66,15 +70,12 @@ def cost_chart(outcomes: Sequence[Outcome], axes: Mapping[str, Axis], look: Look
     for one in outcomes:
         if one.points:
             curves[one.policy][-1] += one.read_back_usd
-    tops = [curve[-1] for policy, curve in curves.items() if policy != UNCACHED] or [
-        curve[-1] for curve in curves.values()
-    ]
-    top = max(tops, default=0.0) * 1.06 or 1.0
+    top = cost_top(outcomes)
     ordered = sorted(curves, key=lambda policy: policy == OURS)
     paths: list[Html] = []
     for policy in ordered:
         curve = curves[policy]
-        kept = thinned(len(curve), look.most_points, lambda at, curve=curve: curve[at])
+        kept = [group[-1] for group in buckets(range(len(curve)), look.most_points)]
         along = [axes[policy].places[at] for at in kept]
         path = _path(along, [curve[at] for at in kept], top)
         marked = "curve ours" if policy == OURS else "curve"
@@ -89,11 +90,24 @@ def cost_chart(outcomes: Sequence[Outcome], axes: Mapping[str, Axis], look: Look
     return el("div", _y(ticks), el("div", drawn, class_="plot"), _x(axis), class_="chart")
 
 
-def _edges(points: Sequence[Point]) -> Iterable[tuple[str, list[int]]]:
-    """Return the upper edges of the areas, the highest first."""
-    yield "uncached", [point.read + point.write_5m + point.write_1h + point.uncached for point in points]
-    yield "written", [point.read + point.write_5m + point.write_1h for point in points]
-    yield "read", [point.read for point in points]
+def cost_top(outcomes: Iterable[Outcome]) -> float:
+    """Return where the cost chart ends: a little above the dearest policy that caches."""
+    costs = {one.policy: one.input_usd for one in outcomes}
+    cached = [usd for policy, usd in costs.items() if policy != UNCACHED]
+    return max(cached or costs.values(), default=0.0) * 1.06 or 1.0
+
+
+def _edges(points: Sequence[Point], groups: Sequence[Sequence[int]]) -> Iterable[tuple[str, list[float]]]:
+    """Return the upper edges of the areas, the highest first; requests that share a place show their mean."""
+    read = [point.read for point in points]
+    written = [point.read + point.write_5m + point.write_1h for point in points]
+    whole = [edge + point.uncached for edge, point in zip(written, points, strict=True)]
+    for kind, edge in (("uncached", whole), ("written", written), ("read", read)):
+        yield kind, [_mean([edge[at] for at in group]) for group in groups]
+
+
+def _mean(amounts: Sequence[float]) -> float:
+    return sum(amounts) / len(amounts)
 
 
 def _svg(name: str, title: str, described: str, ticks: Sequence[tuple[float, str]], drawn: Sequence[Html]) -> Html:
@@ -170,7 +184,7 @@ def _act_mark(group: Sequence[Act], axis: Axis, look: Look) -> Html:
     items, tokens = sum(act.items for act in group), sum(act.tokens for act in group)
     said = f"{first.layer}, {where}: {items:,} {'item' if items == 1 else 'items'}, {tokens:,} tokens. {first.reason}"
     place = f"left:{axis.at(first.number) * 100:.2f}%;--fill:{look.mark(first.layer)}"
-    return el("i", class_="cut" if look.layers[first.layer] % 2 else None, style=place, title=said)
+    return el("i", class_=look.shape(first.layer), style=place, title=said)
 
 
 def _break_lane(breaks: Sequence[Break], axis: Axis) -> Iterable[Html]:

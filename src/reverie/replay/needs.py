@@ -1,8 +1,8 @@
 """Which removed content a recorded session went on to use.
 
-A reply shows what it had before its eyes: it edits by quoting, it answers with lines it read. A line of some length that
-stands in a removed result, that nobody said since and that stands nowhere else in view must have come from there, so
-under the policy it would have had to be read back first.
+A reply shows what it had before its eyes: it edits by quoting, it answers with lines it read. A line of some length
+that stands in a removed result, that nobody said since and that stands nowhere else in view must have come from there,
+so under the policy it would have had to be read back first.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ OPEN_SESSIONS: Final = 3
 LISTED: Final = 40
 FIRST: Final = 8
 CURVES: Final = (
-    "Costs of read-backs stand at the end of the curves. Where a chart has too many requests for its width, the "
-    "fullest and the dearest of each neighbourhood are drawn."
+    "Costs of read-backs stand at the end of the curves. Where there are more requests than a chart has room for, "
+    "neighbours are drawn as their mean and share a mark."
 )
 
 
@@ -45,7 +45,7 @@ def page(report: Report) -> str:
     look = Look(
         {policy: index for index, policy in enumerate(report.policies)},
         {layer: index for index, layer in enumerate(layers)},
-        most_points=220 if len(sessions) <= MANY_SESSIONS else 110,
+        most_points=360 if len(sessions) <= MANY_SESSIONS else 110,
     )
     body = [_header(report, found), _summary(report, found, look), _layers(found), _lost(report)]
     if len(sessions) > 1:
@@ -124,8 +124,8 @@ def _headline(report: Report, found: dict[str, dict[str, Any]]) -> Html:
 
 def _summary(report: Report, found: dict[str, dict[str, Any]], look: Look) -> Html:
     headings = [
-        "Policy", "Input", "", "÷ uncached", "÷ append-only", "Read", "Written", "Uncached", "Breaks", "Read-backs",
-        "Peak", "Mean",
+        "Policy", "Input", "Beside", "÷ uncached", "÷ append-only", "Read", "Written", "Uncached", "Breaks",
+        "Read-backs", "Peak", "Mean",
     ]  # fmt: skip
     best, every = cheapest(report), len(sessions_of(report))
     decimals = places(one["input_usd"] for one in found.values())
@@ -210,10 +210,10 @@ def _lost(report: Report) -> Html:
             "tr",
             el("th", row.reason, scope="row"),
             el("td", row.policy, class_="text"),
-            el("td", f"{row.count:,}"),
-            el("td", f"{row.unannounced:,}", class_="warning" if row.unannounced else None),
-            el("td", f"{row.tokens:,}"),
             el("td", money_text(row.usd, decimals)),
+            el("td", f"{row.count:,}"),
+            el("td", f"{row.tokens:,}"),
+            el("td", f"{row.unannounced:,}", class_="warning" if row.unannounced else None),
         )
         for row in ordered
     ]
@@ -221,7 +221,7 @@ def _lost(report: Report) -> Html:
         "A break is a part of the prompt that had been cached and was paid for anew. "
         "Unannounced: no decision in the log said that it would come."
     )
-    headings = ["Reason", "Policy", "Breaks", "Unannounced", "Tokens", "Price"]
+    headings = ["Reason", "Policy", "Price", "Breaks", "Tokens", "Unannounced"]
     table = scrolling("Breaks by reason", headings, rows[:FIRST], text=(1,))
     rest = scrolling("Further breaks by reason", headings, rows[FIRST:], text=(1,))
     more = el("details", el("summary", f"and {len(rows) - FIRST:,} cheaper ones"), rest, class_="rest")

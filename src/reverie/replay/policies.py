@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from ..cache.breakpoints import Planned, Placed, last_markable, plan_marks
+from ..cache.breakpoints import Placed, Planned, last_markable, plan_marks
 from ..cache.simulator import CacheRules
 from ..conversation.decisions import Cause, Decision, Replacement, ResultsCleared, Snipped
 from ..conversation.entries import Entry
@@ -178,7 +178,9 @@ class Reverie(Uncached):
 
     name = "reverie"
 
-    def __init__(self, recording: Recording, *, trim: TrimPolicy | None = None, compact_at: int, ttl: str | None) -> None:
+    def __init__(
+        self, recording: Recording, *, trim: TrimPolicy | None = None, compact_at: int, ttl: str | None
+    ) -> None:
         least = CacheRules().minimum_for(recording.model)
         self.pipeline = Pipeline(trim or TrimPolicy(), compact_at=compact_at, ttl=ttl, least_cached=least)
 

@@ -109,7 +109,7 @@ def recording_of(imported: Imported, name: str) -> Recording:
 
 
 def _normal(entry: Entry) -> Entry:
-    """Return the entry with its message as blocks a provider accepts, so that blocks keep their identity from here on."""
+    """Return the entry with its message as blocks a provider accepts, which keep their identity from here on."""
     if entry.kind not in (USER, ASSISTANT, ATTACHMENT) or entry.message is None:
         return entry
     role = ASSISTANT if entry.kind == ASSISTANT else USER
@@ -149,7 +149,9 @@ def _step(number: int, at: float, entries: list[Entry], reply: list[Entry]) -> S
 
 
 def _billed(reply: list[Entry]) -> Billed | None:
-    usages = [cast(Mapping[str, Any], entry.reply["usage"]) for entry in reply if isinstance(entry.reply.get("usage"), dict)]
+    usages = [
+        cast(Mapping[str, Any], entry.reply["usage"]) for entry in reply if isinstance(entry.reply.get("usage"), dict)
+    ]
     if not usages:
         return None
     usage = usages[0]

@@ -203,5 +203,3 @@ def _point(step: Step, usage: SimUsage, prices: Prices) -> Point:
         prices.cost(read=usage.read, write_5m=usage.write_5m, write_1h=usage.write_1h, uncached=usage.uncached),
         prices.cost(output=step.output_tokens),
     )
-
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import floor, isfinite, log10
 from typing import Final, TypeVar
@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from ..values import record
 from .outcome import Point
 
-__all__ = ["Axis", "buckets", "by_number", "by_time", "nice_ticks", "thinned"]
+__all__ = ["Axis", "buckets", "by_number", "by_time", "nice_ticks"]
 
 T = TypeVar("T")
 
@@ -84,14 +84,3 @@ def buckets(items: Sequence[T], most: int) -> list[Sequence[T]]:
     count = min(len(items), most)
     edges = [len(items) * at // count for at in range(count + 1)] if count else [0]
     return [items[start:end] for start, end in pairwise(edges)]
-
-
-def thinned(count: int, most: int, *weights: Callable[[int], float]) -> list[int]:
-    """Return about so many indices at most: the ends, and of each neighbourhood the heaviest by each measure."""
-    if count <= most:
-        return list(range(count))
-    rooms = max(1, (most - 2) // len(weights))
-    kept = {0, count - 1}
-    for room in buckets(range(count), rooms):
-        kept.update(max(room, key=weight) for weight in weights)
-    return sorted(kept)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Final
 
-from .charts import Look, cost_chart, window_chart
+from .charts import Look, cost_chart, cost_top, window_chart
 from .markup import Html, el, join
 from .outcome import Outcome, Report
-from .report import APPEND_ONLY, OURS, UNCACHED, count_text, money_text, places
+from .report import APPEND_ONLY, OURS, count_text, money_text, places
 from .scales import by_number, by_time
 
 __all__ = ["panel_name", "scrolling", "session_section", "told"]
@@ -29,8 +29,7 @@ def panel_name(index: int) -> str:
 def scrolling(name: str, headings: Sequence[str], rows: Sequence[Html], *, text: Container[int] = ()) -> Html:
     """Return a table that scrolls in itself where the screen is too narrow."""
     heads = [
-        el("th", heading or Html("<span></span>"), scope="col", class_="text" if at in text else None)
-        for at, heading in enumerate(headings)
+        el("th", heading, scope="col", class_="text" if at in text else None) for at, heading in enumerate(headings)
     ]
     table = el("table", el("thead", el("tr", *heads)), el("tbody", *rows))
     return el("div", table, class_="scroll", tabindex="0", role="region", aria_label=name)
@@ -87,7 +86,8 @@ def _window_legend(report: Report, look: Look) -> Html:
     items = [el("li", el("i", style=f"--fill:var(--{kind})"), label) for kind, label in kinds]
     if APPEND_ONLY in report.policies:
         items.append(el("li", el("i", class_="dots"), f"{APPEND_ONLY}, to compare"))
-    items += [el("li", el("i", class_="dot", style=f"--fill:{look.mark(layer)}"), layer) for layer in look.layers]
+    for layer in look.layers:
+        items.append(el("li", el("i", class_=look.shape(layer), style=f"--fill:{look.mark(layer)}"), layer))
     items.append(el("li", el("i", class_="tick", style="--fill:var(--soft)"), "break"))
     items.append(el("li", el("i", class_="tick", style="--fill:var(--bad)"), "unannounced break"))
     return el("ul", *items, class_="legend")
@@ -107,9 +107,10 @@ def _costs(outcomes: Sequence[Outcome], look: Look, at: int) -> list[Html]:
         for kind, axis in along
     ]
     decimals = places(one.input_usd for one in found)
+    top = cost_top(found)
     items: list[Html] = []
     for one in sorted(found, key=lambda one: one.input_usd):
-        off = " (runs off the chart)" if one.policy == UNCACHED and len(found) > 1 else ""
+        off = " (runs off the chart)" if one.input_usd > top else ""
         cost = el("b", money_text(one.input_usd, decimals))
         key = el("i", class_="stroke", style=f"--fill:{look.curve(one.policy)}")
         items.append(el("li", key, el("span", f"{one.policy} ", cost, off)))
@@ -119,6 +120,7 @@ def _costs(outcomes: Sequence[Outcome], look: Look, at: int) -> list[Html]:
 def _breaks(outcomes: Sequence[Outcome], policies: Sequence[str]) -> list[Html]:
     """Return a panel a policy with its breaks in their order, the dearest where there are many."""
     by_policy = {one.policy: one for one in outcomes}
+    unannounced = el("span", "unannounced", class_="tag loud")
     panels: list[Html] = []
     for index, policy in enumerate(policies):
         one = by_policy.get(policy)
@@ -132,19 +134,14 @@ def _breaks(outcomes: Sequence[Outcome], policies: Sequence[str]) -> list[Html]:
             el(
                 "tr",
                 el("th", f"{each.number:,}", scope="row"),
-                el("td", each.reason, class_="text wide"),
-                el(
-                    "td",
-                    "announced" if each.registered else "unannounced",
-                    class_=None if each.registered else "warning",
-                ),
-                el("td", f"{each.tokens:,}"),
                 el("td", money_text(each.usd, decimals)),
+                el("td", f"{each.tokens:,}"),
+                el("td", each.reason, *([] if each.registered else [unannounced]), class_="text wide"),
             )
             for each in sorted(dearest, key=lambda each: each.number)
         ]
         left = len(one.breaks) - len(dearest)
-        table = scrolling(f"Breaks under {policy}", ["Request", "Reason", "", "Tokens", "Price"], rows, text=(1,))
+        table = scrolling(f"Breaks under {policy}", ["Request", "Price", "Tokens", "Reason"], rows, text=(3,))
         more = el("p", f"and {left:,} cheaper ones", class_="more") if left else Html("")
         panels.append(el("div", join([table, more]), class_=shown))
     return panels

@@ -5,18 +5,45 @@ What is kept here between turns follows from the log and the clock; a resumed se
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ..cache.breakpoints import Placed, Planned, plan_marks
+import msgspec
+
+from ..cache.breakpoints import Place, Placed, Planned, plan_marks
 from ..cache.economics import CLASSIC, Life, Rates, choose_ttl, turns_ahead
 from ..conversation.decisions import Decision, ResultsCleared
 from ..conversation.view import View
 from ..layers.l2_trim import Pending, TrimFacts, Trimming, TrimPolicy, plan_cache_edit, plan_trim
 from ..layers.l2_trim.plan import STUB_TOKENS
+from ..values import record
 
 __all__ = ["Pipeline"]
 
 _PAUSE = (300.0, 3600.0)
+
+
+@record
+class _State:
+    ttl: str
+    at: float
+    settled: tuple[int, int] | None = None
+    end: tuple[int, int] | None = None
+    settled_offset: int | None = None
+    cuts: int = 0
+    opening: int = 0
+    requests: int = 0
+    pauses: int = 0
+    cleared: int = 0
+    read_backs: int = 0
+
+
+def _spelled(place: Place | None) -> list[int] | None:
+    return None if place is None else [place.message, place.block]
+
+
+def _place(spelled: tuple[int, int] | None) -> Place | None:
+    return None if spelled is None else Place(*spelled)
 
 
 class Pipeline:
@@ -70,6 +97,41 @@ class Pipeline:
             return []
         self._note(self.last.decision)
         return [self.last.decision]
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed session must know to go on from here."""
+        placed = self.placed
+        if placed is None:
+            return {}
+        return {
+            "ttl": placed.ttl,
+            "settled": _spelled(placed.settled),
+            "end": _spelled(placed.end),
+            "at": placed.at,
+            "settled_offset": self._settled_offset,
+            "cuts": self._cuts,
+            "opening": self._opening,
+            "requests": self.requests,
+            "pauses": self._pauses,
+            "cleared": self._cleared,
+            "read_backs": self.read_backs,
+        }
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Go on from what the last call of an earlier process left; a state that cannot be read is no state."""
+        try:
+            found = msgspec.convert(state, _State)
+        except msgspec.ValidationError:
+            return
+        self.placed = Placed(found.ttl, _place(found.settled), _place(found.end), found.at)
+        self._settled_offset = found.settled_offset
+        self._cuts, self._opening = found.cuts, found.opening
+        self.requests, self._pauses = found.requests, found.pauses
+        self._cleared, self.read_backs = found.cleared, found.read_backs
+
+    def reprice(self, rates: Rates) -> None:
+        """Go by these prices from now on."""
+        self._rates = rates
 
     def note(self, decision: ResultsCleared) -> None:
         """Take in a clearing that was decided elsewhere, by hand or by budget."""

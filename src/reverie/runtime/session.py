@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from anyio import Lock, to_thread
 
-from ..conversation.decisions import Cause, Decision, MessageQueued, PrefixRendered
-from ..conversation.entries import ASSISTANT, ATTACHMENT, META, SCHEMA, USER, Entry
-from ..conversation.options import BODY_OPTIONS, options_of, tools_of
+from ..cache.breakpoints import with_marks
+from ..cache.watch import registered_by
+from ..conversation.blocks import text_block
+from ..conversation.decisions import Cause, Decision, MessageQueued, PrefixRendered, ResultsCleared, ResultsRestored
+from ..conversation.entries import ASSISTANT, ATTACHMENT, META, SCHEMA, USER, Entry, seconds
+from ..conversation.options import BODY_OPTIONS
 from ..conversation.request import CONTINUE, build_request, ends_with_reply, needs_tools, repairs
+from ..conversation.uses import path_of
 from ..conversation.view import View
-from ..conversation.window import window_for
 from ..errors import InputError, SessionError
 from ..events import (
+    CacheBroken,
     DecisionMade,
     EntryAppended,
     Event,
@@ -28,14 +32,23 @@ from ..events import (
     LogDamaged,
     ReplyObserved,
     RequestPrepared,
+    ResultsTrimmed,
     SessionClosed,
     SessionOpened,
 )
+from ..layers.l1_offload import Applied, OffloadPolicy, offload_aggregate, offload_result
+from ..layers.l2_trim import Trimming, plan_budget, provider_edits
 from ..ports import Storage
 from ..settings import Settings, load_settings
 from ..storage.files import FileStorage
+from .accounts import Accounts, rates_of
 from .inbox import delivered, set_aside, waiting
-from .projects import inbox_key, log_key, project_slug
+from .ledger import LedgerStore
+from .limits import DEFAULT_MODEL, compact_at, trim_policy, window_tokens
+from .opening import refuse_unusable
+from .pipeline import Pipeline
+from .projects import inbox_key, log_key, project_slug, session_key
+from .read_back import ReadBack
 from .wire import Call, calls_of, plain_reply, result_content
 from .writer import LogWriter
 
@@ -59,6 +72,7 @@ class Session:
         cwd: str = "",
         clock: Callable[[], float] = time.time,
         owns_storage: bool = False,
+        capabilities: frozenset[str] = frozenset(),
     ) -> None:
         self.name = name
         self.mode: Mode = mode
@@ -71,6 +85,15 @@ class Session:
         self._cwd = cwd
         self._lock = Lock()
         self._listeners: list[Listener] = []
+        self._project = project
+        self._folder = session_key(project, name)
+        self._root = str(settings.home) if isinstance(storage, FileStorage) else ""
+        self._capabilities = capabilities
+        self._offload = OffloadPolicy(override_chars=settings.offload_limits)
+        self._pipeline = Pipeline(trim_policy(settings), compact_at=compact_at(DEFAULT_MODEL, settings))
+        store = LedgerStore(settings.home, session=name, listener=self._emit) if owns_storage else None
+        self._accounts = Accounts(store, session=name, project=project, clock=clock)
+        self._registered: list[Decision] = []
 
     @classmethod
     def open(
@@ -82,8 +105,12 @@ class Session:
         storage: Storage | None = None,
         settings: Settings | None = None,
         clock: Callable[[], float] = time.time,
+        capabilities: frozenset[str] = frozenset(),
     ) -> Session:
-        """Name a session to be entered with ``async with``; it is created where it does not exist yet."""
+        """Name a session to be entered with ``async with``; it is created where it does not exist yet.
+
+        ``capabilities`` names what the provider can do beyond the public rules (``cache_edits``).
+        """
         settings = settings or load_settings()
         directory = Path(cwd)
         owned = storage is None
@@ -96,6 +123,7 @@ class Session:
             cwd=str(directory.resolve()),
             clock=clock,
             owns_storage=owned,
+            capabilities=capabilities,
         )
 
     async def __aenter__(self) -> Session:
@@ -103,6 +131,9 @@ class Session:
         self._emit(SessionOpened(self.name, len(loaded.entries), self.mode))
         for damage in loaded.damage:
             self._emit(LogDamaged(self.name, damage.line, damage.reason))
+        last = self.view.facts.last_call
+        if last is not None:
+            self._pipeline.resume(last.cache)
         if self.mode == "write" and not loaded.entries:
             await self.append(META, {"schema": SCHEMA, "cwd": self._cwd})
         return self
@@ -111,6 +142,7 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writer.close()
+        self._accounts.close()
         if self._owns_storage:
             await self._run(self._storage.close)
         self._emit(SessionClosed(self.name))
@@ -137,25 +169,88 @@ class Session:
         return await self.append(ATTACHMENT, {"type": type, "message": {"role": "user", "content": content}})
 
     async def observe(self, reply: Any) -> list[Call]:
-        """Log the provider's reply and return the tools it asks for."""
+        """Log the provider's reply and what it cost, and return the tools it asks for."""
         message, rest = plain_reply(reply)
         await self.append(ASSISTANT, {"message": message, "reply": rest})
+        billed = await self._blocking(lambda: self._accounts.after(rest, cache=self._pipeline.state()))
+        if billed is not None:
+            entry = await self.decide(billed.call)
+            await self._run(lambda: self._accounts.enter(billed, entry.uuid))
+            if billed.broke is not None:
+                self._emit(CacheBroken(self.name, billed.broke.reason, billed.broke.tokens, billed.lost_usd))
+            self._pipeline.reprice(rates_of(self._accounts.prices(billed.call.model)))
         usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
         self._emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
         return calls_of(message)
 
-    async def result(self, tool_use_id: str, output: Any, *, is_error: bool = False) -> Entry:
-        """Log what a tool gave back."""
-        if self.view.use(tool_use_id) is None:
+    async def result(
+        self, tool_use_id: str, output: Any, *, is_error: bool = False, max_chars: float | None = None
+    ) -> Entry:
+        """Log what a tool gave back; a big one moves to disk at once and a preview is logged in its place.
+
+        ``max_chars`` is what the tool declares about its own results.
+        """
+        use = self.view.use(tool_use_id)
+        if use is None:
             raise InputError(f"no tool call {tool_use_id!r} stands in this session: pass an id from observe()")
-        block: dict[str, Any] = {
-            "type": "tool_result",
-            "tool_use_id": tool_use_id,
-            "content": result_content(output),
-        }
-        if is_error:
-            block["is_error"] = True
-        return await self.append(USER, {"message": {"role": "user", "content": [block]}})
+        late = tool_use_id not in self.view.unanswered()
+        # What stands in for a result that was given up has been sent: a late one is said anew, by another handle.
+        handle = f"{tool_use_id}-late" if late else tool_use_id
+        given = bytes(output) if isinstance(output, (bytes, bytearray)) else result_content(output)
+        applied = await self._offloaded(use.name, handle, given, max_chars)
+        await self._apply(applied.before)
+        if late:
+            said = f"[Result of tool call {tool_use_id}, after it was given up]"
+            content = (
+                applied.content if isinstance(applied.content, list) else [text_block(applied.content or "(empty)")]
+            )
+            entry = await self.attach([text_block(said), *content], type="late_result")
+        else:
+            block: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_use_id, "content": applied.content}
+            if is_error:
+                block["is_error"] = True
+            entry = await self.append(USER, {"message": {"role": "user", "content": [block]}})
+        await self._apply(applied.after)
+        return entry
+
+    async def _offloaded(self, tool: str, handle: str, output: Any, max_chars: float | None) -> Applied:
+        """Run layer 1 on one result."""
+        if not self.settings.switches.offload:
+            return Applied(result_content(output))
+        applied = await self._run(
+            lambda: offload_result(
+                self._storage,
+                self._folder,
+                tool,
+                handle,
+                output,
+                self._offload,
+                self.view,
+                root=self._root,
+                declared=max_chars,
+            )
+        )
+        if applied.fallback is not None:
+            self._emit(FellBack(self.name, "offload", applied.fallback))
+        return applied
+
+    async def read_back(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        """Return content that left the view, by the handle that stands in its place."""
+        reader = ReadBack(self._storage, self._folder, self.view)
+        self._pipeline.read_backs += 1
+        return await self._run(lambda: reader.read(handle, offset=offset, limit=limit))
+
+    async def trim(self, target_tokens: int | None = None) -> ResultsTrimmed | None:
+        """Clear old tool results until what is left fits the target; say what went."""
+        self._pipeline.pending.follow(self.view)
+        made = plan_budget(self._pipeline.pending, self._pipeline.trim, target=target_tokens)
+        return await self._trimmed(made) if made is not None else None
+
+    async def restore(self, tool_use_ids: list[str]) -> Entry:
+        """Bring cleared results back into the view."""
+        return await self.decide(
+            ResultsRestored(Cause("trim", "brought back on request", moves_prefix=True), tool_use_ids)
+        )
 
     async def describe(self, **facts: Any) -> Entry:
         """Log metadata: title, model, tags."""
@@ -174,19 +269,67 @@ class Session:
     ) -> dict[str, Any]:
         """Return the next request: always valid, and an extension of the last one unless a decision says otherwise."""
         await self._drain()
-        if not self.view.groups:
+        if not self.view.length:
             raise SessionError("nothing has been said yet: call say() first")
         beside = {key: value for key, value in options.items() if key not in BODY_OPTIONS}
         body = {key: value for key, value in options.items() if key in BODY_OPTIONS}
+        self._pipeline.compact_at = compact_at(model, self.settings)
+        if self._pipeline.trim.mode == "provider" and "context_management" not in body:
+            body["context_management"] = self._provider_edits(body)
         await self._render_prefix(model, system, tools or [], {"max_tokens": max_tokens, **body})
+        await self._layers()
         if ends_with_reply(self.view):
             await self.attach(CONTINUE, type="continue")
-        for decision in repairs(self.view):
-            await self.decide(decision)
+        await self._apply(repairs(self.view))
         request = build_request(self.view)
-        window = window_for(model).tokens
-        self._emit(RequestPrepared(self.name, len(request["messages"]), self.view.counted.tokens, window))
-        return {**request, **beside}
+        now = self._writer.clock()
+        registered, self._registered = registered_by(self._registered), []
+        self._accounts.before(request, registered, self.view.settled)
+        marked = with_marks(request, self._pipeline.mark(self.view, request["messages"], now))
+        self._emit(
+            RequestPrepared(
+                self.name, len(request["messages"]), self.view.counted.tokens, window_tokens(model, self.settings)
+            )
+        )
+        return {**marked, **beside}
+
+    async def _layers(self) -> None:
+        """Run layers 1 and 2 over the view that is about to be sent."""
+        if self.settings.switches.offload:
+            applied = await self._run(
+                lambda: offload_aggregate(self._storage, self._folder, self.view, self._offload, root=self._root)
+            )
+            await self._apply(applied.before)
+            if applied.fallback is not None:
+                self._emit(FellBack(self.name, "offload", applied.fallback))
+        for decision in self._pipeline.plan(self.view, self._writer.clock()):
+            if not isinstance(decision, ResultsCleared):
+                await self.decide(decision)
+        if self._pipeline.last is not None:
+            await self._trimmed(self._pipeline.last, noted=True)
+        elif self.settings.switches.budget_trim and self._pipeline.trim.mode == "client":
+            await self.trim()
+
+    async def _trimmed(self, made: Trimming, *, noted: bool = False) -> ResultsTrimmed:
+        """Log a clearing and tell everybody."""
+        before = self.view.tokens
+        gone = [one.tool_use_id for one in made.decision.cleared]
+        uses = [use for use in map(self.view.use, gone) if use is not None]
+        if not noted:
+            self._pipeline.note(made.decision)
+        await self.decide(made.decision)
+        paths = sorted({path for path in (path_of(use.input) for use in uses) if path is not None})
+        event = ResultsTrimmed(
+            self.name, made.trigger, sorted({use.name for use in uses}), paths, before, self.view.tokens
+        )
+        self._emit(event)
+        return event
+
+    def _provider_edits(self, body: dict[str, Any]) -> dict[str, object]:
+        thinking = body.get("thinking")
+        on = isinstance(thinking, Mapping) and cast(Mapping[str, Any], thinking).get("type") in ("enabled", "adaptive")
+        idle = self._writer.clock() - seconds(self.view.last_reply_time) if self.view.last_reply_time else 0.0
+        return provider_edits(compact_at=self._pipeline.compact_at, idle_seconds=idle, thinking=on)
 
     async def _render_prefix(
         self, model: str, system: Any, tools: list[dict[str, Any]], options: dict[str, Any]
@@ -204,8 +347,8 @@ class Session:
             return
         reason = "first request" if before is None else "system, tools, model or options changed"
         cause = Cause("request", reason, moves_prefix=before is not None)
-        prefix = PrefixRendered(cause, model, system, tools, options)
-        _refuse_unusable(prefix)
+        prefix = PrefixRendered(cause, model, system, tools, options, capabilities=sorted(self._capabilities))
+        refuse_unusable(prefix)
         await self.decide(prefix)
 
     async def _drain(self) -> None:
@@ -240,29 +383,22 @@ class Session:
         """Log one decision; when this returns it is safe and in the view."""
         async with self._lock:
             entry = (await self._run(lambda: self._writer.decide([decision])))[0]
+        self._registered.append(decision)
         self._emit(DecisionMade(self.name, entry.uuid, decision))
         return entry
 
+    async def _apply(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            await self.decide(decision)
+
     async def _run(self, act: Callable[[], T]) -> T:
         return act() if self._inline else await to_thread.run_sync(act)
+
+    async def _blocking(self, act: Callable[[], T]) -> T:
+        """Run what may have to load a table of prices first."""
+        return await to_thread.run_sync(act)
 
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
             with suppress(Exception):
                 listener(event)
-
-
-def _refuse_unusable(prefix: PrefixRendered) -> None:
-    """Refuse tools and options that a provider would refuse, before anything is logged."""
-    usable = tools_of(prefix)
-    if len(usable) != len(prefix.tools):
-        kept = [tool["name"] for tool in usable]
-        wrong = next(tool for tool in prefix.tools if tool.get("name") not in kept or prefix.tools.count(tool) > 1)
-        raise InputError(
-            f"tool {wrong.get('name')!r} cannot be declared: a tool has a unique name of letters, digits, '_' and '-', "
-            "and an input_schema of type object"
-        )
-    taken = options_of(prefix, usable)
-    for key, value in prefix.options.items():
-        if value is not None and taken.get(key) != value:
-            raise InputError(f"option {key}={value!r} would be refused by the provider")

@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, NoReturn, cast
 
+import msgspec
+
 from ..errors import SettingsError
+from ..layers.l2_trim.policy import TrimPolicy
 from .records import SWITCHES
 
+_TRIM: Final = tuple(TrimPolicy.__dataclass_fields__)
 __all__ = ["CHECKS", "read_switches", "read_word", "refuse_unknown"]
 
 
@@ -63,6 +67,23 @@ def read_provider(value: object, where: str) -> str:
     return cast(str, value)
 
 
+def read_trim(value: object, where: str) -> dict[str, object]:
+    """Check the settings of layer 2."""
+    if not isinstance(value, Mapping):
+        raise SettingsError(f"{where} must be a table, for example keep_priced=5")
+    given = cast(Mapping[str, object], value)
+    for name in given:
+        if name not in _TRIM:
+            refuse_unknown(name, _TRIM, where)
+    try:
+        policy = msgspec.convert(given, TrimPolicy)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{where}: {error}") from None
+    if min(policy.keep_cold, policy.keep_priced, policy.keep_budget, policy.edit_keep) < 1 or not 0 < policy.need < 1:
+        raise SettingsError(f"{where}: at least one result is always kept, and need is a share between 0 and 1")
+    return {name: getattr(policy, name) for name in given}
+
+
 def read_word(text: str, where: str) -> bool:
     """Read a switch as people write one in an environment variable."""
     match text.strip().lower():
@@ -77,6 +98,7 @@ def read_word(text: str, where: str) -> bool:
 CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "switches": read_switches,
     "offload_limits": read_limits,
+    "trim": read_trim,
     "durability": read_durability,
     "window_tokens": read_whole,
     "compact_percent": read_percent,

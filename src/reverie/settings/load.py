@@ -64,6 +64,8 @@ def applied(settings: Settings, given: Mapping[str, object], *, source: str) -> 
         changes[key] = CHECKS[key](value, f"{source}: {key}")
     if "switches" in changes:
         changes["switches"] = replace(settings.switches, **changes["switches"])
+    if "trim" in changes:
+        changes["trim"] = replace(settings.trim, **changes["trim"])
     if "offload_limits" in changes:
         changes["offload_limits"] = MappingProxyType({**settings.offload_limits, **changes["offload_limits"]})
     return replace(settings, **changes)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
+from ..layers.l2_trim.policy import TrimPolicy
 from ..values import field, record, replace
 
 __all__ = ["SWITCHES", "Settings", "Switches", "consistent", "turned_off"]
@@ -20,6 +21,7 @@ class Switches:
     offload: bool = True
     idle_trim: bool = True
     cache_edit: bool = True
+    priced_trim: bool = True
     budget_trim: bool = False
     snip: bool = False
     notes: bool = True
@@ -43,6 +45,8 @@ class Settings:
     switches: Switches = field(default_factory=Switches)
     offload_limits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType[str, int]({}))
     """Characters a tool's result may have before it is offloaded, by tool name."""
+    trim: TrimPolicy = field(default_factory=TrimPolicy)
+    """How layer 2 clears old tool results: ``mode``, ``clearable``, ``keep_cold``, ``keep_priced``, ..."""
     durability: Literal["always", "second"] = "always"
     """``always``: an append is on disk when acknowledged; ``second``: a crash may lose at most the last second."""
     window_tokens: int | None = None
@@ -54,12 +58,6 @@ class Settings:
 
 
 SWITCHES: Final = tuple(entry.name for entry in fields(cast(Any, Switches)))
-# Variables other programs already use for the same wish, and what each turns off here.
-DISABLERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "DISABLE_COMPACT": ("compact", "auto_compact", "compact_from_notes", "collapse"),
-    "DISABLE_AUTO_COMPACT": ("auto_compact",),
-    "DISABLE_MICROCOMPACT": ("idle_trim", "cache_edit", "budget_trim"),
-}
 # What cannot be on while another switch is off.
 IMPLIED_OFF: Final[Mapping[str, tuple[str, ...]]] = {
     "memory": ("extraction", "recall", "dream"),

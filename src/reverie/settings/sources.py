@@ -15,9 +15,7 @@ from .records import SWITCHES
 __all__ = ["disabled_by", "from_environment", "read_toml"]
 
 
-NOT_SETTINGS: Final = frozenset(
-    {"REVERIE_HOME", "REVERIE_CORPUS", "REVERIE_TEST_SEED", "REVERIE_MODEL_WINDOW_TOKENS"}
-)
+NOT_SETTINGS: Final = frozenset({"REVERIE_HOME", "REVERIE_CORPUS", "REVERIE_TEST_SEED", "REVERIE_MODEL_WINDOW_TOKENS"})
 SWITCH_PREFIX: Final = "REVERIE_SWITCH_"
 MAX_FILE_BYTES: Final = 65_536
 
@@ -25,7 +23,7 @@ MAX_FILE_BYTES: Final = 65_536
 DISABLERS: Final[Mapping[str, tuple[str, ...]]] = {
     "DISABLE_COMPACT": ("compact", "auto_compact", "compact_from_notes", "collapse"),
     "DISABLE_AUTO_COMPACT": ("auto_compact",),
-    "DISABLE_MICROCOMPACT": ("idle_trim", "cache_edit", "budget_trim"),
+    "DISABLE_MICROCOMPACT": ("idle_trim", "priced_trim", "cache_edit", "budget_trim"),
 }
 
 
@@ -85,10 +83,25 @@ def read_text(key: str, text: str) -> object:
             case "offload_limits":
                 pairs = (part.partition("=") for part in text.split(",") if part.strip())
                 return {tool.strip(): int(limit) for tool, _, limit in pairs}
+            case "trim":
+                pairs = (part.partition("=") for part in text.split(",") if part.strip())
+                return {name.strip(): _plain(value.strip()) for name, _, value in pairs}
             case _:
                 return text
     except ValueError:
         return text
+
+
+def _plain(text: str) -> object:
+    """Return a word as TOML would read it."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def disabled_by(environ: Mapping[str, str]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, assert_never
 from ..conversation.decisions import Decision, PrefixRendered, name_of
 from ..errors import InputError
 from ..events import (
+    CacheBroken,
     DecisionMade,
     EntryAppended,
     Event,
@@ -21,6 +22,7 @@ from ..events import (
     LogDamaged,
     ReplyObserved,
     RequestPrepared,
+    ResultsTrimmed,
     SessionClosed,
     SessionOpened,
 )
@@ -104,6 +106,11 @@ class OpenTelemetry:
             case FellBack():
                 watched.span.add_event("fell_back", {names.WHAT: event.what, names.WHY: event.why}, at)
                 self._metrics.fallbacks.add(1, {names.WHAT: event.what})
+            case ResultsTrimmed():
+                freed = event.tokens_before - event.tokens_after
+                watched.span.add_event("results_trimmed", {names.WHY: event.trigger, "reverie.tokens_freed": freed}, at)
+            case CacheBroken():
+                watched.span.add_event("cache_broken", {names.WHY: event.reason, "reverie.tokens": event.tokens}, at)
             case _:
                 assert_never(event)
 

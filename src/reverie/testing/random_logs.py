@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, Final
 
 from ..conversation.decisions import (
+    CacheEdits,
     Cause,
     Collapsed,
     Compacted,
@@ -98,11 +99,15 @@ class _Author:
         if self.rng.random() < 0.4:
             content: Any = self.rng.choice(_TEXTS)
         else:
-            content = [self.text() if self.rng.random() < 0.7 else self.image() for _ in range(self.rng.randrange(0, 4))]
+            content = [
+                self.text() if self.rng.random() < 0.7 else self.image() for _ in range(self.rng.randrange(0, 4))
+            ]
             if self.chance(0.1):
                 content = [self.image() for _ in range(120)]
         if self.chance(0.3):
-            content = self.rng.choice([None, 7, [None], [{"type": "novel", "x": 1}], [{"no": "type"}], "bare", [["deep"]]])
+            content = self.rng.choice(
+                [None, 7, [None], [{"type": "novel", "x": 1}], [{"no": "type"}], "bare", [["deep"]]]
+            )
         kind = ATTACHMENT if self.rng.random() < 0.2 else self.rng.choice((USER, USER, USER, SYSTEM, "progress"))
         self.add(kind, {"message": {"role": self.rng.choice(("user", "user", "system")), "content": content}})
 
@@ -203,6 +208,7 @@ class _Author:
             Snipped(_CAUSE, [pick(said)]),
             Collapsed(_CAUSE, pick(said), pick(said), "[collapsed]"),
             CompactionUndone(_CAUSE, pick(said)),
+            CacheEdits(_CAUSE, called, pick(said)),
             MessageQueued(_CAUSE, "q", pick(_TEXTS)),
             InstructionsAttached(_CAUSE, ["AGENTS.md"], pick(_TEXTS)),
         ]

@@ -1,9 +1,9 @@
 """Layer 2, trim: old tool results leave the view before a call.
 
 When it runs: every turn, before the request. What it costs: nothing but arithmetic; when it acts on a live cache, the
-rewriting of what follows the first change, which it prices first. What it does to the prefix: a priced clearing moves it,
-by a logged decision; one on a cold cache moves nothing that is still there. Every cleared result leaves a handle by which
-it can be read back.
+rewriting of what follows the first change, which it prices first. What it does to the prefix: a priced clearing moves
+it, by a logged decision; one on a cold cache moves nothing that is still there. Every cleared result leaves a handle by
+which it can be read back.
 """
 
 from __future__ import annotations

@@ -67,9 +67,10 @@ class Pending:
         self.written = end
         for result in view.results_from(self._seen):
             self._seen += 1
-            use = view.use(result.tool_use_id)
-            self._supersede(result.tool_use_id, result.tool, result.path, span_of(use.input) if use else "")
             gone = result.tool_use_id in view.shown.results
+            if not gone:
+                use = view.use(result.tool_use_id)
+                self._supersede(result.tool_use_id, result.tool, result.path, span_of(use.input) if use else "")
             if not gone and not result.has_images and self._policy.may_clear(result.tool):
                 self.candidates.append(Candidate(result.tool_use_id, result.tool, result.tokens, result.group))
 

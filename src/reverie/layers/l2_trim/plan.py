@@ -70,9 +70,7 @@ def _unprotected(candidates: Sequence[Candidate], pending: Pending, keep: int) -
     return [one for one in candidates if one.tool_use_id not in recent or one.tool_use_id in pending.superseded]
 
 
-def _priced(
-    candidates: Sequence[Candidate], pending: Pending, facts: TrimFacts, policy: TrimPolicy
-) -> Trimming | None:
+def _priced(candidates: Sequence[Candidate], pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimming | None:
     """Try every place to start clearing at, newest first, and take the one that saves most."""
     may_go = _unprotected(candidates, pending, policy.keep_priced)
     if not may_go:
@@ -112,9 +110,7 @@ def _clearing(
     return Clearing(items, frees, settled, loose, min(settled, max(0, following - beyond)), 0, carried)
 
 
-def _trimming(
-    gone: Sequence[Candidate], reason: str, *, moves: bool, verdict: Verdict | None = None
-) -> Trimming:
+def _trimming(gone: Sequence[Candidate], reason: str, *, moves: bool, verdict: Verdict | None = None) -> Trimming:
     frees = sum(one.tokens - STUB_TOKENS for one in gone)
     replaced = [
         Replacement(one.tool_use_id, cleared_text(one.tool_use_id), one.tool_use_id, one.tokens) for one in gone

@@ -1,0 +1,100 @@
+"""What a session's calls cost: the watch over the cache, the recorded call, the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from ..cache.economics import CLASSIC, Rates
+from ..cache.ledger import call_of
+from ..cache.prefix import Settled
+from ..cache.prices import Prices, prices_for
+from ..cache.usage import usage_of
+from ..cache.watch import Break, Watch
+from ..conversation.decisions import CallRecorded, Cause
+from ..values import record
+from .ledger import LedgerStore
+
+__all__ = ["Accounts", "Billed", "rates_of"]
+
+
+@record
+class Billed:
+    """What one reply showed: the call to log, and the break it reveals, if any."""
+
+    call: CallRecorded
+    broke: Break | None
+    lost_usd: float | None
+    expected: int | None
+
+
+def rates_of(prices: Prices | None) -> Rates:
+    """Return prices as ratios to the input price; the classic ones where nothing is known."""
+    if prices is None or prices.input <= 0:
+        return CLASSIC
+    return Rates(
+        prices.cache_read / prices.input, prices.cache_write_5m / prices.input, prices.cache_write_1h / prices.input
+    )
+
+
+class Accounts:
+    """Keeps the watch and the ledger of one session."""
+
+    def __init__(self, store: LedgerStore | None, *, session: str, project: str, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._session = session
+        self._project = project
+        self._clock = clock
+        self._watch = Watch()
+        self._prices: dict[str, Prices | None] = {}
+
+    def before(self, request: Mapping[str, Any], registered: list[str], settled: Settled | None) -> None:
+        """Remember what is about to be sent."""
+        self._watch = self._watch.before(request, self._clock(), registered=registered, settled=settled)
+
+    def prices(self, model: str) -> Prices | None:
+        """Look a model's prices up, once; the first look-up loads a table and may take half a second."""
+        if model not in self._prices:
+            self._prices[model] = prices_for(model, at=self._clock()) if model else None
+        return self._prices[model]
+
+    def after(self, reply: Mapping[str, Any], *, cache: dict[str, Any], source: str = "main") -> Billed | None:
+        """Hold a reply's usage against what could have been read; None where it reports none."""
+        if not isinstance(reply.get("usage"), Mapping):
+            return None
+        usage = cast(Mapping[str, Any], reply["usage"])
+        used = usage_of(usage)
+        expected = self._watch.expected
+        self._watch, broke = self._watch.after(used, self._clock(), reply.get("diagnostics"))
+        model = str(reply.get("model") or "")
+        prices = self.prices(model)
+        cost = prices.cost_of(used) if prices is not None else None
+        lost = None
+        if broke is not None and prices is not None:
+            lost = prices.cost(write_5m=broke.tokens) - prices.cost(read=broke.tokens)
+        reason = broke.reason if broke is not None else "reply"
+        call = CallRecorded(Cause("model", reason), model, dict(usage), cost, source, str(reply.get("id") or ""), cache)
+        return Billed(call, broke, lost, expected)
+
+    def enter(self, billed: Billed, entry_id: str) -> None:
+        """Enter a logged call into the ledger."""
+        if self._store is None:
+            return
+        prices = self._prices.get(billed.call.model)
+        self._store.enter(
+            call_of(
+                billed.call,
+                session=self._session,
+                at=self._clock(),
+                project=self._project,
+                prices=prices,
+                readable=billed.expected,
+                broke=billed.broke,
+                id=entry_id,
+            )
+        )
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        if self._store is not None:
+            self._store.close()
