@@ -160,14 +160,13 @@ def draw_layers(found: dict[str, dict[str, Any]]) -> None:
             for layer, did in one["layers"].items()
         ]
         table(["layer", "acts", "items", "tokens freed"], rows, right=(1, 2, 3))
-        paint([(read_back_line(one) + "\n", "dim")], wrap=True)
+        if one["removed_tokens"]:
+            paint([(read_back_line(one) + "\n", "dim")], wrap=True)
 
 
 def read_back_line(one: dict[str, Any]) -> str:
     """Say how much of what was taken out was needed again, and what that cost."""
     removed, backs = one["removed_tokens"], one["read_backs"]
-    if not removed:
-        return "Nothing was taken out of view."
     needed = f"{one['needed_share']:.1%} of the {count_text(removed)} tokens taken out of view were needed later"
     if not backs:
         return f"{needed}; nothing had to be read back."

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..values import record
 
-__all__ = ["Act", "Break", "Outcome", "Point", "Report", "totals"]
+__all__ = ["Act", "Break", "Outcome", "Point", "Report", "Simulator", "totals"]
 
 
 @record
@@ -95,6 +95,15 @@ class Outcome:
 
 
 @record
+class Simulator:
+    """How well the simulator does on what was billed, replaying as recorded: shares of input read, and cost."""
+
+    read_share: float
+    billed_read_share: float
+    cost_ratio: float
+
+
+@record
 class Report:
     """Several sessions under several policies; outcomes come policy by policy for each file."""
 
@@ -104,6 +113,7 @@ class Report:
     model: str
     ttl: str
     skipped: tuple[str, ...] = ()
+    simulator: Simulator | None = None
 
     def of(self, *, policy: str | None = None, file: str | None = None) -> list[Outcome]:
         """Return the outcomes of a policy, a file, or both."""

@@ -124,14 +124,14 @@ def _headline(report: Report, found: dict[str, dict[str, Any]]) -> Html:
 
 def _summary(report: Report, found: dict[str, dict[str, Any]], look: Look) -> Html:
     headings = [
-        "Policy", "Input", "Beside", "÷ uncached", "÷ append-only", "Read", "Written", "Uncached", "Breaks",
+        "Policy", "Input", "Compared", "÷ uncached", "÷ append-only", "Read", "Written", "Uncached", "Breaks",
         "Read-backs", "Peak", "Mean",
     ]  # fmt: skip
     best, every = cheapest(report), len(sessions_of(report))
     decimals = places(one["input_usd"] for one in found.values())
     cached = [one["input_usd"] for policy, one in found.items() if policy != UNCACHED]
     whole = max(cached, default=0.0) or 1.0
-    output = max((one["output_usd"] for one in found.values()), default=0.0)
+    outputs = {round(one["output_usd"], 4) for one in found.values() if one["sessions"] == every}
     rows: list[Html] = []
     for policy, one in sorted(found.items(), key=lambda item: item[1]["input_usd"] / max(1, item[1]["sessions"])):
         tag = el("span", "cheapest", class_="tag") if policy == best else Html("")
@@ -153,9 +153,13 @@ def _summary(report: Report, found: dict[str, dict[str, Any]], look: Look) -> Ht
     ]
     lead = (
         "What the same requests would have cost, by what was done to the window. "
-        f"Reading back what had been taken out is in the bill. Output is {_exact(output)} in every case."
+        "Reading back what had been taken out is in the bill."
     )
-    return join([el("h2", "Policies"), el("p", lead, class_="lead"), *refused, scrolling("Policies", headings, rows)])
+    if len(outputs) == 1:
+        lead += f" Output costs {_exact(outputs.pop())} in every case."
+    return join(
+        [el("h2", "Policies"), el("p", lead, class_="lead"), *refused, scrolling("Policies", headings, rows, text=(2,))]
+    )
 
 
 def _ratios(one: dict[str, Any]) -> tuple[float | None, float | None]:

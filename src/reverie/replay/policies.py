@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ..cache.breakpoints import Placed, Planned, last_markable, plan_marks
+from ..cache.economics import CLASSIC, Rates
 from ..cache.simulator import CacheRules
+from ..conversation.blocks import as_blocks
 from ..conversation.decisions import Cause, Decision, Replacement, ResultsCleared, Snipped
-from ..conversation.entries import Entry
+from ..conversation.entries import USER, Entry
 from ..conversation.rounds import rounds
 from ..conversation.view import View
+from ..layers.l1_offload import OffloadPolicy, offload_aggregate, offload_result
 from ..layers.l2_trim import TrimPolicy, cleared_text
 from ..layers.l2_trim.plan import STUB_TOKENS
 from ..runtime.pipeline import Pipeline
+from ..storage.in_memory import InMemoryStorage
 from .recording import Recording, Step
 
 __all__ = ["NAMES", "AppendOnly", "AsRecorded", "ClearEveryTurn", "Policy", "Reverie", "SlidingWindow", "Uncached"]
@@ -179,19 +182,43 @@ class Reverie(Uncached):
     name = "reverie"
 
     def __init__(
-        self, recording: Recording, *, trim: TrimPolicy | None = None, compact_at: int, ttl: str | None
+        self,
+        recording: Recording,
+        *,
+        trim: TrimPolicy | None = None,
+        offload: OffloadPolicy | None = None,
+        compact_at: int,
+        ttl: str | None = None,
+        rates: Rates = CLASSIC,
+        name: str = "reverie",
     ) -> None:
         least = CacheRules().minimum_for(recording.model)
-        self.pipeline = Pipeline(trim or TrimPolicy(), compact_at=compact_at, ttl=ttl, least_cached=least)
+        self.name = name
+        self.pipeline = Pipeline(trim or TrimPolicy(), compact_at=compact_at, ttl=ttl, least_cached=least, rates=rates)
+        self._offload = offload or OffloadPolicy()
+        self._storage = InMemoryStorage()
+
+    def arrived(self, view: View, entry: Entry) -> list[Decision]:
+        """Run layer 1 on each result that comes."""
+        decisions: list[Decision] = []
+        if entry.kind != USER or entry.message is None:
+            return decisions
+        for block in as_blocks(entry.message):
+            use = view.use(block["tool_use_id"]) if block["type"] == "tool_result" else None
+            if use is not None:
+                called, content = block["tool_use_id"], block.get("content") or ""
+                applied = offload_result(self._storage, "replay", use.name, called, content, self._offload, view)
+                decisions += applied.before
+        return decisions
 
     def prepare(self, view: View, step: Step) -> list[Decision]:
-        """Trim."""
-        return self.pipeline.plan(view, step.at)
+        """Run layer 1 on the results of one message together, and layer 2."""
+        together = offload_aggregate(self._storage, "replay", view, self._offload).before
+        return [*together, *self.pipeline.plan(view, step.at)]
 
     def mark(self, view: View, messages: list[Any], step: Step) -> Planned | None:
         """Place breakpoints as a live session does."""
         return self.pipeline.mark(view, messages, step.at)
 
 
-Maker = Callable[[Recording, str], Policy]
 NAMES: Final = ("uncached", "recorded", "append-only", "sliding-window", "clear-every-turn", "reverie")

@@ -8,12 +8,13 @@ from typing import Final
 
 from ..cache.prices import Prices
 from ..cache.simulator import CacheSimulator, Mark, SimUsage
-from ..conversation.decisions import Decision, ResultOffloaded, ResultsCleared, body_of, name_of
+from ..conversation.decisions import Decision, ResultOffloaded, ResultsCleared, ResultsKept, body_of, name_of
 from ..conversation.entries import ASSISTANT, DECISION, Entry
 from ..conversation.request import build_request
 from ..conversation.rounds import reply_id
 from ..conversation.validate import problems
 from ..conversation.view import View
+from .drops import drops
 from .needs import Needs
 from .outcome import Act, Break, Outcome, Point
 from .policies import Policy
@@ -36,7 +37,10 @@ def billed_outcome(recording: Recording, prices: Prices) -> Outcome | None:
         assert billed is not None
         usage = SimUsage(billed.read, billed.write_5m, billed.write_1h, billed.uncached)
         points.append(_point(step, usage, prices))
-    return Outcome("recorded", recording.name, recording.session, recording.model, tuple(points))
+    breaks = [
+        Break(one.number, one.at, one.reason, one.tokens, one.usd or 0.0, one.registered) for one in drops(recording)
+    ]
+    return Outcome("recorded", recording.name, recording.session, recording.model, tuple(points), breaks=tuple(breaks))
 
 
 def replayed(recording: Recording, policy: Policy, prices: Prices, *, check: bool = True) -> Outcome:
@@ -122,7 +126,8 @@ class _Run:
             elif isinstance(decision, ResultOffloaded):
                 self.needs.removed(decision.tool_use_id, cause.frees, decision.text)
                 self.removed += cause.frees
-            self.acts.append(Act(step.number, step.at, cause.layer, cause.reason, items, cause.frees))
+            if not isinstance(decision, ResultsKept):
+                self.acts.append(Act(step.number, step.at, cause.layer, cause.reason, items, cause.frees))
             self.made += 1
             uuid = f"replay-{self.made}"
             self.view = self.view.fold(Entry(uuid, None, "", "replay", DECISION, body_of(decision)))

@@ -36,7 +36,7 @@ from ..events import (
     SessionClosed,
     SessionOpened,
 )
-from ..layers.l1_offload import Applied, OffloadPolicy, offload_aggregate, offload_result
+from ..layers.l1_offload import Applied, OffloadPolicy
 from ..layers.l2_trim import Trimming, plan_budget, provider_edits
 from ..ports import Storage
 from ..settings import Settings, load_settings
@@ -45,6 +45,7 @@ from .accounts import Accounts, rates_of
 from .inbox import delivered, set_aside, waiting
 from .ledger import LedgerStore
 from .limits import DEFAULT_MODEL, compact_at, trim_policy, window_tokens
+from .offloading import Offloading
 from .opening import refuse_unusable
 from .pipeline import Pipeline
 from .projects import inbox_key, log_key, project_slug, session_key
@@ -87,9 +88,10 @@ class Session:
         self._listeners: list[Listener] = []
         self._project = project
         self._folder = session_key(project, name)
-        self._root = str(settings.home) if isinstance(storage, FileStorage) else ""
         self._capabilities = capabilities
-        self._offload = OffloadPolicy(override_chars=settings.offload_limits)
+        root = str(settings.home) if isinstance(storage, FileStorage) else ""
+        limits = OffloadPolicy(override_chars=settings.offload_limits)
+        self._offloading = Offloading(storage, self._folder, limits, root=root)
         self._pipeline = Pipeline(trim_policy(settings), compact_at=compact_at(DEFAULT_MODEL, settings))
         store = LedgerStore(settings.home, session=name, listener=self._emit) if owns_storage else None
         self._accounts = Accounts(store, session=name, project=project, clock=clock)
@@ -217,19 +219,7 @@ class Session:
         """Run layer 1 on one result."""
         if not self.settings.switches.offload:
             return Applied(result_content(output))
-        applied = await self._run(
-            lambda: offload_result(
-                self._storage,
-                self._folder,
-                tool,
-                handle,
-                output,
-                self._offload,
-                self.view,
-                root=self._root,
-                declared=max_chars,
-            )
-        )
+        applied = await self._run(lambda: self._offloading.result(self.view, tool, handle, output, max_chars))
         if applied.fallback is not None:
             self._emit(FellBack(self.name, "offload", applied.fallback))
         return applied
@@ -248,6 +238,7 @@ class Session:
 
     async def restore(self, tool_use_ids: list[str]) -> Entry:
         """Bring cleared results back into the view."""
+        self._offloading.restart()
         return await self.decide(
             ResultsRestored(Cause("trim", "brought back on request", moves_prefix=True), tool_use_ids)
         )
@@ -296,9 +287,7 @@ class Session:
     async def _layers(self) -> None:
         """Run layers 1 and 2 over the view that is about to be sent."""
         if self.settings.switches.offload:
-            applied = await self._run(
-                lambda: offload_aggregate(self._storage, self._folder, self.view, self._offload, root=self._root)
-            )
+            applied = await self._run(lambda: self._offloading.message(self.view))
             await self._apply(applied.before)
             if applied.fallback is not None:
                 self._emit(FellBack(self.name, "offload", applied.fallback))

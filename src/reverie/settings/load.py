@@ -38,11 +38,17 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     arguments: Mapping[str, object] | None = None,
     flags: Flags | None = None,
+    settings_file: Path | None = None,
 ) -> Settings:
-    """Read every source in its order and return what they amount to."""
+    """Read every source in its order and return what they amount to.
+
+    ``settings_file`` is read in place of the user's; unlike that one, it must be there.
+    """
     environment = os.environ if environ is None else environ
     settings = Settings(home=(home or default_home(environment)).expanduser().absolute())
-    user_file = settings.home / "config.toml"
+    if settings_file is not None and not settings_file.is_file():
+        raise SettingsError(f"{settings_file}: no such settings file")
+    user_file = settings_file or settings.home / "config.toml"
     settings = applied(settings, read_toml(user_file), source=str(user_file))
     if project is not None:
         project_file = project / ".reverie.toml"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .apply import Applied, offload_aggregate, offload_result, read_stored
 from .content import Form, Output, form_of, text_of
+from .known import Known
 from .plan import (
     Aggregate,
     Duplicate,
@@ -27,6 +28,7 @@ __all__ = [
     "Duplicate",
     "Form",
     "Kept",
+    "Known",
     "Offload",
     "OffloadPolicy",
     "Output",

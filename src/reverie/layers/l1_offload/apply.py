@@ -11,6 +11,7 @@ from ...errors import StorageConflict, StorageError, UnsafePath
 from ...ports import Storage
 from ...values import record
 from .content import Content, Output
+from .known import Known
 from .plan import (
     RESULTS,
     Duplicate,
@@ -22,7 +23,6 @@ from .plan import (
     plan_result,
     result_key,
     shown_text,
-    stored_at,
 )
 from .policy import OffloadPolicy
 
@@ -55,12 +55,15 @@ def offload_result(
     *,
     root: str = "",
     declared: float | None = None,
+    known: Known | None = None,
 ) -> Applied:
     """Decide on one result before it enters the view, and store it where that is decided.
 
-    ``folder`` is the session's folder in the store; ``root`` is where a reader of files finds the store, if anywhere.
+    ``folder`` is the session's folder in the store; ``root`` is where a reader of files finds the store, if anywhere;
+    ``known`` is an index that follows the session, without which all of it is looked through.
     """
-    plan = plan_result(tool, tool_use_id, output, policy, view, declared)
+    known = known or Known()
+    plan = plan_result(tool, tool_use_id, output, policy, view, declared, known=known)
     match plan:
         case Kept():
             return Applied(plan.content)
@@ -72,7 +75,7 @@ def offload_result(
             )
         case Offload():
             try:
-                path = _store(storage, folder, plan, view)
+                path = _store(storage, folder, plan, known.follow(view))
             except StorageError as error:
                 return Applied(plan.form.content, fallback=_fallback(plan, error))
             reason = "its bytes are no text" if plan.whole else "over the limit of its tool"
@@ -80,8 +83,11 @@ def offload_result(
             return Applied(decision.text, (decision,))
 
 
-def offload_aggregate(storage: Storage, folder: str, view: View, policy: OffloadPolicy, *, root: str = "") -> Applied:
+def offload_aggregate(
+    storage: Storage, folder: str, view: View, policy: OffloadPolicy, *, root: str = "", known: Known | None = None
+) -> Applied:
     """Decide on the results of the message that is about to be sent, together; log what comes back, then send."""
+    known = known or Known()
     stored: dict[str, ResultOffloaded] = {}
     failures: dict[str, str] = {}
     while True:
@@ -91,7 +97,7 @@ def offload_aggregate(storage: Storage, folder: str, view: View, policy: Offload
             if offload.tool_use_id in stored:
                 continue
             try:
-                path = _store(storage, folder, offload, view)
+                path = _store(storage, folder, offload, known.follow(view))
             except StorageError as error:
                 failures[offload.tool_use_id] = _fallback(offload, error)
                 failed = True
@@ -120,19 +126,20 @@ def read_stored(storage: Storage, path: str, sha256: str) -> bytes:
     return document.data
 
 
-def _store(storage: Storage, folder: str, offload: Offload, view: View) -> str:
+def _store(storage: Storage, folder: str, offload: Offload, known: Known) -> str:
     """Put the bytes where they can be found and return where that is; when this returns they are safe."""
-    before = stored_at(view, folder, offload.sha256)
+    before = known.path(f"{folder}/{RESULTS}", offload.sha256)
     if before is not None and _rests(storage, before, offload):
         return before
     keys = result_key(folder, offload), result_key(folder, offload, hashed=True)
     for key in keys:
         try:
             storage.write(key, offload.form.data, create=True)
-            return key
         except StorageConflict:
-            if _rests(storage, key, offload):
-                return key
+            if not _rests(storage, key, offload):
+                continue
+        known.stored(key, offload.sha256)
+        return key
     raise StorageError(f"cannot store at {keys[1]}: other content is there; move that file away", path=keys[1])
 
 

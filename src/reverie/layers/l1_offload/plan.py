@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from ...conversation.blocks import as_blocks
 from ...conversation.entries import USER
-from ...conversation.flatten import Group
 from ...conversation.tokens import estimate_block
 from ...conversation.view import View
 from ...values import record
 from .content import Content, Form, Output, form_of, has_media, is_empty, size_chars, text_of
+from .known import Known
 from .policy import OffloadPolicy, limit_chars
 from .preview import empty_text, persisted_text, repeated_text
 
@@ -25,13 +25,11 @@ __all__ = [
     "Placeholder",
     "Plan",
     "frees",
-    "identical_in",
     "offload_of",
     "plan_aggregate",
     "plan_result",
     "result_key",
     "shown_text",
-    "stored_at",
 ]
 
 RESULTS: Final = "tool-results"
@@ -96,16 +94,23 @@ class _Fresh:
 
 
 def plan_result(
-    tool: str, tool_use_id: str, output: Output, policy: OffloadPolicy, view: View, declared: float | None = None
+    tool: str,
+    tool_use_id: str,
+    output: Output,
+    policy: OffloadPolicy,
+    view: View,
+    declared: float | None = None,
+    *,
+    known: Known | None = None,
 ) -> Plan:
-    """Decide on one result before it enters the view."""
+    """Decide on one result before it enters the view; ``known`` is the view's index, where one is kept."""
     form = form_of(output)
     content = form.content
     if is_empty(content):
         return Placeholder(content, empty_text(tool))
     if has_media(content):
         return Kept(content)
-    first = _repeated(form, tool_use_id, policy, view)
+    first = _repeated(form, tool_use_id, policy, view, known)
     if first is not None:
         use = view.use(first)
         said = repeated_text(first, use.name if use is not None else "", size_bytes=len(form.data), handle=tool_use_id)
@@ -191,43 +196,10 @@ def result_key(folder: str, offload: Offload, *, hashed: bool = False) -> str:
     return f"{folder}/{RESULTS}/{name}.{'json' if offload.form.media == 'json' else 'txt'}"
 
 
-def stored_at(view: View, folder: str, sha256: str) -> str | None:
-    """Return where this session has stored the same bytes before."""
-    for entry in view.said:
-        message = entry.message
-        content: Any = message.get("content") if message is not None and entry.kind == USER else None
-        for block in cast("list[Any]", content) if isinstance(content, list) else ():
-            called: Any = cast("dict[str, Any]", block).get("tool_use_id") if isinstance(block, dict) else None
-            found = view.offloaded(called) if isinstance(called, str) else None
-            if found is not None and found.sha256 == sha256 and found.path.startswith(f"{folder}/{RESULTS}/"):
-                return found.path
-    return None
-
-
-def _repeated(form: Form, tool_use_id: str, policy: OffloadPolicy, view: View) -> str | None:
+def _repeated(form: Form, tool_use_id: str, policy: OffloadPolicy, view: View, known: Known | None) -> str | None:
     if form.media == "bytes" or not policy.duplicate_min_bytes <= len(form.data) <= policy.duplicate_max_bytes:
         return None
-    return identical_in(view, form.content, but=tool_use_id)
-
-
-def identical_in(view: View, content: Content, *, but: str = "") -> str | None:
-    """Return the first call in view whose result is shown whole and is exactly this."""
-    for group in view.groups:
-        if not group.expects:
-            continue
-        for piece in group.pieces:
-            for block in as_blocks(piece.message):
-                if block.get("content") == content and _stands(view, group, block, but):
-                    return block["tool_use_id"]
-    return None
-
-
-def _stands(view: View, group: Group, block: dict[str, Any], but: str) -> bool:
-    """Say whether a block is a result that the model sees whole, here and in the provider's cache."""
-    called = block.get("tool_use_id")
-    if block["type"] != "tool_result" or called == but or called not in group.expects:
-        return False
-    return called not in view.shown.results and not any(called in edit.tool_use_ids for edit in view.facts.edits)
+    return (known or Known()).follow(view).first(view, form.content, but=tool_use_id)
 
 
 def _last_results(view: View) -> Iterator[tuple[str, str, Content]]:

@@ -1,0 +1,154 @@
+"""Several recordings under several policies, in one report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from ..cache.prices import Prices, prices_for, why_unpriced
+from ..errors import InputError
+from ..importers import find_sessions, read_session
+from ..layers.l1_offload import OffloadPolicy
+from ..runtime.accounts import rates_of
+from ..runtime.limits import compact_at, trim_policy
+from ..settings import Settings, load_settings
+from .outcome import Outcome, Report, Simulator, totals
+from .policies import NAMES, AppendOnly, AsRecorded, ClearEveryTurn, Policy, Reverie, SlidingWindow, Uncached
+from .recording import Recording, recording_of
+from .run import billed_outcome, replayed
+
+__all__ = ["DEFAULT_MODEL", "compare", "recordings_in", "settings_named"]
+
+DEFAULT_MODEL: Final = "claude-sonnet-4-5"
+Progress = Callable[[str], None]
+
+
+def recordings_in(paths: Iterable[Path]) -> tuple[list[Recording], list[str]]:
+    """Read every session in these files and directories; say which files were left out and why."""
+    found: list[Recording] = []
+    skipped: list[str] = []
+    for path in paths:
+        files = sorted(find_sessions(path)) if path.is_dir() else [path]
+        if not files:
+            raise InputError(f"no recorded session was found in {path}")
+        for file in files:
+            try:
+                sessions = read_session(file)
+            except InputError as error:
+                if not path.is_dir():
+                    raise
+                skipped.append(f"{file.name}: {error}")
+                continue
+            for number, imported in enumerate(sessions):
+                recording = recording_of(imported, file.name if number == 0 else f"{file.name}#{number + 1}")
+                if recording.steps:
+                    found.append(recording)
+                else:
+                    skipped.append(f"{recording.name}: no request in it")
+    return found, skipped
+
+
+def settings_named(files: Iterable[Path]) -> dict[str, Settings]:
+    """Read settings files to be replayed as policies, each under the file's own name."""
+    out: dict[str, Settings] = {}
+    for file in files:
+        if file.stem in NAMES or file.stem in out:
+            raise InputError(f"a policy called {file.stem!r} is there already; rename {file.name}")
+        out[file.stem] = load_settings(settings_file=file)
+    return out
+
+
+def compare(
+    recordings: Sequence[Recording],
+    *,
+    policies: Sequence[str] = NAMES,
+    extra: dict[str, Settings] | None = None,
+    model: str | None = None,
+    ttl: str = "5m",
+    skipped: Sequence[str] = (),
+    progress: Progress | None = None,
+    check: bool = True,
+) -> Report:
+    """Replay each recording under each policy and gather what it would have cost."""
+    settings = load_settings()
+    extra = extra or {}
+    unknown = [name for name in policies if name not in NAMES]
+    if unknown:
+        raise InputError(f"no policy is called {unknown[0]!r}; there are {', '.join(NAMES)} and settings files")
+    outcomes: list[Outcome] = []
+    as_billed: list[tuple[Outcome, Outcome]] = []
+    notes = list(skipped)
+    for recording in recordings:
+        prices = _prices(model or recording.model, recording, notes)
+        for name in policies:
+            if progress is not None:
+                progress(f"{recording.name}: {name}")
+            if name == "recorded":
+                billed = billed_outcome(recording, prices)
+                if billed is None:
+                    notes.append(f"{recording.name}: it does not say what was billed")
+                    continue
+                outcomes.append(billed)
+                as_billed.append((replayed(recording, AsRecorded(ttl), prices, check=False), billed))
+                continue
+            outcomes.append(replayed(recording, _policy(name, recording, ttl, settings, prices), prices, check=check))
+        for name, mine in extra.items():
+            policy = _reverie(recording, mine, prices, name)
+            outcomes.append(replayed(recording, policy, prices, check=check))
+    files = tuple(dict.fromkeys(recording.name for recording in recordings))
+    models = sorted({recording.model for recording in recordings if recording.model})
+    shown = model or (models[0] if len(models) == 1 else "as recorded")
+    names = tuple(name for name in (*policies, *extra) if any(outcome.policy == name for outcome in outcomes))
+    return Report(files, names, tuple(outcomes), shown, ttl, tuple(notes), _simulator(as_billed))
+
+
+def _prices(model: str, recording: Recording, notes: list[str]) -> Prices:
+    prices = prices_for(model) if model else None
+    if prices is None:
+        prices = prices_for(DEFAULT_MODEL)
+        why = why_unpriced(model) if model else "it names no model"
+        notes.append(f"{recording.name}: priced as {DEFAULT_MODEL} ({why}); --model sets another")
+    if prices is None:
+        raise InputError(f"no prices are known for {model!r}; name another model with --model")
+    return prices
+
+
+def _policy(name: str, recording: Recording, ttl: str, settings: Settings, prices: Prices) -> Policy:
+    match name:
+        case "uncached":
+            return Uncached()
+        case "append-only":
+            return AppendOnly(ttl)
+        case "sliding-window":
+            return SlidingWindow(ttl)
+        case "clear-every-turn":
+            return ClearEveryTurn(ttl)
+        case _:
+            return _reverie(recording, settings, prices, "reverie")
+
+
+def _reverie(recording: Recording, settings: Settings, prices: Prices, name: str) -> Reverie:
+    return Reverie(
+        recording,
+        trim=trim_policy(settings),
+        offload=OffloadPolicy(override_chars=settings.offload_limits),
+        compact_at=compact_at(recording.model, settings),
+        rates=rates_of(prices),
+        name=name,
+    )
+
+
+def _simulator(pairs: Sequence[tuple[Outcome, Outcome]]) -> Simulator | None:
+    """Hold the simulator against what was billed."""
+    if not pairs:
+        return None
+    simulated, billed = totals(one for one, _ in pairs), totals(one for _, one in pairs)
+    if not billed["input_usd"]:
+        return None
+    return Simulator(_read_share(simulated), _read_share(billed), simulated["input_usd"] / billed["input_usd"])
+
+
+def _read_share(found: dict[str, float]) -> float:
+    total = found["cache_read"] + found["cache_write"] + found["uncached"]
+    return found["cache_read"] / total if total else 0.0

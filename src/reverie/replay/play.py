@@ -1,0 +1,112 @@
+"""Play a recorded session through a live one: the same words, a real log, a simulated provider's bill."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..conversation.blocks import Block, as_blocks
+from ..conversation.decisions import Compacted, decision_of
+from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry
+from ..conversation.rounds import reply_id
+from ..conversation.tokens import estimate_message
+from ..runtime.session import Session
+from ..values import record
+from .provider import SimulatedProvider
+
+__all__ = ["PlayedClock", "Turn", "played"]
+
+
+class PlayedClock:
+    """A clock that shows the time of the entry being played."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@record
+class Turn:
+    """One request that was made on the way."""
+
+    number: int
+    at: float
+    usage: dict[str, Any]
+    window: int
+    said: str
+
+
+async def played(
+    entries: Sequence[Entry],
+    session: Session,
+    clock: PlayedClock,
+    *,
+    model: str,
+    system: str,
+    tools: list[dict[str, Any]],
+    provider: SimulatedProvider | None = None,
+    check: Callable[[dict[str, Any]], None] | None = None,
+) -> AsyncIterator[Turn]:
+    """Say everything again, in order and at its time, and yield each request with its bill."""
+    provider = provider or SimulatedProvider()
+    renamed: dict[str, str] = {}
+    number = 0
+    for group in _replies_together(entries):
+        entry = group[0]
+        clock.now = max(clock.now, entry.at)
+        if entry.kind == ASSISTANT:
+            request = await session.prepare(model=model, max_tokens=8_000, system=system, tools=tools)
+            if check is not None:
+                check(request)
+            blocks = [block for piece in group for block in as_blocks(piece.message or {"content": []})]
+            message = {"role": "assistant", "content": blocks}
+            usage = provider.bill(request, clock.now, output=estimate_message(message))
+            await session.observe({"id": reply_id(entry), "model": model, "usage": usage, **message})
+            number += 1
+            yield Turn(number, clock.now, usage, provider.last.total, _first_text(blocks))
+            said = session.view.last or ""
+        elif entry.kind == DECISION:
+            decision = decision_of(entry.body)
+            if not isinstance(decision, Compacted):
+                continue
+            kept = renamed.get(decision.first_kept or "")
+            said = (await session.decide(replace(decision, first_kept=kept))).uuid
+        elif entry.kind in (USER, ATTACHMENT) and entry.message is not None:
+            said = await _say(session, entry)
+        else:
+            continue
+        renamed.update((piece.uuid, said) for piece in group)
+
+
+def _replies_together(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Gather the pieces of each reply; they were one answer to one request."""
+    out: list[list[Entry]] = []
+    for entry in entries:
+        last = out[-1][0] if out else None
+        if last is not None and entry.kind == last.kind == ASSISTANT and reply_id(entry) == reply_id(last):
+            out[-1].append(entry)
+        else:
+            out.append([entry])
+    return out
+
+
+async def _say(session: Session, entry: Entry) -> str:
+    """Log results as results and the rest as what was said."""
+    rest: list[Block] = []
+    for block in as_blocks(entry.message or {"content": []}):
+        known = block["type"] == "tool_result" and session.view.use(block["tool_use_id"]) is not None
+        if known:
+            content = block.get("content") or ""
+            await session.result(block["tool_use_id"], content, is_error=block.get("is_error") is True)
+        elif block["type"] != "tool_result":
+            rest.append(block)
+    if rest:
+        await (session.say(rest) if entry.kind == USER else session.attach(rest, type="note"))
+    return session.view.last or ""
+
+
+def _first_text(blocks: list[Block]) -> str:
+    return next((block["text"] for block in blocks if block["type"] == "text"), "")

@@ -1,0 +1,67 @@
+"""A provider that bills and never answers: real requests in, usage out, by the documented rules of the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final, cast
+
+from ..cache.simulator import CacheSimulator, Mark, SimBlock, SimUsage
+from ..conversation.canonical import canonical_block
+from ..conversation.tokens import estimate_block
+
+__all__ = ["SimulatedProvider"]
+
+_DIGEST: Final = 12
+
+
+class SimulatedProvider:
+    """Bills requests as a provider with a prompt cache would."""
+
+    def __init__(self) -> None:
+        self._cache = CacheSimulator()
+        self._known: dict[bytes, SimBlock] = {}
+        self.last = SimUsage()
+
+    def bill(self, request: Mapping[str, Any], now: float, *, output: int = 0) -> dict[str, Any]:
+        """Return the usage of a request, in the provider's own words."""
+        blocks: list[SimBlock] = []
+        marks: list[Mark] = []
+        for role, block in _walk(request):
+            control: Any = block.get("cache_control")
+            if isinstance(control, dict):
+                marks.append(Mark(len(blocks), str(cast("dict[str, Any]", control).get("ttl", "5m"))))
+            blocks.append(self._block(role, block))
+        used = self.last = self._cache.request(blocks, marks, model=str(request["model"]), now=now)
+        return {
+            "input_tokens": used.uncached,
+            "cache_creation_input_tokens": used.write_5m + used.write_1h,
+            "cache_read_input_tokens": used.read,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": used.write_5m,
+                "ephemeral_1h_input_tokens": used.write_1h,
+            },
+            "output_tokens": output,
+        }
+
+    def _block(self, role: str, block: dict[str, Any]) -> SimBlock:
+        digest = blake2b(canonical_block(block, role), digest_size=_DIGEST).digest()
+        found = self._known.get(digest)
+        if found is None:
+            found = self._known[digest] = SimBlock(digest, estimate_block(block))
+        return found
+
+
+def _walk(request: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the blocks of a request in the provider's order, each with who says it."""
+    out: list[tuple[str, dict[str, Any]]] = [("tool", tool) for tool in request.get("tools") or []]
+    system: Any = request.get("system")
+    if isinstance(system, str):
+        out.append(("system", {"type": "text", "text": system}))
+    elif system:
+        out += [("system", block) for block in system]
+    for message in request["messages"]:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        out += [(message["role"], block) for block in blocks]
+    return out
