@@ -17,6 +17,8 @@ __all__ = ["COMMANDS", "LazyGroup", "group", "main"]
 
 # name -> (module that holds an attribute ``command``, the line shown by --help without importing it)
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "demo": ("reverie.cli.demo", "Play a long session through the layers and see the bill."),
+    "replay": ("reverie.cli.replay", "Replay recorded sessions under policies and price them."),
     "context": ("reverie.cli.context", "Say what fills the window of a session or a recording."),
     "import": ("reverie.cli.importing", "Bring recorded sessions of other agents into the library."),
     "sessions": ("reverie.cli.sessions", "List the sessions of the library."),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..values import record
@@ -21,6 +22,7 @@ __all__ = [
     "emit_json",
     "paint",
     "printable",
+    "progressing",
     "say",
     "size",
     "table",
@@ -105,6 +107,21 @@ def tracked(items: Sequence[T], label: str) -> Iterable[T]:
     from rich.progress import track
 
     return track(items, escape(printable(label)), console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def progressing(label: str, total: int) -> Generator[Callable[[], None], None, None]:
+    """Show on stderr how far along something is, if a person is looking; call what this yields after each step."""
+    if total < 2 or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(escape(printable(label)), total=total)
+        yield lambda: shown.advance(task)
 
 
 def size(count: int) -> str:

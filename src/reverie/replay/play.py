@@ -49,6 +49,7 @@ async def played(
     tools: list[dict[str, Any]],
     provider: SimulatedProvider | None = None,
     check: Callable[[dict[str, Any]], None] | None = None,
+    on_said: Callable[[str], None] | None = None,
 ) -> AsyncIterator[Turn]:
     """Say everything again, in order and at its time, and yield each request with its bill."""
     provider = provider or SimulatedProvider()
@@ -75,7 +76,7 @@ async def played(
             kept = renamed.get(decision.first_kept or "")
             said = (await session.decide(replace(decision, first_kept=kept))).uuid
         elif entry.kind in (USER, ATTACHMENT) and entry.message is not None:
-            said = await _say(session, entry)
+            said = await _say(session, entry, on_said)
         else:
             continue
         renamed.update((piece.uuid, said) for piece in group)
@@ -93,7 +94,7 @@ def _replies_together(entries: Sequence[Entry]) -> list[list[Entry]]:
     return out
 
 
-async def _say(session: Session, entry: Entry) -> str:
+async def _say(session: Session, entry: Entry, on_said: Callable[[str], None] | None) -> str:
     """Log results as results and the rest as what was said."""
     rest: list[Block] = []
     for block in as_blocks(entry.message or {"content": []}):
@@ -104,6 +105,8 @@ async def _say(session: Session, entry: Entry) -> str:
         elif block["type"] != "tool_result":
             rest.append(block)
     if rest:
+        if on_said is not None and entry.kind == USER:
+            on_said(_first_text(rest))
         await (session.say(rest) if entry.kind == USER else session.attach(rest, type="note"))
     return session.view.last or ""
 

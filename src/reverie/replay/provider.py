@@ -54,7 +54,8 @@ class SimulatedProvider:
 
 def _walk(request: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Return the blocks of a request in the provider's order, each with who says it."""
-    out: list[tuple[str, dict[str, Any]]] = [("tool", tool) for tool in request.get("tools") or []]
+    tools: list[dict[str, Any]] = request.get("tools") or []
+    out: list[tuple[str, dict[str, Any]]] = [("tool", tool) for tool in tools]
     system: Any = request.get("system")
     if isinstance(system, str):
         out.append(("system", {"type": "text", "text": system}))

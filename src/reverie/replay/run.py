@@ -8,7 +8,7 @@ from typing import Final
 
 from ..cache.prices import Prices
 from ..cache.simulator import CacheSimulator, Mark, SimUsage
-from ..conversation.decisions import Decision, ResultOffloaded, ResultsCleared, ResultsKept, body_of, name_of
+from ..conversation.decisions import Decision, ResultOffloaded, ResultsCleared, ResultsKept, Snipped, body_of, name_of
 from ..conversation.entries import ASSISTANT, DECISION, Entry
 from ..conversation.request import build_request
 from ..conversation.rounds import reply_id
@@ -69,7 +69,8 @@ class _Run:
         self.invalid = 0
         self.read_backs = self.read_back_tokens = 0
         self.read_back_usd = 0.0
-        self.removed = self.needed = 0
+        self.removed = 0
+        self.needed: dict[str, int] = {}
         self.sent: Step | None = None
         self.usage = SimUsage()
         self.made = 0
@@ -92,7 +93,7 @@ class _Run:
         moved: list[str] = []
         for entry in step.entries:
             for called in self.needs.heard(entry):
-                self.needed += self._size_of(called)
+                self.needed[called] = self._size_of(called)
             self.decide(step, self.policy.arrived(self.view, entry))
             cuts = self.view.cuts
             self.view = self.view.fold(self._as_simulated(entry))
@@ -123,6 +124,8 @@ class _Run:
                 for one in decision.cleared:
                     self.needs.removed(one.tool_use_id, one.tokens)
                     self.removed += one.tokens
+            elif isinstance(decision, Snipped):
+                self.snip(decision)
             elif isinstance(decision, ResultOffloaded):
                 self.needs.removed(decision.tool_use_id, cause.frees, decision.text)
                 self.removed += cause.frees
@@ -134,6 +137,14 @@ class _Run:
             if cause.moves_prefix:
                 moved.append(name_of(decision).replace("_", " "))
         return moved
+
+    def snip(self, decision: Snipped) -> None:
+        """Note the results that left with whole rounds, and count all that left."""
+        gone = set(decision.messages)
+        for one in self.view.results:
+            if one.message in gone:
+                self.needs.removed(one.tool_use_id, one.tokens)
+        self.removed += decision.cause.frees
 
     def send(self, step: Step, messages: list[dict[str, object]]) -> SimUsage:
         """Send one request to the simulated provider."""
@@ -159,15 +170,17 @@ class _Run:
             reason = moved[-1]
         else:
             reason = "idle over 1 h" if idle >= 3600 else "idle over 5 min" if idle >= 300 else "prefix changed"
-        price = self.prices.cost(write_5m=lost) - self.prices.cost(read=lost)
+        long = usage.write_1h > usage.write_5m
+        again = self.prices.cost(write_1h=lost) if long else self.prices.cost(write_5m=lost)
+        price = again - self.prices.cost(read=lost)
         self.breaks.append(Break(step.number, step.at, reason, lost, price, bool(moved) or idle >= 300))
 
     def read_back(self, step: Step, usage: SimUsage) -> None:
         """Charge what the reply could not have been written without: its tokens written, and one more request each."""
-        for _, tokens in self.needs.wanted(step.reply):
+        for called, tokens in self.needs.wanted(step.reply):
             self.read_backs += 1
             self.read_back_tokens += tokens
-            self.needed += tokens
+            self.needed[called] = tokens
             write = {"write_1h": tokens} if usage.write_1h and not usage.write_5m else {"write_5m": tokens}
             self.read_back_usd += self.prices.cost(read=usage.total, **write)
             pipeline = getattr(self.policy, "pipeline", None)
@@ -189,7 +202,7 @@ class _Run:
             self.read_back_tokens,
             self.read_back_usd,
             self.removed,
-            self.needed,
+            sum(self.needed.values()),
             self.invalid,
             notes,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Final
 
 from ...conversation.uses import span_of
@@ -92,8 +94,10 @@ class Pending:
         gone = set(ids)
         left = [one for one in self.candidates if one.tool_use_id not in gone]
         cleared = [one for one in self.candidates if one.tool_use_id in gone]
+        groups = [one.group for one in cleared]  # in order, as candidates are
+        sums = list(accumulate((max(0, one.tokens - tokens_each) for one in cleared), initial=0))
         for one in left:
-            freed = sum(max(0, other.tokens - tokens_each) for other in cleared if other.group > one.group)
+            freed = sums[-1] - sums[bisect_right(groups, one.group)]
             self._freed[one.tool_use_id] = self._freed.get(one.tool_use_id, 0) + freed
         self.candidates = left
 

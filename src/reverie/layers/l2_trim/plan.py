@@ -79,16 +79,24 @@ def _priced(candidates: Sequence[Candidate], pending: Pending, facts: TrimFacts,
     tail = pending.written - pending.start(kept[0])
     best: tuple[Verdict, int] | None = None
     frees, carried = 0, 0.0
+    forecast = Forecast(facts.turns, facts.need(policy), facts.window)
+    # Rewriting a token of a live cache costs at least this. Where that alone is more than could be saved, or than has
+    # been paid for carrying, there is nothing to weigh: so it is nearly everywhere, on nearly every turn.
+    least = min(facts.rates.write(facts.ttl), facts.rates.write(facts.tail_ttl)) - facts.rates.read
+    since, read, live = facts.round - policy.keep_priced, facts.rates.read, facts.life == "live"
     for at in range(len(may_go) - 1, -1, -1):
         one = may_go[at]
         frees += one.tokens - STUB_TOKENS
-        carried += facts.rates.read * one.tokens * max(0, facts.round - one.round - policy.keep_priced)
+        if one.round < since:
+            carried += read * one.tokens * (since - one.round)
         after = pending.following(one)
         ahead = facts.prefix_tokens + pending.before(one)
         if ahead < facts.least_cached:
             after += ahead  # too short to be kept by itself, so it is written again too
+        rewrite = least * (after - frees)
+        if live and rewrite > 0 and (carried < rewrite or read * frees * facts.turns <= rewrite):
+            continue
         clearing = _clearing(after, len(may_go) - at, frees, tail, carried, pending.written, facts)
-        forecast = Forecast(facts.turns, facts.need(policy), facts.window)
         verdict = weigh(clearing, forecast, ttl=facts.ttl, tail_ttl=facts.tail_ttl, rates=facts.rates)
         if verdict.act and (best is None or verdict.net > best[0].net):
             best = (verdict, at)
