@@ -19,7 +19,7 @@ __all__ = ["LIFETIMES", "MAX_MARKS", "Place", "Placed", "Planned", "last_markabl
 
 MAX_MARKS: Final = 4
 LIFETIMES: Final[Mapping[str, float]] = {"5m": 300.0, "1h": 3600.0}
-_UNMARKABLE: Final = frozenset({"thinking", "redacted_thinking"})
+_UNMARKABLE: Final = frozenset({"thinking", "redacted_thinking", "cache_edits"})
 
 
 @record
@@ -127,20 +127,33 @@ def _where_found(
     """Return where a breakpoint finds what the cache still holds."""
     if before is None or life == "cold":
         return None
-    if life == "tail dead":
-        return kept if kept is not None else (last_markable(messages, changed) if changed else None)
+    if life == "tail dead" and kept is not None:
+        return kept
     if changed is not None:
-        return last_markable(messages, changed) if changed else None
+        return _last_end(messages, changed)
+    if life == "tail dead":
+        return None
     return before.end if before.end is not None and before.end.message < len(messages) else None
+
+
+def _last_end(messages: Sequence[Message], upto: int) -> Place | None:
+    """Return where the last request ended that held only the first so many messages, or fewer."""
+    ends = (at for at in range(min(upto, len(messages)) - 1, -1, -1) if messages[at]["role"] == "user")
+    at = next(ends, None)
+    return None if at is None else last_markable(messages, at + 1)
 
 
 def _precedes(one: Place, other: Place) -> bool:
     return (one.message, one.block) <= (other.message, other.block)
 
 
-def with_marks(request: dict[str, Any], planned: Planned) -> dict[str, Any]:
-    """Return the request with its breakpoints; messages without one are the same objects."""
-    messages = list(cast("list[Message]", request["messages"]))
+def with_marks(request: dict[str, Any], planned: Planned, *, own: bool = False) -> dict[str, Any]:
+    """Return the request with its breakpoints; messages without one are the same objects.
+
+    ``own`` says that nobody else holds the request's list of messages, which is then not copied.
+    """
+    given = cast("list[Message]", request["messages"])
+    messages = given if own else given.copy()
     for place, ttl in planned.marks:
         if place.message < len(messages):
             messages[place.message] = _marked(messages[place.message], place.block, ttl)

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from ..conversation.blocks import Block, as_blocks
 from ..conversation.entries import ASSISTANT, DECISION, Entry
 
-__all__ = ["Needs"]
+__all__ = ["Needs", "lines_of_block", "lines_of_result"]
 
 _LEAST_CHARS: Final = 30
 _NUMBERED: Final = re.compile(r"^\s*\d+(?:→|\t|: |\| )")
@@ -35,13 +35,13 @@ class Needs:
         for block in _blocks(entry):
             kind = block["type"]
             if kind == "tool_result":
-                for line in _lines(_text(block.get("content"))):
+                for line in lines_of_result(block):
                     self._results_with.setdefault(line, []).append(block["tool_use_id"])
             elif kind == "tool_use":
                 again += self._read(block)
-                self._said.update(_lines(_inputs(block)))
+                self._said.update(lines_of_block(block))
             elif kind == "text":
-                self._said.update(_lines(block["text"]))
+                self._said.update(lines_of_block(block))
         return again
 
     def _read(self, block: Block) -> list[str]:
@@ -71,12 +71,23 @@ class Needs:
             return found
         for entry in reply:
             for block in _blocks(entry):
-                text = _inputs(block) if block["type"] == "tool_use" else block.get("text", "")
-                for line in _lines(text):
+                for line in lines_of_block(block):
                     holders = self._results_with.get(line)
                     if holders and line not in self._said and all(called in self._gone for called in holders):
                         found.append((holders[-1], self._gone.pop(holders[-1])))
         return found
+
+
+def lines_of_result(block: Block) -> Iterator[str]:
+    """Yield the lines of a tool result that are long enough to be told apart."""
+    return _lines(_text(block.get("content")))
+
+
+def lines_of_block(block: Block) -> Iterator[str]:
+    """Yield the lines that a text or a call's arguments quote."""
+    if block["type"] == "tool_use":
+        return _lines(_inputs(block))
+    return _lines(block.get("text", "")) if block["type"] == "text" else iter(())
 
 
 def _blocks(entry: Entry) -> Iterator[Block]:

@@ -58,6 +58,14 @@ class Accounts:
             self._prices[model] = prices_for(model, at=self._clock()) if model else None
         return self._prices[model]
 
+    def knows(self, reply: Mapping[str, Any]) -> bool:
+        """Say whether a reply can be priced without looking anything up."""
+        return not isinstance(reply.get("usage"), Mapping) or _model(reply) in self._prices
+
+    def learn(self, reply: Mapping[str, Any]) -> None:
+        """Look up what pricing a reply takes."""
+        self.prices(_model(reply))
+
     def after(self, reply: Mapping[str, Any], *, cache: dict[str, Any], source: str = "main") -> Billed | None:
         """Hold a reply's usage against what could have been read; None where it reports none."""
         if not isinstance(reply.get("usage"), Mapping):
@@ -66,7 +74,7 @@ class Accounts:
         used = usage_of(usage)
         expected = self._watch.expected
         self._watch, broke = self._watch.after(used, self._clock(), reply.get("diagnostics"))
-        model = str(reply.get("model") or "")
+        model = _model(reply)
         prices = self.prices(model)
         cost = prices.cost_of(used) if prices is not None else None
         lost = None
@@ -98,3 +106,7 @@ class Accounts:
         """Let go of the ledger."""
         if self._store is not None:
             self._store.close()
+
+
+def _model(reply: Mapping[str, Any]) -> str:
+    return str(reply.get("model") or "")

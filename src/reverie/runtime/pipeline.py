@@ -12,7 +12,9 @@ import msgspec
 
 from ..cache.breakpoints import Place, Placed, Planned, plan_marks
 from ..cache.economics import CLASSIC, Life, Rates, choose_ttl, turns_ahead
+from ..conversation.blocks import as_blocks
 from ..conversation.decisions import Decision, ResultsCleared
+from ..conversation.entries import Message
 from ..conversation.view import View
 from ..layers.l2_trim import Pending, TrimFacts, Trimming, TrimPolicy, plan_cache_edit, plan_trim
 from ..layers.l2_trim.plan import STUB_TOKENS
@@ -46,6 +48,12 @@ def _place(spelled: tuple[int, int] | None) -> Place | None:
     return None if spelled is None else Place(*spelled)
 
 
+def _grown(before: Message, after: Message) -> bool:
+    """Say whether a message only has more at its end."""
+    old, new = as_blocks(before), as_blocks(after)
+    return before["role"] == after["role"] and new[: len(old)] == old
+
+
 class Pipeline:
     """What happens to a view before it is sent."""
 
@@ -75,7 +83,8 @@ class Pipeline:
         self._cuts = 0
         self._opening = 0
         self._settled_offset: int | None = None
-        self._changed: int | None = None
+        self._sent: list[Any] = []
+        self._known: tuple[list[Any], int] | None = None
         self._next_look = 0
 
     def plan(self, view: View, now: float) -> list[Decision]:
@@ -83,18 +92,15 @@ class Pipeline:
         if view.cuts != self._cuts:
             self._next_look = 0
         self.pending.follow(view)
-        self._changed = None
         self.last = None
         life = self._life(now)
-        edit = plan_cache_edit(view, self.trim)
-        if edit is not None:
-            return [edit]
-        if not self._worth_looking(life, view):
-            return []
-        self.last = plan_trim(self.pending, self._facts(view, life), self.trim)
+        if self._worth_looking(life, view):
+            self.last = plan_trim(self.pending, self._facts(view, life), self.trim)
+            if self.last is None:
+                self._next_look = view.length // 2 + 1 + len(self.pending.candidates) // self._look_every
         if self.last is None:
-            self._next_look = view.length // 2 + 1 + len(self.pending.candidates) // self._look_every
-            return []
+            edit = plan_cache_edit(view, self.trim)
+            return [] if edit is None else [edit]
         self._note(self.last.decision)
         return [self.last.decision]
 
@@ -117,7 +123,7 @@ class Pipeline:
             "read_backs": self.read_backs,
         }
 
-    def resume(self, state: Mapping[str, Any]) -> None:
+    def resume(self, state: Mapping[str, Any], messages: list[Any]) -> None:
         """Go on from what the last call of an earlier process left; a state that cannot be read is no state."""
         try:
             found = msgspec.convert(state, _State)
@@ -128,6 +134,8 @@ class Pipeline:
         self._cuts, self._opening = found.cuts, found.opening
         self.requests, self._pauses = found.requests, found.pauses
         self._cleared, self.read_backs = found.cleared, found.read_backs
+        if found.end is not None:
+            self._sent = messages[: found.end[0] + 1]
 
     def reprice(self, rates: Rates) -> None:
         """Go by these prices from now on."""
@@ -143,21 +151,34 @@ class Pipeline:
         if self.placed is not None and _PAUSE[0] <= now - self.placed.at < _PAUSE[1]:
             self._pauses += 1
         ttl = self.placed.ttl if self.placed is not None and life != "cold" else self._chosen_ttl()
-        changed = 0 if view.cuts != self._cuts else self._changed
-        self._cuts = view.cuts
+        cut, self._cuts = view.cuts != self._cuts, view.cuts
+        changed = self._first_change(view, messages)
         shift = 1 if view.length and view.group(0).role == "assistant" else 0  # the builder puts a user before it
-        if changed:
-            changed += shift
         settled = self._settled_messages(shift)
         planned = plan_marks(messages, now=now, ttl=ttl, before=self.placed, changed=changed, settled=settled)
         if planned.after.settled != (self.placed.settled if self.placed is not None else None):
             self._settled_offset = self._tail_offset()
         self.placed = planned.after
         self.requests += 1
-        if self.requests == 1 or changed == 0:
+        if self.requests == 1 or cut:
             self._opening = view.counted.tokens
-        self._changed = None
         return planned
+
+    def _first_change(self, view: View, messages: list[Any]) -> int | None:
+        """Return the first message that is not as the last request had it; None where this one extends it.
+
+        The view keeps finished messages in a list that only grows while nothing is redrawn, so that most turns
+        compare no more than the last few.
+        """
+        sent, self._sent = self._sent, messages
+        known, self._known = self._known, view.settled
+        same = known is not None and view.settled is not None and known[0] is view.settled[0]
+        for at in range(known[1] if known is not None and same else 0, len(sent)):
+            if at >= len(messages):
+                return at
+            if messages[at] is not sent[at] and messages[at] != sent[at]:
+                return None if at == len(sent) - 1 and _grown(sent[at], messages[at]) else at
+        return None
 
     def _life(self, now: float) -> Life:
         if self.placed is None:
@@ -170,7 +191,7 @@ class Pipeline:
 
     def _worth_looking(self, life: Life, view: View) -> bool:
         """Look through the candidates only now and then where there are many, so that a turn's work does not grow."""
-        return life != "live" or view.length // 2 >= self._next_look
+        return life != "live" or view.length // 2 >= self._next_look or view.counted.tokens >= self.compact_at
 
     def _facts(self, view: View, life: Life) -> TrimFacts:
         ttl = self.placed.ttl if self.placed is not None else self._chosen_ttl()
@@ -190,21 +211,19 @@ class Pipeline:
             pinned=view.facts.pinned,
             cleared=self._cleared,
             read_backs=self.read_backs,
+            limit=self.compact_at,
         )
 
     def _note(self, decision: ResultsCleared) -> None:
         gone = {one.tool_use_id for one in decision.cleared}
-        groups = [one.group for one in self.pending.candidates if one.tool_use_id in gone]
-        if groups:
-            self._changed = min(groups) if self._changed is None else min(self._changed, *groups)
         self.pending.clear(gone, STUB_TOKENS)
         self._cleared += len(gone)
 
     def _settled_messages(self, shift: int) -> int | None:
         """Return how many messages come before the results that may still be cleared soon."""
-        recent = self.pending.candidates[-self.trim.keep_priced :]
+        recent = self.pending.candidates[-max(1, self.trim.keep_priced) :]
         return recent[0].group + shift if recent and recent[0].group > 0 else None
 
     def _tail_offset(self) -> int:
-        recent = self.pending.candidates[-self.trim.keep_priced :]
+        recent = self.pending.candidates[-max(1, self.trim.keep_priced) :]
         return self.pending.start(recent[0]) if recent else self.pending.written

@@ -84,7 +84,7 @@ class Session:
         self._writer = LogWriter(storage, log_key(project, name), name, clock=clock)
         self._inbox = inbox_key(project, name)
         self._cwd = cwd
-        self._lock = Lock()
+        self._lock = Lock(fast_acquire=True)
         self._listeners: list[Listener] = []
         self._project = project
         self._folder = session_key(project, name)
@@ -174,7 +174,9 @@ class Session:
         """Log the provider's reply and what it cost, and return the tools it asks for."""
         message, rest = plain_reply(reply)
         await self.append(ASSISTANT, {"message": message, "reply": rest})
-        billed = await self._blocking(lambda: self._accounts.after(rest, cache=self._pipeline.state()))
+        if not self._accounts.knows(rest):
+            await to_thread.run_sync(lambda: self._accounts.learn(rest))  # loads a table of prices, once
+        billed = self._accounts.after(rest, cache=self._pipeline.state())
         if billed is not None:
             entry = await self.decide(billed.call)
             await self._run(lambda: self._accounts.enter(billed, entry.uuid))
@@ -276,7 +278,7 @@ class Session:
         now = self._writer.clock()
         registered, self._registered = registered_by(self._registered), []
         self._accounts.before(request, registered, self.view.settled)
-        marked = with_marks(request, self._pipeline.mark(self.view, request["messages"], now))
+        marked = with_marks(request, self._pipeline.mark(self.view, request["messages"], now), own=True)
         self._emit(
             RequestPrepared(
                 self.name, len(request["messages"]), self.view.counted.tokens, window_tokens(model, self.settings)
@@ -382,10 +384,6 @@ class Session:
 
     async def _run(self, act: Callable[[], T]) -> T:
         return act() if self._inline else await to_thread.run_sync(act)
-
-    async def _blocking(self, act: Callable[[], T]) -> T:
-        """Run what may have to load a table of prices first."""
-        return await to_thread.run_sync(act)
 
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:

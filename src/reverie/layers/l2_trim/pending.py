@@ -5,17 +5,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import Final
 
+from ...conversation.closed import Result
+from ...conversation.flatten import Shown
+from ...conversation.reads import READS, WRITES, failed
 from ...conversation.uses import span_of
 from ...conversation.view import View
 from ...values import record
 from .policy import TrimPolicy
 
 __all__ = ["Candidate", "Pending"]
-
-_READS: Final = frozenset({"Read", "read"})
-_WRITES: Final = frozenset({"Edit", "Write", "edit", "write"})
 
 
 @record
@@ -26,6 +25,7 @@ class Candidate:
     tool: str
     tokens: int
     group: int
+    message: str = ""
 
     @property
     def round(self) -> int:
@@ -50,6 +50,9 @@ class Pending:
         self._open: list[int] = []
         self._freed: dict[str, int] = {}
         self._reads: dict[str, list[tuple[str, str]]] = {}
+        self._shown: Shown | None = None
+        self.unseen = 0
+        """The first message that no request has held yet: what is in it must not leave before it was seen."""
         self.candidates: list[Candidate] = []
         self.superseded: set[str] = set()
         self.written = 0
@@ -67,27 +70,35 @@ class Pending:
             end += view.group(at).tokens
             self._open.append(end)
         self.written = end
+        final = view.final
+        self.unseen = view.length - (final is not None and final.role == "user")
+        if view.shown is not self._shown:
+            self._shown = view.shown
+            self.candidates = [one for one in self.candidates if one.tool_use_id not in view.shown.results]
         for result in view.results_from(self._seen):
             self._seen += 1
             gone = result.tool_use_id in view.shown.results
-            if not gone:
-                use = view.use(result.tool_use_id)
-                self._supersede(result.tool_use_id, result.tool, result.path, span_of(use.input) if use else "")
+            use = view.use(result.tool_use_id)
+            if result.path is not None and use is not None and not failed(result):
+                self._supersede(result, span_of(use.input), gone=gone)
             if not gone and not result.has_images and self._policy.may_clear(result.tool):
-                self.candidates.append(Candidate(result.tool_use_id, result.tool, result.tokens, result.group))
+                self.candidates.append(
+                    Candidate(result.tool_use_id, result.tool, result.tokens, result.group, result.message)
+                )
 
-    def _supersede(self, called: str, tool: str, path: str | None, span: str) -> None:
-        """Note which older reads of a file this result has made stale."""
-        if path is None:
-            return
-        earlier = self._reads.setdefault(path, [])
-        if tool in _WRITES:
+    def _supersede(self, result: Result, span: str, *, gone: bool) -> None:
+        """Note which older reads of a file this result has made stale.
+
+        A read that is not shown itself (a reference to an earlier one, say) makes nothing stale; a write does.
+        """
+        earlier = self._reads.setdefault(result.path or "", [])
+        if result.tool in WRITES:
             self.superseded.update(one for one, _ in earlier)
             earlier.clear()
-        elif tool in _READS:
+        elif result.tool in READS and not gone:
             self.superseded.update(one for one, covered in earlier if covered == span)
             earlier[:] = [one for one in earlier if one[1] != span]
-            earlier.append((called, span))
+            earlier.append((result.tool_use_id, span))
 
     def clear(self, ids: Iterable[str], tokens_each: int) -> None:
         """Forget results that have been cleared, and remember what left so that distances stay right."""
@@ -117,7 +128,8 @@ class Pending:
         """
         return self._end(candidate.group - 2)
 
-    def following(self, candidate: Candidate) -> int:
-        """Return how many tokens stand in view from there on."""
-        freed = self._freed.get(candidate.tool_use_id, 0)
-        return max(0, self.written - self.before(candidate) - freed)
+    def following(self, candidate: Candidate, before: int | None = None) -> int:
+        """Return how many tokens stand in view from there on; ``before`` is what ``before`` returned."""
+        before = self.before(candidate) if before is None else before
+        left = self.written - before - self._freed.get(candidate.tool_use_id, 0)
+        return left if left > 0 else 0

@@ -36,6 +36,8 @@ class TrimFacts:
     pinned: frozenset[str] = frozenset()
     cleared: int = 0
     read_backs: int = 0
+    limit: int = 0
+    """The count at which the window is full; 0 where nobody says."""
 
     def need(self, policy: TrimPolicy) -> float:
         """The chance that a cleared result is wanted again: the policy's, corrected by what this session has shown."""
@@ -52,30 +54,52 @@ class Trimming:
 
 
 def plan_trim(pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimming | None:
-    """Clear what should be cleared before this request: everything old when the cache is cold, else what pays."""
-    if policy.mode != "client":
+    """Clear what should be cleared before this request: everything old when the cache is cold, else what pays.
+
+    Where the window is full, what is old goes whatever it costs, if that makes room worth having.
+    """
+    if policy.mode not in ("client", "cache_edit"):
         return None
-    candidates = [one for one in pending.candidates if one.tool_use_id not in facts.pinned and one.tokens > STUB_TOKENS]
     if facts.life == "cold":
-        if not policy.idle:
-            return None
-        old = _unprotected(candidates, pending, policy.keep_cold)
-        return _trimming(old, "the cache is cold, so clearing is free", moves=False) if old else None
-    return _priced(candidates, pending, facts, policy) if policy.priced else None
+        old = _old(pending, max(1, policy.keep_cold), facts.pinned) if policy.idle else []
+        return _trimming(old, "the cache is cold, so clearing is free", "idle") if old else None
+    if not policy.priced or policy.mode != "client":
+        return None
+    return _forced(pending, facts, policy) or _priced(pending, facts, policy)
 
 
-def _unprotected(candidates: Sequence[Candidate], pending: Pending, keep: int) -> list[Candidate]:
-    """Return what may go: all but the most recent few, and reads that a later one or a write made stale."""
-    recent = {one.tool_use_id for one in candidates[len(candidates) - max(1, keep) :]}
-    return [one for one in candidates if one.tool_use_id not in recent or one.tool_use_id in pending.superseded]
+def _may_go(one: Candidate, pinned: frozenset[str]) -> bool:
+    """Say whether clearing a result would free anything, and nobody holds on to it."""
+    return one.tokens > STUB_TOKENS and one.tool_use_id not in pinned and one.message not in pinned
 
 
-def _priced(candidates: Sequence[Candidate], pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimming | None:
-    """Try every place to start clearing at, newest first, and take the one that saves most."""
-    may_go = _unprotected(candidates, pending, policy.keep_priced)
+def _old(pending: Pending, keep: int, pinned: frozenset[str]) -> list[Candidate]:
+    """Return what may go of all but the most recent so many; nothing before the model has seen it."""
+    older = pending.candidates[: max(0, len(pending.candidates) - keep)]
+    return [one for one in older if one.group < pending.unseen and _may_go(one, pinned)]
+
+
+def _forced(pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimming | None:
+    """Clear everything old where the window is full."""
+    if not facts.limit or facts.window < facts.limit:
+        return None
+    old = _old(pending, max(1, policy.keep_priced), facts.pinned)
+    if sum(one.tokens - STUB_TOKENS for one in old) < policy.forced_share * facts.limit:
+        return None
+    return _trimming(old, f"the window is full at {facts.limit:,} tokens", "window")
+
+
+def _priced(pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimming | None:
+    """Try every place to start clearing at, newest first, and take the one that saves most.
+
+    Reads that a later one or a write made stale may go even where they are among the most recent.
+    """
+    candidates = [one for one in pending.candidates if _may_go(one, facts.pinned)]
+    kept = candidates[-max(1, policy.keep_priced) :]
+    recent = {one.tool_use_id for one in kept} - pending.superseded
+    may_go = [one for one in candidates if one.tool_use_id not in recent and one.group < pending.unseen]
     if not may_go:
         return None
-    kept = candidates[-policy.keep_priced :]
     tail = pending.written - pending.start(kept[0])
     best: tuple[Verdict, int] | None = None
     frees, carried = 0, 0.0
@@ -87,10 +111,12 @@ def _priced(candidates: Sequence[Candidate], pending: Pending, facts: TrimFacts,
     for at in range(len(may_go) - 1, -1, -1):
         one = may_go[at]
         frees += one.tokens - STUB_TOKENS
-        if one.round < since:
-            carried += read * one.tokens * (since - one.round)
-        after = pending.following(one)
-        ahead = facts.prefix_tokens + pending.before(one)
+        came = one.round
+        if came < since:
+            carried += read * one.tokens * (since - came)
+        before = pending.before(one)
+        after = pending.following(one, before)
+        ahead = facts.prefix_tokens + before
         if ahead < facts.least_cached:
             after += ahead  # too short to be kept by itself, so it is written again too
         rewrite = least * (after - frees)
@@ -102,7 +128,7 @@ def _priced(candidates: Sequence[Candidate], pending: Pending, facts: TrimFacts,
             best = (verdict, at)
     if best is None:
         return None
-    return _trimming(may_go[best[1] :], best[0].reason, moves=True, verdict=best[0])
+    return _trimming(may_go[best[1] :], best[0].reason, "priced", best[0])
 
 
 def _clearing(
@@ -118,45 +144,57 @@ def _clearing(
     return Clearing(items, frees, settled, loose, min(settled, max(0, following - beyond)), 0, carried)
 
 
-def _trimming(gone: Sequence[Candidate], reason: str, *, moves: bool, verdict: Verdict | None = None) -> Trimming:
+def _trimming(gone: Sequence[Candidate], reason: str, trigger: str, verdict: Verdict | None = None) -> Trimming:
     frees = sum(one.tokens - STUB_TOKENS for one in gone)
     replaced = [
         Replacement(one.tool_use_id, cleared_text(one.tool_use_id), one.tool_use_id, one.tokens) for one in gone
     ]
-    trigger = "priced" if moves else "idle"
     return Trimming(ResultsCleared(Cause(LAYER, reason, frees, moves_prefix=True), replaced), trigger, verdict)
 
 
-def plan_budget(pending: Pending, policy: TrimPolicy, *, target: int | None = None) -> Trimming | None:
+def plan_budget(
+    pending: Pending, policy: TrimPolicy, *, target: int | None = None, pinned: frozenset[str] = frozenset()
+) -> Trimming | None:
     """Clear oldest first, superseded reads before anything else, until clearable results fit the target."""
     target = policy.budget_tokens if target is None else target
     total = sum(one.tokens for one in pending.candidates)
-    last = {one.tool_use_id for one in pending.candidates[len(pending.candidates) - policy.keep_budget :]}
-    stale = [one for one in pending.candidates if one.tool_use_id in pending.superseded]
-    fresh = [
-        one for one in pending.candidates if one.tool_use_id not in last and one.tool_use_id not in pending.superseded
-    ]
+    old = _old(pending, policy.keep_budget, pinned)
+    stale = [one for one in old if one.tool_use_id in pending.superseded]
     gone: list[Candidate] = []
-    for one in (*stale, *fresh):
+    for one in (*stale, *(one for one in old if one.tool_use_id not in pending.superseded)):
         if total <= target:
             break
         gone.append(one)
         total -= one.tokens - STUB_TOKENS
     if not gone:
         return None
-    made = _trimming(gone, f"clearable results were above {target:,} tokens", moves=True)
-    return Trimming(made.decision, "budget")
+    return _trimming(gone, f"clearable results were above {target:,} tokens", "budget")
 
 
 def plan_cache_edit(view: View, policy: TrimPolicy, *, fork: bool = False) -> CacheEdits | None:
     """Delete the oldest results from the server's cached prefix, for providers that can; never in a fork."""
-    if fork or policy.mode != "cache_edit" or view.last is None:
+    prefix, final = view.facts.prefix, view.final
+    able = prefix is not None and "cache_edits" in prefix.capabilities
+    if fork or not able or policy.mode != "cache_edit" or view.last is None or final is None:
         return None
     edited = {called for edit in view.facts.edits for called in edit.tool_use_ids}
-    registered = [one for one in view.results if policy.may_clear(one.tool) and one.tool_use_id not in edited]
+    unseen = view.length - (final.role == "user")
+    registered = [
+        one
+        for one in view.results
+        if policy.may_clear(one.tool) and one.tool_use_id not in edited and one.tool_use_id not in view.shown.results
+    ]
     if len(registered) <= policy.edit_above:
         return None
-    gone = registered[: len(registered) - policy.edit_keep]
+    older = registered[: max(0, len(registered) - policy.edit_keep)]
+    pinned = view.facts.pinned
+    gone = [
+        one
+        for one in older
+        if one.group < unseen and not one.has_images and one.tool_use_id not in pinned and one.message not in pinned
+    ]
+    if not gone:
+        return None
     frees = sum(one.tokens for one in gone)
     cause = Cause(LAYER, f"more than {policy.edit_above} results in the cached prefix", frees)
     return CacheEdits(cause, [one.tool_use_id for one in gone], view.last)

@@ -22,7 +22,8 @@ class TrimPolicy:
     """Settings of layer 2."""
 
     mode: Literal["client", "cache_edit", "provider", "off"] = "client"
-    """Who clears: this side, by cache edit where the provider can, or the provider itself; never two of them."""
+    """Who clears: this side; by cache edit where the provider can, and this side where its cache is cold; or the
+    provider itself, and then nobody else."""
     clearable: frozenset[str] = field(default_factory=_clearable)
     idle: bool = True
     """Clear whenever the cache is cold."""
@@ -30,6 +31,8 @@ class TrimPolicy:
     """Clear whenever it pays."""
     keep_cold: int = 5
     keep_priced: int = 3
+    forced_share: float = 0.1
+    """Where the window is full, clear at any price if that frees this share of it."""
     keep_budget: int = 3
     budget_tokens: int = 40_000
     edit_above: int = 20

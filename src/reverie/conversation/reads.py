@@ -1,0 +1,56 @@
+"""Which files the view still shows whole: what an agent may take as read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .blocks import as_blocks
+from .closed import Result
+from .uses import span_of
+from .view import View
+
+__all__ = ["READS", "WRITES", "failed", "forgotten", "read_state"]
+
+READS: Final = frozenset({"Read", "read"})
+WRITES: Final = frozenset({"Edit", "Write", "edit", "write"})
+
+
+def read_state(view: View) -> dict[str, str]:
+    """Return the files that the view shows whole and as they are, each with the call that read it.
+
+    A file is forgotten when its result was cleared, offloaded, deleted from the provider's cache or cut, and when it
+    was written since; a read of a part counts for nothing, a reference to an earlier result for nothing new.
+    """
+    edited = {called for edit in view.facts.edits for called in edit.tool_use_ids}
+    found: dict[str, str] = {}
+    for result in view.results:
+        use = view.use(result.tool_use_id)
+        if result.path is None or use is None or failed(result):
+            continue
+        if result.tool in WRITES:
+            found.pop(result.path, None)
+        elif result.tool in READS and not span_of(use.input) and _stands(view, result, edited):
+            found[result.path] = result.tool_use_id
+    return found
+
+
+def forgotten(before: View, after: View) -> list[str]:
+    """Return the files that were shown whole before and are no longer."""
+    return sorted(read_state(before).keys() - read_state(after).keys())
+
+
+def failed(result: Result) -> bool:
+    """Say whether a result reports an error."""
+    return any(
+        block.get("is_error") is True
+        for block in as_blocks(result.piece.message)
+        if block.get("tool_use_id") == result.tool_use_id
+    )
+
+
+def _stands(view: View, result: Result, edited: set[str]) -> bool:
+    return (
+        result.tool_use_id not in view.shown.results
+        and result.tool_use_id not in edited
+        and result.message not in view.shown.images
+    )

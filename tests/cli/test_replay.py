@@ -1,0 +1,123 @@
+"""``reverie replay`` and ``reverie demo`` as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reverie.testing.coding_session import as_claude_code_jsonl, coding_session
+
+KEYS = {
+    *("input_usd", "output_usd", "cache_read", "cache_write", "uncached", "requests", "invalid_requests", "breaks"),
+    "read_backs",
+}
+
+
+def reverie(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from reverie.cli.main import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("recorded") / "one.jsonl"
+    file.write_bytes(as_claude_code_jsonl(coding_session(5, 60_000)))
+    return file
+
+
+@pytest.mark.requirement("B1")
+def test_replay_prints_json_with_the_figures_of_every_policy(session: Path):
+    done = reverie("replay", str(session), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["sessions"] == 1
+    for name in ("uncached", "recorded", "append-only", "sliding-window", "clear-every-turn", "reverie"):
+        assert set(found["policies"][name]) >= KEYS
+        assert found["policies"][name]["invalid_requests"] == 0
+    assert set(found["files"][0]["policies"]["reverie"]) >= KEYS
+    assert done.stderr == ""
+
+
+@pytest.mark.requirement("B1")
+def test_replay_writes_a_page_once_and_draws_a_table(session: Path, tmp_path: Path):
+    page = tmp_path / "page.html"
+    done = reverie("replay", str(session.parent), "--html", str(page), "--policy", "append-only", "--policy", "reverie")
+    assert done.returncode == 0, done.stderr
+    assert "append-only" in done.stdout
+    assert "reverie" in done.stdout
+    assert page.read_text().startswith("<!doctype html>")
+    again = reverie("replay", str(session), "--html", str(page))
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+
+
+def test_prices_can_be_chosen(session: Path):
+    cheap = json.loads(
+        reverie("replay", str(session), "--json", "--policy", "append-only", "--model", "claude-haiku-4-5").stdout
+    )
+    dear = json.loads(
+        reverie("replay", str(session), "--json", "--policy", "append-only", "--model", "claude-opus-4-1").stdout
+    )
+    assert cheap["policies"]["append-only"]["input_usd"] < dear["policies"]["append-only"]["input_usd"]
+    long = json.loads(reverie("replay", str(session), "--json", "--policy", "append-only", "--ttl", "1h").stdout)
+    assert long["ttl"] == "1h"
+    assert long["policies"]["append-only"]["cache_write_5m"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["missing.jsonl"], "there is no missing.jsonl"),
+        ([".", "--policy", "wishful"], "no policy is called 'wishful'"),
+        (["--policy", "absent.toml"], "no such settings file"),
+        ([], "no sessions of Claude Code or Codex"),
+    ],
+)
+def test_bad_input_is_one_clear_line(arguments: list[str], said: str, session: Path, tmp_path: Path):
+    given = [str(session) if argument == "." else argument for argument in arguments]
+    done = reverie("replay", *given, HOME=str(tmp_path), CLAUDE_CONFIG_DIR=str(tmp_path), CODEX_HOME=str(tmp_path))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_without_a_file_and_without_a_person_it_names_a_project(session: Path, tmp_path: Path):
+    folder = tmp_path / ".claude" / "projects" / "-home-me-app"
+    folder.mkdir(parents=True)
+    (folder / "a.jsonl").write_bytes(session.read_bytes())
+    done = reverie("replay", HOME=str(tmp_path), CODEX_HOME=str(tmp_path / "none"))
+    assert done.returncode == 2
+    assert "-home-me-app" in done.stderr
+
+
+@pytest.mark.requirement("B1")
+def test_the_demo_needs_nothing_leaves_nothing_and_ends_with_the_ledger(tmp_path: Path, home: Path):
+    work = tmp_path / "work"
+    work.mkdir()
+    done = reverie("demo", "--tokens", "60000", TMPDIR=str(work))
+    assert done.returncode == 0, done.stderr
+    assert "layer 2" in done.stdout
+    assert "the ledger" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert list(work.iterdir()) == []
+    assert list(home.iterdir()) == []
+
+
+def test_the_demo_as_json_and_with_bad_numbers():
+    found = json.loads(reverie("demo", "--tokens", "60000", "--json").stdout)
+    assert found["requests"] > 10
+    assert found["policies"]["reverie"]["input_usd"] < found["policies"]["append-only"]["input_usd"]
+    assert reverie("demo", "--tokens", "5").returncode == 2

@@ -1,0 +1,92 @@
+"""A recording as the requests it made, with the sizes that were billed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reverie.conversation.blocks import as_blocks
+from reverie.conversation.view import View
+from reverie.importers import read_session
+from reverie.importers.imported import Imported
+from reverie.replay.compare import recordings_in
+from reverie.replay.recording import recording_of
+from reverie.testing.coding_session import as_claude_code_jsonl, coding_session
+from reverie.testing.script import Script, call, text
+
+
+def imported(script: Script) -> Imported:
+    return Imported("script", "s", "", "", "claude-test", tuple(script.entries))
+
+
+def usage(read: int = 0, written: int = 0, uncached: int = 0, output: int = 5) -> dict[str, int]:
+    return {
+        "input_tokens": uncached,
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read,
+        "output_tokens": output,
+    }
+
+
+@pytest.mark.requirement("B1")
+def test_a_recording_is_cut_at_its_requests_and_sized_by_its_bills():
+    script = Script()
+    script.user("hello there, how are you today my friend")
+    script.reply(call("t1"), usage=usage(written=5_000), id="a")
+    script.result("t1", "word " * 1_000)
+    script.reply(text("done"), usage=usage(read=5_000, written=1_200), id="b")
+    recording = recording_of(imported(script), "file")
+    assert [step.number for step in recording.steps] == [0, 1]
+    assert recording.billed
+    view, total = View(), 0
+    for step in recording.steps:
+        view = view.fold_all(step.entries)
+        shown = sum(recording.sizes.of(block) for message in view.messages() for block in as_blocks(message))
+        total = sum(recording.prefix) + shown
+        assert step.billed is not None
+        assert abs(total - step.billed.input) <= 3
+
+
+@pytest.mark.requirement("B1")
+def test_what_a_recording_does_not_hold_becomes_an_attachment_of_the_billed_size():
+    script = Script()
+    script.user("hello")
+    script.reply(text("hi"), usage=usage(written=5_000), id="a")
+    script.user("and now")
+    script.reply(text("there"), usage=usage(read=5_000, written=4_000), id="b")
+    recording = recording_of(imported(script), "file")
+    (unseen,) = [entry for entry in recording.steps[1].entries if entry.body.get("type") == "unrecorded"]
+    assert unseen.message is not None
+    assert recording.sizes.of(unseen.message["content"][0]) > 3_800
+
+
+@pytest.mark.requirement("B1")
+def test_tokens_that_leave_without_a_decision_are_noticed():
+    script = Script()
+    script.user("go")
+    script.reply(call("t1"), usage=usage(written=5_000), id="a")
+    script.result("t1", "word " * 8_000)
+    script.reply(text("hm"), usage=usage(read=5_000, written=9_000), id="b")
+    script.user("more")
+    script.reply(text("ok"), usage=usage(written=6_000), id="c")
+    assert [step.removed for step in recording_of(imported(script), "file").steps] == [False, False, True]
+
+
+def test_a_recording_without_usage_keeps_the_estimates():
+    script = Script()
+    script.user("hello")
+    script.reply(text("hi"))
+    recording = recording_of(imported(script), "file")
+    assert not recording.billed
+    assert recording.timed
+
+
+def test_a_generated_session_survives_export_import_and_cutting(tmp_path: Path):
+    file = tmp_path / "s.jsonl"
+    file.write_bytes(as_claude_code_jsonl(coding_session(3, 60_000)))
+    (one,) = read_session(file)
+    recordings, skipped = recordings_in([tmp_path])
+    assert [recording.session for recording in recordings] == [one.session_id]
+    assert skipped == []
+    assert all(step.reply for step in recordings[0].steps)
