@@ -207,3 +207,15 @@ def test_the_count_is_the_last_report_plus_an_estimate_of_what_followed():
     script.decide(Compacted(BECAUSE, "auto", "full", "Summary.", 1_500, None, None))
     assert not script.view.counted.known
     assert script.view.counted.tokens < 1_100
+
+
+@pytest.mark.requirement("K5")
+def test_a_preview_decided_before_its_message_comes_is_counted_once():
+    script = Script()
+    script.user("go")
+    script.reply(call("t1"), call("t2"))
+    script.result("t1", "first " * 50)
+    script.decide(ResultOffloaded(BECAUSE, "t2", "preview " * 60, "tool-results/t2.txt", "00", 90_000))
+    script.result("t2", "preview " * 60)
+    shown = sum(estimate_message(message) for message in script.messages)
+    assert abs(script.view.tokens - shown) <= 12

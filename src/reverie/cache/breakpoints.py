@@ -18,6 +18,7 @@ from ..values import record
 __all__ = ["LIFETIMES", "MAX_MARKS", "Place", "Placed", "Planned", "last_markable", "plan_marks", "with_marks"]
 
 MAX_MARKS: Final = 4
+LOOK_BACK: Final = 20  # positions a breakpoint looks at, its own counted as the first
 LIFETIMES: Final[Mapping[str, float]] = {"5m": 300.0, "1h": 3600.0}
 _UNMARKABLE: Final = frozenset({"thinking", "redacted_thinking", "cache_edits"})
 
@@ -137,10 +138,15 @@ def _where_found(
 
 
 def _last_end(messages: Sequence[Message], upto: int) -> Place | None:
-    """Return where the last request ended that held only the first so many messages, or fewer."""
-    ends = (at for at in range(min(upto, len(messages)) - 1, -1, -1) if messages[at]["role"] == "user")
-    at = next(ends, None)
-    return None if at is None else last_markable(messages, at + 1)
+    """Return where a breakpoint finds the longest entry that holds only the first so many messages.
+
+    Entries end where a request or its settled part did: at the end of a message, or of the user's before a reply. The
+    first place serves for both, unless the reply has more blocks than a breakpoint looks back.
+    """
+    end = last_markable(messages, upto)
+    if end is None or messages[end.message]["role"] == "user" or end.block + 1 < LOOK_BACK:
+        return end
+    return last_markable(messages, end.message)
 
 
 def _precedes(one: Place, other: Place) -> bool:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
+from ..cache.prices import capabilities_of
 from ..settings import load_settings
-from .capabilities import capabilities
 from .filling import filling, together
 from .output import Styled, bar, bar_cell, coloured, console, emit_json, paint, say, table, tracked
 from .recordings import recordings
@@ -53,7 +53,7 @@ def command(session: str, model: str, window_tokens: int | None, whole: bool, as
     """
     settings = load_settings()
     found = [
-        filling(one, settings=settings, lookup=capabilities, model=model, window_tokens=window_tokens, whole=whole)
+        filling(one, settings=settings, lookup=capabilities_of, model=model, window_tokens=window_tokens, whole=whole)
         for one in tracked(recordings(session), "reckoning")
     ]
     if as_json:

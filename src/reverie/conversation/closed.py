@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from msgspec import Struct
 
+from .blocks import as_blocks, count_images
 from .cuts import Cutting, Item
-from .entries import Message
+from .entries import USER, Entry, Message
 from .flatten import Group, Piece
 from .tally import Event
-from .uses import Use
+from .uses import Use, path_of
 
-__all__ = ["Closed", "Result", "Said"]
+__all__ = ["Closed", "Result", "Said", "results_in"]
 
 T = TypeVar("T")
 
@@ -37,6 +38,23 @@ class Result(Struct, frozen=True, gc=False):
     def tokens(self) -> int:
         """Estimate of what it held when it came."""
         return self.piece.tokens
+
+
+def results_in(
+    piece: Piece, expected: tuple[str, ...], uses: Mapping[str, Use], entry: Entry, group: int
+) -> list[Result]:
+    """Return the results of a piece that answer the calls before it."""
+    blocks = as_blocks(piece.message)
+    found: list[Result] = []
+    for block in blocks:
+        if block["type"] != "tool_result" or block["tool_use_id"] not in expected:
+            continue
+        called: str = block["tool_use_id"]
+        use = uses[called]
+        mine = piece if len(blocks) == 1 else Piece(entry.uuid, {"role": USER, "content": [block]})
+        pictured = count_images([block]) > 0
+        found.append(Result(called, use.name, path_of(use.input), entry.uuid, entry.time, pictured, group, mine))
+    return found
 
 
 class Closed:

@@ -7,7 +7,7 @@ a decision says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import is_
 from typing import Any, Final, cast
 
@@ -84,6 +84,14 @@ class Shown:
     results: Layered[str]
     images: Mapping[str, frozenset[int]]
     image_text: str = IMAGE_GONE
+
+    def without_images(self, gone: Iterable[tuple[str, int]], text: str = "") -> Shown:
+        """Return the same with more images replaced, each named by message and place, by this text if it is one."""
+        images = {uuid: set(ordinals) for uuid, ordinals in self.images.items()}
+        for uuid, ordinal in gone:
+            images.setdefault(uuid, set()).add(ordinal)
+        frozen = {uuid: frozenset(ordinals) for uuid, ordinals in images.items()}
+        return Shown(self.results, frozen, text if text.strip() else self.image_text)
 
 
 def as_shown(message: Message, shown: Shown) -> Message:

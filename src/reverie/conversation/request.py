@@ -11,7 +11,7 @@ from typing import Any, Final
 from .blocks import IMAGE_GONE, STUB, as_blocks, count_images, placeholder
 from .decisions import Cause, Decision, Image, ImagesDropped, PrefixRendered, ResultStubbed
 from .entries import Message
-from .flatten import Shown, render, stub_shown
+from .flatten import render, stub_shown
 from .options import opening_of
 from .view import View
 
@@ -108,10 +108,7 @@ def _images_to_drop(view: View) -> ImagesDropped:
 
 def _fewer_images(view: View, messages: list[Message]) -> list[Message]:
     """Return the messages as they would stand once the planned images are gone."""
-    gone = {uuid: set(ordinals) for uuid, ordinals in view.shown.images.items()}
-    for image in _images_to_drop(view).images:
-        gone.setdefault(image.message, set()).add(image.ordinal)
-    shown = Shown(view.shown.results, {uuid: frozenset(found) for uuid, found in gone.items()}, view.shown.image_text)
+    shown = view.shown.without_images((image.message, image.ordinal) for image in _images_to_drop(view).images)
     groups = view.groups
     redrawn = [render(group, shown, last=at == len(groups) - 1) for at, group in enumerate(groups)]
     return [*redrawn, *messages[len(groups) :]]

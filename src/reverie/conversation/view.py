@@ -13,7 +13,7 @@ from itertools import count, islice
 from typing import Final
 
 from .blocks import Block, admitted, as_blocks, count_images
-from .closed import Closed, Result, Said
+from .closed import Closed, Result, Said, results_in
 from .counting import Counted
 from .cuts import Cutting, Item, message_of, shown_by, visible
 from .decisions import (
@@ -40,7 +40,7 @@ from .facts import Facts, facts_after
 from .flatten import Group, Piece, Shown, as_shown, joined, missing_results, render
 from .layered import Layered
 from .tally import CUT, Event, Redrawn, Replied, Tally, tallied
-from .uses import Use, path_of, with_fresh_uses
+from .uses import Use, with_fresh_uses
 
 __all__ = ["View"]
 
@@ -125,10 +125,7 @@ class View:
 
     @property
     def settled(self) -> tuple[list[Message], int] | None:
-        """The messages only a decision can still change, as a shared list and how much of it is ours.
-
-        None where the builder may yet redraw them.
-        """
+        """The closed messages as a shared list and how much of it is ours; None where the builder may redraw them."""
         return None if self.images > 100 else (self._closed.flat, self._groups)
 
     def results_from(self, start: int) -> list[Result]:
@@ -302,22 +299,10 @@ class View:
             self._groups += 1
 
     def _note_results(self, entry: Entry, piece: Piece) -> None:
-        blocks = as_blocks(piece.message)
-        images = count_images(blocks)
-        self.images += images
-        at = self._groups + len(self._tail) - 1
-        expected = self._tail[-1].expects
-        for block in blocks:
-            if block["type"] != "tool_result" or block["tool_use_id"] not in expected:
-                continue
-            called: str = block["tool_use_id"]
-            use = self._closed.uses[called]
-            mine = piece if len(blocks) == 1 else Piece(entry.uuid, {"role": USER, "content": [block]})
-            pictured = bool(images) and count_images([block]) > 0
-            self._closed.results.append(
-                Result(called, use.name, path_of(use.input), entry.uuid, entry.time, pictured, at, mine)
-            )
-            self._results += 1
+        self.images += count_images(as_blocks(piece.message))
+        found = results_in(piece, self._tail[-1].expects, self._closed.uses, entry, self.length - 1)
+        self._closed.results.extend(found)
+        self._results += len(found)
 
     # -- deciding
 
@@ -359,39 +344,37 @@ class View:
     def _redraw(self, shown: Shown, groups: Set[int]) -> None:
         """Show these groups anew; whoever holds an older view keeps what it had."""
         before, self.shown = self.shown, shown
-        closed = [at for at in groups if 0 <= at < self._groups]
-        if closed:
+        if any(at < self._groups for at in groups):
             self._closed = self._closed.redrawable(self._groups)
         for at in groups:
-            here = at - self._groups
-            if at < 0 or here >= len(self._tail):
-                continue
-            group = self._closed.groups[at] if here < 0 else self._tail[here]
+            group = self.group(at)
             after = render(group, shown)
             self._count(Redrawn(render(group, before), after))
-            if here < 0:
+            if at < self._groups:
                 self._closed.flat[at] = after
 
     def _replace_results(self, texts: Mapping[str, str]) -> None:
         results = self.shown.results.changed(texts)
-        uses = (self._closed.uses.get(called) for called in texts)
-        self._redraw(replace(self.shown, results=results), {use.group + 1 for use in uses if use is not None})
+        self._redraw(replace(self.shown, results=results), self._holding(texts))
 
     def _restore_results(self, ids: Iterable[str]) -> None:
-        back = {called for called in ids if called in self.shown.results}
+        back = [called for called in ids if called in self.shown.results]
         results = self.shown.results.changed(dict.fromkeys(back))
-        uses = (self._closed.uses.get(called) for called in back)
-        self._redraw(replace(self.shown, results=results), {use.group + 1 for use in uses if use is not None})
+        self._redraw(replace(self.shown, results=results), self._holding(back))
+
+    def _holding(self, ids: Iterable[str]) -> set[int]:
+        """Return the messages that show these results; one that is still to come is drawn when it does."""
+        uses = ((called, self._closed.uses.get(called)) for called in ids)
+        at = {called: use.group + 1 for called, use in uses if use is not None and use.group + 1 < self.length}
+        return {
+            one for called, one in at.items() if one < self._groups or called not in missing_results(self.group(one))
+        }
 
     def _drop_images(self, decision: ImagesDropped) -> None:
-        gone = {uuid: set(ordinals) for uuid, ordinals in self.shown.images.items()}
-        for image in decision.images:
-            gone.setdefault(image.message, set()).add(image.ordinal)
-        images = {uuid: frozenset(ordinals) for uuid, ordinals in gone.items()}
         named = {image.message for image in decision.images}
         groups = {at for at, group in enumerate(self.groups) if any(piece.uuid in named for piece in group.pieces)}
-        text = decision.text if decision.text.strip() else self.shown.image_text
-        self._redraw(replace(self.shown, images=images, image_text=text), groups)
+        gone = [(image.message, image.ordinal) for image in decision.images]
+        self._redraw(self.shown.without_images(gone, decision.text), groups)
         self.images = sum(count_images(as_blocks(message)) for message in self.messages())
 
     def _rebuild(self) -> None:

@@ -12,10 +12,10 @@ from ..cache.prices import Prices, prices_for
 from ..cache.usage import usage_of
 from ..cache.watch import Break, Watch
 from ..conversation.decisions import CallRecorded, Cause
-from ..values import record
+from ..values import record, replace
 from .ledger import LedgerStore
 
-__all__ = ["Accounts", "Billed", "rates_of"]
+__all__ = ["Accounts", "Billed", "cleared_by_provider", "rates_of"]
 
 
 @record
@@ -26,6 +26,9 @@ class Billed:
     broke: Break | None
     lost_usd: float | None
     expected: int | None
+    input: int = 0
+    cleared: int = 0
+    """Tokens of input that the provider cleared by itself, as it was asked to."""
 
 
 def rates_of(prices: Prices | None) -> Rates:
@@ -72,6 +75,9 @@ class Accounts:
             return None
         usage = cast(Mapping[str, Any], reply["usage"])
         used = usage_of(usage)
+        cleared, said = cleared_by_provider(reply)
+        if said:  # what was asked for is no break
+            self._watch = replace(self._watch, registered=(*self._watch.registered, said))
         expected = self._watch.expected
         self._watch, broke = self._watch.after(used, self._clock(), reply.get("diagnostics"))
         model = _model(reply)
@@ -80,9 +86,9 @@ class Accounts:
         lost = None
         if broke is not None and prices is not None:
             lost = prices.cost(write_5m=broke.tokens) - prices.cost(read=broke.tokens)
-        reason = broke.reason if broke is not None else "reply"
+        reason = broke.reason if broke is not None else said or "reply"
         call = CallRecorded(Cause("model", reason), model, dict(usage), cost, source, str(reply.get("id") or ""), cache)
-        return Billed(call, broke, lost, expected)
+        return Billed(call, broke, lost, expected, used.input, cleared)
 
     def enter(self, billed: Billed, entry_id: str) -> None:
         """Enter a logged call into the ledger."""
@@ -106,6 +112,16 @@ class Accounts:
         """Let go of the ledger."""
         if self._store is not None:
             self._store.close()
+
+
+def cleared_by_provider(reply: Mapping[str, Any]) -> tuple[int, str]:
+    """Return how many tokens of input the provider says it cleared, and the same in words; nothing where it did not."""
+    managed: Any = reply.get("context_management")
+    found: Any = cast(Mapping[str, Any], managed).get("applied_edits") if isinstance(managed, Mapping) else None
+    edits = [cast(Mapping[str, Any], one) for one in found or () if isinstance(one, Mapping)]
+    tokens = sum(count for one in edits if isinstance(count := one.get("cleared_input_tokens"), int))
+    names = ", ".join(sorted({str(one.get("type")) for one in edits}))
+    return tokens, f"the provider cleared {tokens:,} tokens: {names}" if edits else ""
 
 
 def _model(reply: Mapping[str, Any]) -> str:

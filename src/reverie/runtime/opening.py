@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from ..conversation.decisions import PrefixRendered
-from ..conversation.options import options_of, tools_of
-from ..errors import InputError
+from collections.abc import Mapping
+from typing import Any, cast
 
-__all__ = ["refuse_unusable"]
+from ..conversation.decisions import PrefixRendered
+from ..conversation.entries import seconds
+from ..conversation.options import options_of, tools_of
+from ..conversation.view import View
+from ..errors import InputError
+from ..layers.l2_trim import provider_edits
+
+__all__ = ["clearing_asked", "refuse_unusable"]
+
+
+def clearing_asked(view: View, thinking: Any, *, now: float, compact_at: int) -> dict[str, object]:
+    """Return what a provider that clears by itself is asked to clear."""
+    kind = cast(Mapping[str, Any], thinking).get("type") if isinstance(thinking, Mapping) else None
+    idle = now - seconds(view.last_reply_time) if view.last_reply_time else 0.0
+    return provider_edits(compact_at=compact_at, idle_seconds=idle, thinking=kind in ("enabled", "adaptive"))
 
 
 def refuse_unusable(prefix: PrefixRendered) -> None:

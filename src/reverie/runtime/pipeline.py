@@ -170,7 +170,7 @@ class Pipeline:
         The view keeps finished messages in a list that only grows while nothing is redrawn, so that most turns
         compare no more than the last few.
         """
-        sent, self._sent = self._sent, messages
+        sent, self._sent = self._sent, messages.copy()  # the request is marked in place
         known, self._known = self._known, view.settled
         same = known is not None and view.settled is not None and known[0] is view.settled[0]
         for at in range(known[1] if known is not None and same else 0, len(sent)):

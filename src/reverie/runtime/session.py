@@ -7,18 +7,26 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 from anyio import Lock, to_thread
 
 from ..cache.breakpoints import with_marks
 from ..cache.watch import registered_by
 from ..conversation.blocks import text_block
-from ..conversation.decisions import Cause, Decision, MessageQueued, PrefixRendered, ResultsCleared, ResultsRestored
-from ..conversation.entries import ASSISTANT, ATTACHMENT, META, SCHEMA, USER, Entry, seconds
+from ..conversation.decisions import (
+    Cause,
+    Decision,
+    MessageQueued,
+    Pinned,
+    PrefixRendered,
+    ResultsCleared,
+    ResultsRestored,
+)
+from ..conversation.entries import ASSISTANT, ATTACHMENT, META, SCHEMA, USER, Entry
 from ..conversation.options import BODY_OPTIONS
+from ..conversation.reads import forgotten
 from ..conversation.request import CONTINUE, build_request, ends_with_reply, needs_tools, repairs
-from ..conversation.uses import path_of
 from ..conversation.view import View
 from ..errors import InputError, SessionError
 from ..events import (
@@ -37,16 +45,17 @@ from ..events import (
     SessionOpened,
 )
 from ..layers.l1_offload import Applied, OffloadPolicy
-from ..layers.l2_trim import Trimming, plan_budget, provider_edits
+from ..layers.l2_trim import Trimming, plan_budget
 from ..ports import Storage
 from ..settings import Settings, load_settings
 from ..storage.files import FileStorage
+from ..values import replace
 from .accounts import Accounts, rates_of
 from .inbox import delivered, set_aside, waiting
 from .ledger import LedgerStore
 from .limits import DEFAULT_MODEL, compact_at, trim_policy, window_tokens
 from .offloading import Offloading
-from .opening import refuse_unusable
+from .opening import clearing_asked, refuse_unusable
 from .pipeline import Pipeline
 from .projects import inbox_key, log_key, project_slug, session_key
 from .read_back import ReadBack
@@ -135,7 +144,7 @@ class Session:
             self._emit(LogDamaged(self.name, damage.line, damage.reason))
         last = self.view.facts.last_call
         if last is not None:
-            self._pipeline.resume(last.cache)
+            self._pipeline.resume(last.cache, build_request(self.view)["messages"])
         if self.mode == "write" and not loaded.entries:
             await self.append(META, {"schema": SCHEMA, "cwd": self._cwd})
         return self
@@ -182,6 +191,8 @@ class Session:
             await self._run(lambda: self._accounts.enter(billed, entry.uuid))
             if billed.broke is not None:
                 self._emit(CacheBroken(self.name, billed.broke.reason, billed.broke.tokens, billed.lost_usd))
+            if billed.cleared:
+                self._emit(ResultsTrimmed(self.name, "provider", [], [], billed.input + billed.cleared, billed.input))
             self._pipeline.reprice(rates_of(self._accounts.prices(billed.call.model)))
         usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
         self._emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
@@ -234,16 +245,19 @@ class Session:
 
     async def trim(self, target_tokens: int | None = None) -> ResultsTrimmed | None:
         """Clear old tool results until what is left fits the target; say what went."""
+        if self._pipeline.trim.mode == "provider":
+            raise SessionError("the provider clears in this session: set trim.mode to 'client' to clear from here")
         self._pipeline.pending.follow(self.view)
-        made = plan_budget(self._pipeline.pending, self._pipeline.trim, target=target_tokens)
+        pinned = self.view.facts.pinned
+        made = plan_budget(self._pipeline.pending, self._pipeline.trim, target=target_tokens, pinned=pinned)
         return await self._trimmed(made) if made is not None else None
 
     async def restore(self, tool_use_ids: list[str]) -> Entry:
-        """Bring cleared results back into the view."""
+        """Bring cleared results back into the view, to stay."""
         self._offloading.restart()
-        return await self.decide(
-            ResultsRestored(Cause("trim", "brought back on request", moves_prefix=True), tool_use_ids)
-        )
+        reason = "brought back on request"
+        await self.decide(Pinned(Cause("trim", reason), tool_use_ids=tool_use_ids))
+        return await self.decide(ResultsRestored(Cause("trim", reason, moves_prefix=True), tool_use_ids))
 
     async def describe(self, **facts: Any) -> Entry:
         """Log metadata: title, model, tags."""
@@ -268,11 +282,12 @@ class Session:
         body = {key: value for key, value in options.items() if key in BODY_OPTIONS}
         self._pipeline.compact_at = compact_at(model, self.settings)
         if self._pipeline.trim.mode == "provider" and "context_management" not in body:
-            body["context_management"] = self._provider_edits(body)
+            now, full = self._writer.clock(), self._pipeline.compact_at
+            body["context_management"] = clearing_asked(self.view, body.get("thinking"), now=now, compact_at=full)
         await self._render_prefix(model, system, tools or [], {"max_tokens": max_tokens, **body})
-        await self._layers()
         if ends_with_reply(self.view):
             await self.attach(CONTINUE, type="continue")
+        await self._layers()
         await self._apply(repairs(self.view))
         request = build_request(self.view)
         now = self._writer.clock()
@@ -303,24 +318,16 @@ class Session:
 
     async def _trimmed(self, made: Trimming, *, noted: bool = False) -> ResultsTrimmed:
         """Log a clearing and tell everybody."""
-        before = self.view.tokens
+        before = self.view
         gone = [one.tool_use_id for one in made.decision.cleared]
         uses = [use for use in map(self.view.use, gone) if use is not None]
         if not noted:
             self._pipeline.note(made.decision)
         await self.decide(made.decision)
-        paths = sorted({path for path in (path_of(use.input) for use in uses) if path is not None})
-        event = ResultsTrimmed(
-            self.name, made.trigger, sorted({use.name for use in uses}), paths, before, self.view.tokens
-        )
+        tools, paths = sorted({use.name for use in uses}), forgotten(before, self.view)
+        event = ResultsTrimmed(self.name, made.trigger, tools, paths, before.tokens, self.view.tokens)
         self._emit(event)
         return event
-
-    def _provider_edits(self, body: dict[str, Any]) -> dict[str, object]:
-        thinking = body.get("thinking")
-        on = isinstance(thinking, Mapping) and cast(Mapping[str, Any], thinking).get("type") in ("enabled", "adaptive")
-        idle = self._writer.clock() - seconds(self.view.last_reply_time) if self.view.last_reply_time else 0.0
-        return provider_edits(compact_at=self._pipeline.compact_at, idle_seconds=idle, thinking=on)
 
     async def _render_prefix(
         self, model: str, system: Any, tools: list[dict[str, Any]], options: dict[str, Any]
@@ -329,18 +336,12 @@ class Session:
         before = self.view.facts.prefix
         if not tools and before is None and needs_tools(self.view):
             self._emit(FellBack(self.name, "tools", "calls stand in the log and no tools were given: declared by name"))
-        if before is not None and (before.model, before.system, before.tools, before.options) == (
-            model,
-            system,
-            tools,
-            options,
-        ):
-            return
         reason = "first request" if before is None else "system, tools, model or options changed"
         cause = Cause("request", reason, moves_prefix=before is not None)
         prefix = PrefixRendered(cause, model, system, tools, options, capabilities=sorted(self._capabilities))
-        refuse_unusable(prefix)
-        await self.decide(prefix)
+        if before is None or replace(before, cause=cause) != prefix:
+            refuse_unusable(prefix)
+            await self.decide(prefix)
 
     async def _drain(self) -> None:
         """Take in what other processes left, each exactly once."""

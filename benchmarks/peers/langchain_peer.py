@@ -1,0 +1,38 @@
+"""LangChain's SummarizationMiddleware: what it would send each turn. What it does to tell messages apart is not timed."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from chains import Scripted, items_of, message_of
+from langchain.agents.middleware import SummarizationMiddleware
+from langchain_core.messages import AnyMessage, RemoveMessage
+from wire import Play, clock, main
+
+
+def play(played: Play) -> dict[str, Any]:
+    """Play a conversation; only the middleware's own call is timed."""
+    model = Scripted(play=played, profile={"max_input_tokens": played.window})
+    middleware = SummarizationMiddleware(model, trigger=("fraction", 0.8))
+    messages: list[AnyMessage] = []
+    numbers: dict[int, int] = {}
+    held: list[AnyMessage] = []
+    taken = 0
+    for end in played.turns:
+        for at in range(taken, end):
+            held.append(message_of(played.items[at], at))
+            numbers[id(held[-1])] = at
+            messages.append(held[-1])
+        taken = end
+        start = clock()
+        update = middleware.before_model({"messages": messages}, None)
+        spent = clock() - start
+        if update is not None:
+            messages = [message for message in update["messages"] if not isinstance(message, RemoveMessage)]
+        played.sent(spent, items_of(messages, numbers) if played.tells else [])
+    return played.told(version("langchain"), "summary at 0.8 of the window, the last 20 messages kept (its default)")
+
+
+if __name__ == "__main__":
+    main(play)
