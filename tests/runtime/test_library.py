@@ -109,3 +109,15 @@ def test_worktrees_of_a_repository_share_one_project(tmp_path: Path):
 def test_a_session_name_that_could_leave_its_place_is_refused(name: str):
     with pytest.raises(InputError, match="cannot name a session"):
         session_key("app", name)
+
+
+@pytest.mark.requirement("K14")
+def test_what_a_deleted_session_left_behind_can_still_be_purged():
+    storage, library, key = stocked()
+    base = session_key("app-1234", "abc-1")
+    storage.write(f"{base}/tool-results/t1.txt", b"big")
+    library.remove(key)
+    assert library.find("abc-1") == key
+    assert f"{base}/tool-results/t1.txt" in library.remove(key, purge=True).keys
+    with pytest.raises(SessionNotFound):
+        library.find("abc-1")

@@ -231,6 +231,24 @@ def test_a_changed_system_prompt_is_a_logged_decision_that_moves_the_prefix():
     run(steps)
 
 
+@pytest.mark.requirement("K7")
+def test_a_call_whose_input_does_not_fit_its_tool_says_so_and_is_sent_back_as_it_came():
+    async def steps() -> None:
+        strict = {**READ, "input_schema": {"type": "object", "required": ["file_path"]}}
+        async with Session.open("s", storage=InMemoryStorage()) as session:
+            await session.say("hello")
+            await session.prepare(model=MODEL, max_tokens=9, tools=[strict])
+            wrong = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"path": "/a"}}
+            (one,) = await session.observe(reply(wrong))
+            assert one.problem is not None
+            assert "file_path" in one.problem
+            await session.result("t1", one.problem, is_error=True)
+            request = await session.prepare(model=MODEL, max_tokens=9, tools=[strict])
+            assert request["messages"][1]["content"] == [wrong]
+
+    run(steps)
+
+
 @pytest.mark.requirement("K3", "F3")
 def test_opening_a_damaged_log_names_the_line_and_goes_on(tmp_path: Path, home: Path):
     async def steps() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from ..errors import InputError
+from ..runtime.ledger import LedgerStore
 from ..runtime.library import Removed
+from ..settings import load_settings
 from .output import emit_json, printable, say, warn
 from .recordings import opened_library
 
@@ -38,6 +40,9 @@ def remove(session: str, *, purge: bool, yes: bool, dry_run: bool, as_json: bool
                 warn("nothing was removed")
                 return 1
             removed = library.remove(key, purge=purge)
+            if purge:
+                with LedgerStore(load_settings().home) as ledger:
+                    ledger.forget(removed.session)
     if as_json:
         emit_json(as_report(removed, key, purge=purge, dry_run=dry_run))
         return 0

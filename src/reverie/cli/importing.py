@@ -6,10 +6,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 import click
 
-from ..conversation.entries import META, Entry
+from ..conversation.decisions import Cause, PrefixRendered, body_of
+from ..conversation.entries import DECISION, META, Entry
 from ..errors import InputError, ReverieError
 from ..importers import Imported, find_sessions, read_session
 from ..runtime.library import Library
@@ -137,6 +139,12 @@ def described(found: Imported, session: str) -> list[Entry]:
     recorded = {name: value for name, value in known.items() if value is not None}
     if recorded and entries and entries[0].kind == META and "recorded" not in entries[0].body:
         entries[0] = replace(entries[0], body={**entries[0].body, "recorded": recorded})
+        if found.system is not None or found.tools is not None:
+            cause = Cause("import", "as the recording has it")
+            prefix = PrefixRendered(cause, found.model, found.system, found.tools or [])
+            first = entries[0]
+            uuid = str(uuid5(NAMESPACE_OID, f"{first.uuid}:prefix"))
+            entries.insert(1, Entry(uuid, first.uuid, first.time, session, DECISION, body_of(prefix)))
     return entries
 
 

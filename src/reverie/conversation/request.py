@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .blocks import IMAGE_GONE, STUB, as_blocks, count_images, placeholder
+from .blocks import IMAGE_GONE, STUB, Block, as_blocks, count_images, placeholder
 from .decisions import Cause, Decision, Image, ImagesDropped, PrefixRendered, ResultStubbed
 from .entries import Message
 from .flatten import render, stub_shown
@@ -32,8 +32,8 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     if opening is None or "tools" not in opening:
         opening = opening_of(prefix or facts.prefix or _NO_PREFIX, view.tool_names())
     messages = _messages(view)
-    if facts.edits and "cache_edits" not in (prefix or facts.prefix or _NO_PREFIX).capabilities:
-        messages = [_without_edits(message) for message in messages]
+    if facts.edits:
+        messages = _edited(messages, able="cache_edits" in (prefix or facts.prefix or _NO_PREFIX).capabilities)
     request: dict[str, Any] = {**opening, "messages": messages}
     # The opening is shared by all requests of its prefix: lists that callers extend are theirs.
     for key in ("system", "tools"):
@@ -83,13 +83,28 @@ def _messages(view: View) -> list[Message]:
     return messages
 
 
-def _without_edits(message: Message) -> Message:
-    """Return a message as a provider takes it that knows no cache edits."""
-    blocks = as_blocks(message)
-    kept = [block for block in blocks if block["type"] != "cache_edits"]
-    if len(kept) == len(blocks):
-        return message
-    return {"role": message["role"], "content": kept or [placeholder(message["role"])]}
+def _edited(messages: list[Message], *, able: bool) -> list[Message]:
+    """Return the messages with their cache edits as this provider takes them.
+
+    None where it knows no such thing; else of results that stand before the edit, for a cut may have taken some away.
+    """
+    seen: set[str] = set()
+    out: list[Message] = []
+    for message in messages:
+        blocks = as_blocks(message)
+        seen.update(block["tool_use_id"] for block in blocks if block["type"] == "tool_result")
+        if all(block["type"] != "cache_edits" for block in blocks):
+            out.append(message)
+            continue
+        kept = [_edit(block, seen if able else set()) if block["type"] == "cache_edits" else block for block in blocks]
+        content = [block for block in kept if block is not None]
+        out.append({"role": message["role"], "content": content or [placeholder(message["role"])]})
+    return out
+
+
+def _edit(block: Block, seen: set[str]) -> Block | None:
+    ids = [called for called in block["tool_use_ids"] if called in seen]
+    return {**block, "tool_use_ids": ids} if ids else None
 
 
 def _images_to_drop(view: View) -> ImagesDropped:

@@ -53,7 +53,8 @@ class Library:
 
     def find(self, name: str) -> str:
         """Return the key of the session with this name, or with the one name that starts so."""
-        keys = self.keys()
+        keys = self.keys() or []
+        keys += [key for key in self._left_behind() if key not in keys]
         exact = [key for key in keys if _session(key) == name]
         found = exact or [key for key in keys if _session(key).startswith(name)]
         if not found:
@@ -62,6 +63,11 @@ class Library:
             shown = ", ".join(key.removeprefix("projects/").removesuffix(".jsonl") for key in found[:5])
             raise InputError(f"{name!r} could be {len(found)} sessions: {shown}; give more of the name")
         return found[0]
+
+    def _left_behind(self) -> list[str]:
+        """Return the keys that logs had whose sessions were deleted and have belongings still."""
+        folders = {tuple(key.split("/")[:3]) for key in self._storage.list("projects") if key.count("/") > 2}
+        return [f"{'/'.join(parts)}.jsonl" for parts in sorted(folders) if parts[2] != "memory"]
 
     def load(self, key: str) -> Loaded:
         """Read a session's log, damage and all."""

@@ -47,7 +47,7 @@ from ..events import (
 from ..layers.l1_offload import Applied, OffloadPolicy
 from ..layers.l2_trim import Trimming, plan_budget
 from ..ports import Storage
-from ..settings import Settings, load_settings
+from ..settings import Flags, Settings, load_settings, open_flags, switched_by
 from ..storage.files import FileStorage
 from ..values import replace
 from .accounts import Accounts, rates_of
@@ -105,6 +105,8 @@ class Session:
         store = LedgerStore(settings.home, session=name, listener=self._emit) if owns_storage else None
         self._accounts = Accounts(store, session=name, project=project, clock=clock)
         self._registered: list[Decision] = []
+        self._flags = open_flags(settings)
+        self._switches = settings.switches
 
     @classmethod
     def open(
@@ -196,7 +198,8 @@ class Session:
             self._pipeline.reprice(rates_of(self._accounts.prices(billed.call.model)))
         usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
         self._emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
-        return calls_of(message)
+        prefix = self.view.facts.prefix
+        return calls_of(message, prefix.tools if prefix is not None else ())
 
     async def result(
         self, tool_use_id: str, output: Any, *, is_error: bool = False, max_chars: float | None = None
@@ -276,6 +279,8 @@ class Session:
     ) -> dict[str, Any]:
         """Return the next request: always valid, and an extension of the last one unless a decision says otherwise."""
         await self._drain()
+        if self._flags is not None:
+            self._switch(self._flags)
         if not self.view.length:
             raise SessionError("nothing has been said yet: call say() first")
         beside = {key: value for key, value in options.items() if key not in BODY_OPTIONS}
@@ -300,6 +305,11 @@ class Session:
             )
         )
         return {**marked, **beside}
+
+    def _switch(self, flags: Flags) -> None:
+        """Turn off what the flag provider says, from this request on."""
+        self.settings = replace(self.settings, switches=switched_by(flags, self._switches))
+        self._pipeline.trim = trim_policy(self.settings)
 
     async def _layers(self) -> None:
         """Run layers 1 and 2 over the view that is about to be sent."""

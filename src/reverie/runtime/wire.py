@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from ..conversation.entries import Message, clean
+from ..conversation.schemas import input_problem
 from ..errors import InputError
 from ..values import record
 
@@ -21,6 +22,8 @@ class Call:
     id: str
     name: str
     input: dict[str, Any]
+    problem: str | None = None
+    """What is wrong with the input by the tool's own schema; answer such a call with an error."""
 
 
 def plain_reply(reply: Any) -> tuple[Message, dict[str, Any]]:
@@ -41,13 +44,17 @@ def plain_reply(reply: Any) -> tuple[Message, dict[str, Any]]:
     return {"role": "assistant", "content": content}, fields
 
 
-def calls_of(message: Message) -> list[Call]:
-    """Return the tool calls of a reply."""
+def calls_of(message: Message, tools: Sequence[Mapping[str, Any]] = ()) -> list[Call]:
+    """Return the tool calls of a reply, each held against its tool's schema."""
     content = message["content"]
     if isinstance(content, str):
         return []
     blocks = (cast("dict[str, Any]", block) for block in content if isinstance(block, dict))
-    return [Call(block["id"], block["name"], block["input"]) for block in blocks if block.get("type") == "tool_use"]
+    return [
+        Call(block["id"], block["name"], block["input"], input_problem(tools, block["name"], block["input"]))
+        for block in blocks
+        if block.get("type") == "tool_use"
+    ]
 
 
 def result_content(output: Any) -> str | list[Any]:

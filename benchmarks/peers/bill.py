@@ -1,0 +1,207 @@
+"""What each way of sending the same conversation costs, by one simulator and one price list.
+
+A peer is billed for what it says it would send. Its breakpoints are placed for it as the provider advises (the system
+prompt, where the last request ended, the end), which is more than some of them do by themselves. What it removed and a
+later reply quotes is charged like everybody's: the result's tokens written again, and a request to fetch it. A summary
+is a call of its own and charged uncached, also where the recording's own summaries are used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reverie.cache.prices import Prices, prices_for
+from reverie.cache.simulator import CacheSimulator, Mark
+from reverie.conversation.blocks import as_blocks
+from reverie.conversation.decisions import Compacted, decision_of
+from reverie.conversation.entries import ASSISTANT, DECISION, Entry
+from reverie.conversation.rounds import reply_id
+from reverie.conversation.tokens import estimate_block
+from reverie.importers import Imported
+from reverie.replay.compare import compare
+from reverie.replay.needs import Needs
+from reverie.replay.recording import Recording, recording_of
+from reverie.replay.sending import Sender
+from reverie.testing.coding_session import MODEL, SYSTEM, TITLE, TOOLS, coding_session
+
+__all__ = ["bill_of_peer", "bills_of_ours", "recorded", "told"]
+
+Body = dict[str, Any]
+
+
+def recorded(seed: int, tokens: int) -> Recording:
+    """Return a long coding session of our own making, ready to be played."""
+    entries = tuple(coding_session(seed, tokens))
+    imported = Imported("invented", "session", TITLE, "", MODEL, entries, system=SYSTEM, tools=TOOLS)
+    return recording_of(imported, f"seed {seed}")
+
+
+def prices() -> Prices:
+    """Return the price list everybody is billed by."""
+    found = prices_for(MODEL)
+    assert found is not None, f"no prices for {MODEL}"
+    return found
+
+
+def told(recording: Recording, window: int) -> Body:
+    """Return a recording as a peer is told it: items, and how many of them come before each request."""
+    items: list[Body] = []
+    turns: list[int] = []
+    replies: dict[str, Body] = {}
+    for step in recording.steps:
+        for entry in step.entries:
+            _tell(entry, items, replies)
+        turns.append(len(items))
+    summary = max((one.summary for one in _compactions(recording)), key=len, default="What was done so far. " * 80)
+    return {
+        "items": items,
+        "turns": turns,
+        "system": SYSTEM,
+        "tools": TOOLS,
+        "window": window,
+        "summary": summary,
+        "tells": True,
+    }
+
+
+def _tell(entry: Entry, items: list[Body], replies: dict[str, Body]) -> None:
+    if entry.kind == DECISION or entry.message is None:
+        return
+    blocks = as_blocks(entry.message)
+    if entry.kind == ASSISTANT:
+        item = replies.get(reply_id(entry))
+        if item is None:
+            item = replies[reply_id(entry)] = {"role": "assistant", "blocks": []}
+            items.append(item)
+        item["blocks"] += blocks
+        return
+    results = [block for block in blocks if block["type"] == "tool_result"]
+    items.extend({"role": "tool", "blocks": [block]} for block in results)
+    rest = [block for block in blocks if block["type"] != "tool_result"]
+    if rest:
+        items.append({"role": "user", "blocks": rest})
+
+
+def _compactions(recording: Recording) -> list[Compacted]:
+    entries = [entry for step in recording.steps for entry in step.entries if entry.kind == DECISION]
+    found = [decision_of(entry.body) for entry in entries]
+    return [decision for decision in found if isinstance(decision, Compacted)]
+
+
+def bills_of_ours(recording: Recording) -> dict[str, Body]:
+    """Bill append-only and our layers; where the recording was summed up, so are they."""
+    report = compare([recording], policies=("append-only", "reverie"))
+    compactions = _compactions(recording)
+    summed_up = sum(_summary_usd(one.tokens_before, one.summary) for one in compactions)
+    bills: dict[str, Body] = {}
+    for outcome in report.outcomes:
+        bills[outcome.policy] = _bill(
+            sum(point.input_usd for point in outcome.points),
+            outcome.read_back_usd,
+            summed_up,
+            summaries=len(compactions),
+            read_backs=outcome.read_backs,
+            window=sum(point.window for point in outcome.points) / len(outcome.points),
+        )
+    return bills
+
+
+def bill_of_peer(recording: Recording, played: Body, conversation: Body) -> Body:
+    """Bill a peer for what it would have sent."""
+    peer = _Peer(recording, played, conversation)
+    for step, request in zip(recording.steps, played["requests"], strict=True):
+        peer.step(step, request["sent"])
+    summary = conversation["summary"]
+    summed_up = sum(_summary_usd(_tokens(one["prompt"]), summary) for one in played["asked"])
+    return _bill(
+        peer.input_usd,
+        peer.read_back_usd,
+        summed_up,
+        summaries=len(played["asked"]),
+        read_backs=peer.read_backs,
+        window=peer.tokens / len(recording.steps),
+    )
+
+
+def _summary_usd(asked_tokens: int, summary: str) -> float:
+    return prices().cost(uncached=asked_tokens, output=_tokens(summary))
+
+
+def _tokens(text: str) -> int:
+    return estimate_block({"type": "text", "text": text})
+
+
+def _bill(input_usd: float, read_back_usd: float, summary_usd: float, **more: Any) -> Body:
+    total = input_usd + read_back_usd + summary_usd
+    return {
+        "usd": total,
+        "input_usd": input_usd,
+        "read_back_usd": read_back_usd,
+        "summary_usd": summary_usd,
+        "summaries": more["summaries"],
+        "read_backs": more["read_backs"],
+        "mean_window": round(more["window"]),
+    }
+
+
+class _Peer:
+    """One peer's requests, sent to the simulated provider one after the other."""
+
+    def __init__(self, recording: Recording, played: Body, conversation: Body) -> None:
+        self._recording = recording
+        self._sender = Sender(recording)
+        self._cache = CacheSimulator()
+        self._needs = Needs()
+        self._prices = prices()
+        self._items = [_message(item) for item in conversation["items"]]
+        self._made = [_message(item) for item in played["made"]]
+        self._shown: dict[str, Any] = {}
+        self._end: Any = None
+        self.input_usd = self.read_back_usd = 0.0
+        self.read_backs = self.tokens = 0
+
+    def step(self, step: Any, ranges: list[list[int]]) -> None:
+        """Send one request, and see what its reply needed."""
+        for entry in step.entries:
+            self._needs.heard(entry)
+        messages = [self._at(at) for start, end in ranges for at in range(start, end)]
+        self._forget(messages)
+        blocks, starts = self._sender.blocks(messages)
+        marks = {len(self._sender.prefix) - 1, len(blocks) - 1}
+        if self._end is not None:
+            marks |= {starts[at] for at, one in enumerate(messages) if one is self._end}
+        self._end = messages[-1]
+        usage = self._cache.request(
+            blocks, [Mark(at) for at in sorted(marks)], model=self._recording.model, now=step.at
+        )
+        price = self._prices
+        self.input_usd += price.cost(read=usage.read, write_5m=usage.write_5m, uncached=usage.uncached)
+        self.tokens += usage.total
+        for _, tokens in self._needs.wanted(step.reply):
+            self.read_backs += 1
+            self.read_back_usd += price.cost(read=usage.total, write_5m=tokens)
+
+    def _at(self, at: int) -> Body:
+        return self._items[at] if at >= 0 else self._made[-at - 1]
+
+    def _forget(self, messages: list[Body]) -> None:
+        """Note which results are no longer sent; what a summary repeats of them is not lost."""
+        shown = {
+            block["tool_use_id"]: block
+            for message in messages
+            for block in message["content"]
+            if block["type"] == "tool_result"
+        }
+        made = {id(message) for message in self._made}
+        summary = "\n".join(
+            block.get("text", "") for message in messages if id(message) in made for block in message["content"]
+        )
+        for called, block in self._shown.items():
+            if called not in shown:
+                self._needs.removed(called, self._recording.sizes.of(block), summary)
+        self._shown = shown
+
+
+def _message(item: Body) -> Body:
+    role = "assistant" if item["role"] == "assistant" else "user"
+    return {"role": role, "content": item["blocks"]}
