@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from wire import Item, Play
 
-__all__ = ["Scripted", "items_of", "message_of"]
+__all__ = ["Builder", "Scripted", "items_of", "message_of"]
 
 
 class Scripted(BaseChatModel):
@@ -25,6 +26,19 @@ class Scripted(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kw: Any) -> ChatResult:
         said = self.play.sum_up("\n".join(message.text for message in messages))
         return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
+
+
+class Builder:
+    """Puts messages into the provider's shape, as LangChain's own client does before every call."""
+
+    def __init__(self, play: Play) -> None:
+        self._client = ChatAnthropic(model_name="claude-sonnet-4-5", api_key="none", max_tokens=8_000)
+        self._system = SystemMessage(play.system)
+        self._tools = play.tools
+
+    def built(self, messages: list[AnyMessage]) -> dict[str, Any]:
+        """Return the request."""
+        return self._client._get_request_payload([self._system, *messages], tools=self._tools)
 
 
 def message_of(item: Item, at: int) -> AnyMessage:

@@ -1,6 +1,6 @@
 """deepagents' summarisation, as ``create_deep_agent`` sets it up: what it would send each turn.
 
-Only the middleware's own call is timed, with a model that answers at once.
+Timed are the middleware's own call, with a model that answers at once, and the building of the request.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import tempfile
 from importlib.metadata import version
 from typing import Any
 
-from chains import Scripted, items_of, message_of
+from chains import Builder, Scripted, items_of, message_of
 from deepagents.backends import FilesystemBackend
 from deepagents.middleware.summarization import create_summarization_middleware
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
@@ -26,6 +26,7 @@ def play(played: Play) -> dict[str, Any]:
 def _play(played: Play, backend: FilesystemBackend) -> dict[str, Any]:
     model = Scripted(play=played, profile={"max_input_tokens": played.window})
     middleware = create_summarization_middleware(model, backend)
+    builder = Builder(played)
     system = SystemMessage(played.system)
     state: dict[str, Any] = {"messages": []}
     numbers: dict[int, int] = {}
@@ -49,13 +50,15 @@ def _play(played: Play, backend: FilesystemBackend) -> dict[str, Any]:
         )
         start = clock()
         response = middleware.wrap_model_call(request, answer)
-        spent = clock() - start
+        decided = clock() - start
         if isinstance(response, ExtendedModelResponse) and response.command is not None:
             update = dict(response.command.update)
             replaced = {message.id: message for message in update.pop("messages", [])}
             state["messages"] = [replaced.get(message.id, message) for message in state["messages"]]
             state |= update
-        played.sent(spent, items_of(sent, numbers) if played.tells else [])
+        start = clock()
+        builder.built(sent)
+        played.sent(decided, clock() - start, items_of(sent, numbers) if played.tells else [])
     return played.told(version("deepagents"), "its defaults: summary at 0.85 of the window, the last tenth kept")
 
 

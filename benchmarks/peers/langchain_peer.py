@@ -1,20 +1,21 @@
-"""LangChain's SummarizationMiddleware: what it would send each turn. What it does to tell messages apart is not timed."""
+"""LangChain's SummarizationMiddleware: what it would send each turn."""
 
 from __future__ import annotations
 
 from importlib.metadata import version
 from typing import Any
 
-from chains import Scripted, items_of, message_of
+from chains import Builder, Scripted, items_of, message_of
 from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.messages import AnyMessage, RemoveMessage
 from wire import Play, clock, main
 
 
 def play(played: Play) -> dict[str, Any]:
-    """Play a conversation; only the middleware's own call is timed."""
+    """Play a conversation; timed are the middleware's own call, and the building of the request."""
     model = Scripted(play=played, profile={"max_input_tokens": played.window})
     middleware = SummarizationMiddleware(model, trigger=("fraction", 0.8))
+    builder = Builder(played)
     messages: list[AnyMessage] = []
     numbers: dict[int, int] = {}
     held: list[AnyMessage] = []
@@ -27,10 +28,12 @@ def play(played: Play) -> dict[str, Any]:
         taken = end
         start = clock()
         update = middleware.before_model({"messages": messages}, None)
-        spent = clock() - start
+        decided = clock() - start
         if update is not None:
             messages = [message for message in update["messages"] if not isinstance(message, RemoveMessage)]
-        played.sent(spent, items_of(messages, numbers) if played.tells else [])
+        start = clock()
+        builder.built(messages)
+        played.sent(decided, clock() - start, items_of(messages, numbers) if played.tells else [])
     return played.told(version("langchain"), "summary at 0.8 of the window, the last 20 messages kept (its default)")
 
 

@@ -1,7 +1,7 @@
 """OpenHands' default condenser: what its agent would send each turn.
 
-What is timed is what its agent does before a call: condense, and turn events into messages. A condensation is an event
-of its own, after which the agent asks again; both are counted. Tokens are counted by it where a window is given.
+Timed is what its agent does before a call: condense and turn events into messages (``decide``), then put these into
+the wire's shape. A condensation is an event of its own, after which the agent asks again; both are counted.
 """
 
 from __future__ import annotations
@@ -106,8 +106,10 @@ def play(played: Play) -> dict[str, Any]:
         while isinstance(found, Condensation):
             view.append_event(found)
             found = prepare_llm_messages(view, condenser=condenser, llm=agent)
-        spent = clock() - start
-        played.sent(spent, items_of(view, numbers) if played.tells else [])
+        decided = clock() - start
+        start = clock()
+        agent.format_messages_for_llm(found)
+        played.sent(decided, clock() - start, items_of(view, numbers) if played.tells else [])
     return played.told(version("openhands-sdk"), f"its default agent's: summary above {condenser.max_size} events")
 
 

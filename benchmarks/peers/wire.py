@@ -44,8 +44,8 @@ class Play:
         self.asked.append({"turn": len(self._requests), "prompt": prompt})
         return self.summary
 
-    def sent(self, nanoseconds: int, items: list[int | Item]) -> None:
-        """Note what would be sent, and how long it took to decide on it."""
+    def sent(self, decided: int, built: int, items: list[int | Item]) -> None:
+        """Note what would be sent, and the nanoseconds it took to decide on it and to put it into the wire's shape."""
         ranges: list[list[int]] = []
         for item in items if self.tells else []:
             at = item if isinstance(item, int) else self._number(item)
@@ -53,7 +53,7 @@ class Play:
                 ranges[-1][1] += 1
             else:
                 ranges.append([at, at + 1])
-        self._requests.append({"us": nanoseconds / 1e3, "sent": ranges})
+        self._requests.append({"decide_us": decided / 1e3, "ready_us": (decided + built) / 1e3, "sent": ranges})
 
     def _number(self, item: Item) -> int:
         key = json.dumps(item, sort_keys=True)

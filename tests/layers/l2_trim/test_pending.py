@@ -84,8 +84,10 @@ def test_results_of_the_message_that_is_about_to_be_sent_are_unseen(bench: Any):
 
 def views(seed: int) -> list[View]:
     """Return the views of a random log, one after each entry."""
-    view = View()
-    return [view := view.fold(entry) for entry in random_log(Random(seed), entries=40)]
+    found = [View()]
+    for entry in random_log(Random(seed), entries=40):
+        found.append(found[-1].fold(entry))
+    return found
 
 
 @given(seed=st.integers(0, 2**32), every=st.integers(1, 9))
