@@ -157,7 +157,7 @@ def test_hostile_names_do_not_drive_the_terminal(made: Made, monkeypatch: pytest
     report = made(skipped=["\x1b]0;owned\x07 is empty", "two\nlines"], policies=("uncached", "re\x1b[2Jverie"))
     printed = shown_on(report, monkeypatch, columns=None)
     assert "\x1b" not in printed
-    assert "left out: two lines" in printed
+    assert "note: two lines" in printed
 
 
 def test_refused_requests_are_said_aloud(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

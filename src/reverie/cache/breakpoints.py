@@ -1,9 +1,10 @@
 """Where a request asks the provider to keep its prefix, and for how long.
 
 Four breakpoints at most. The end of the request is always one. Another stands where the last request ended, or, after
-a decision changed something, just before the first change, so that what did not change is found within the provider's
-look-back. The settled part of the conversation ends in one of its own, which may live longer than the tail; what is
-left goes to the system prompt and the last tool. Breakpoints are no part of what is compared byte for byte.
+a decision changed something, where an earlier one ended before the first change: entries exist only where breakpoints
+stood, so those are remembered, and what did not change is found however far back it lies. The settled part of the
+conversation ends in one of its own, which may live longer than the tail; what is left goes to the system prompt and
+the last tool. Breakpoints are no part of what is compared byte for byte.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from ..values import record
 __all__ = ["LIFETIMES", "MAX_MARKS", "Place", "Placed", "Planned", "last_markable", "plan_marks", "with_marks"]
 
 MAX_MARKS: Final = 4
-LOOK_BACK: Final = 20  # positions a breakpoint looks at, its own counted as the first
 LIFETIMES: Final[Mapping[str, float]] = {"5m": 300.0, "1h": 3600.0}
 _UNMARKABLE: Final = frozenset({"thinking", "redacted_thinking", "cache_edits"})
 
@@ -39,6 +39,8 @@ class Placed:
     settled: Place | None
     end: Place | None
     at: float
+    held: tuple[tuple[Place, str], ...] = ()
+    """Where entries end, in order, each with its lifetime."""
 
     def life(self, now: float) -> str:
         """Say what of it is still there."""
@@ -46,6 +48,17 @@ class Placed:
         if idle < LIFETIMES["5m"]:
             return "live"
         return "tail dead" if self.ttl == "1h" and self.settled is not None and idle < LIFETIMES["1h"] else "cold"
+
+    def still_held(self, now: float, changed: Place | None) -> tuple[tuple[Place, str], ...]:
+        """Return the entries that can still be read by a request that is as it was up to the first change.
+
+        Reading a longer prefix keeps the shorter ones within it alive, so all of one lifetime die together.
+        """
+        life = self.life(now)
+        if life == "live" and changed is None:
+            return self.held
+        alive = ("5m", "1h") if life == "live" else ("1h",) if life == "tail dead" else ()
+        return tuple(one for one in self.held if one[1] in alive and not (changed and _precedes(changed, one[0])))
 
 
 @record
@@ -78,75 +91,48 @@ def plan_marks(
     now: float,
     ttl: str,
     before: Placed | None,
-    changed: int | None = None,
+    changed: Place | None = None,
     settled: int | None = None,
     room: int = 2,
 ) -> Planned:
     """Place the breakpoints of one request.
 
-    ``changed`` is the first message that is not as it was sent last; ``settled`` the number of messages that are not
+    ``changed`` is the first block that is not as it was sent last; ``settled`` the number of messages that are not
     expected to change; ``room`` how many breakpoints system prompt and tools could use.
     """
     end = last_markable(messages, len(messages))
-    life = before.life(now) if before is not None else "cold"
-    kept = before.settled if before is not None and life != "cold" else None
-    if kept is not None and changed is not None and kept.message >= changed:
-        kept = None
-    lasting = _settled(messages, kept, ttl, changed, settled, life)
+    held = before.still_held(now, changed) if before is not None else ()
+    found = held[-1][0] if held else None
+    kept = before.settled if before is not None and (before.settled, "1h") in held else None
+    lasting = _settled(messages, kept, ttl, changed, settled, found) or (end if ttl == "1h" else None)
     wanted: list[tuple[Place, str]] = []
     if end is not None:
-        wanted.append((end, "5m" if ttl == "1h" and lasting is not None and lasting != end else ttl))
+        wanted.append((end, "5m" if lasting != end else ttl))
     if lasting is not None and lasting != end:
         wanted.append((lasting, ttl))
-    found = _where_found(messages, before, changed, kept, life)
     if found is not None and found not in (end, lasting):
-        lives = ttl if lasting is None or _precedes(found, lasting) else "5m"
-        wanted.append((found, lives))
+        wanted.append((found, ttl if lasting is not None and _precedes(found, lasting) else "5m"))
     marks = sorted(wanted, key=lambda one: (one[0].message, one[0].block))
     free = MAX_MARKS - len(marks)
     marks_system, marks_tools = room > 0 and free > 0, room > 1 and free > 1
-    return Planned(tuple(marks), ttl, marks_system, marks_tools, Placed(ttl, lasting, end, now))
+    # A breakpoint at or before what is found writes nothing.
+    written = (one for one in marks if found is None or not _precedes(one[0], found))
+    return Planned(tuple(marks), ttl, marks_system, marks_tools, Placed(ttl, lasting, end, now, (*held, *written)))
 
 
 def _settled(
-    messages: Sequence[Message], kept: Place | None, ttl: str, changed: int | None, settled: int | None, life: str
+    messages: Sequence[Message],
+    kept: Place | None,
+    ttl: str,
+    changed: Place | None,
+    settled: int | None,
+    found: Place | None,
 ) -> Place | None:
-    """Choose where the long-lived part ends: where it did, unless it is being written anew anyway."""
-    if ttl != "1h":
-        return None
-    if kept is not None and changed is None:
+    """Choose where the long-lived part ends: where it did, unless what follows is being written anew anyway."""
+    if ttl != "1h" or (kept is not None and changed is None):
         return kept
     fresh = last_markable(messages, settled if settled is not None else len(messages))
-    if fresh is None or (kept is not None and _precedes(fresh, kept)):
-        return kept
-    return fresh
-
-
-def _where_found(
-    messages: Sequence[Message], before: Placed | None, changed: int | None, kept: Place | None, life: str
-) -> Place | None:
-    """Return where a breakpoint finds what the cache still holds."""
-    if before is None or life == "cold":
-        return None
-    if life == "tail dead" and kept is not None:
-        return kept
-    if changed is not None:
-        return _last_end(messages, changed)
-    if life == "tail dead":
-        return None
-    return before.end if before.end is not None and before.end.message < len(messages) else None
-
-
-def _last_end(messages: Sequence[Message], upto: int) -> Place | None:
-    """Return where a breakpoint finds the longest entry that holds only the first so many messages.
-
-    Entries end where a request or its settled part did: at the end of a message, or of the user's before a reply. The
-    first place serves for both, unless the reply has more blocks than a breakpoint looks back.
-    """
-    end = last_markable(messages, upto)
-    if end is None or messages[end.message]["role"] == "user" or end.block + 1 < LOOK_BACK:
-        return end
-    return last_markable(messages, end.message)
+    return kept if fresh is None or (found is not None and _precedes(fresh, found)) else fresh
 
 
 def _precedes(one: Place, other: Place) -> bool:

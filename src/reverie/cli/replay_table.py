@@ -202,7 +202,13 @@ def reason(row: Lost) -> Styled:
 def draw_left_out(report: Report) -> None:
     """Say what was assumed and what could not be replayed."""
     notes = list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes))
-    left_out = [f"left out: {one}" for one in report.skipped]
+    left_out = [f"note: {one}" for one in report.skipped]
+    if report.simulator is not None:
+        told = report.simulator
+        notes.append(
+            f"replaying as recorded, the simulator bills {told.cost_ratio - 1:+.1%} of what was billed and reads "
+            f"{told.read_share:.1%} of input from the cache where {told.billed_read_share:.1%} was"
+        )
     lines = [*notes[:LISTED], *left_out[:LISTED]]
     hidden = len(notes) + len(left_out) - len(lines)
     if lines:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from ..cache.prices import Prices, prices_for, why_unpriced
+from ..cache.prices import Prices, prices_for
 from ..errors import InputError
 from ..importers import find_sessions, read_session
 from ..layers.l1_offload import OffloadPolicy
@@ -78,7 +78,7 @@ def compare(
         raise InputError(f"no policy is called {unknown[0]!r}; there are {', '.join(NAMES)} and settings files")
     outcomes: list[Outcome] = []
     as_billed: list[tuple[Outcome, Outcome]] = []
-    notes = list(skipped)
+    notes: dict[str, list[str]] = {}
     for recording in recordings:
         prices = _prices(model or recording.model, recording, notes)
         for name in policies:
@@ -87,7 +87,7 @@ def compare(
             if name == "recorded":
                 billed = billed_outcome(recording, prices)
                 if billed is None:
-                    notes.append(f"{recording.name}: it does not say what was billed")
+                    notes.setdefault("no word of what was billed", []).append(recording.name)
                     continue
                 outcomes.append(billed)
                 as_billed.append((replayed(recording, AsRecorded(ttl), prices, check=False), billed))
@@ -100,15 +100,22 @@ def compare(
     models = sorted({recording.model for recording in recordings if recording.model})
     shown = model or (models[0] if len(models) == 1 else "as recorded")
     names = tuple(name for name in (*policies, *extra) if any(outcome.policy == name for outcome in outcomes))
-    return Report(files, names, tuple(outcomes), shown, ttl, tuple(notes), _simulator(as_billed))
+    said = (*skipped, *(_note(reason, where) for reason, where in notes.items()))
+    return Report(files, names, tuple(outcomes), shown, ttl, said, _simulator(as_billed))
 
 
-def _prices(model: str, recording: Recording, notes: list[str]) -> Prices:
+def _note(reason: str, where: list[str]) -> str:
+    """Say something about several files in one line."""
+    named = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if len(where) > 3 else "")
+    return f"{reason}: {named}"
+
+
+def _prices(model: str, recording: Recording, notes: dict[str, list[str]]) -> Prices:
     prices = prices_for(model) if model else None
     if prices is None:
         prices = prices_for(DEFAULT_MODEL)
-        why = why_unpriced(model) if model else "it names no model"
-        notes.append(f"{recording.name}: priced as {DEFAULT_MODEL} ({why}); --model sets another")
+        why = f"no price is known for {model!r}" if model else "no model is named"
+        notes.setdefault(f"priced as {DEFAULT_MODEL}, since {why} (--model sets another)", []).append(recording.name)
     if prices is None:
         raise InputError(f"no prices are known for {model!r}; name another model with --model")
     return prices

@@ -282,7 +282,7 @@ def _choice(group: str, name: str, label: str, checked: bool) -> list[Html]:
 
 def _footer(report: Report) -> Html:
     notes = list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes))
-    left_out = [el("p", f"Left out: {one}") for one in report.skipped[:LISTED]]
+    left_out = [el("p", f"Note: {one}") for one in report.skipped[:LISTED]]
     more = len(report.skipped) - len(left_out)
     return el(
         "footer",

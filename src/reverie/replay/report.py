@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from ..values import record
@@ -59,6 +60,7 @@ def report_json(report: Report) -> dict[str, Any]:
             for file in report.files
         ],
         "skipped": list(report.skipped),
+        "simulator": None if report.simulator is None else asdict(report.simulator),
         "notes": list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes)),
     }
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ..conversation.decisions import PrefixRendered
-from ..conversation.entries import seconds
+from ..conversation.entries import DECISION, Entry, Message, seconds
 from ..conversation.options import options_of, tools_of
+from ..conversation.request import build_request
 from ..conversation.view import View
 from ..errors import InputError
 from ..layers.l2_trim import provider_edits
 
-__all__ = ["clearing_asked", "refuse_unusable"]
+__all__ = ["clearing_asked", "last_sent", "refuse_unusable"]
+
+
+def last_sent(entries: Sequence[Entry], view: View) -> list[Message]:
+    """Return messages that begin with those of the last answered request, given a log and the view of all of it."""
+    moved = False
+    for at in range(len(entries) - 1, -1, -1):
+        body = entries[at].body if entries[at].kind == DECISION else {}
+        if body.get("decision") == "call_recorded" and body.get("source") == "main":
+            return build_request(View().fold_all(entries[:at]) if moved else view)["messages"]
+        moved = moved or body.get("moves_prefix") is True
+    return []
 
 
 def clearing_asked(view: View, thinking: Any, *, now: float, compact_at: int) -> dict[str, object]:

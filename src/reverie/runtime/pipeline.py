@@ -23,6 +23,7 @@ from ..values import record
 __all__ = ["Pipeline"]
 
 _PAUSE = (300.0, 3600.0)
+_KEPT_ENDS = 8  # how many of the cache's entries a resumed session knows of
 
 
 @record
@@ -38,6 +39,7 @@ class _State:
     pauses: int = 0
     cleared: int = 0
     read_backs: int = 0
+    held: tuple[tuple[int, int, str], ...] = ()
 
 
 def _spelled(place: Place | None) -> list[int] | None:
@@ -48,10 +50,14 @@ def _place(spelled: tuple[int, int] | None) -> Place | None:
     return None if spelled is None else Place(*spelled)
 
 
-def _grown(before: Message, after: Message) -> bool:
-    """Say whether a message only has more at its end."""
+def _first_difference(before: Message, after: Message) -> int:
+    """Return the first block of a message that is not as it was, or how many there were."""
     old, new = as_blocks(before), as_blocks(after)
-    return before["role"] == after["role"] and new[: len(old)] == old
+    if before["role"] != after["role"]:
+        return 0
+    return next(
+        (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
+    )
 
 
 class Pipeline:
@@ -121,6 +127,7 @@ class Pipeline:
             "pauses": self._pauses,
             "cleared": self._cleared,
             "read_backs": self.read_backs,
+            "held": [[one.message, one.block, ttl] for one, ttl in placed.held[-_KEPT_ENDS:]],
         }
 
     def resume(self, state: Mapping[str, Any], messages: list[Any]) -> None:
@@ -129,7 +136,8 @@ class Pipeline:
             found = msgspec.convert(state, _State)
         except msgspec.ValidationError:
             return
-        self.placed = Placed(found.ttl, _place(found.settled), _place(found.end), found.at)
+        held = tuple((Place(message, block), ttl) for message, block, ttl in found.held)
+        self.placed = Placed(found.ttl, _place(found.settled), _place(found.end), found.at, held)
         self._settled_offset = found.settled_offset
         self._cuts, self._opening = found.cuts, found.opening
         self.requests, self._pauses = found.requests, found.pauses
@@ -164,8 +172,8 @@ class Pipeline:
             self._opening = view.counted.tokens
         return planned
 
-    def _first_change(self, view: View, messages: list[Any]) -> int | None:
-        """Return the first message that is not as the last request had it; None where this one extends it.
+    def _first_change(self, view: View, messages: list[Any]) -> Place | None:
+        """Return the first block that is not as the last request had it; None where this one extends it.
 
         The view keeps finished messages in a list that only grows while nothing is redrawn, so that most turns
         compare no more than the last few.
@@ -175,9 +183,11 @@ class Pipeline:
         same = known is not None and view.settled is not None and known[0] is view.settled[0]
         for at in range(known[1] if known is not None and same else 0, len(sent)):
             if at >= len(messages):
-                return at
+                return Place(at, 0)
             if messages[at] is not sent[at] and messages[at] != sent[at]:
-                return None if at == len(sent) - 1 and _grown(sent[at], messages[at]) else at
+                block = _first_difference(sent[at], messages[at])
+                grown = at == len(sent) - 1 and block == len(as_blocks(sent[at]))
+                return None if grown else Place(at, block)
         return None
 
     def _life(self, now: float) -> Life:

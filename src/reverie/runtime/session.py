@@ -55,7 +55,7 @@ from .inbox import delivered, set_aside, waiting
 from .ledger import LedgerStore
 from .limits import DEFAULT_MODEL, compact_at, trim_policy, window_tokens
 from .offloading import Offloading
-from .opening import clearing_asked, refuse_unusable
+from .opening import clearing_asked, last_sent, refuse_unusable
 from .pipeline import Pipeline
 from .projects import inbox_key, log_key, project_slug, session_key
 from .read_back import ReadBack
@@ -146,7 +146,7 @@ class Session:
             self._emit(LogDamaged(self.name, damage.line, damage.reason))
         last = self.view.facts.last_call
         if last is not None:
-            self._pipeline.resume(last.cache, build_request(self.view)["messages"])
+            self._pipeline.resume(last.cache, last_sent(loaded.entries, self.view))
         if self.mode == "write" and not loaded.entries:
             await self.append(META, {"schema": SCHEMA, "cwd": self._cwd})
         return self
