@@ -226,7 +226,8 @@ def test_a_folder_swapped_for_a_symlink_while_it_is_opened_is_never_followed(
 
 
 def test_an_opener_that_follows_a_swapped_folder_is_caught(root: Path) -> None:
-    assert b"secret" in open_while_swapped(open_trusting, root, 2_000)
+    rounds = (open_while_swapped(open_trusting, root, 2_000) for _ in range(50))
+    assert any(b"secret" in found for found in rounds)
 
 
 def test_a_file_is_replaced_whole_and_private(tmp_path: Path) -> None:

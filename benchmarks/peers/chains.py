@@ -23,7 +23,9 @@ class Scripted(BaseChatModel):
     def _llm_type(self) -> str:
         return "anthropic-chat-scripted"  # so that tokens are counted as they are for this provider
 
-    def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kw: Any) -> ChatResult:
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kw: Any
+    ) -> ChatResult:
         said = self.play.sum_up("\n".join(message.text for message in messages))
         return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
 

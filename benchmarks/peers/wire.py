@@ -32,7 +32,6 @@ class Play:
         self.window: int = told["window"]
         self.summary: str = told["summary"]
         """What the scripted model says when it is asked to sum up."""
-        self.timed_from: int = told.get("timed_from", 0)
         self.tells: bool = told.get("tells", True)
         self.asked: list[dict[str, Any]] = []
         self._made: list[Item] = []

@@ -16,7 +16,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, Literal
 
 from .errors import StorageError, UnsafePath
@@ -58,6 +58,7 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _PERCENT: Final = re.compile(r"%u([0-9a-fA-F]{4})|((?:%[0-9a-fA-F]{2})+)")
 
 
+@lru_cache(maxsize=1_024)
 def check_key(key: str) -> tuple[str, ...]:
     """Return the key's components, or raise ``UnsafePath`` that says what a key looks like."""
     if not key or key.startswith("/"):

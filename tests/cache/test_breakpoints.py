@@ -1,4 +1,4 @@
-"""Breakpoints: four at most, in an order a provider takes, never where it refuses one, and always where they are found."""
+"""Breakpoints: four at most, in an order a provider takes, never where it refuses one, and where they are found."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_it_waits_until_carrying_has_cost_as_much_as_clearing_would(paid: float,
 
 
 def played(*, arrives: int, rest: int, turns: int) -> tuple[float, float]:
-    """Carry results of one size as they come, clear by the rule, and return what it cost and what the best plan would."""
+    """Carry results as they come, clear by the rule; return what that cost and what the best plan would."""
     price = (CLASSIC.write_5m - CLASSIC.read) * rest
     paid = carried = 0.0
     held = 0

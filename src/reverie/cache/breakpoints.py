@@ -9,14 +9,14 @@ the last tool. Breakpoints are no part of what is compared byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from ..conversation.blocks import Block, as_blocks
 from ..conversation.entries import Message
 from ..values import record
 
-__all__ = ["LIFETIMES", "MAX_MARKS", "Place", "Placed", "Planned", "last_markable", "plan_marks", "with_marks"]
+__all__ = ["LIFETIMES", "MAX_MARKS", "Held", "Place", "Placed", "Planned", "last_markable", "plan_marks", "with_marks"]
 
 MAX_MARKS: Final = 4
 LIFETIMES: Final[Mapping[str, float]] = {"5m": 300.0, "1h": 3600.0}
@@ -31,6 +31,36 @@ class Place:
     block: int
 
 
+class Held:
+    """An entry of the provider's cache: where it ends, how long it lives, and the entries within it.
+
+    A chain, newest first, so that a request adds to it without copying what a long session has gathered.
+    """
+
+    __slots__ = ("_longer", "before", "place", "ttl")
+
+    def __init__(self, place: Place, ttl: str, before: Held | None = None) -> None:
+        self.place = place
+        self.ttl = ttl
+        self.before = before
+        self._longer = before.lasting if before is not None else None
+
+    def __iter__(self) -> Iterator[Held]:
+        one: Held | None = self
+        while one is not None:
+            yield one
+            one = one.before
+
+    @property
+    def lasting(self) -> Held | None:
+        """The newest that lives for an hour: this one, or one within it."""
+        return self if self.ttl == "1h" else self._longer
+
+    def upto(self, changed: Place) -> Held | None:
+        """Return the newest that ends before a block."""
+        return next((one for one in self if not _precedes(changed, one.place)), None)
+
+
 @record
 class Placed:
     """What the last request left in the provider's cache, as far as we know."""
@@ -39,8 +69,7 @@ class Placed:
     settled: Place | None
     end: Place | None
     at: float
-    held: tuple[tuple[Place, str], ...] = ()
-    """Where entries end, in order, each with its lifetime."""
+    held: Held | None = None
 
     def life(self, now: float) -> str:
         """Say what of it is still there."""
@@ -49,16 +78,16 @@ class Placed:
             return "live"
         return "tail dead" if self.ttl == "1h" and self.settled is not None and idle < LIFETIMES["1h"] else "cold"
 
-    def still_held(self, now: float, changed: Place | None) -> tuple[tuple[Place, str], ...]:
+    def still_held(self, now: float, changed: Place | None) -> Held | None:
         """Return the entries that can still be read by a request that is as it was up to the first change.
 
         Reading a longer prefix keeps the shorter ones within it alive, so all of one lifetime die together.
         """
         life = self.life(now)
-        if life == "live" and changed is None:
-            return self.held
-        alive = ("5m", "1h") if life == "live" else ("1h",) if life == "tail dead" else ()
-        return tuple(one for one in self.held if one[1] in alive and not (changed and _precedes(changed, one[0])))
+        held = self.held if life != "cold" else None
+        if held is not None and changed is not None:
+            held = held.upto(changed)
+        return _only_lasting(held) if life == "tail dead" else held
 
 
 @record
@@ -101,9 +130,9 @@ def plan_marks(
     expected to change; ``room`` how many breakpoints system prompt and tools could use.
     """
     end = last_markable(messages, len(messages))
-    held = before.still_held(now, changed) if before is not None else ()
-    found = held[-1][0] if held else None
-    kept = before.settled if before is not None and (before.settled, "1h") in held else None
+    held = before.still_held(now, changed) if before is not None else None
+    found = held.place if held is not None else None
+    kept = before.settled if before is not None and _lasts(held, before.settled) else None
     lasting = _settled(messages, kept, ttl, changed, settled, found) or (end if ttl == "1h" else None)
     wanted: list[tuple[Place, str]] = []
     if end is not None:
@@ -115,9 +144,26 @@ def plan_marks(
     marks = sorted(wanted, key=lambda one: (one[0].message, one[0].block))
     free = MAX_MARKS - len(marks)
     marks_system, marks_tools = room > 0 and free > 0, room > 1 and free > 1
-    # A breakpoint at or before what is found writes nothing.
-    written = (one for one in marks if found is None or not _precedes(one[0], found))
-    return Planned(tuple(marks), ttl, marks_system, marks_tools, Placed(ttl, lasting, end, now, (*held, *written)))
+    for place, lives in marks:
+        if found is None or not _precedes(place, found):  # at or before what is found it writes nothing
+            held = Held(place, lives, held)
+    return Planned(tuple(marks), ttl, marks_system, marks_tools, Placed(ttl, lasting, end, now, held))
+
+
+def _lasts(held: Held | None, place: Place | None) -> bool:
+    """Say whether an entry that lives for an hour ends there."""
+    one = held.lasting if held is not None else None
+    while one is not None and place is not None and one.place != place and _precedes(place, one.place):
+        one = one.before.lasting if one.before is not None else None
+    return one is not None and one.place == place
+
+
+def _only_lasting(held: Held | None) -> Held | None:
+    """Return the entries that live for an hour."""
+    left: Held | None = None
+    for one in reversed([one for one in held if one.ttl == "1h"] if held is not None else []):
+        left = Held(one.place, one.ttl, left)
+    return left
 
 
 def _settled(

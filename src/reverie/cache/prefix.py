@@ -13,7 +13,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain as chained
-from itertools import islice
 from operator import is_
 from typing import Any, Final, TypeAlias, cast
 
@@ -160,7 +159,7 @@ class Prefix:
             if start and not (messages[0] is mine[0] and messages[start - 1] is mine[start - 1]):
                 start = 0
         end = min(self._length, len(messages))
-        if start == end or all(map(is_, messages[start:end] if start else messages, islice(mine, start, end))):
+        if start == end or all(map(is_, messages[start:end] if start else messages, mine[start:end])):
             return end
         return next(at for at in range(start, end) if messages[at] is not mine[at])
 

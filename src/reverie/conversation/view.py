@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
-from itertools import count, islice
+from itertools import count
 from typing import Final
 
 from .blocks import Block, admitted, as_blocks, count_images
@@ -92,7 +92,7 @@ class View:
     def _tallied(self) -> Tally:
         tally = self._tally
         if tally.events < self._events:
-            tally = self._tally = tallied(tally, islice(self._said.events, tally.events, self._events))
+            tally = self._tally = tallied(tally, self._said.events[tally.events : self._events])
         return tally
 
     @property

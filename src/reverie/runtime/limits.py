@@ -8,11 +8,12 @@ from typing import Final
 
 from ..cache.prices import capabilities_of
 from ..conversation.window import Window, WindowPolicy, thresholds, window_for
+from ..layers.l1_offload import OffloadPolicy
 from ..layers.l2_trim import TrimPolicy
 from ..settings import Settings
 from ..values import replace
 
-__all__ = ["DEFAULT_MODEL", "compact_at", "trim_policy", "window_tokens"]
+__all__ = ["DEFAULT_MODEL", "compact_at", "offload_policy", "trim_policy", "window_tokens"]
 
 DEFAULT_MODEL: Final = ""
 
@@ -45,3 +46,9 @@ def trim_policy(settings: Settings) -> TrimPolicy:
     if policy.mode == "cache_edit" and not switches.cache_edit:
         policy = replace(policy, mode="off")
     return replace(policy, idle=policy.idle and switches.idle_trim, priced=policy.priced and switches.priced_trim)
+
+
+def offload_policy(settings: Settings) -> OffloadPolicy:
+    """Return layer 1's policy; a result is not shown by reference where the provider may have cleared the first."""
+    policy = OffloadPolicy(override_chars=settings.offload_limits)
+    return replace(policy, duplicate_max_bytes=0) if settings.trim.mode == "provider" else policy

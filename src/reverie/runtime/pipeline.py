@@ -6,11 +6,12 @@ What is kept here between turns follows from the log and the clock; a resumed se
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
 
-from ..cache.breakpoints import Place, Placed, Planned, plan_marks
+from ..cache.breakpoints import Held, Place, Placed, Planned, plan_marks
 from ..cache.economics import CLASSIC, Life, Rates, choose_ttl, turns_ahead
 from ..conversation.blocks import as_blocks
 from ..conversation.decisions import Decision, ResultsCleared
@@ -60,6 +61,10 @@ def _first_difference(before: Message, after: Message) -> int:
     )
 
 
+def _newest(held: Held | None) -> list[Held]:
+    return list(islice(held, _KEPT_ENDS)) if held is not None else []
+
+
 class Pipeline:
     """What happens to a view before it is sent."""
 
@@ -89,8 +94,10 @@ class Pipeline:
         self._cuts = 0
         self._opening = 0
         self._settled_offset: int | None = None
-        self._sent: list[Any] = []
+        # The last request: what the builder put first, the list of the view's finished messages, and what came after.
+        self._first: list[Any] = []
         self._known: tuple[list[Any], int] | None = None
+        self._rest: list[Any] = []
         self._next_look = 0
 
     def plan(self, view: View, now: float) -> list[Decision]:
@@ -127,7 +134,7 @@ class Pipeline:
             "pauses": self._pauses,
             "cleared": self._cleared,
             "read_backs": self.read_backs,
-            "held": [[one.message, one.block, ttl] for one, ttl in placed.held[-_KEPT_ENDS:]],
+            "held": [[one.place.message, one.place.block, one.ttl] for one in reversed(_newest(placed.held))],
         }
 
     def resume(self, state: Mapping[str, Any], messages: list[Any]) -> None:
@@ -136,14 +143,16 @@ class Pipeline:
             found = msgspec.convert(state, _State)
         except msgspec.ValidationError:
             return
-        held = tuple((Place(message, block), ttl) for message, block, ttl in found.held)
+        held: Held | None = None
+        for message, block, ttl in found.held:
+            held = Held(Place(message, block), ttl, held)
         self.placed = Placed(found.ttl, _place(found.settled), _place(found.end), found.at, held)
         self._settled_offset = found.settled_offset
         self._cuts, self._opening = found.cuts, found.opening
         self.requests, self._pauses = found.requests, found.pauses
         self._cleared, self.read_backs = found.cleared, found.read_backs
         if found.end is not None:
-            self._sent = messages[: found.end[0] + 1]
+            self._rest = messages[: found.end[0] + 1]
 
     def reprice(self, rates: Rates) -> None:
         """Go by these prices from now on."""
@@ -160,8 +169,8 @@ class Pipeline:
             self._pauses += 1
         ttl = self.placed.ttl if self.placed is not None and life != "cold" else self._chosen_ttl()
         cut, self._cuts = view.cuts != self._cuts, view.cuts
-        changed = self._first_change(view, messages)
         shift = 1 if view.length and view.group(0).role == "assistant" else 0  # the builder puts a user before it
+        changed = self._first_change(view, messages, shift)
         settled = self._settled_messages(shift)
         planned = plan_marks(messages, now=now, ttl=ttl, before=self.placed, changed=changed, settled=settled)
         if planned.after.settled != (self.placed.settled if self.placed is not None else None):
@@ -172,22 +181,27 @@ class Pipeline:
             self._opening = view.counted.tokens
         return planned
 
-    def _first_change(self, view: View, messages: list[Any]) -> Place | None:
+    def _first_change(self, view: View, messages: list[Any], shift: int) -> Place | None:
         """Return the first block that is not as the last request had it; None where this one extends it.
 
-        The view keeps finished messages in a list that only grows while nothing is redrawn, so that most turns
+        The view keeps finished messages in a list that only grows while nothing is redrawn, so that most turns keep and
         compare no more than the last few.
         """
-        sent, self._sent = self._sent, messages.copy()  # the request is marked in place
-        known, self._known = self._known, view.settled
-        same = known is not None and view.settled is not None and known[0] is view.settled[0]
-        for at in range(known[1] if known is not None and same else 0, len(sent)):
+        first, known, rest = self._first, self._known, self._rest
+        # Where edits stand in the view, the builder may send its messages without them.
+        self._known = settled = None if view.facts.edits else view.settled
+        self._first, self._rest = messages[:shift], messages[shift + (settled[1] if settled is not None else 0) :]
+        if known is not None and settled is not None and known[0] is settled[0] and len(first) == shift:
+            start, sent = shift + known[1], rest
+        else:
+            start, sent = 0, [*first, *(known[0][: known[1]] if known is not None else ()), *rest]
+        last = start + len(sent) - 1
+        for at, was in enumerate(sent, start):
             if at >= len(messages):
                 return Place(at, 0)
-            if messages[at] is not sent[at] and messages[at] != sent[at]:
-                block = _first_difference(sent[at], messages[at])
-                grown = at == len(sent) - 1 and block == len(as_blocks(sent[at]))
-                return None if grown else Place(at, block)
+            if messages[at] is not was and messages[at] != was:
+                block = _first_difference(was, messages[at])
+                return None if at == last and block == len(as_blocks(was)) else Place(at, block)
         return None
 
     def _life(self, now: float) -> Life:

@@ -14,15 +14,7 @@ from anyio import Lock, to_thread
 from ..cache.breakpoints import with_marks
 from ..cache.watch import registered_by
 from ..conversation.blocks import text_block
-from ..conversation.decisions import (
-    Cause,
-    Decision,
-    MessageQueued,
-    Pinned,
-    PrefixRendered,
-    ResultsCleared,
-    ResultsRestored,
-)
+from ..conversation.decisions import Cause, Decision, MessageQueued, Pinned, PrefixRendered, ResultsRestored
 from ..conversation.entries import ASSISTANT, ATTACHMENT, META, SCHEMA, USER, Entry
 from ..conversation.options import BODY_OPTIONS
 from ..conversation.reads import forgotten
@@ -44,7 +36,7 @@ from ..events import (
     SessionClosed,
     SessionOpened,
 )
-from ..layers.l1_offload import Applied, OffloadPolicy
+from ..layers.l1_offload import Applied
 from ..layers.l2_trim import Trimming, plan_budget
 from ..ports import Storage
 from ..settings import Flags, Settings, load_settings, open_flags, switched_by
@@ -53,7 +45,7 @@ from ..values import replace
 from .accounts import Accounts, rates_of
 from .inbox import delivered, set_aside, waiting
 from .ledger import LedgerStore
-from .limits import DEFAULT_MODEL, compact_at, trim_policy, window_tokens
+from .limits import DEFAULT_MODEL, compact_at, offload_policy, trim_policy, window_tokens
 from .offloading import Offloading
 from .opening import clearing_asked, last_sent, refuse_unusable
 from .pipeline import Pipeline
@@ -99,7 +91,7 @@ class Session:
         self._folder = session_key(project, name)
         self._capabilities = capabilities
         root = str(settings.home) if isinstance(storage, FileStorage) else ""
-        limits = OffloadPolicy(override_chars=settings.offload_limits)
+        limits = offload_policy(settings)
         self._offloading = Offloading(storage, self._folder, limits, root=root)
         self._pipeline = Pipeline(trim_policy(settings), compact_at=compact_at(DEFAULT_MODEL, settings))
         store = LedgerStore(settings.home, session=name, listener=self._emit) if owns_storage else None
@@ -318,12 +310,12 @@ class Session:
             await self._apply(applied.before)
             if applied.fallback is not None:
                 self._emit(FellBack(self.name, "offload", applied.fallback))
-        for decision in self._pipeline.plan(self.view, self._writer.clock()):
-            if not isinstance(decision, ResultsCleared):
-                await self.decide(decision)
+        planned = self._pipeline.plan(self.view, self._writer.clock())
         if self._pipeline.last is not None:
             await self._trimmed(self._pipeline.last, noted=True)
-        elif self.settings.switches.budget_trim and self._pipeline.trim.mode == "client":
+            return
+        await self._apply(planned)
+        if self.settings.switches.budget_trim and self._pipeline.trim.mode == "client":
             await self.trim()
 
     async def _trimmed(self, made: Trimming, *, noted: bool = False) -> ResultsTrimmed:

@@ -1,0 +1,73 @@
+"""An environment for each peer, since what they need does not fit together, and the running of a peer in it.
+
+A peer runs without a network where the system allows it (``unshare``), so that nobody has to take our word for it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+__all__ = ["PEERS", "is_ready", "is_sealed", "run", "set_up"]
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent
+HOME = Path(platformdirs.user_cache_dir("reverie")) / "benchmark-peers"
+PEERS = {
+    "langchain": "LangChain SummarizationMiddleware",
+    "deepagents": "deepagents",
+    "openhands": "OpenHands condenser",
+}
+
+
+def _python(peer: str) -> Path:
+    return HOME / peer / "bin" / "python"
+
+
+def is_ready(peer: str) -> bool:
+    """Say whether a peer has been set up."""
+    return (HOME / peer / "ready").exists()
+
+
+def set_up(peer: str, python: str) -> str | None:
+    """Make a peer's environment from this repository's extra; return what went wrong, if anything did."""
+    folder = HOME / peer
+    shutil.rmtree(folder, ignore_errors=True)
+    made = subprocess.run([python, "-m", "venv", str(folder)], capture_output=True, text=True, check=False)
+    if made.returncode:
+        return made.stderr.strip()
+    extra = f"{REPOSITORY}[bench-{peer}]"
+    command = [str(_python(peer)), "-m", "pip", "install", "--quiet", extra]
+    installed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if installed.returncode:
+        return installed.stderr.strip()[-800:]
+    (folder / "ready").touch()
+    return None
+
+
+def is_sealed() -> bool:
+    """Say whether processes can be run without a network here."""
+    if not sys.platform.startswith("linux") or shutil.which("unshare") is None:
+        return False
+    return subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False).returncode == 0
+
+
+def run(peer: str, conversation: dict[str, Any], *, sealed: bool) -> dict[str, Any]:
+    """Let a peer play a conversation and return what it tells."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, wanted = Path(folder) / "conversation.json", Path(folder) / "played.json"
+        given.write_text(json.dumps(conversation), encoding="utf-8")
+        command = [str(_python(peer)), str(HERE / f"{peer}_peer.py"), str(given), str(wanted)]
+        done = subprocess.run(
+            ["unshare", "-rn", *command] if sealed else command, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{PEERS[peer]} failed: {done.stderr.strip()[-800:]}")
+        return json.loads(wanted.read_text(encoding="utf-8"))
