@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from reverie.cache.usage import Usage
 from reverie.conversation.decisions import Cause, Compacted, PrefixRendered, body_of
 from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, iso
 from reverie.importers import read_session
 from reverie.replay.drops import REMOVED, REWRITTEN, UNSEEN, Drop, by_reason, drops
-from reverie.replay.recording import Billed, Recording, Sizes, Step, recording_of
+from reverie.replay.recording import Recording, Sizes, Step, recording_of
 
 START = 1_763_208_000.0
 
@@ -22,7 +23,7 @@ def entry(kind: str, at: float) -> Entry:
 
 
 def step(
-    number: int, at: float, billed: Billed | None, *decided: Entry, removed: bool = False, model: str = "m"
+    number: int, at: float, billed: Usage | None, *decided: Entry, removed: bool = False, model: str = "m"
 ) -> Step:
     return Step(number, START + at, (*decided, entry(USER, at)), (entry(ASSISTANT, at),), model, 10, billed, removed)
 
@@ -49,23 +50,23 @@ def only(recording: Recording) -> Drop:
     return found[0]
 
 
-FIRST = Billed(read=10_000, write_5m=90_000)
+FIRST = Usage(read=10_000, write_5m=90_000)
 
 
 @pytest.mark.requirement("C4")
 @pytest.mark.parametrize(
     ("second", "reason"),
     [
-        (step(1, 400, Billed(write_5m=101_000)), "idle over 5 min"),
-        (step(1, 400, Billed(read=10_000, write_5m=91_000)), "idle over 5 min"),
-        (step(1, 4_000, Billed(write_5m=101_000)), "idle over 1 h"),
-        (step(1, 4_000, Billed(write_5m=70_000), removed=True), "idle over 1 h"),
-        (step(1, 9, Billed(read=10_000, write_5m=60_000), removed=True), REMOVED),
-        (step(1, 9, Billed(read=10_000, write_5m=60_000)), REMOVED),
-        (step(1, 9, Billed(read=10_000, write_5m=91_000)), "server"),
-        (step(1, 9, Billed(write_5m=101_000)), UNSEEN),
-        (step(1, 9, Billed(uncached=101_000)), "server"),
-        (step(1, 9, Billed(write_5m=101_000), model="other"), "model changed"),
+        (step(1, 400, Usage(write_5m=101_000)), "idle over 5 min"),
+        (step(1, 400, Usage(read=10_000, write_5m=91_000)), "idle over 5 min"),
+        (step(1, 4_000, Usage(write_5m=101_000)), "idle over 1 h"),
+        (step(1, 4_000, Usage(write_5m=70_000), removed=True), "idle over 1 h"),
+        (step(1, 9, Usage(read=10_000, write_5m=60_000), removed=True), REMOVED),
+        (step(1, 9, Usage(read=10_000, write_5m=60_000)), REMOVED),
+        (step(1, 9, Usage(read=10_000, write_5m=91_000)), "server"),
+        (step(1, 9, Usage(write_5m=101_000)), UNSEEN),
+        (step(1, 9, Usage(uncached=101_000)), "server"),
+        (step(1, 9, Usage(write_5m=101_000), model="other"), "model changed"),
     ],
 )
 def test_a_drop_gets_the_reason_that_fits_what_was_billed(second: Step, reason: str) -> None:
@@ -75,36 +76,36 @@ def test_a_drop_gets_the_reason_that_fits_what_was_billed(second: Step, reason: 
 
 @pytest.mark.requirement("C5")
 def test_a_recorded_compaction_is_a_registered_drop_and_loses_no_money() -> None:
-    found = only(recorded(step(0, 0, FIRST), step(1, 9, Billed(read=10_000, write_5m=9_000), compacted())))
+    found = only(recorded(step(0, 0, FIRST), step(1, 9, Usage(read=10_000, write_5m=9_000), compacted())))
     assert (found.reason, found.registered, found.usd) == ("compaction (registered)", True, None)
 
 
 def test_an_end_that_was_rewritten_still_reads_all_that_is_older() -> None:
     steps = (
-        step(0, 0, Billed(write_5m=50_000)),
-        step(1, 9, Billed(read=50_000, write_5m=30_000)),
-        step(2, 18, Billed(read=50_000, write_5m=31_000)),
+        step(0, 0, Usage(write_5m=50_000)),
+        step(1, 9, Usage(read=50_000, write_5m=30_000)),
+        step(2, 18, Usage(read=50_000, write_5m=31_000)),
     )
     assert only(recorded(*steps)).reason == REWRITTEN
 
 
 @pytest.mark.requirement("C4")
 def test_a_log_of_our_own_names_the_tool_that_changed() -> None:
-    steps = (step(0, 0, FIRST, rendered("Read")), step(1, 9, Billed(write_5m=101_000), rendered("Write")))
+    steps = (step(0, 0, FIRST, rendered("Read")), step(1, 9, Usage(write_5m=101_000), rendered("Write")))
     assert only(recorded(*steps)).reason in ("tools[0] added", "tools[0] removed")
 
 
 def test_steps_without_a_bill_and_small_falls_are_no_drops() -> None:
-    steps = (step(0, 0, FIRST), step(1, 9, None), step(2, 18, Billed(read=98_500, write_5m=3_000)))
+    steps = (step(0, 0, FIRST), step(1, 9, None), step(2, 18, Usage(read=98_500, write_5m=3_000)))
     assert drops(recorded(*steps)) == []
 
 
 def test_the_price_of_a_drop_is_known_where_the_model_is() -> None:
-    steps = [step(number, 400 * number, Billed(write_5m=100_000), model="claude-sonnet-4-5") for number in range(2)]
+    steps = [step(number, 400 * number, Usage(write_5m=100_000), model="claude-sonnet-4-5") for number in range(2)]
     found = only(recorded(*steps))
     assert found.usd is not None
     assert found.usd > 0
-    assert only(recorded(step(0, 0, FIRST), step(1, 400, Billed(write_5m=100_000)))).usd is None
+    assert only(recorded(step(0, 0, FIRST), step(1, 400, Usage(write_5m=100_000)))).usd is None
 
 
 def test_drops_are_counted_by_reason() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 import msgspec
@@ -119,16 +120,22 @@ def admitted(message: Message, role: str) -> Message | None:
     if not isinstance(content, list):
         return None if content is None else {"role": role, "content": [foreign(content)]}
     admit = _assistant_block if role == "assistant" else _user_block
+    blocks, same = _all_admitted(cast("list[Any]", content), admit)
+    if not blocks:
+        return None
+    return message if same and plain else {"role": role, "content": blocks}
+
+
+def _all_admitted(given: list[Any], admit: Callable[[Any], Block | None]) -> tuple[list[Block], bool]:
+    """Return what is admitted of the blocks, and whether that is all of them, untouched."""
     blocks: list[Block] = []
-    same = plain
-    for block in cast("list[Any]", content):
+    same = True
+    for block in given:
         kept = admit(block)
         same = same and kept is block
         if kept is not None:
             blocks.append(kept)
-    if not blocks:
-        return None
-    return message if same else {"role": role, "content": blocks}
+    return blocks, same
 
 
 def _user_block(block: Any) -> Block | None:
@@ -278,13 +285,7 @@ def _result_content(fixed: Block) -> Block:
         return fixed
     if not isinstance(content, list):
         return {**fixed, "content": foreign(content)["text"]}
-    parts: list[Block] = []
-    same = True
-    for part in cast("list[Any]", content):
-        kept = _result_part(part)
-        same = same and kept is part
-        if kept is not None:
-            parts.append(kept)
+    parts, same = _all_admitted(cast("list[Any]", content), _result_part)
     return fixed if same else {**fixed, "content": parts}
 
 

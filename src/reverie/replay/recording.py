@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from ..cache.usage import Usage, usage_of
 from ..conversation.blocks import Block, admitted, as_blocks
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry, iso
 from ..conversation.rounds import reply_id
@@ -19,27 +20,11 @@ from ..conversation.view import View
 from ..importers import Imported
 from ..values import record
 
-__all__ = ["Billed", "Recording", "Sizes", "Step", "recording_of"]
+__all__ = ["Recording", "Sizes", "Step", "recording_of"]
 
 _SECONDS_BETWEEN: Final = 10.0  # where a recording has no times
 _LEAST, _MOST = 0.75, 1.35  # how far a recorded bill may pull an estimate before the rest counts as unseen or removed
 _REMOVED: Final = 2_000  # tokens that must be missing before something counts as removed
-
-
-@record
-class Billed:
-    """What a provider billed for one request."""
-
-    read: int = 0
-    write_5m: int = 0
-    write_1h: int = 0
-    uncached: int = 0
-    output: int = 0
-
-    @property
-    def input(self) -> int:
-        """All input tokens."""
-        return self.read + self.write_5m + self.write_1h + self.uncached
 
 
 @record
@@ -52,7 +37,7 @@ class Step:
     reply: tuple[Entry, ...]
     model: str
     output_tokens: int
-    billed: Billed | None = None
+    billed: Usage | None = None
     removed: bool = False
 
 
@@ -148,26 +133,13 @@ def _step(number: int, at: float, entries: list[Entry], reply: list[Entry]) -> S
     return Step(number, at, tuple(entries), tuple(reply), model, output, billed)
 
 
-def _billed(reply: list[Entry]) -> Billed | None:
-    usages = [
-        cast(Mapping[str, Any], entry.reply["usage"]) for entry in reply if isinstance(entry.reply.get("usage"), dict)
-    ]
-    if not usages:
+def _billed(reply: list[Entry]) -> Usage | None:
+    """Return what one reply was billed; its pieces repeat it, the output of the last being the fullest."""
+    reported = [entry.reply["usage"] for entry in reply if isinstance(entry.reply.get("usage"), dict)]
+    usages = [usage_of(cast(Mapping[str, Any], one)) for one in reported]
+    if not usages or not usages[0].input:
         return None
-    usage = usages[0]
-    made: Any = usage.get("cache_creation")
-    written = _count(usage, "cache_creation_input_tokens")
-    long = _count(cast(Mapping[str, Any], made), "ephemeral_1h_input_tokens") if isinstance(made, dict) else 0
-    output = max(_count(one, "output_tokens") for one in usages)
-    found = Billed(
-        _count(usage, "cache_read_input_tokens"), written - long, long, _count(usage, "input_tokens"), output
-    )
-    return found if found.input > 0 else None
-
-
-def _count(usage: Mapping[str, Any], key: str) -> int:
-    value = usage.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return replace(usages[0], output=max(one.output for one in usages))
 
 
 def _blocks(entry: Entry) -> list[Block]:
