@@ -104,6 +104,37 @@ def test_without_a_file_and_without_a_person_it_names_a_project(session: Path, t
 
 
 @pytest.mark.requirement("B1")
+def test_a_person_is_asked_which_project_by_the_directory_it_is_in(session: Path, tmp_path: Path):
+    folder = tmp_path / ".claude" / "projects" / "-home-me-app"
+    folder.mkdir(parents=True)
+    (folder / "a.jsonl").write_bytes(session.read_bytes())
+    (folder / "b.jsonl").write_bytes(b"not a session")
+    rollouts = tmp_path / ".codex" / "sessions" / "2026" / "11" / "15"
+    rollouts.mkdir(parents=True)
+    meta = {"type": "session_meta", "timestamp": "2026-11-15T00:00:00Z", "payload": {"id": "x", "cwd": "/home/me/tool"}}
+    (rollouts / "rollout-1.jsonl").write_text(json.dumps(meta) + "\n")
+    leader, follower = os.openpty()
+    try:
+        os.write(leader, b"1\n")
+        code = "import sys; from reverie.cli.main import main; sys.exit(main())"
+        done = subprocess.run(
+            [sys.executable, "-c", code, "replay", "--policy", "append-only"],
+            stdin=follower,
+            capture_output=True,
+            text=True,
+            timeout=110,
+            env={**os.environ, "HOME": str(tmp_path)},
+            check=False,
+        )
+    finally:
+        os.close(leader)
+        os.close(follower)
+    assert done.returncode == 0, done.stderr
+    assert "/home/me/tool" in done.stdout
+    assert "append-only" in done.stdout
+
+
+@pytest.mark.requirement("B1")
 def test_the_demo_needs_nothing_leaves_nothing_and_ends_with_the_ledger(tmp_path: Path, home: Path):
     work = tmp_path / "work"
     work.mkdir()

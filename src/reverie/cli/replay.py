@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from pathlib import Path
 
 import click
@@ -44,7 +43,7 @@ def command(
     names = [name for name in chosen if not name.endswith(".toml")]
     extra = settings_named(Path(name) for name in chosen if name.endswith(".toml"))
     files = [_readable(path) for path in paths] if paths else _asked(as_json)
-    recordings, skipped = recordings_in(files)
+    recordings, skipped = recordings_in(files, lenient=not paths)
     if not recordings:
         raise InputError("there is no request to replay in what was given")
     policies = names or (list(NAMES) if not chosen or extra else [])
@@ -90,17 +89,20 @@ def _asked(quiet: bool) -> list[Path]:
     import sys
 
     from ..importers import usual_places
+    from ..importers.places import project_of
 
-    projects: Counter[Path] = Counter()
+    projects: dict[str, list[Path]] = {}
     for place in usual_places(Path.home(), os.environ):
         for session in place.sessions():
-            projects[session.parent] += 1
+            projects.setdefault(project_of(session), []).append(session)
     if not projects:
         raise InputError("no sessions of Claude Code or Codex were found here; name a recorded session or a directory")
-    rows = [folder for folder, _ in projects.most_common()]
+    rows = sorted(projects, key=lambda name: -len(projects[name]))
     if quiet or not sys.stdin.isatty():
-        raise InputError(f"{len(rows)} projects have sessions here; name one, for example: reverie replay {rows[0]}")
-    for number, folder in enumerate(rows, 1):
-        say(f"{number:>4}  {folder.name}  ({projects[folder]} sessions)")
+        first = projects[rows[0]][0].parent
+        raise InputError(f"{len(rows)} projects have sessions here; name one, for example: reverie replay {first}")
+    for number, name in enumerate(rows, 1):
+        count = len(projects[name])
+        say(f"{number:>4}  {name}  ({count} session{'s' if count > 1 else ''})")
     answer = click.prompt("Which project", type=click.IntRange(1, len(rows)), default=1)
-    return [rows[answer - 1]]
+    return projects[rows[answer - 1]]

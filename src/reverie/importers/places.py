@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from ..values import record
 
-__all__ = ["Place", "files_below", "usual_places"]
+__all__ = ["Place", "files_below", "project_of", "usual_places"]
 
 _ENDINGS: Final = (".jsonl", ".json", ".traj", ".jsonl.zst", ".ndjson")
+
+_HEAD_BYTES: Final = 262_144
+_CWD: Final = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 @record
@@ -51,3 +56,17 @@ def files_below(root: Path, wanted: Callable[[Path], bool]) -> Iterator[Path]:
             path = Path(folder) / name
             if name.lower().endswith(_ENDINGS) and wanted(path):
                 yield path
+
+
+def project_of(session: Path) -> str:
+    """Return the directory a session was held in, as its first lines say, else the folder it lies in."""
+    try:
+        with session.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except OSError:
+        return session.parent.name
+    found = _CWD.search(head) if not session.name.endswith(".zst") else None
+    try:
+        return str(json.loads(found[1])) if found else session.parent.name
+    except ValueError:
+        return session.parent.name

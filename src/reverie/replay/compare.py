@@ -24,8 +24,11 @@ DEFAULT_MODEL: Final = "claude-sonnet-4-5"
 Progress = Callable[[str], None]
 
 
-def recordings_in(paths: Iterable[Path]) -> tuple[list[Recording], list[str]]:
-    """Read every session in these files and directories; say which files were left out and why."""
+def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list[Recording], list[str]]:
+    """Read every session in these files and directories; say which files were left out and why.
+
+    A file that was named and cannot be read is an error, unless ``lenient``.
+    """
     found: list[Recording] = []
     skipped: list[str] = []
     for path in paths:
@@ -36,7 +39,7 @@ def recordings_in(paths: Iterable[Path]) -> tuple[list[Recording], list[str]]:
             try:
                 sessions = read_session(file)
             except InputError as error:
-                if not path.is_dir():
+                if not path.is_dir() and not lenient:
                     raise
                 skipped.append(f"{file.name}: {error}")
                 continue

@@ -99,6 +99,7 @@ class Session:
         self._registered: list[Decision] = []
         self._flags = open_flags(settings)
         self._switches = settings.switches
+        self._model = DEFAULT_MODEL
 
     @classmethod
     def open(
@@ -277,6 +278,9 @@ class Session:
             raise SessionError("nothing has been said yet: call say() first")
         beside = {key: value for key, value in options.items() if key not in BODY_OPTIONS}
         body = {key: value for key, value in options.items() if key in BODY_OPTIONS}
+        if model != self._model:
+            await to_thread.run_sync(lambda: compact_at(model, self.settings))  # loads a table of windows, once
+            self._model = model
         self._pipeline.compact_at = compact_at(model, self.settings)
         if self._pipeline.trim.mode == "provider" and "context_management" not in body:
             now, full = self._writer.clock(), self._pipeline.compact_at

@@ -137,7 +137,7 @@ def test_taking_results_in_looks_at_each_of_them_once() -> None:
     assert known.taken == 59
 
 
-@pytest.mark.requirement("L1.8")
+@pytest.mark.requirement("L1.10")
 def test_the_same_bytes_are_stored_once_also_when_an_index_is_kept_and_the_past_was_cut() -> None:
     session, storage, output = Session(), InMemoryStorage(), "x" * 60_000
     paths: list[str] = []
