@@ -151,17 +151,14 @@ def _user_block(block: Any) -> Block | None:
             return _media(found)
         case "thinking" | "redacted_thinking":
             return None
-        case "cache_edits":
-            return _cache_edits(found)
         case _:
             return foreign(found)
 
 
-def _cache_edits(block: Block) -> Block:
+def edit_block(tool_use_ids: list[str]) -> Block | None:
     """Return an edit of the server's cached prefix; only a decision puts one into the view."""
-    ids: Any = block.get("tool_use_ids")
-    named = isinstance(ids, list) and all(isinstance(one, str) and _ID.match(one) for one in cast("list[Any]", ids))
-    return block if named and ids and set(block) == {"type", "tool_use_ids"} else foreign(block)
+    named = [called for called in tool_use_ids if _ID.match(called)]
+    return {"type": "cache_edits", "tool_use_ids": named} if named else None
 
 
 def _assistant_block(block: Any) -> Block | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -11,8 +11,10 @@ from ..values import record
 from .decisions import Collapsed, Compacted, Decision, Snipped
 from .entries import ATTACHMENT, USER, Entry, Message
 
-__all__ = ["Cut", "Cutting", "Item", "message_of", "shown_by", "visible"]
+__all__ = ["EDIT", "Cut", "Cutting", "Item", "message_of", "shown_by", "visible"]
 
+EDIT: Final = "cache edit"
+"""The kind of an item that edits the server's cache: it is sent as it stands, to providers that can."""
 Cut: TypeAlias = Compacted | Collapsed | Snipped
 
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from .blocks import Block, admitted, as_blocks, count_images
+from .blocks import Block, admitted, as_blocks, count_images, edit_block
 from .closed import Closed, Result, Said, results_in
 from .counting import Counted
-from .cuts import Cutting, Item, message_of, shown_by, visible
+from .cuts import EDIT, Cutting, Item, message_of, shown_by, visible
 from .decisions import (
     CacheEdits,
     Collapsed,
@@ -235,7 +235,7 @@ class View:
         if item.kind == ASSISTANT:
             self._show_reply(item, again)
             return
-        message = admitted(item.message, USER)
+        message = item.message if item.kind == EDIT else admitted(item.message, USER)
         if message is None:
             return
         piece = Piece(item.uuid, message, item.kind == ATTACHMENT, as_shown(message, self.shown))
@@ -318,8 +318,9 @@ class View:
                 if item is not None:
                     self._say(item)
             case CacheEdits():
-                edit: Block = {"type": "cache_edits", "tool_use_ids": decision.tool_use_ids}
-                self._say(Item(entry.uuid, USER, {"role": USER, "content": [edit]}, entry))
+                edit = edit_block(decision.tool_use_ids)
+                if edit is not None:
+                    self._say(Item(entry.uuid, EDIT, {"role": USER, "content": [edit]}, entry))
             case ResultOffloaded():
                 self._offloaded = self._offloaded.changed({decision.tool_use_id: decision})
                 self._replace_results({decision.tool_use_id: decision.text})

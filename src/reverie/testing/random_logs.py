@@ -106,7 +106,10 @@ class _Author:
                 content = [self.image() for _ in range(120)]
         if self.chance(0.3):
             content = self.rng.choice(
-                [None, 7, [None], [{"type": "novel", "x": 1}], [{"no": "type"}], "bare", [["deep"]]]
+                [
+                    *(None, 7, "bare", [None], [["deep"]], [{"no": "type"}], [{"type": "novel", "x": 1}]),
+                    [{"type": "cache_edits", "tool_use_ids": ["t"]}],
+                ]
             )
         kind = ATTACHMENT if self.rng.random() < 0.2 else self.rng.choice((USER, USER, USER, SYSTEM, "progress"))
         self.add(kind, {"message": {"role": self.rng.choice(("user", "user", "system")), "content": content}})
