@@ -127,7 +127,7 @@ async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[st
     file = home / "session.jsonl"
     file.write_bytes(as_claude_code_jsonl(entries))
     recordings, _ = recordings_in([file])
-    report = compare(recordings, policies=("uncached", "append-only", "reverie"))
+    report = compare(recordings, policies=("uncached", "append-only", "reverie"), settings=settings)
     return {
         "requests": sums.calls,
         "peak_window": stage.peak,

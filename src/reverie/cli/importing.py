@@ -12,7 +12,7 @@ import click
 
 from ..conversation.decisions import Cause, PrefixRendered, body_of
 from ..conversation.entries import DECISION, META, Entry
-from ..errors import InputError, ReverieError
+from ..errors import InputError, ReverieError, SessionBusy, StorageConflict
 from ..importers import Imported, find_sessions, read_session
 from ..runtime.library import Library
 from ..runtime.projects import log_key, project_slug
@@ -108,9 +108,15 @@ class Shelf:
         project = project_slug(here)
         session = storable(found.session_id)
         key = log_key(project, session)
-        status = KNOWN if key in self._keys else PLANNED if self._dry_run else IMPORTED
+        there = next((one for one in self._keys if one.rsplit("/", 1)[1] == key.rsplit("/", 1)[1]), None)
+        if there is not None:
+            key, project = there, there.split("/")[1]
+        status = KNOWN if there is not None else PLANNED if self._dry_run else IMPORTED
         if status == IMPORTED:
-            self._library.store(key, described(found, session))
+            try:
+                self._library.store(key, described(found, session))
+            except (InputError, SessionBusy, StorageConflict):
+                status = KNOWN  # another process is bringing the same session in
         self._keys.add(key)
         return Brought(
             status,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from ..conversation.entries import META, Entry
 from ..conversation.log import Damage
 from ..errors import InputError, SessionNotFound
 from ..importers import Imported, read_session
 from ..runtime.library import Library
+from ..runtime.projects import project_slug
 from ..settings import load_settings
 from ..storage.files import FileStorage
 from ..values import field, record
@@ -40,20 +42,20 @@ def opened_library() -> Generator[Library]:
     settings = load_settings()
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
-        yield Library(storage)
+        yield Library(storage, project=project_slug(Path.cwd()))
     finally:
         storage.close()
 
 
 def recordings(name: str) -> list[Recording]:
     """Return what is recorded under a session's name or in a file, the main session first."""
-    if _is_path(name):
+    if os.path.isfile(name):
         return [_from_file(one) for one in read_session(name)]
     with opened_library() as library:
         try:
             return [_from_library(library, library.find(name))]
         except SessionNotFound:
-            if os.path.exists(name):
+            if os.path.lexists(name) or _is_path(name):
                 return [_from_file(one) for one in read_session(name)]
             raise InputError(
                 f"{name!r} is neither a session nor a file; 'reverie sessions' lists the sessions there are"
@@ -61,7 +63,7 @@ def recordings(name: str) -> list[Recording]:
 
 
 def _is_path(name: str) -> bool:
-    return os.path.isfile(name) or os.sep in name or name.lower().endswith(_ENDINGS)
+    return os.sep in name or name.lower().endswith(_ENDINGS)
 
 
 def _from_file(found: Imported) -> Recording:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ..errors import InputError
+from .export import write
 from .output import emit_json, progressing, say
 
 __all__ = ["command"]
@@ -55,7 +56,7 @@ def command(
     if target is not None:
         from ..replay.page import page
 
-        target.write_text(page(report), encoding="utf-8")
+        write(target, page(report).encode(), force=force, dry_run=False)
     if as_json:
         emit_json(report_json(report))
         return

@@ -57,13 +57,11 @@ def tallied(tally: Tally, events: Iterable[Event]) -> Tally:
             tokens += event.piece.tokens if event.piece else 0
             counted = counted.after_measured_reply(event.piece.measure if event.piece else NOTHING, event.reply)
         elif isinstance(event, Redrawn):
-            freed = _tokens(event.before) - _tokens(event.after)
-            tokens -= freed
-            counted = counted.freed(freed)
+            gone, stays = measure_message(event.before), measure_message(event.after)
+            tokens -= round(gone.total) - round(stays.total)
+            # What a bill counted is taken off as the bill counts it, not as the bare estimate would.
+            correct = counted.estimator.correction(counted.model).tokens
+            counted = counted.freed(correct(gone) - correct(stays))
         else:
             tokens, counted = 0, counted.after_cut()
     return Tally(at, tokens, counted)
-
-
-def _tokens(message: Message) -> int:
-    return round(measure_message(message).total)

@@ -70,11 +70,12 @@ def compare(
     model: str | None = None,
     ttl: str = "5m",
     skipped: Sequence[str] = (),
+    settings: Settings | None = None,
     progress: Progress | None = None,
     check: bool = True,
 ) -> Report:
     """Replay each recording under each policy and gather what it would have cost."""
-    settings = load_settings()
+    settings = settings or load_settings()
     extra = extra or {}
     unknown = [name for name in policies if name not in NAMES]
     if unknown:

@@ -123,7 +123,7 @@ class _Run:
                 items = len(decision.cleared)
                 for one in decision.cleared:
                     self.needs.removed(one.tool_use_id, one.tokens)
-                    self.removed += one.tokens
+                self.removed += cause.frees
             elif isinstance(decision, Snipped):
                 self.snip(decision)
             elif isinstance(decision, ResultOffloaded):

@@ -44,24 +44,29 @@ class Removed:
 class Library:
     """All sessions of a store."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, *, project: str = "") -> None:
         self._storage = storage
+        self._project = project
 
     def keys(self) -> list[str]:
         """Return the keys of all logs."""
         return [key for key in self._storage.list("projects") if key.endswith(".jsonl") and key.count("/") == 2]
 
     def find(self, name: str) -> str:
-        """Return the key of the session with this name, or with the one name that starts so."""
+        """Return the key of the session with this name, or with the one name that starts so.
+
+        ``project/name`` says which project's; without it, the library's own project comes first.
+        """
         keys = self.keys() or []
         keys += [key for key in self._left_behind() if key not in keys]
-        exact = [key for key in keys if _session(key) == name]
-        found = exact or [key for key in keys if _session(key).startswith(name)]
+        exact = [key for key in keys if name in (_session(key), _spelled(key))]
+        here = [key for key in exact if key.split("/")[1] == self._project]
+        found = (here if len(exact) > 1 else exact) or exact or [key for key in keys if _session(key).startswith(name)]
         if not found:
             raise SessionNotFound(f"no session is called {name!r}; 'reverie sessions' lists them")
         if len(found) > 1:
-            shown = ", ".join(key.removeprefix("projects/").removesuffix(".jsonl") for key in found[:5])
-            raise InputError(f"{name!r} could be {len(found)} sessions: {shown}; give more of the name")
+            shown = ", ".join(map(_spelled, found[:5]))
+            raise InputError(f"{name!r} could be {len(found)} sessions: {shown}; name one of these")
         return found[0]
 
     def _left_behind(self) -> list[str]:
@@ -117,7 +122,7 @@ class Library:
     def store(self, key: str, entries: list[Entry]) -> None:
         """Write imported entries as a new log; one that exists already is never overwritten."""
         if self._storage.load(key) is not None:
-            raise InputError(f"session {_session(key)} is in the library already; delete it first to import it again")
+            raise InputError(f"session {_session(key)} is in the library already and was left alone")
         lease = self._storage.lease(key, holder="import")
         try:
             data = b"".join(encode_entry(entry) + b"\n" for entry in entries)
@@ -152,6 +157,10 @@ class Library:
             if any(line.startswith("source:") and session in line for line in head.splitlines()):
                 found.append(name)
         return found
+
+
+def _spelled(key: str) -> str:
+    return key.removeprefix("projects/").removesuffix(".jsonl")
 
 
 def _session(key: str) -> str:

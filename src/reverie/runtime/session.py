@@ -49,7 +49,7 @@ from .limits import DEFAULT_MODEL, compact_at, offload_policy, trim_policy, wind
 from .offloading import Offloading
 from .opening import clearing_asked, last_sent, refuse_unusable
 from .pipeline import Pipeline
-from .projects import inbox_key, log_key, project_slug, session_key
+from .projects import canonical_root, inbox_key, log_key, project_slug, session_key
 from .read_back import ReadBack
 from .wire import Call, calls_of, plain_reply, result_content
 from .writer import LogWriter
@@ -117,8 +117,8 @@ class Session:
 
         ``capabilities`` names what the provider can do beyond the public rules (``cache_edits``).
         """
-        settings = settings or load_settings()
         directory = Path(cwd)
+        settings = settings or load_settings(project=canonical_root(directory))
         owned = storage is None
         return cls(
             name,
