@@ -200,7 +200,10 @@ def with_marks(request: dict[str, Any], planned: Planned, *, own: bool = False) 
         out["system"] = _marked({"content": request["system"]}, -1, planned.prefix_ttl)["content"]
     if planned.marks_tools and request.get("tools"):
         tools = list(cast("list[Block]", request["tools"]))
-        tools[-1] = {**tools[-1], "cache_control": _control(planned.prefix_ttl)}
+        # A tool that is loaded later is no part of the prefix and may carry no breakpoint.
+        at = next((at for at in range(len(tools) - 1, -1, -1) if not tools[at].get("defer_loading")), None)
+        if at is not None:
+            tools[at] = {**tools[at], "cache_control": _control(planned.prefix_ttl)}
         out["tools"] = tools
     return out
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..errors import InputError
+from ..errors import InputError, StorageError
 from ..runtime.ledger import LedgerStore
 from ..runtime.library import Removed
 from ..settings import load_settings
@@ -41,8 +41,7 @@ def remove(session: str, *, purge: bool, yes: bool, dry_run: bool, as_json: bool
                 return 1
             removed = library.remove(key, purge=purge)
             if purge:
-                with LedgerStore(load_settings().home) as ledger:
-                    ledger.forget(removed.session)
+                forget_calls(removed.session)
     if as_json:
         emit_json(as_report(removed, key, purge=purge, dry_run=dry_run))
         return 0
@@ -50,6 +49,15 @@ def remove(session: str, *, purge: bool, yes: bool, dry_run: bool, as_json: bool
     for name in [*removed.keys, *removed.memories]:
         say(f"{verb} {name}")
     return 0
+
+
+def forget_calls(session: str) -> None:
+    """Take a purged session's calls out of the ledger; one that cannot be read is said and stops nothing."""
+    try:
+        with LedgerStore(load_settings().home) as ledger:
+            ledger.forget(session)
+    except StorageError as error:
+        warn(f"its calls are still in the ledger: {error}")
 
 
 def agreed(removed: Removed, purge: bool) -> bool:

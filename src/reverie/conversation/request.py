@@ -61,9 +61,26 @@ def repairs(view: View) -> list[Decision]:
     planned: list[Decision] = [
         ResultStubbed(Cause("request", "the tool call was interrupted"), called, STUB) for called in view.unanswered()
     ]
+    paused = _given_up(view)
+    if paused is not None:
+        cause = Cause("request", "a call the provider had paused was given up", moves_prefix=True)
+        planned.append(ResultStubbed(cause, paused, STUB))
     if view.images > MAX_IMAGES:
         planned.append(_images_to_drop(view))
     return planned
+
+
+def _given_up(view: View) -> str | None:
+    """Return the server's call that ended the last reply, once something was said after it and not noted yet."""
+    final = view.final
+    if final is None or final.role != "user" or view.length < 2:
+        return None
+    called = as_blocks(view.group(view.length - 2).pieces[-1].message)[-1]
+    if called["type"] not in ("server_tool_use", "mcp_tool_use"):
+        return None
+    said = (block for piece in final.pieces for block in as_blocks(piece.message))
+    noted = any(block.get("tool_use_id") == called["id"] for block in said)
+    return None if noted else called["id"]
 
 
 def _messages(view: View) -> list[Message]:

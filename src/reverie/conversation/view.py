@@ -272,7 +272,7 @@ class View:
         if group is not None and group.role == ASSISTANT and (group.id == id or not group.uses):
             self._tail = (*tail[:-1], joined(group, piece, ids, id))
             at = self._groups + len(tail) - 1
-        elif group is not None and before is not None and before.id == id and group.only_attachments:
+        elif group is not None and before is not None and before.id == id and self._may_look_back(id):
             grown = joined(before, piece, ids)
             self._tail = (*tail[:-2], grown, Group(USER, group.id, group.pieces, (), grown.uses))
             at = self._groups + len(tail) - 2
@@ -285,6 +285,11 @@ class View:
             self._closed.uses[block["id"]] = Use(block["name"], block["input"], at)
             if block["type"] == "tool_use" and block["name"] not in self._tools:
                 self._tools = (*self._tools, block["name"])
+
+    def _may_look_back(self, id: str) -> bool:
+        """Say whether a reply's later piece may look past attachments: not once the reply was booked as whole."""
+        booked = self.facts.last_call
+        return self._tail[-1].only_attachments and (booked is None or booked.message_id != id)
 
     def _count(self, event: Event) -> None:
         self._said.events.append(event)

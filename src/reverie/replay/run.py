@@ -209,15 +209,16 @@ class _Run:
 
 
 def _point(step: Step, usage: SimUsage, prices: Prices) -> Point:
+    kinds = {"read": usage.read, "write_5m": usage.write_5m, "write_1h": usage.write_1h, "uncached": usage.uncached}
+    paid = prices.cost(**kinds)
+    # Where long requests are dearer, so is their output: it is priced with the request it belongs to.
+    output = prices.cost(**kinds, output=step.output_tokens) - paid
     return Point(
-        step.number,
-        step.at,
-        usage.total,
-        usage.read,
-        usage.write_5m,
-        usage.write_1h,
-        usage.uncached,
-        step.output_tokens,
-        prices.cost(read=usage.read, write_5m=usage.write_5m, write_1h=usage.write_1h, uncached=usage.uncached),
-        prices.cost(output=step.output_tokens),
+        number=step.number,
+        at=step.at,
+        window=usage.total,
+        output=step.output_tokens,
+        input_usd=paid,
+        output_usd=output,
+        **kinds,
     )

@@ -83,11 +83,12 @@ class Accounts:
         model = _model(reply)
         prices = self.prices(model)
         cost = prices.cost_of(used) if prices is not None else None
-        lost = None
-        if broke is not None and prices is not None:
-            lost = prices.cost(write_5m=broke.tokens) - prices.cost(read=broke.tokens)
         reason = broke.reason if broke is not None else said or "reply"
         call = CallRecorded(Cause("model", reason), model, dict(usage), cost, source, str(reply.get("id") or ""), cache)
+        lost = None
+        if broke is not None and prices is not None:
+            entered = call_of(call, session=self._session, at=0.0, prices=prices, readable=expected, broke=broke)
+            lost = entered.lost_usd
         return Billed(call, broke, lost, expected, used.input, cleared)
 
     def enter(self, billed: Billed, entry_id: str) -> None:

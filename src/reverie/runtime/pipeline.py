@@ -158,6 +158,10 @@ class Pipeline:
         """Go by these prices from now on."""
         self._rates = rates
 
+    def forget(self) -> None:
+        """Build the index of results anew; what was planned last was not logged."""
+        self.pending = Pending(self.trim)
+
     def note(self, decision: ResultsCleared) -> None:
         """Take in a clearing that was decided elsewhere, by hand or by budget."""
         self._note(decision)

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
-from anyio import Lock, to_thread
+from anyio import to_thread
 
 from ..cache.breakpoints import with_marks
 from ..cache.watch import registered_by
 from ..conversation.blocks import text_block
-from ..conversation.decisions import Cause, Decision, MessageQueued, Pinned, PrefixRendered, ResultsRestored
-from ..conversation.entries import ASSISTANT, ATTACHMENT, META, SCHEMA, USER, Entry
-from ..conversation.options import BODY_OPTIONS
+from ..conversation.decisions import Cause, MessageQueued, Pinned, PrefixRendered, ResultsRestored
+from ..conversation.entries import ASSISTANT, ATTACHMENT, META, SCHEMA, USER, Entry, Message, new_uuid
+from ..conversation.options import BODY_OPTIONS, declared
 from ..conversation.reads import forgotten
-from ..conversation.request import CONTINUE, build_request, ends_with_reply, needs_tools, repairs
-from ..conversation.view import View
+from ..conversation.request import CONTINUE, build_request, ends_with_reply, repairs
 from ..errors import InputError, SessionError
 from ..events import (
     CacheBroken,
-    DecisionMade,
-    EntryAppended,
-    Event,
     FellBack,
     InboxDrained,
-    Listener,
     LogDamaged,
     ReplyObserved,
     RequestPrepared,
@@ -46,6 +40,7 @@ from .accounts import Accounts, rates_of
 from .inbox import delivered, set_aside, waiting
 from .ledger import LedgerStore
 from .limits import DEFAULT_MODEL, compact_at, offload_policy, trim_policy, window_tokens
+from .logged import Logged
 from .offloading import Offloading
 from .opening import clearing_asked, last_sent, refuse_unusable
 from .pipeline import Pipeline
@@ -60,7 +55,7 @@ T = TypeVar("T")
 Mode = Literal["write", "read"]
 
 
-class Session:
+class Session(Logged):
     """An agent's conversation, kept whole in its log and inside the window in its requests."""
 
     def __init__(
@@ -76,17 +71,14 @@ class Session:
         owns_storage: bool = False,
         capabilities: frozenset[str] = frozenset(),
     ) -> None:
-        self.name = name
+        writer = LogWriter(storage, log_key(project, name), name, clock=clock)
+        super().__init__(name, writer, inline=not isinstance(storage, FileStorage))
         self.mode: Mode = mode
         self.settings = settings
         self._storage = storage
         self._owns_storage = owns_storage
-        self._inline = not isinstance(storage, FileStorage)
-        self._writer = LogWriter(storage, log_key(project, name), name, clock=clock)
         self._inbox = inbox_key(project, name)
         self._cwd = cwd
-        self._lock = Lock(fast_acquire=True)
-        self._listeners: list[Listener] = []
         self._project = project
         self._folder = session_key(project, name)
         self._capabilities = capabilities
@@ -96,10 +88,10 @@ class Session:
         self._pipeline = Pipeline(trim_policy(settings), compact_at=compact_at(DEFAULT_MODEL, settings))
         store = LedgerStore(settings.home, session=name, listener=self._emit) if owns_storage else None
         self._accounts = Accounts(store, session=name, project=project, clock=clock)
-        self._registered: list[Decision] = []
         self._flags = open_flags(settings)
         self._switches = settings.switches
         self._model = DEFAULT_MODEL
+        self._observed: tuple[Any, Any] | None = None
 
     @classmethod
     def open(
@@ -153,15 +145,6 @@ class Session:
             await self._run(self._storage.close)
         self._emit(SessionClosed(self.name))
 
-    @property
-    def view(self) -> View:
-        """What the model would be shown now."""
-        return self._writer.view
-
-    def listen(self, listener: Listener) -> None:
-        """Call this with every event from now on."""
-        self._listeners.append(listener)
-
     # -- what is said
 
     async def say(self, content: str | list[dict[str, Any]]) -> Entry:
@@ -177,6 +160,11 @@ class Session:
     async def observe(self, reply: Any) -> list[Call]:
         """Log the provider's reply and what it cost, and return the tools it asks for."""
         message, rest = plain_reply(reply)
+        if self._observed == (
+            rest.get("id"),
+            message["content"],
+        ):  # the same reply again, after a call that was cut off
+            return self._calls(message)
         await self.append(ASSISTANT, {"message": message, "reply": rest})
         if not self._accounts.knows(rest):
             await to_thread.run_sync(lambda: self._accounts.learn(rest))  # loads a table of prices, once
@@ -191,8 +179,14 @@ class Session:
             self._pipeline.reprice(rates_of(self._accounts.prices(billed.call.model)))
         usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
         self._emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
+        self._observed = (rest.get("id"), message["content"])
+        return self._calls(message)
+
+    def _calls(self, message: Message) -> list[Call]:
+        """Return the calls of a reply that stand in the view; a provider would refuse the results of others."""
         prefix = self.view.facts.prefix
-        return calls_of(message, prefix.tools if prefix is not None else ())
+        made = calls_of(message, prefix.tools if prefix is not None else ())
+        return [call for call in made if self.view.use(call.id) is not None]
 
     async def result(
         self, tool_use_id: str, output: Any, *, is_error: bool = False, max_chars: float | None = None
@@ -206,7 +200,10 @@ class Session:
             raise InputError(f"no tool call {tool_use_id!r} stands in this session: pass an id from observe()")
         late = tool_use_id not in self.view.unanswered()
         # What stands in for a result that was given up has been sent: a late one is said anew, by another handle.
-        handle = f"{tool_use_id}-late" if late else tool_use_id
+        handle = f"{tool_use_id}-late-{new_uuid()[:8]}" if late else tool_use_id
+        if not late and tool_use_id in self.view.shown.results:  # an earlier try was decided on and never said
+            again = Cause("offload", "the result came again")
+            await self.decide(ResultsRestored(again, [tool_use_id]))
         given = bytes(output) if isinstance(output, (bytes, bytearray)) else result_content(output)
         applied = await self._offloaded(use.name, handle, given, max_chars)
         await self._apply(applied.before)
@@ -250,6 +247,9 @@ class Session:
 
     async def restore(self, tool_use_ids: list[str]) -> Entry:
         """Bring cleared results back into the view, to stay."""
+        unknown = [called for called in tool_use_ids if called not in self.view.shown.results]
+        if unknown or not tool_use_ids:
+            raise InputError(f"{', '.join(unknown) or 'nothing'} was not cleared here; name results that were")
         self._offloading.restart()
         reason = "brought back on request"
         await self.decide(Pinned(Cause("trim", reason), tool_use_ids=tool_use_ids))
@@ -271,11 +271,14 @@ class Session:
         **options: Any,
     ) -> dict[str, Any]:
         """Return the next request: always valid, and an extension of the last one unless a decision says otherwise."""
+        await self._run(self._writer.settle)
         await self._drain()
         if self._flags is not None:
             self._switch(self._flags)
         if not self.view.length:
             raise SessionError("nothing has been said yet: call say() first")
+        if "cache_control" in options:
+            raise InputError("cache_control is not taken here: prepare() places the breakpoints")
         beside = {key: value for key, value in options.items() if key not in BODY_OPTIONS}
         body = {key: value for key, value in options.items() if key in BODY_OPTIONS}
         if model != self._model:
@@ -285,7 +288,8 @@ class Session:
         if self._pipeline.trim.mode == "provider" and "context_management" not in body:
             now, full = self._writer.clock(), self._pipeline.compact_at
             body["context_management"] = clearing_asked(self.view, body.get("thinking"), now=now, compact_at=full)
-        await self._render_prefix(model, system, tools or [], {"max_tokens": max_tokens, **body})
+        known = tools or declared(self.view.tool_names())
+        await self._render_prefix(model, system, known, {"max_tokens": max_tokens, **body}, given=bool(tools))
         if ends_with_reply(self.view):
             await self.attach(CONTINUE, type="continue")
         await self._layers()
@@ -329,18 +333,22 @@ class Session:
         uses = [use for use in map(self.view.use, gone) if use is not None]
         if not noted:
             self._pipeline.note(made.decision)
-        await self.decide(made.decision)
+        try:
+            await self.decide(made.decision)
+        except BaseException:
+            self._pipeline.forget()  # it was not logged, so it did not happen
+            raise
         tools, paths = sorted({use.name for use in uses}), forgotten(before, self.view)
         event = ResultsTrimmed(self.name, made.trigger, tools, paths, before.tokens, self.view.tokens)
         self._emit(event)
         return event
 
     async def _render_prefix(
-        self, model: str, system: Any, tools: list[dict[str, Any]], options: dict[str, Any]
+        self, model: str, system: Any, tools: list[dict[str, Any]], options: dict[str, Any], *, given: bool
     ) -> None:
         """Log system prompt, tools, model and options where they differ from what was sent last."""
         before = self.view.facts.prefix
-        if not tools and before is None and needs_tools(self.view):
+        if tools and not given and (before is None or before.tools != tools):
             self._emit(FellBack(self.name, "tools", "calls stand in the log and no tools were given: declared by name"))
         reason = "first request" if before is None else "system, tools, model or options changed"
         cause = Cause("request", reason, moves_prefix=before is not None)
@@ -367,32 +375,3 @@ class Session:
             await self._run(lambda key=key: delivered(self._storage, key))
         if found:
             self._emit(InboxDrained(self.name, len(found)))
-
-    # -- the log
-
-    async def append(self, kind: str, body: dict[str, Any]) -> Entry:
-        """Log one entry; when this returns it is safe."""
-        async with self._lock:
-            entry = await self._run(lambda: self._writer.append(kind, body))
-        self._emit(EntryAppended(self.name, entry.uuid, kind))
-        return entry
-
-    async def decide(self, decision: Decision) -> Entry:
-        """Log one decision; when this returns it is safe and in the view."""
-        async with self._lock:
-            entry = (await self._run(lambda: self._writer.decide([decision])))[0]
-        self._registered.append(decision)
-        self._emit(DecisionMade(self.name, entry.uuid, decision))
-        return entry
-
-    async def _apply(self, decisions: Iterable[Decision]) -> None:
-        for decision in decisions:
-            await self.decide(decision)
-
-    async def _run(self, act: Callable[[], T]) -> T:
-        return act() if self._inline else await to_thread.run_sync(act)
-
-    def _emit(self, event: Event) -> None:
-        for listener in self._listeners:
-            with suppress(Exception):
-                listener(event)

@@ -50,11 +50,16 @@ def calls_of(message: Message, tools: Sequence[Mapping[str, Any]] = ()) -> list[
     if isinstance(content, str):
         return []
     blocks = (cast("dict[str, Any]", block) for block in content if isinstance(block, dict))
+    found = [block for block in blocks if block.get("type") == "tool_use" and _is_call(block)]
     return [
         Call(block["id"], block["name"], block["input"], input_problem(tools, block["name"], block["input"]))
-        for block in blocks
-        if block.get("type") == "tool_use"
+        for block in found
     ]
+
+
+def _is_call(block: dict[str, Any]) -> bool:
+    named = isinstance(block.get("id"), str) and isinstance(block.get("name"), str)
+    return named and isinstance(block.get("input"), dict)
 
 
 def result_content(output: Any) -> str | list[Any]:

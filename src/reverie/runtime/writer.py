@@ -6,13 +6,14 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import Any, cast
 
 from ..conversation.decisions import Decision, body_of
 from ..conversation.entries import DECISION, Entry, decode_entry, encode_entry, iso, new_uuid
 from ..conversation.log import Loaded, parse_log
 from ..conversation.view import View
-from ..errors import SessionReadOnly
+from ..errors import SessionReadOnly, StorageError
 from ..ports import Lease, Storage
 
 __all__ = ["LogWriter", "holder_text"]
@@ -34,6 +35,9 @@ class LogWriter:
         self.clock = clock
         self.view = View()
         self.entries = 0
+        # A caller that gives up waiting does not stop the thread that appends for it: the next append waits for that.
+        self._appending = Lock()
+        self._doubtful = False
 
     def open(self, *, write: bool = True) -> Loaded:
         """Take the lease if asked to, read the log and fold it."""
@@ -68,14 +72,30 @@ class LogWriter:
                 f"session {self.session} is open for reading only; open it with mode='write', or leave a command in "
                 "its inbox with reverie.runtime.inbox.post"
             )
-        entry = Entry(new_uuid(), self.view.last, iso(self.clock()), self.session, kind, body)
-        line = encode_entry(entry)
-        self._storage.append(self.key, line)
-        if not _is_plain(body):
-            entry = decode_entry(line)  # the view holds what the log holds, not what could not be written
-        self.view = self.view.fold(entry)
-        self.entries += 1
-        return entry
+        with self._appending:
+            self._settle()
+            entry = Entry(new_uuid(), self.view.last, iso(self.clock()), self.session, kind, body)
+            line = encode_entry(entry)
+            try:
+                self._storage.append(self.key, line)
+            except StorageError:
+                self._doubtful = True
+                raise
+            if not _is_plain(body):
+                entry = decode_entry(line)  # the view holds what the log holds, not what could not be written
+            self.view = self.view.fold(entry)
+            self.entries += 1
+            return entry
+
+    def settle(self) -> None:
+        """Read the log again if an append failed since: its line may be there all the same."""
+        with self._appending:
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._doubtful:
+            self._load()
+            self._doubtful = False
 
     def decide(self, decisions: Sequence[Decision]) -> list[Entry]:
         """Append decisions, in order."""
