@@ -13,7 +13,7 @@ import pytest
 from reverie import InMemoryStorage, InputError, Session, StorageError, load_settings
 from reverie.conversation.canonical import canonical, extends
 from reverie.conversation.validate import problems
-from reverie.events import DecisionMade, Event
+from reverie.events import DecisionMade, Event, RequestPrepared
 from reverie.settings import Settings
 from reverie.storage.files import FileStorage
 
@@ -265,3 +265,26 @@ def test_a_projects_own_file_can_turn_a_switch_off(tmp_path: Path):
     settings: Settings = Session.open("s", cwd=tmp_path).settings
     assert not settings.switches.offload
     assert load_settings().switches.offload
+
+
+@pytest.mark.requirement("T5")
+@pytest.mark.parametrize(
+    ("options", "window"),
+    [
+        ({}, 200_000),
+        ({"betas": ["context-1m-2025-08-07"]}, 1_000_000),
+        ({"extra_headers": {"Anthropic-Beta": "other, context-1m-2025-08-07"}}, 1_000_000),
+    ],
+)
+def test_a_beta_header_widens_the_window_of_the_request_it_goes_with(options: dict[str, Any], window: int):
+    async def steps() -> None:
+        async with Session.open("s", storage=InMemoryStorage()) as session:
+            events: list[Event] = []
+            session.listen(events.append)
+            await session.say("hello")
+            request = await session.prepare(model="claude-haiku-4-5", max_tokens=9, **options)
+            assert {key: request[key] for key in options} == options
+            (prepared,) = [event for event in events if isinstance(event, RequestPrepared)]
+            assert prepared.window == window
+
+    anyio.run(steps)

@@ -71,13 +71,26 @@ def command(as_json: bool) -> int:
 
 def examine(home: Path) -> list[Finding]:
     """Look at the interpreter, the home directory, the kernel and the extras."""
-    return [python_version(), *home_findings(home), openat2(), landlock(), *map(extra, EXTRAS)]
+    return [python_version(), *home_findings(home), settings_file(home), openat2(), landlock(), *map(extra, EXTRAS)]
 
 
 def python_version() -> Finding:
     """Say which Python runs this."""
     status: Status = "ok" if sys.version_info >= (3, 11) else "failed"
     return Finding("python", status, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+
+
+def settings_file(home: Path) -> Finding:
+    """Say whether the settings can be read."""
+    from ..errors import SettingsError
+    from ..settings import load_settings
+
+    try:
+        load_settings(home=home)
+    except SettingsError as error:
+        return Finding("settings", "failed", str(error))
+    there = (home / "config.toml").exists()
+    return Finding("settings", "ok", f"{home / 'config.toml'}" if there else "defaults; there is no config.toml")
 
 
 def home_findings(home: Path) -> list[Finding]:

@@ -3,41 +3,54 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, cast
 
 from ..cache.prices import capabilities_of
-from ..conversation.window import Window, WindowPolicy, thresholds, window_for
+from ..conversation.window import MILLION_BETA, Window, WindowPolicy, thresholds, window_for
 from ..layers.l1_offload import OffloadPolicy
 from ..layers.l2_trim import TrimPolicy
 from ..settings import Settings
 from ..values import replace
 
-__all__ = ["DEFAULT_MODEL", "compact_at", "offload_policy", "trim_policy", "window_tokens"]
+__all__ = ["DEFAULT_MODEL", "betas_of", "compact_at", "offload_policy", "trim_policy", "window_tokens"]
 
 DEFAULT_MODEL: Final = ""
 
 
 @lru_cache(maxsize=64)
-def _window(model: str) -> Window:
-    return window_for(model, lookup=capabilities_of if model else None, environment=os.environ)
+def _window(model: str, betas: tuple[str, ...]) -> Window:
+    # A look-up that says what every model has would hide what a header asks for, so the header is looked at first.
+    lookup = None if not model or any(MILLION_BETA in beta for beta in betas) else capabilities_of
+    return window_for(model, lookup=lookup, betas=betas, environment=os.environ)
 
 
 @lru_cache(maxsize=256)
-def _compact_at(model: str, window: int | None, percent: float | None) -> int:
+def _compact_at(model: str, window: int | None, percent: float | None, betas: tuple[str, ...]) -> int:
     policy = WindowPolicy(window_tokens=window, compact_percent=percent)
-    return thresholds(_window(model), policy=policy).auto_compact
+    return thresholds(_window(model, betas), policy=policy).auto_compact
 
 
-def window_tokens(model: str, settings: Settings) -> int:
+def betas_of(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the beta features a call asks for, by option or by header."""
+    headers: Any = options.get("extra_headers")
+    named: list[Any] = list(options.get("betas") or ())
+    for name, value in cast("Mapping[str, Any]", headers).items() if isinstance(headers, Mapping) else ():
+        if name.lower() == "anthropic-beta":
+            named += str(value).split(",")
+    return tuple(str(beta).strip() for beta in named)
+
+
+def window_tokens(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:
     """Return the model's window, or the smaller one that was asked for."""
-    tokens = _window(model).tokens
+    tokens = _window(model, betas).tokens
     return min(tokens, settings.window_tokens) if settings.window_tokens is not None else tokens
 
 
-def compact_at(model: str, settings: Settings) -> int:
+def compact_at(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:
     """Return the count at which the past becomes a summary."""
-    return _compact_at(model, settings.window_tokens, settings.compact_percent)
+    return _compact_at(model, settings.window_tokens, settings.compact_percent, betas)
 
 
 def trim_policy(settings: Settings) -> TrimPolicy:

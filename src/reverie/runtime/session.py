@@ -39,7 +39,7 @@ from ..values import replace
 from .accounts import Accounts, rates_of
 from .inbox import delivered, set_aside, waiting
 from .ledger import LedgerStore
-from .limits import DEFAULT_MODEL, compact_at, offload_policy, trim_policy, window_tokens
+from .limits import DEFAULT_MODEL, betas_of, compact_at, offload_policy, trim_policy, window_tokens
 from .logged import Logged
 from .offloading import Offloading
 from .opening import clearing_asked, last_sent, refuse_unusable
@@ -281,10 +281,11 @@ class Session(Logged):
             raise InputError("cache_control is not taken here: prepare() places the breakpoints")
         beside = {key: value for key, value in options.items() if key not in BODY_OPTIONS}
         body = {key: value for key, value in options.items() if key in BODY_OPTIONS}
+        betas = betas_of(options)
         if model != self._model:
-            await to_thread.run_sync(lambda: compact_at(model, self.settings))  # loads a table of windows, once
+            await to_thread.run_sync(lambda: compact_at(model, self.settings, betas))  # loads a table, once
             self._model = model
-        self._pipeline.compact_at = compact_at(model, self.settings)
+        self._pipeline.compact_at = compact_at(model, self.settings, betas)
         if self._pipeline.trim.mode == "provider" and "context_management" not in body:
             now, full = self._writer.clock(), self._pipeline.compact_at
             body["context_management"] = clearing_asked(self.view, body.get("thinking"), now=now, compact_at=full)
@@ -301,7 +302,10 @@ class Session(Logged):
         marked = with_marks(request, self._pipeline.mark(self.view, request["messages"], now), own=True)
         self._emit(
             RequestPrepared(
-                self.name, len(request["messages"]), self.view.counted.tokens, window_tokens(model, self.settings)
+                self.name,
+                len(request["messages"]),
+                self.view.counted.tokens,
+                window_tokens(model, self.settings, betas),
             )
         )
         return {**marked, **beside}
