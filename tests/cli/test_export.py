@@ -30,6 +30,17 @@ def test_stdout_gets_every_byte(log: bytes) -> None:
 
 
 @pytest.mark.requirement("K14")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_pipe_gets_every_byte_of_a_large_log_buffered_or_not(log: bytes, home: Path, unbuffered: str) -> None:
+    (path,) = home.rglob("fence-1.jsonl")
+    path.write_bytes(path.read_bytes() + b"\n" + b"x" * 3_000_000)
+    command = [str(Path(sys.executable).with_name("reverie")), "export", "fence-1"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(command, capture_output=True, timeout=60, check=True, env=environment)
+    assert done.stdout == path.read_bytes()
+
+
+@pytest.mark.requirement("K14")
 def test_a_file_gets_every_byte_and_is_its_owners_alone(reverie: Reverie, log: bytes, tmp_path: Path) -> None:
     target = tmp_path / "out.jsonl"
     before = os.umask(0)

@@ -13,7 +13,7 @@ import pytest
 from reverie import InMemoryStorage, InputError, Session, StorageError, load_settings
 from reverie.conversation.canonical import canonical, extends
 from reverie.conversation.validate import problems
-from reverie.events import DecisionMade, Event, RequestPrepared
+from reverie.events import CacheBroken, DecisionMade, Event, RequestPrepared
 from reverie.settings import Settings
 from reverie.storage.files import FileStorage
 
@@ -286,5 +286,32 @@ def test_a_beta_header_widens_the_window_of_the_request_it_goes_with(options: di
             assert {key: request[key] for key in options} == options
             (prepared,) = [event for event in events if isinstance(event, RequestPrepared)]
             assert prepared.window == window
+
+    anyio.run(steps)
+
+
+@pytest.mark.requirement("C4")
+def test_a_break_by_the_first_call_after_a_resume_is_named():
+    async def steps() -> None:
+        storage, now = InMemoryStorage(), [1_000.0]
+
+        def read(tokens: int, written: int) -> dict[str, int]:
+            return {"input_tokens": 5, "cache_read_input_tokens": tokens, "cache_creation_input_tokens": written}
+
+        async with Session.open("s", storage=storage, clock=lambda: now[0]) as session:
+            await session.say("hello")
+            await session.prepare(model=MODEL, max_tokens=9, system="Be kind.")
+            await session.observe({**reply(text("hi")), "usage": read(0, 50_000)})
+            await session.say("more")
+        now[0] += 20
+        for system, told in (("Be kind.", []), ("Be terse.", ["system[0] changed"])):
+            async with Session.open("s", storage=storage, clock=lambda: now[0]) as session:
+                events: list[Event] = []
+                session.listen(events.append)
+                await session.prepare(model=MODEL, max_tokens=9, system=system)
+                used = read(50_000, 10) if not told else read(0, 50_020)
+                await session.observe({**reply(text("so"), id=f"m{len(told)}"), "usage": used})
+                await session.say("go on")
+                assert [event.reason for event in events if isinstance(event, CacheBroken)] == told
 
     anyio.run(steps)

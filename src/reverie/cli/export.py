@@ -89,7 +89,9 @@ def pour(data: bytes) -> None:
         sys.stdout.write(printable(data.decode("utf-8", "replace")))
     else:
         sys.stdout.flush()
-        stream.write(data)
+        rest = memoryview(data)
+        while rest:  # where stdout is unbuffered, one write may take only a part
+            rest = rest[stream.write(rest) or 0 :]
         stream.flush()
 
 

@@ -51,6 +51,13 @@ class Accounts:
         self._watch = Watch()
         self._prices: dict[str, Prices | None] = {}
 
+    def resume(self, request: Mapping[str, Any], call: CallRecorded) -> None:
+        """Go on from the last call of an earlier process: what was sent, and what that left to be read."""
+        at = call.cache.get("at")
+        if isinstance(at, int | float) and "model" in request:
+            watch = Watch().before(request, float(at))
+            self._watch, _ = watch.after(usage_of(call.usage), float(at))
+
     def before(self, request: Mapping[str, Any], registered: list[str], settled: Settled | None) -> None:
         """Remember what is about to be sent."""
         self._watch = self._watch.before(request, self._clock(), registered=registered, settled=settled)

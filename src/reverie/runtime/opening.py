@@ -16,15 +16,15 @@ from ..layers.l2_trim import provider_edits
 __all__ = ["clearing_asked", "last_sent", "refuse_unusable"]
 
 
-def last_sent(entries: Sequence[Entry], view: View) -> list[Message]:
-    """Return messages that begin with those of the last answered request, given a log and the view of all of it."""
+def last_sent(entries: Sequence[Entry], view: View) -> dict[str, Any]:
+    """Return a request that begins as the last answered one did, given a log and the view of all of it."""
     moved = False
     for at in range(len(entries) - 1, -1, -1):
         body = entries[at].body if entries[at].kind == DECISION else {}
         if body.get("decision") == "call_recorded" and body.get("source") == "main":
-            return build_request(View().fold_all(entries[:at]) if moved else view)["messages"]
+            return build_request(View().fold_all(entries[:at]) if moved else view)
         moved = moved or body.get("moves_prefix") is True
-    return []
+    return {"messages": list[Message]()}
 
 
 def clearing_asked(view: View, thinking: Any, *, now: float, compact_at: int) -> dict[str, object]:

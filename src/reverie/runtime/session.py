@@ -131,7 +131,9 @@ class Session(Logged):
             self._emit(LogDamaged(self.name, damage.line, damage.reason))
         last = self.view.facts.last_call
         if last is not None:
-            self._pipeline.resume(last.cache, last_sent(loaded.entries, self.view))
+            sent = last_sent(loaded.entries, self.view)
+            self._pipeline.resume(last.cache, sent["messages"])
+            self._accounts.resume(sent, last)
         if self.mode == "write" and not loaded.entries:
             await self.append(META, {"schema": SCHEMA, "cwd": self._cwd})
         return self
