@@ -188,6 +188,11 @@ def draw_notes(one: dict[str, Any]) -> None:
         notes.append("Beside messages: system prompt, tools and whatever else was billed and is not in the recording.")
     if not one["count_from_usage"]:
         notes.append("No reply reports usage for this view: the count is an estimate, padded against thresholds.")
+    if one["window"].get("source") == "default" and one.get("model"):
+        assumed = f"{one['window']['tokens']:,}" if "tokens" in one["window"] else "200,000"
+        notes.append(
+            f"The window of {one['model']} is not known: {assumed} is assumed; REVERIE_MODEL_WINDOW_TOKENS sets it."
+        )
     left_out = sum(one["skipped"].values())
     if left_out:
         notes.append("Left out: " + ", ".join(f"{count} x {why}" for why, count in one["skipped"].items()) + ".")

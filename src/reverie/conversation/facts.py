@@ -22,6 +22,7 @@ from .decisions import (
     NotesUpdated,
     Pinned,
     PrefixRendered,
+    ResultStubbed,
 )
 from .options import opening_of
 
@@ -47,6 +48,7 @@ class Facts:
     failures: int = 0
     edits: tuple[CacheEdits, ...] = ()
     last_call: CallRecorded | None = None
+    given_up: frozenset[str] = frozenset()
     agents: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
 
@@ -72,6 +74,8 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:
             return replace(facts, failures=facts.failures + 1)
         case CacheEdits():
             return replace(facts, edits=(*facts.edits, decision))
+        case ResultStubbed() if decision.cause.moves_prefix:
+            return replace(facts, given_up=facts.given_up | {decision.tool_use_id})
         case CallRecorded() if decision.source == "main":
             return replace(facts, last_call=decision)
         case AgentSpawned():

@@ -75,12 +75,13 @@ def _given_up(view: View) -> str | None:
     final = view.final
     if final is None or final.role != "user" or view.length < 2:
         return None
-    called = as_blocks(view.group(view.length - 2).pieces[-1].message)[-1]
+    before = view.group(view.length - 2)
+    if before.uses or not before.pieces:  # beside calls of ours it never waited
+        return None
+    called = as_blocks(before.pieces[-1].message)[-1]
     if called["type"] not in ("server_tool_use", "mcp_tool_use"):
         return None
-    said = (block for piece in final.pieces for block in as_blocks(piece.message))
-    noted = any(block.get("tool_use_id") == called["id"] for block in said)
-    return None if noted else called["id"]
+    return None if called["id"] in view.facts.given_up else called["id"]
 
 
 def _messages(view: View) -> list[Message]:

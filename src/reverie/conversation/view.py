@@ -314,7 +314,7 @@ class View:
     def _decide(self, entry: Entry, decision: Decision) -> None:
         self.facts = facts_after(self.facts, entry.uuid, decision)
         match decision:
-            case ResultStubbed():
+            case ResultStubbed() if decision.tool_use_id in self.unanswered():
                 stub: Block = {"type": "tool_result", "tool_use_id": decision.tool_use_id, "content": decision.text}
                 message: Message = {"role": USER, "content": [{**stub, "is_error": True}]}
                 self._say(Item(entry.uuid, USER, message, entry))
