@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ..conversation.accounting import Accounting, account, metrics
@@ -80,7 +80,10 @@ def removes(entry: Entry) -> bool:
 def accounting_of(view: View) -> Accounting:
     """Account for a view with what its replies have taught the estimator."""
     correction = view.counted.estimator.correction(view.counted.model)
-    weigh: Callable[[Any], float] = lambda block: correction.tokens(measure_block(block))  # noqa: E731
+
+    def weigh(block: Any) -> float:
+        return correction.tokens(measure_block(block))
+
     shown = {piece.uuid for group in view.groups for piece in group.pieces}
     attached = [entry.body for entry in view.said if entry.kind == ATTACHMENT and entry.uuid in shown]
     return account(view.messages(), attached, weigh=weigh)
