@@ -6,16 +6,32 @@ ReverieError
 ├── StorageError            the store could not do it; ``path`` names where
 │   ├── StorageConflict     somebody else changed the document first
 │   └── UnsafePath          a name that would leave the store's root
-└── SessionError            the session cannot do that now
-    ├── SessionNotFound     no session answers to that name
-    ├── SessionBusy         another process holds the session's lease
-    └── SessionReadOnly     opened for reading; nothing can be appended
+├── SessionError            the session cannot do that now
+│   ├── SessionNotFound     no session answers to that name
+│   ├── SessionBusy         another process holds the session's lease
+│   ├── SessionReadOnly     opened for reading; nothing can be appended
+│   └── CompactionError     the past could not become a summary; nothing was changed
+└── ModelError              a model did not answer
+    ├── ModelUnknown        no model of that name can be had here; the message says how to get one
+    ├── ModelUnauthorized   the provider does not know the key
+    ├── ModelRefused        the provider refused the request as it stands; sending it again is no use
+    │   └── PromptTooLong   the prompt does not fit the window
+    ├── ModelUnavailable    overloaded, rate limited or out of reach; another try may work
+    └── ReplyBroken         the reply stopped in the middle; nothing of it counts
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "CompactionError",
     "InputError",
+    "ModelError",
+    "ModelRefused",
+    "ModelUnauthorized",
+    "ModelUnavailable",
+    "ModelUnknown",
+    "PromptTooLong",
+    "ReplyBroken",
     "ReverieError",
     "SessionBusy",
     "SessionError",
@@ -75,3 +91,45 @@ class SessionBusy(SessionError):
 
 class SessionReadOnly(SessionError):
     """The session was opened for reading."""
+
+
+class CompactionError(SessionError):
+    """The past could not become a summary; nothing was changed."""
+
+
+class ModelError(ReverieError):
+    """A model did not answer."""
+
+
+class ModelUnknown(ModelError):
+    """No model of that name can be had here."""
+
+
+class ModelUnauthorized(ModelError):
+    """The provider does not know the key."""
+
+
+class ModelRefused(ModelError):
+    """The provider refused the request as it stands."""
+
+
+class PromptTooLong(ModelRefused):
+    """The prompt does not fit the window; the counts are None where the provider did not say."""
+
+    def __init__(self, message: str, *, tokens: int | None = None, limit: int | None = None) -> None:
+        super().__init__(message)
+        self.tokens = tokens
+        self.limit = limit
+
+
+class ModelUnavailable(ModelError):
+    """Overloaded, rate limited or out of reach; ``retry_after`` is in seconds where the provider said."""
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class ReplyBroken(ModelError):
+    """The reply stopped in the middle; nothing of it counts."""

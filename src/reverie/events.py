@@ -9,23 +9,35 @@ from typing import Any, Final, TypeAlias, get_args
 import msgspec
 
 from .conversation.decisions import Decision, body_of
-from .values import record
+from .values import field, record
 
 __all__ = [
     "EVENTS",
+    "BackgroundChanged",
     "CacheBroken",
+    "CompactionEnded",
+    "CompactionProgressed",
     "DecisionMade",
     "EntryAppended",
     "Event",
     "FellBack",
+    "HookRan",
     "InboxDrained",
     "Listener",
     "LogDamaged",
+    "ModelRetried",
+    "NotesWritten",
+    "PermissionDecided",
+    "QueryEnded",
     "ReplyObserved",
     "RequestPrepared",
     "ResultsTrimmed",
     "SessionClosed",
     "SessionOpened",
+    "TextStreamed",
+    "ThinkingStreamed",
+    "ToolFinished",
+    "ToolStarted",
     "event_body",
 ]
 
@@ -126,6 +138,134 @@ class CacheBroken:
 
 
 @record
+class TextStreamed:
+    """A part of a reply's text arrived; only a whole reply is logged."""
+
+    session: str
+    text: str
+
+
+@record
+class ThinkingStreamed:
+    """A part of a reply's thinking arrived."""
+
+    session: str
+    text: str
+
+
+@record
+class ToolStarted:
+    """A tool the model asked for is about to run."""
+
+    session: str
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+@record
+class ToolFinished:
+    """A tool came back; ``text`` is the beginning of what it gave."""
+
+    session: str
+    id: str
+    name: str
+    is_error: bool
+    text: str
+    seconds: float
+
+
+@record
+class PermissionDecided:
+    """A tool call was allowed or denied, and by whom: a rule, the mode, a hook or the user."""
+
+    session: str
+    tool: str
+    allowed: bool
+    by: str
+    reason: str
+
+
+@record
+class ModelRetried:
+    """A model did not answer and is asked again."""
+
+    session: str
+    model: str
+    attempt: int
+    wait_seconds: float
+    why: str
+
+
+@record
+class HookRan:
+    """A hook ran; ``problem`` says what went wrong with it, ``message`` what it wants people to see."""
+
+    session: str
+    hook: str
+    event: str
+    message: str = ""
+    problem: str = ""
+
+
+@record
+class CompactionProgressed:
+    """Where a compaction stands: ``hooks before``, ``compacting`` (with the characters so far), ``hooks after``,
+    ``done``."""
+
+    session: str
+    phase: str
+    characters: int = 0
+
+
+@record
+class CompactionEnded:
+    """The past became a summary."""
+
+    session: str
+    trigger: str
+    method: str
+    tokens_before: int
+    tokens_after: int
+    lost: int
+    model_calls: int
+    cost_usd: float | None = None
+    metrics: dict[str, Any] = field(default_factory=lambda: {})
+
+
+@record
+class NotesWritten:
+    """The running notes were brought up to date, by a model or by the local note-taker."""
+
+    session: str
+    by: str
+    sections: list[str]
+    covered: str | None = None
+
+
+@record
+class BackgroundChanged:
+    """Work behind the conversation began or ended: notes, extraction, a dream, a shell command."""
+
+    session: str
+    what: str
+    state: str
+    detail: str = ""
+
+
+@record
+class QueryEnded:
+    """A query came to its end: ``completed``, ``blocking_limit``, ``prompt_too_long``, ``model_error``, ``aborted``,
+    ``hook_stopped``, ``max_turns`` or ``budget``."""
+
+    session: str
+    end: str
+    detail: str
+    turns: int
+    cost_usd: float | None = None
+
+
+@record
 class SessionClosed:
     """A session was closed and its lease given back."""
 
@@ -143,6 +283,18 @@ Event: TypeAlias = (
     | FellBack
     | ResultsTrimmed
     | CacheBroken
+    | TextStreamed
+    | ThinkingStreamed
+    | ToolStarted
+    | ToolFinished
+    | PermissionDecided
+    | ModelRetried
+    | HookRan
+    | CompactionProgressed
+    | CompactionEnded
+    | NotesWritten
+    | BackgroundChanged
+    | QueryEnded
     | SessionClosed
 )
 Listener: TypeAlias = Callable[[Event], None]

@@ -1,16 +1,16 @@
 """The sockets: what the house needs from outside, few methods each.
 
-Ports are synchronous and may block; the async runtime calls them from a worker thread where that matters.
+Storage is synchronous and may block; the async runtime calls it from a worker thread. Models are asynchronous.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from typing import Any, Literal, Protocol
 
 from .values import record
 
-__all__ = ["Document", "Lease", "Storage"]
+__all__ = ["Capabilities", "Document", "Lease", "Model", "Piece", "Reply", "Storage"]
 
 
 @record
@@ -76,4 +76,67 @@ class Storage(Protocol):
 
     def close(self) -> None:
         """Flush and let go of everything."""
+        ...
+
+
+@record
+class Capabilities:
+    """What a model's provider can do; sizes are None where nobody says."""
+
+    caching: bool = False
+    """``cache_control`` is understood and priced; without it a provider may still reuse prefixes by itself."""
+    cache_edits: bool = False
+    context_management: bool = False
+    diagnostics: bool = False
+    window: int | None = None
+    max_output: int | None = None
+
+
+@record
+class Piece:
+    """A part of a reply as it arrives; ``tool`` names a call that has begun, by its name."""
+
+    kind: Literal["text", "thinking", "tool"]
+    text: str
+
+
+@record
+class Reply:
+    """A whole reply in the Messages API's own shape: id, role, content, stop_reason, usage, model."""
+
+    body: dict[str, Any]
+
+
+class Model(Protocol):
+    """Who answers: requests and replies in the Messages API's shape, whatever the provider speaks.
+
+    A request is what ``Session.prepare`` returns. Every failure is a ``ModelError``; a stream that ends without its
+    ``Reply`` has raised one. Cancelling the task that reads a stream ends the request.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name a person gives it, such as ``anthropic:claude-sonnet-4-5``."""
+        ...
+
+    @property
+    def model_id(self) -> str:
+        """What stands in a request's ``model`` field."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the provider can do with this model."""
+        ...
+
+    def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+        """Yield pieces as they arrive and last the whole reply."""
+        ...
+
+    async def complete(self, request: Mapping[str, Any]) -> Reply:
+        """Return the whole reply."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections; doing it twice is harmless."""
         ...

@@ -6,8 +6,23 @@ there it can only turn switches off and lower limits, never move anything or nam
 
 from __future__ import annotations
 
+from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, Mode, PermissionRules
 from .flags import Flags, open_flags, switched_by
 from .load import default_home, load_settings
 from .records import Settings, Switches
 
-__all__ = ["Flags", "Settings", "Switches", "default_home", "load_settings", "open_flags", "switched_by"]
+__all__ = [
+    "HOOK_EVENTS",
+    "AgentPolicy",
+    "Flags",
+    "HookCommand",
+    "McpServer",
+    "Mode",
+    "PermissionRules",
+    "Settings",
+    "Switches",
+    "default_home",
+    "load_settings",
+    "open_flags",
+    "switched_by",
+]

@@ -10,9 +10,11 @@ import msgspec
 
 from ..errors import SettingsError
 from ..layers.l2_trim.policy import TrimPolicy
+from ..layers.l3_notes.policy import NotesPolicy
+from ..layers.l4_compact.policy import CompactPolicy
+from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, PermissionRules
 from .records import SWITCHES
 
-_TRIM: Final = tuple(TrimPolicy.__dataclass_fields__)
 __all__ = ["CHECKS", "read_switches", "read_word", "refuse_unknown"]
 
 
@@ -67,21 +69,81 @@ def read_provider(value: object, where: str) -> str:
     return cast(str, value)
 
 
-def read_trim(value: object, where: str) -> dict[str, object]:
-    """Check the settings of layer 2."""
+def read_policy(value: object, where: str, kind: type[Any], example: str) -> tuple[Any, dict[str, object]]:
+    """Check a room's table: return it as the room's policy, and the fields that were given."""
     if not isinstance(value, Mapping):
-        raise SettingsError(f"{where} must be a table, for example keep_priced=5")
+        raise SettingsError(f"{where} must be a table, for example {example}")
     given = cast(Mapping[str, object], value)
     for name in given:
-        if name not in _TRIM:
-            refuse_unknown(name, _TRIM, where)
+        if name not in kind.__dataclass_fields__:
+            refuse_unknown(name, kind.__dataclass_fields__, where)
     try:
-        policy = msgspec.convert(given, TrimPolicy)
+        policy = msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         raise SettingsError(f"{where}: {error}") from None
+    return policy, {name: getattr(policy, name) for name in given}
+
+
+def read_trim(value: object, where: str) -> dict[str, object]:
+    """Check the settings of layer 2."""
+    policy, given = read_policy(value, where, TrimPolicy, "keep_priced=5")
     if min(policy.keep_cold, policy.keep_priced, policy.keep_budget, policy.edit_keep) < 1 or not 0 < policy.need < 1:
         raise SettingsError(f"{where}: at least one result is always kept, and need is a share between 0 and 1")
-    return {name: getattr(policy, name) for name in given}
+    return given
+
+
+def table_of(kind: type[Any], example: str) -> Callable[[object, str], dict[str, object]]:
+    """Return the check of a table whose numbers are all at least 0."""
+
+    def read(value: object, where: str) -> dict[str, object]:
+        _, given = read_policy(value, where, kind, example)
+        for name, number in given.items():
+            if isinstance(number, int | float) and not isinstance(number, bool) and not 0 <= number < float("inf"):
+                raise SettingsError(f"{where}.{name} is {number!r}; give a number that is at least 0")
+        return given
+
+    return read
+
+
+def read_name(value: object, where: str) -> str:
+    """Check a name that must not be empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise SettingsError(f"{where} is {value!r}; give a name")
+    return value.strip()
+
+
+def read_aliases(value: object, where: str) -> dict[str, str]:
+    """Check a table of names for models."""
+    if not isinstance(value, Mapping):
+        raise SettingsError(f'{where} must be a table, for example fast = "anthropic:claude-haiku-4-5"')
+    return {alias: read_name(name, f"{where}.{alias}") for alias, name in cast(Mapping[str, object], value).items()}
+
+
+def read_hooks(value: object, where: str) -> dict[str, tuple[HookCommand, ...]]:
+    """Check the commands that are told of events."""
+    if not isinstance(value, Mapping):
+        raise SettingsError(f"{where} must be a table of events, each with a list of commands")
+    found: dict[str, tuple[HookCommand, ...]] = {}
+    for event, commands in cast(Mapping[str, object], value).items():
+        if event not in HOOK_EVENTS:
+            refuse_unknown(event, HOOK_EVENTS, where)
+        listed: list[object] = list(cast("list[object]", commands)) if isinstance(commands, list) else [commands]
+        tables = [{"command": one} if isinstance(one, str) else one for one in listed]
+        found[event] = tuple(read_policy(one, f"{where}.{event}", HookCommand, 'command="..."')[0] for one in tables)
+    return found
+
+
+def read_servers(value: object, where: str) -> dict[str, McpServer]:
+    """Check the MCP servers whose tools are offered."""
+    if not isinstance(value, Mapping):
+        raise SettingsError(f"{where} must be a table of servers by name")
+    servers: dict[str, McpServer] = {}
+    for name, table in cast(Mapping[str, object], value).items():
+        server: McpServer = read_policy(table, f"{where}.{name}", McpServer, 'command="..."')[0]
+        if bool(server.command) == bool(server.url):
+            raise SettingsError(f"{where}.{name}: give either a command or a url")
+        servers[name] = server
+    return servers
 
 
 def read_word(text: str, where: str) -> bool:
@@ -99,6 +161,15 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "switches": read_switches,
     "offload_limits": read_limits,
     "trim": read_trim,
+    "notes": table_of(NotesPolicy, "step_tokens=5000"),
+    "compact": table_of(CompactPolicy, "tail_tokens=10000"),
+    "model": read_name,
+    "fallback_model": read_name,
+    "model_aliases": read_aliases,
+    "agent": table_of(AgentPolicy, "max_turns=50"),
+    "permissions": table_of(PermissionRules, 'allow=["Bash(git status)"]'),
+    "hooks": read_hooks,
+    "mcp_servers": read_servers,
     "durability": read_durability,
     "window_tokens": read_whole,
     "compact_percent": read_percent,

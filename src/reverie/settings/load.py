@@ -18,6 +18,8 @@ from .sources import disabled_by, from_environment, read_toml
 __all__ = ["default_home", "load_settings"]
 
 
+RECORDS: Final = frozenset({"agent", "compact", "notes", "permissions", "switches", "trim"})
+TABLES: Final = frozenset({"hooks", "mcp_servers", "model_aliases", "offload_limits"})
 PROJECT_KEYS: Final = ("switches", "window_tokens", "compact_percent")
 
 
@@ -68,12 +70,10 @@ def applied(settings: Settings, given: Mapping[str, object], *, source: str) -> 
         if key not in CHECKS:
             refuse_unknown(key, CHECKS, source)
         changes[key] = CHECKS[key](value, f"{source}: {key}")
-    if "switches" in changes:
-        changes["switches"] = replace(settings.switches, **changes["switches"])
-    if "trim" in changes:
-        changes["trim"] = replace(settings.trim, **changes["trim"])
-    if "offload_limits" in changes:
-        changes["offload_limits"] = MappingProxyType({**settings.offload_limits, **changes["offload_limits"]})
+    for key in RECORDS & changes.keys():
+        changes[key] = replace(getattr(settings, key), **changes[key])
+    for key in TABLES & changes.keys():
+        changes[key] = MappingProxyType({**getattr(settings, key), **changes[key]})
     return replace(settings, **changes)
 
 

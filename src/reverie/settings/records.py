@@ -9,7 +9,10 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
 from ..layers.l2_trim.policy import TrimPolicy
+from ..layers.l3_notes.policy import NotesPolicy
+from ..layers.l4_compact.policy import CompactPolicy
 from ..values import field, record, replace
+from .agent import AgentPolicy, HookCommand, McpServer, PermissionRules
 
 __all__ = ["SWITCHES", "Settings", "Switches", "consistent", "turned_off"]
 
@@ -47,6 +50,22 @@ class Settings:
     """Characters a tool's result may have before it is offloaded, by tool name."""
     trim: TrimPolicy = field(default_factory=TrimPolicy)
     """How layer 2 clears old tool results: ``mode``, ``clearable``, ``keep_cold``, ``keep_priced``, ..."""
+    notes: NotesPolicy = field(default_factory=NotesPolicy)
+    """When layer 3 brings the notes up to date, and how large they may be."""
+    compact: CompactPolicy = field(default_factory=CompactPolicy)
+    """What layer 4 keeps, restores and retries."""
+    model: str | None = None
+    """The model an agent asks, such as ``anthropic:claude-sonnet-4-5``, or an alias."""
+    fallback_model: str | None = None
+    """The model that is asked where the first one stays unavailable."""
+    model_aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType[str, str]({}))
+    agent: AgentPolicy = field(default_factory=AgentPolicy)
+    permissions: PermissionRules = field(default_factory=PermissionRules)
+    hooks: Mapping[str, tuple[HookCommand, ...]] = field(
+        default_factory=lambda: MappingProxyType[str, tuple[HookCommand, ...]]({})
+    )
+    """Commands by event: ``session_start``, ``before_tool``, ..."""
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: MappingProxyType[str, McpServer]({}))
     durability: Literal["always", "second"] = "always"
     """``always``: an append is on disk when acknowledged; ``second``: a crash may lose at most the last second."""
     window_tokens: int | None = None

@@ -16,6 +16,7 @@ __all__ = ["disabled_by", "from_environment", "read_toml"]
 
 
 NOT_SETTINGS: Final = frozenset({"REVERIE_HOME", "REVERIE_CORPUS", "REVERIE_TEST_SEED", "REVERIE_MODEL_WINDOW_TOKENS"})
+FILE_ONLY: Final = frozenset({"switches", "permissions", "hooks", "mcp_servers"})
 SWITCH_PREFIX: Final = "REVERIE_SWITCH_"
 MAX_FILE_BYTES: Final = 65_536
 
@@ -56,7 +57,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     """Return the settings that environment variables give, in the shape of the TOML file."""
     given: dict[str, object] = {}
     switches: dict[str, object] = {}
-    variables = {f"REVERIE_{key.upper()}": key for key in CHECKS if key != "switches"}
+    variables = {f"REVERIE_{key.upper()}": key for key in CHECKS if key not in FILE_ONLY}
     for variable, text in environ.items():
         if not variable.startswith("REVERIE_") or variable in NOT_SETTINGS:
             continue
@@ -83,7 +84,7 @@ def read_text(key: str, text: str) -> object:
             case "offload_limits":
                 pairs = (part.partition("=") for part in text.split(",") if part.strip())
                 return {tool.strip(): int(limit) for tool, _, limit in pairs}
-            case "trim":
+            case "trim" | "notes" | "compact" | "agent" | "model_aliases":
                 pairs = (part.partition("=") for part in text.split(",") if part.strip())
                 return {name.strip(): _plain(value.strip()) for name, _, value in pairs}
             case _:

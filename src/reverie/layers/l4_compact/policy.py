@@ -1,0 +1,42 @@
+"""When the past becomes a summary, what is kept of it, and when to stop trying."""
+
+from __future__ import annotations
+
+from ...values import record
+
+__all__ = ["CompactPolicy"]
+
+
+@record
+class CompactPolicy:
+    """Settings of layer 4; in a small window every token count shrinks to its share (T8)."""
+
+    wait_seconds: float = 15.0
+    """How long a compaction waits for notes that are being written."""
+    dead_after_seconds: float = 60.0
+    """An update of the notes older than this counts as dead."""
+    tail_tokens: int = 10_000
+    tail_messages: int = 5
+    tail_max_tokens: int = 40_000
+    verbatim_tokens: int = 20_000
+    """How much of the user's own words is repeated verbatim; older ones are named by handle."""
+    anchor_tokens: int = 2_000
+    """How much the list of exact identifiers may take."""
+    summary_tokens: int = 20_000
+    """How long a model's summary may be."""
+    restore_files: int = 5
+    restore_file_tokens: int = 5_000
+    restore_files_tokens: int = 50_000
+    restore_skill_tokens: int = 5_000
+    restore_skills_tokens: int = 25_000
+    least_freed: float = 0.25
+    """A compaction that frees less than this share is not applied."""
+    failures: int = 3
+    """So many failures, or compactions that filled again at once, stop automatic compaction."""
+    refill_turns: int = 3
+    half_open_seconds: float = 300.0
+    probes: int = 3
+    retries: int = 3
+    """How often a summary request that is itself too long is cut and tried again."""
+    collapse_at: float = 0.90
+    collapse_blocks_at: float = 0.95

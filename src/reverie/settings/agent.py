@@ -1,0 +1,82 @@
+"""What can be set about an agent: its models, what it may do, who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+from ..values import field, record
+
+__all__ = ["HOOK_EVENTS", "AgentPolicy", "HookCommand", "McpServer", "Mode", "PermissionRules"]
+
+Mode: TypeAlias = Literal["default", "accept-edits", "plan", "bypass"]
+
+HOOK_EVENTS: Final = (
+    "session_start",
+    "session_end",
+    "user_prompt",
+    "before_tool",
+    "after_tool",
+    "before_compact",
+    "after_compact",
+    "stop",
+)
+
+
+@record
+class AgentPolicy:
+    """How far an agent goes, and the limits of its tools."""
+
+    max_turns: int = 200
+    max_tokens: int = 8_000
+    """Output tokens of a reply, before a reply that was cut off raises it once."""
+    max_tokens_raised: int = 64_000
+    budget_usd: float | None = None
+    bash_timeout_seconds: float = 120.0
+    bash_max_timeout_seconds: float = 600.0
+    read_max_lines: int = 2_000
+    read_max_tokens: int = 25_000
+    read_max_bytes: int = 262_144
+    web_fetch: bool = False
+    """WebFetch is offered only where this is on."""
+    parallel_tools: int = 8
+    """How many calls of one reply run at once, where all of them only read."""
+
+
+@record
+class PermissionRules:
+    """What a tool may do without asking, only after asking, or never.
+
+    A rule is a tool's name, or ``Tool(pattern)``: a path pattern for file tools (``Edit(src/**)``), a command prefix
+    for Bash (``Bash(git status:*)``), a host for WebFetch (``WebFetch(docs.python.org)``), ``mcp__server`` or
+    ``mcp__server__tool`` for tools of MCP servers. Deny goes before ask, ask before allow.
+    """
+
+    mode: Mode = "default"
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    directories: tuple[str, ...] = ()
+    """Directories beside the working directory that file tools may work in."""
+
+
+@record
+class HookCommand:
+    """A command that is given an event as JSON on stdin and may answer with JSON on stdout."""
+
+    command: str
+    matcher: str = ""
+    """A regular expression for the tool's name; empty matches all."""
+    timeout_seconds: float = 60.0
+
+
+@record
+class McpServer:
+    """A server whose tools are offered: a command on this machine, or a URL."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=lambda: {})
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=lambda: {})
+    timeout_seconds: float = 30.0
