@@ -19,18 +19,30 @@ from reverie.conversation.decisions import DECISIONS, Cause, CursorMoved, Decisi
 from reverie.conversation.log import parse_log
 from reverie.events import (
     EVENTS,
+    BackgroundChanged,
     CacheBroken,
+    CompactionEnded,
+    CompactionProgressed,
     DecisionMade,
     EntryAppended,
     Event,
     FellBack,
+    HookRan,
     InboxDrained,
     LogDamaged,
+    ModelRetried,
+    NotesWritten,
+    PermissionDecided,
+    QueryEnded,
     ReplyObserved,
     RequestPrepared,
     ResultsTrimmed,
     SessionClosed,
     SessionOpened,
+    TextStreamed,
+    ThinkingStreamed,
+    ToolFinished,
+    ToolStarted,
     event_body,
 )
 from reverie.runtime.inbox import post
@@ -47,6 +59,18 @@ SAMPLES: list[Event] = [
     FellBack("s", "tools", "none were given"),
     ResultsTrimmed("s", "idle", ["Read"], ["/a.py"], 9_000, 4_000),
     CacheBroken("s", "tools[3].description changed", 12_000, 0.07),
+    TextStreamed("s", "Hel"),
+    ThinkingStreamed("s", "Let me"),
+    ToolStarted("s", "t1", "Read", {"file_path": "/a.py", "nested": {"a": [1, None]}}),
+    ToolFinished("s", "t1", "Read", False, "1\timport os", 0.25),
+    PermissionDecided("s", "Bash", False, "rule", "Bash(rm:*) is denied"),
+    ModelRetried("s", "anthropic:claude-test", 2, 1.5, "overloaded"),
+    HookRan("s", "./check.sh", "before_tool", "looked at it", "exit code 1"),
+    CompactionProgressed("s", "compacting", 1_200),
+    CompactionEnded("s", "auto", "notes", 170_000, 30_000, 3, 0, None, {"freed": 0.8}),
+    NotesWritten("s", "local", ["Worklog"], "u1"),
+    BackgroundChanged("s", "notes", "began"),
+    QueryEnded("s", "completed", "", 3, 0.02),
     SessionClosed("s"),
 ]
 
@@ -56,14 +80,18 @@ def told(event: Event) -> str:
     match event:
         case SessionOpened() | SessionClosed():
             return "the session"
-        case LogDamaged() | FellBack() | CacheBroken():
+        case LogDamaged() | FellBack() | CacheBroken() | ModelRetried():
             return "trouble"
         case EntryAppended() | DecisionMade() | ResultsTrimmed():
             return "the log"
-        case RequestPrepared() | ReplyObserved():
+        case RequestPrepared() | ReplyObserved() | TextStreamed() | ThinkingStreamed() | QueryEnded():
             return "the model"
-        case InboxDrained():
+        case ToolStarted() | ToolFinished() | PermissionDecided():
+            return "tools"
+        case InboxDrained() | HookRan():
             return "others"
+        case CompactionProgressed() | CompactionEnded() | NotesWritten() | BackgroundChanged():
+            return "layers"
         case _:
             assert_never(event)
 
@@ -74,6 +102,7 @@ def test_the_union_is_closed_over_every_event_there_is() -> None:
     assert defined == set(get_args(Event)) == set(EVENTS) == {type(sample) for sample in SAMPLES}
     assert len(set(EVENTS.values())) == len(EVENTS)
     assert all(is_dataclass(kind) and next(iter(fields(kind))).name == "session" for kind in EVENTS)
+    assert not any(item.name == "event" for kind in EVENTS for item in fields(kind)), "event is the name of the event"
 
 
 @pytest.mark.requirement("F3")

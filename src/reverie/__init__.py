@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .conversation.view import View
     from .errors import InputError, ReverieError, SessionBusy, SessionError, SessionNotFound, StorageError
     from .importers import read_session
+    from .runtime.agent import Agent
     from .runtime.library import Library
     from .runtime.session import Session
     from .settings import Settings, load_settings
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .storage.in_memory import InMemoryStorage
 
 __all__ = [
+    "Agent",
     "Entry",
     "FileStorage",
     "InMemoryStorage",
@@ -41,6 +43,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES: Final = {
+    "Agent": "runtime.agent",
     "Entry": "conversation.entries",
     "FileStorage": "storage.files",
     "InMemoryStorage": "storage.in_memory",

@@ -3,6 +3,7 @@
 ReverieError
 ├── InputError              what was given cannot be used; the message says what would be
 ├── SettingsError           a settings file, variable or argument is wrong
+├── SandboxUnavailable      a command cannot be confined here, so it is not run
 ├── StorageError            the store could not do it; ``path`` names where
 │   ├── StorageConflict     somebody else changed the document first
 │   └── UnsafePath          a name that would leave the store's root
@@ -10,6 +11,7 @@ ReverieError
 │   ├── SessionNotFound     no session answers to that name
 │   ├── SessionBusy         another process holds the session's lease
 │   ├── SessionReadOnly     opened for reading; nothing can be appended
+│   ├── WindowFull          the next request would not fit and nothing more can be cut away
 │   └── CompactionError     the past could not become a summary; nothing was changed
 └── ModelError              a model did not answer
     ├── ModelUnknown        no model of that name can be had here; the message says how to get one
@@ -33,6 +35,7 @@ __all__ = [
     "PromptTooLong",
     "ReplyBroken",
     "ReverieError",
+    "SandboxUnavailable",
     "SessionBusy",
     "SessionError",
     "SessionNotFound",
@@ -41,6 +44,7 @@ __all__ = [
     "StorageConflict",
     "StorageError",
     "UnsafePath",
+    "WindowFull",
 ]
 
 
@@ -54,6 +58,10 @@ class InputError(ReverieError):
 
 class SettingsError(ReverieError):
     """A settings file, variable or argument is wrong."""
+
+
+class SandboxUnavailable(ReverieError):
+    """A command cannot be confined on this machine."""
 
 
 class StorageError(ReverieError):
@@ -93,8 +101,21 @@ class SessionReadOnly(SessionError):
     """The session was opened for reading."""
 
 
+class WindowFull(SessionError):
+    """The next request would not fit the window; ``tokens`` is the count and ``limit`` the line it reached."""
+
+    def __init__(self, message: str, *, tokens: int, limit: int) -> None:
+        super().__init__(message)
+        self.tokens = tokens
+        self.limit = limit
+
+
 class CompactionError(SessionError):
-    """The past could not become a summary; nothing was changed."""
+    """The past could not become a summary; nothing was changed. ``calls`` is how many model calls it took."""
+
+    def __init__(self, message: str, *, calls: int = 0) -> None:
+        super().__init__(message)
+        self.calls = calls
 
 
 class ModelError(ReverieError):

@@ -165,7 +165,7 @@ class ToolStarted:
 
 @record
 class ToolFinished:
-    """A tool came back; ``text`` is the beginning of what it gave."""
+    """A tool came back; ``text`` is the beginning of what it gave, ``lines`` how many lines there were in all."""
 
     session: str
     id: str
@@ -173,6 +173,7 @@ class ToolFinished:
     is_error: bool
     text: str
     seconds: float
+    lines: int = 0
 
 
 @record
@@ -199,11 +200,12 @@ class ModelRetried:
 
 @record
 class HookRan:
-    """A hook ran; ``problem`` says what went wrong with it, ``message`` what it wants people to see."""
+    """A hook ran at a moment such as ``before_tool``; ``problem`` says what went wrong with it, ``message`` what it
+    wants people to see."""
 
     session: str
     hook: str
-    event: str
+    moment: str
     message: str = ""
     problem: str = ""
 

@@ -6,7 +6,7 @@ Storage is synchronous and may block; the async runtime calls it from a worker t
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from .values import record
 
@@ -107,6 +107,7 @@ class Reply:
     body: dict[str, Any]
 
 
+@runtime_checkable
 class Model(Protocol):
     """Who answers: requests and replies in the Messages API's shape, whatever the provider speaks.
 

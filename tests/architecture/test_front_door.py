@@ -11,6 +11,7 @@ import pytest
 import reverie
 
 EXPORTED = [
+    "Agent",
     "Entry",
     "FileStorage",
     "InMemoryStorage",

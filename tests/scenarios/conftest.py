@@ -14,6 +14,7 @@ from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock, 
 from reverie.conversation.canonical import canonical, extends
 from reverie.conversation.decisions import Cause, Collapsed, Compacted, Decision, PrefixRendered, Snipped
 from reverie.conversation.validate import problems
+from reverie.errors import WindowFull
 from reverie.events import CacheBroken, DecisionMade, Event, ResultsTrimmed
 from reverie.layers.l2_trim import TrimPolicy
 from reverie.settings import Switches
@@ -156,6 +157,7 @@ class Drive:
         self.given: dict[str, Any] = {}
         self.said: dict[str, str] = {}
         self.cuts = cuts
+        self.full = False
 
     def open(self) -> Session:
         opened = self.kind.open("s", storage=self.storage, settings=self.settings, clock=lambda: self.now)
@@ -165,7 +167,7 @@ class Drive:
     async def play(self, turns: int, *, check: Callable[[Session], Any] | None = None) -> None:
         """Talk for so many turns, in one or several processes."""
         left = turns
-        while left > 0:
+        while left > 0 and not self.full:
             part = left if self.rng.random() < 0.6 else self.rng.randrange(1, left + 1)
             async with self.open() as session:
                 if left == turns:
@@ -184,7 +186,10 @@ class Drive:
     async def turn(self, session: Session) -> None:
         """Ask, answer, run the tools, and now and then do something else."""
         rng = self.rng
-        await self.ask(session)
+        if not self.full:
+            await self.ask(session)
+        if self.full:
+            return
         if rng.random() < 0.15:
             await self.say(session)
         if rng.random() < 0.1:
@@ -196,7 +201,11 @@ class Drive:
     async def ask(self, session: Session) -> None:
         """Send one request, log the reply and give the results of its calls."""
         rng = self.rng
-        request = await session.prepare(model=MODEL, max_tokens=1_000, system=self.system, tools=TOOLS)
+        try:
+            request = await session.prepare(model=MODEL, max_tokens=1_000, system=self.system, tools=TOOLS)
+        except WindowFull:  # turns that fill a small window again and again: a clear stop, and the end of it
+            self.full = True
+            return
         usage = self.witness.bill(request, self.now)
         self.serial += 1
         blocks: list[dict[str, Any]] = [{"type": "text", "text": f"reply {self.serial} " * rng.choice((1, 20))}]

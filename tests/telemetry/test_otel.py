@@ -16,9 +16,31 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from reverie.events import Event, FellBack, InboxDrained, LogDamaged, RequestPrepared, SessionClosed
+from reverie.events import (
+    BackgroundChanged,
+    CacheBroken,
+    CompactionEnded,
+    CompactionProgressed,
+    EntryAppended,
+    Event,
+    FellBack,
+    HookRan,
+    InboxDrained,
+    LogDamaged,
+    ModelRetried,
+    NotesWritten,
+    PermissionDecided,
+    QueryEnded,
+    RequestPrepared,
+    ResultsTrimmed,
+    SessionClosed,
+    TextStreamed,
+    ThinkingStreamed,
+    ToolFinished,
+    ToolStarted,
+)
 from reverie.telemetry import OpenTelemetry, semconv
-from reverie.telemetry.otel import token_counts
+from reverie.telemetry.metrics import token_counts
 
 Live = Callable[..., list[Event]]
 
@@ -130,6 +152,124 @@ def test_trouble_is_counted_and_named(collected: Collected) -> None:
     assert [point.value for point in collected.points(semconv.DAMAGED_LINES)] == [1]
     assert [point.value for point in collected.points(semconv.INBOX_COMMANDS)] == [3]
     assert [point.value for point in collected.points(semconv.FALLBACKS)] == [1]
+
+
+SECRET = "hunter2"
+A_QUERY: list[Event] = [
+    EntryAppended("s", "u1", "user"),
+    RequestPrepared("s", 1, 10, 100),
+    ModelRetried("s", "anthropic:claude-test", 1, 0.5, "overloaded"),
+    ThinkingStreamed("s", SECRET),
+    TextStreamed("s", SECRET),
+    ToolStarted("s", "t1", "Read", {"file_path": SECRET}),
+    ToolStarted("s", "t2", "Bash", {"command": SECRET}),
+    PermissionDecided("s", "Bash", False, "rule", SECRET),
+    ToolFinished("s", "t2", "Bash", True, SECRET, 0.5),
+    ToolFinished("s", "t1", "Read", False, SECRET, 1.5),
+    HookRan("s", f"./check {SECRET}", "after_tool", SECRET, "exit code 1"),
+    ResultsTrimmed("s", "idle", ["Read"], [SECRET], 900, 400),
+    CacheBroken("s", "the server", 2_000, None),
+    CompactionProgressed("s", "hooks before"),
+    CompactionProgressed("s", "compacting", 700),
+    CompactionEnded("s", "auto", "notes", 170_000, 30_000, 2, 0, 0.25),
+    CompactionProgressed("s", "hooks after"),
+    CompactionProgressed("s", "done"),
+    NotesWritten("s", "local", ["Worklog", "Current State"]),
+    BackgroundChanged("s", "notes", "ended", SECRET),
+    QueryEnded("s", "completed", SECRET, 2, 0.5),
+    SessionClosed("s"),
+]
+
+
+@pytest.mark.requirement("F3")
+def test_tools_compactions_and_queries_are_spans_inside_the_session(collected: Collected) -> None:
+    for event in A_QUERY:
+        collected.listener(event)
+    (session,) = collected.spans("reverie.session")
+    (query,), (compaction,) = collected.spans("invoke_agent"), collected.spans("reverie.compaction")
+    (read,), (bash,) = collected.spans("execute_tool Read"), collected.spans("execute_tool Bash")
+    (request,) = collected.spans("chat")
+    for span in (query, compaction, read, bash, request):
+        assert span.parent is not None
+        assert span.parent.span_id == session.context.span_id
+    assert read.attributes is not None
+    assert (read.attributes["gen_ai.tool.name"], read.attributes["gen_ai.tool.call.id"]) == ("Read", "t1")
+    assert (bash.status.status_code, read.status.status_code) == (StatusCode.ERROR, StatusCode.UNSET)
+    assert compaction.attributes is not None
+    assert compaction.attributes["reverie.compaction.tokens_after"] == 30_000
+    assert compaction.status.status_code is StatusCode.UNSET
+    assert query.attributes is not None
+    assert (query.attributes["reverie.query.end"], query.attributes["reverie.query.turns"]) == ("completed", 2)
+    assert query.start_time is not None
+    assert read.start_time is not None
+    assert query.start_time < read.start_time, "the query began with what the user said"
+    assert [event.name for event in request.events] == ["model_retried"]
+    mentioned = {event.name for event in session.events}
+    assert {"permission_decided", "hook_ran", "notes_written", "background_changed", "cache_broken"} <= mentioned
+
+
+@pytest.mark.requirement("F3")
+def test_metrics_count_tools_retries_hooks_compactions_and_ends(collected: Collected) -> None:
+    for event in A_QUERY:
+        collected.listener(event)
+    durations = {point.attributes["gen_ai.tool.name"]: point.sum for point in collected.points(semconv.TOOL_DURATION)}
+    assert durations == {"Read": 1.5, "Bash": 0.5}
+    counted = (semconv.RETRIES, semconv.CACHE_BREAKS, semconv.HOOKS, semconv.COMPACTIONS, semconv.NOTES)
+    assert [[point.value for point in collected.points(name)] for name in counted] == [[1]] * len(counted)
+    assert [point.value for point in collected.points(semconv.COMPACTED_TOKENS)] == [140_000]
+    (ended,) = collected.points(semconv.QUERIES)
+    assert dict(ended.attributes) == {"reverie.query.end": "completed"}
+    (refused,) = collected.points(semconv.PERMISSIONS)
+    assert refused.attributes["reverie.permission.allowed"] is False
+
+
+@pytest.mark.requirement("F3")
+def test_what_never_ends_ends_as_an_error_with_the_session(collected: Collected) -> None:
+    events: list[Event] = [
+        ToolStarted("s", "t1", "Read", {}),
+        ToolStarted("s", "t1", "Read", {}),
+        CompactionProgressed("s", "compacting"),
+        CompactionProgressed("s", "done"),
+        CompactionProgressed("s", "compacting"),
+        QueryEnded("s", "model_error", "no answer", 1),
+    ]
+    for event in events:
+        collected.listener(event)
+    collected.listener.close()
+    ended = [*collected.spans("execute_tool"), *collected.spans("invoke_agent")]
+    assert [span.status.status_code for span in ended] == [StatusCode.ERROR] * 3
+    planned, broken = collected.spans("reverie.compaction")
+    assert (planned.status.status_code, broken.status.status_code) == (StatusCode.UNSET, StatusCode.ERROR)
+
+
+@pytest.mark.requirement("F3")
+@pytest.mark.parametrize("told_last", [True, False])
+def test_a_compaction_is_one_span_whether_its_end_is_told_before_or_after_it_is_done(
+    collected: Collected, told_last: bool
+) -> None:
+    ended, done = CompactionEnded("s", "auto", "notes", 9, 3, 0, 0), CompactionProgressed("s", "done")
+    phases = [CompactionProgressed("s", phase) for phase in ("compacting", "hooks before", "compacting")]
+    for event in (*phases, *((done, ended) if told_last else (ended, done))):
+        collected.listener(event)
+    collected.listener.close()
+    (span,) = collected.spans("reverie.compaction")
+    assert span.status.status_code is StatusCode.UNSET
+
+
+def test_a_tool_whose_start_was_not_heard_began_as_long_ago_as_it_says(collected: Collected) -> None:
+    collected.listener(ToolFinished("s", "t1", "Read", False, "", 1.5))
+    (span,) = collected.spans("execute_tool")
+    assert span.start_time is not None
+    assert span.end_time is not None
+    assert span.end_time - span.start_time == 1_500_000_000
+
+
+def test_nothing_that_an_agent_saw_or_did_leaves_through_telemetry(collected: Collected) -> None:
+    for event in A_QUERY:
+        collected.listener(event)
+    spans = "".join(span.to_json() for span in collected.exporter.get_finished_spans())
+    assert SECRET not in spans
+    assert SECRET not in str(collected.reader.get_metrics_data())
 
 
 def test_nothing_that_was_said_leaves_through_telemetry(collected: Collected, watched_life: Live) -> None:

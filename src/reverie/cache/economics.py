@@ -14,8 +14,24 @@ from typing import Literal, TypeAlias
 
 from ..values import record
 
-__all__ = ["CLASSIC", "Clearing", "Forecast", "Life", "Rates", "Verdict", "choose_ttl", "turns_ahead", "weigh"]
+__all__ = [
+    "CLASSIC",
+    "OUTPUT_RATE",
+    "Clearing",
+    "Compaction",
+    "Forecast",
+    "Life",
+    "Rates",
+    "Verdict",
+    "call_price",
+    "choose_ttl",
+    "turns_ahead",
+    "weigh",
+    "weigh_compaction",
+]
 
+OUTPUT_RATE = 5.0
+"""What an output token costs beside an input token, where no price list says otherwise."""
 Life: TypeAlias = Literal["live", "tail dead", "cold"]
 
 
@@ -91,6 +107,57 @@ def weigh(clearing: Clearing, forecast: Forecast, *, ttl: str, tail_ttl: str, ra
     if clearing.carried < cost:
         return Verdict(False, cost, saves, "carrying has not cost as much as clearing would yet")
     return Verdict(True, cost, saves, f"saves {saves - cost:,.0f} token prices over {forecast.turns:.0f} turns")
+
+
+@record
+class Compaction:
+    """A compaction to be priced: the window before and after it, and what making the summary takes.
+
+    ``live`` is how much of the window the cache still holds, ``stays`` how much of that stands before the first change
+    and can be read afterwards too; ``call`` is what the summary's own call costs, in tokens at the input price.
+    """
+
+    window: int
+    after: int
+    live: int = 0
+    stays: int = 0
+    call: float = 0.0
+
+    @property
+    def frees(self) -> int:
+        """The tokens that leave the window."""
+        return max(0, self.window - self.after)
+
+
+def weigh_compaction(
+    compaction: Compaction, *, turns: float, need: float, margin: float = 1.0, ttl: str = "5m", rates: Rates = CLASSIC
+) -> Verdict:
+    """Price compacting now against carrying the window for the turns likely to come.
+
+    Carrying: what is live is read, the rest written once, and all of it read on every later turn. Compacting: the call
+    that makes the summary, what is new written, the smaller window read; and the share ``need`` of what left is taken
+    to be wanted again, which is written once more. With a cold cache the window would have to be written anyway, so
+    that compacting is nearly free; with a live one it hardly ever pays before the window is full.
+    """
+    write = rates.write(ttl)
+    later = max(0.0, turns - 1)
+    live, stays = min(compaction.live, compaction.window), min(compaction.stays, compaction.after)
+    carried = live * rates.read + (compaction.window - live) * write
+    rewritten = stays * rates.read + (compaction.after - stays) * write
+    wanted = need * compaction.frees * write
+    cost = compaction.call + max(0.0, rewritten - carried) + wanted
+    saves = max(0.0, carried - rewritten) + rates.read * compaction.frees * later
+    if saves < margin * cost or saves <= 0:
+        return Verdict(False, cost, saves, "carrying the window on is cheaper for the turns likely to come")
+    return Verdict(True, cost, saves, f"saves {saves - cost:,.0f} token prices over {turns:.0f} turns")
+
+
+def call_price(
+    window: int, *, live: int, output: int, rates: Rates = CLASSIC, output_rate: float = OUTPUT_RATE
+) -> float:
+    """Return what asking a fork for so much output costs, in tokens at the input price."""
+    live = min(live, window)
+    return live * rates.read + (window - live) * rates.write_5m + output * OUTPUT_RATE
 
 
 def turns_ahead(*, turns: int, window: int, opening: int, limit: int, least: float = 3.0) -> float:

@@ -142,9 +142,9 @@ class Ledger:
         if not isinstance(decision, CallRecorded):
             found = registered_by([decision])
             return replace(self, registered=(*self.registered, *found)) if found else self
-        return self._called(decision, entry, prices)
+        return self.called(decision, entry, prices)
 
-    def _called(self, decision: CallRecorded, entry: Entry, prices: PriceList) -> Ledger:
+    def called(self, decision: CallRecorded, entry: Entry, prices: PriceList) -> Ledger:
         """Enter a call; only those of the main conversation say what the next one can read."""
         watch, broke = self.watch, None
         if decision.source == MAIN:

@@ -17,6 +17,7 @@ __all__ = ["COMMANDS", "LazyGroup", "group", "main"]
 
 # name -> (module that holds an attribute ``command``, the line shown by --help without importing it)
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "chat": ("reverie.cli.chat", "Talk with an agent."),
     "demo": ("reverie.cli.demo", "Play a long session through the layers and see the bill."),
     "replay": ("reverie.cli.replay", "Replay recorded sessions under policies and price them."),
     "context": ("reverie.cli.context", "Say what fills the window of a session or a recording."),
@@ -28,6 +29,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "delete": ("reverie.cli.delete", "Delete a session's log."),
     "purge": ("reverie.cli.purge", "Delete a session and all that came from it."),
     "ledger": ("reverie.cli.ledger", "Say what calls cost and what broken caches lost."),
+    "measures": ("reverie.cli.measures", "Say how well cache, compaction, memory and background work do."),
+    "notes": ("reverie.cli.notes", "Show, renew or edit the running notes of a session."),
+    "skill": ("reverie.cli.skill", "Turn a session into a skill."),
+    "trust": ("reverie.cli.trust", "Trust a directory, or stop trusting it."),
     "doctor": ("reverie.cli.doctor", "Say what this machine offers and what is used instead."),
 }
 
@@ -80,10 +85,17 @@ def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) 
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Show the version."
 )
 @click.pass_context
-def group(ctx: click.Context) -> None:
-    """Context and memory for LLM agents."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+def group(ctx: click.Context) -> int | None:
+    """Context and memory for LLM agents.
+
+    Without a command, in a terminal, this is 'reverie chat'.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        return cast(int, ctx.invoke(import_module("reverie.cli.chat").command))
+    click.echo(ctx.get_help())
+    return None
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

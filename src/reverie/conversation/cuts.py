@@ -11,8 +11,10 @@ from ..values import record
 from .decisions import Collapsed, Compacted, Decision, Snipped
 from .entries import ATTACHMENT, USER, Entry, Message
 
-__all__ = ["EDIT", "Cut", "Cutting", "Item", "message_of", "shown_by", "visible"]
+__all__ = ["EDIT", "USER_CONTEXT", "Cut", "Cutting", "Item", "message_of", "shown_by", "visible"]
 
+USER_CONTEXT: Final = "user_context"
+"""The type of attachments that open a session, such as instruction files: no compaction takes them out of the view."""
 EDIT: Final = "cache edit"
 """The kind of an item that edits the server's cache: it is sent as it stands, to providers that can."""
 Cut: TypeAlias = Compacted | Collapsed | Snipped
@@ -76,15 +78,26 @@ def _compacted(items: list[Item], made: Cutting, cut: Compacted) -> list[Item]:
     """A boundary counts only if its summary can be read and the tail it keeps can be found."""
     if not cut.summary.strip():
         return items
+    if cut.from_message is not None:
+        first = _position(items, cut.from_message)
+        return items if first is None else _folded(items[:first], made, cut, [])
     start = len(items) if cut.first_kept is None else _position(items, cut.first_kept)
     if start is None:
         return items
+    return _folded([item for item in items[:start] if _stands(item)], made, cut, items[start:])
+
+
+def _folded(before: list[Item], made: Cutting, cut: Compacted, kept: list[Item]) -> list[Item]:
     opening = [Item(made.uuid, USER, {"role": "user", "content": cut.summary}, made.entry)]
     extra: list[Item] = []
     if cut.attachments:
         message: Message = {"role": "user", "content": cut.attachments}
         extra.append(Item(f"{made.uuid}:attachments", ATTACHMENT, message, made.entry))
-    return opening + items[start:] + extra
+    return before + opening + kept + extra
+
+
+def _stands(item: Item) -> bool:
+    return item.kind == ATTACHMENT and item.entry.body.get("type") == USER_CONTEXT
 
 
 def _collapsed(items: list[Item], made: Cutting, cut: Collapsed) -> list[Item]:

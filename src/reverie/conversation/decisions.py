@@ -177,26 +177,41 @@ class Collapsed:
 
 @record
 class NotesUpdated:
-    """Sections of the running notes that changed."""
+    """Sections of the running notes that changed, ``by`` whom (``local``, ``model``, ``person``), the count of tokens
+    and of tool calls then, and the hash of the document that was written to the file."""
 
     cause: Cause
     sections: dict[str, str]
     covered: str | None = None
+    by: str = "local"
+    tokens: int = 0
+    calls: int = 0
+    projection: str = ""
 
 
 @record
 class Compacted:
-    """The past became a summary; messages from ``first_kept`` on stay."""
+    """The past became a summary; messages from ``first_kept`` on stay, or those before ``from_message``."""
 
     cause: Cause
     trigger: str
+    """``auto``, ``manual`` or ``reactive``."""
     method: str
+    """``notes``, ``full``, ``from`` or ``up_to``."""
     summary: str
     tokens_before: int
     last_before: str | None
     first_kept: str | None
     attachments: list[dict[str, Any]] = field(default_factory=lambda: [])
     discovered_tools: list[str] = field(default_factory=lambda: [])
+    from_message: str | None = None
+    """What stood from this message on became the summary, and what stood before it stays."""
+    preserved: dict[str, str] = field(default_factory=lambda: {})
+    """The messages that stay: ``head`` and ``tail`` are the first and the last, ``anchor`` is the summary's handle."""
+    handle: str = ""
+    tokens_after: int = 0
+    loss: dict[str, Any] = field(default_factory=lambda: {})
+    """By kind, how many exact names the part had and how many of them are out of view now."""
 
 
 @record

@@ -22,6 +22,7 @@ from .decisions import (
     NotesUpdated,
     Pinned,
     PrefixRendered,
+    ResultOffloaded,
     ResultStubbed,
 )
 from .options import opening_of
@@ -29,6 +30,7 @@ from .options import opening_of
 __all__ = ["Facts", "facts_after"]
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+_PROJECTIONS: Final = 32
 
 
 @record
@@ -40,6 +42,13 @@ class Facts:
     meta: Mapping[str, Any] = field(default_factory=lambda: _NONE)
     notes: Mapping[str, str] = field(default_factory=lambda: _NONE)
     notes_covered: str | None = None
+    notes_tokens: int = 0
+    """The count when the notes were written last, less what was freed since."""
+    notes_calls: int = 0
+    notes_foreign: frozenset[str] = frozenset()
+    """Sections that hold words of a person or a model."""
+    notes_projections: tuple[str, ...] = ()
+    """Hashes of the documents written to the file, the newest last."""
     cursors: Mapping[str, str] = field(default_factory=lambda: _NONE)
     pinned: frozenset[str] = frozenset()
     queued: frozenset[str] = frozenset()
@@ -54,12 +63,13 @@ class Facts:
 
 def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:
     """Return the facts once this decision has been logged."""
+    if decision.cause.frees and facts.notes_tokens and not isinstance(decision, ResultOffloaded):
+        facts = replace(facts, notes_tokens=max(0, facts.notes_tokens - decision.cause.frees))
     match decision:
         case PrefixRendered():
             return replace(facts, prefix=decision, opening=opening_of(decision))
         case NotesUpdated():
-            covered = decision.covered or facts.notes_covered
-            return replace(facts, notes={**facts.notes, **decision.sections}, notes_covered=covered)
+            return _noted(facts, decision)
         case CursorMoved():
             return replace(facts, cursors={**facts.cursors, decision.cursor: decision.message})
         case Pinned():
@@ -84,3 +94,20 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:
             return replace(facts, agents={**facts.agents, decision.agent: decision.status})
         case _:
             return facts
+
+
+def _noted(facts: Facts, update: NotesUpdated) -> Facts:
+    """Return the facts after an update of the notes."""
+    foreign = facts.notes_foreign if update.by == "local" else facts.notes_foreign | update.sections.keys()
+    projections = facts.notes_projections
+    if update.projection and update.projection not in projections:
+        projections = (*projections, update.projection)[-_PROJECTIONS:]
+    return replace(
+        facts,
+        notes={**facts.notes, **update.sections},
+        notes_covered=update.covered or facts.notes_covered,
+        notes_tokens=update.tokens or facts.notes_tokens,
+        notes_calls=update.calls or facts.notes_calls,
+        notes_foreign=foreign,
+        notes_projections=projections,
+    )

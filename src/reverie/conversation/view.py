@@ -137,6 +137,10 @@ class View:
         """Every message entry ever said, shown or not, oldest first."""
         return [one.entry for one in self._said.items[: self._items] if isinstance(one, Item)]
 
+    def said_from(self, start: int) -> list[Item | Cutting]:
+        """Return what was said, shown or not, and what was cut, without the oldest so many."""
+        return self._said.items[start : self._items]
+
     def messages(self) -> list[Message]:
         """Return the view as alternating messages; those that nothing touched are the very objects that came in."""
         flat, final = self._closed.flat, self.final
@@ -216,8 +220,7 @@ class View:
         self._folded += 1
         self.last = entry.uuid
         if entry.kind == DECISION:
-            decision = decision_of(entry.body)
-            if not isinstance(decision, Unknown):
+            if not isinstance(decision := decision_of(entry.body), Unknown):
                 self._decide(entry, decision)
         elif entry.kind in (USER, ASSISTANT, ATTACHMENT):
             message = message_of(entry)
@@ -388,8 +391,7 @@ class View:
         replied = self.last_reply_time
         self._count(CUT)
         self.cuts += 1
-        undone = self.facts.undone
-        said = self._said.items[: self._items]
+        said, undone = self._said.items[: self._items], self.facts.undone
         self._closed = Closed(self._head)
         self._groups = self._results = self.images = 0
         self._tail = self._tools = ()

@@ -98,6 +98,17 @@ class Accounts:
             lost = entered.lost_usd
         return Billed(call, broke, lost, expected, used.input, cleared)
 
+    def beside(self, reply: Mapping[str, Any], *, source: str) -> Billed | None:
+        """Bill a call outside the conversation: the watch over its cache takes no note of it."""
+        if not isinstance(reply.get("usage"), Mapping):
+            return None
+        usage = cast(Mapping[str, Any], reply["usage"])
+        used, model = usage_of(usage), _model(reply)
+        prices = self.prices(model)
+        cost = prices.cost_of(used) if prices is not None else None
+        call = CallRecorded(Cause("model", source), model, dict(usage), cost, source, str(reply.get("id") or ""))
+        return Billed(call, None, None, None, used.input)
+
     def enter(self, billed: Billed, entry_id: str) -> None:
         """Enter a logged call into the ledger."""
         if self._store is None:

@@ -8,13 +8,22 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from ..cache.prices import capabilities_of
-from ..conversation.window import MILLION_BETA, Window, WindowPolicy, thresholds, window_for
+from ..conversation.window import MILLION_BETA, Thresholds, Window, WindowPolicy, thresholds, window_for
 from ..layers.l1_offload import OffloadPolicy
 from ..layers.l2_trim import TrimPolicy
 from ..settings import Settings
 from ..values import replace
 
-__all__ = ["DEFAULT_MODEL", "betas_of", "compact_at", "offload_policy", "trim_policy", "window_tokens"]
+__all__ = [
+    "DEFAULT_MODEL",
+    "betas_of",
+    "compact_at",
+    "lines_of",
+    "max_output_tokens",
+    "offload_policy",
+    "trim_policy",
+    "window_tokens",
+]
 
 DEFAULT_MODEL: Final = ""
 
@@ -27,9 +36,8 @@ def _window(model: str, betas: tuple[str, ...]) -> Window:
 
 
 @lru_cache(maxsize=256)
-def _compact_at(model: str, window: int | None, percent: float | None, betas: tuple[str, ...]) -> int:
-    policy = WindowPolicy(window_tokens=window, compact_percent=percent)
-    return thresholds(_window(model, betas), policy=policy).auto_compact
+def _lines(model: str, window: int | None, percent: float | None, betas: tuple[str, ...]) -> Thresholds:
+    return thresholds(_window(model, betas), policy=WindowPolicy(window_tokens=window, compact_percent=percent))
 
 
 def betas_of(options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -48,9 +56,19 @@ def window_tokens(model: str, settings: Settings, betas: tuple[str, ...] = ()) -
     return min(tokens, settings.window_tokens) if settings.window_tokens is not None else tokens
 
 
+def max_output_tokens(model: str) -> int | None:
+    """Return the longest reply a model can give, where that is known."""
+    return _window(model, ()).max_output_tokens
+
+
 def compact_at(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:
     """Return the count at which the past becomes a summary."""
-    return _compact_at(model, settings.window_tokens, settings.compact_percent, betas)
+    return lines_of(model, settings, betas).auto_compact
+
+
+def lines_of(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> Thresholds:
+    """Return the lines drawn in a model's window: where it warns, compacts and blocks."""
+    return _lines(model, settings.window_tokens, settings.compact_percent, betas)
 
 
 def trim_policy(settings: Settings) -> TrimPolicy:

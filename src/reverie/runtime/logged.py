@@ -39,6 +39,10 @@ class Logged:
         """Call this with every event from now on."""
         self._listeners.append(listener)
 
+    def tell(self, event: Event) -> None:
+        """Tell whoever listens something that happened around the session."""
+        self._emit(event)
+
     async def append(self, kind: str, body: dict[str, Any]) -> Entry:
         """Log one entry; when this returns it is safe."""
         async with self._lock:

@@ -5,14 +5,14 @@ What is kept here between turns follows from the log and the clock; a resumed se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from ..cache.breakpoints import Held, Place, Placed, Planned, plan_marks
-from ..cache.economics import CLASSIC, Life, Rates, choose_ttl, turns_ahead
+from ..cache.economics import CLASSIC, Compaction, Life, Rates, Verdict, choose_ttl, turns_ahead, weigh_compaction
 from ..conversation.blocks import as_blocks
 from ..conversation.decisions import Decision, ResultsCleared
 from ..conversation.entries import Message
@@ -185,6 +185,18 @@ class Pipeline:
             self._opening = view.counted.tokens
         return planned
 
+    def mark_fork(self, view: View, messages: Sequence[Message], now: float) -> Planned:
+        """Place the breakpoints of a fork as this request would have them, and take no note of it."""
+        life = self._life(now)
+        ttl = self.placed.ttl if self.placed is not None and life != "cold" else self._chosen_ttl()
+        before = self._first, self._known, self._rest
+        shift = 1 if view.length and view.group(0).role == "assistant" else 0
+        try:
+            changed = self._first_change(view, list(messages), shift)
+        finally:
+            self._first, self._known, self._rest = before
+        return plan_marks(messages, now=now, ttl=ttl, before=self.placed, changed=changed)
+
     def _first_change(self, view: View, messages: list[Any], shift: int) -> Place | None:
         """Return the first block that is not as the last request had it; None where this one extends it.
 
@@ -207,6 +219,23 @@ class Pipeline:
                 block = _first_difference(was, messages[at])
                 return None if at == last and block == len(as_blocks(was)) else Place(at, block)
         return None
+
+    def life(self, now: float) -> Life:
+        """Say what of the last request the provider's cache still holds."""
+        return self._life(now)
+
+    def weigh_compaction(self, view: View, compaction: Compaction, *, need: float, margin: float) -> Verdict:
+        """Price a compaction by this session's prices and the turns it is likely to have."""
+        window = view.counted.tokens
+        turns = turns_ahead(turns=view.length // 2, window=window, opening=self._opening, limit=self.compact_at)
+        return weigh_compaction(
+            compaction, turns=turns, need=need, margin=margin, ttl=self._chosen_ttl(), rates=self.rates
+        )
+
+    @property
+    def rates(self) -> Rates:
+        """The prices gone by, as ratios to the input price."""
+        return self._rates
 
     def _life(self, now: float) -> Life:
         if self.placed is None:

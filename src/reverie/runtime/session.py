@@ -5,93 +5,50 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from anyio import to_thread
 
 from ..cache.breakpoints import with_marks
 from ..cache.watch import registered_by
 from ..conversation.blocks import text_block
-from ..conversation.decisions import Cause, MessageQueued, Pinned, PrefixRendered, ResultsRestored
-from ..conversation.entries import ASSISTANT, ATTACHMENT, META, SCHEMA, USER, Entry, Message, new_uuid
+from ..conversation.decisions import Cause, Pinned, PrefixRendered, ResultsRestored
+from ..conversation.entries import ASSISTANT, META, USER, Entry, Message, new_uuid
 from ..conversation.options import BODY_OPTIONS, declared
 from ..conversation.reads import forgotten
 from ..conversation.request import CONTINUE, build_request, ends_with_reply, repairs
-from ..errors import InputError, SessionError
+from ..errors import InputError, PromptTooLong, SessionError
 from ..events import (
     CacheBroken,
     FellBack,
-    InboxDrained,
-    LogDamaged,
     ReplyObserved,
     RequestPrepared,
     ResultsTrimmed,
-    SessionClosed,
-    SessionOpened,
 )
 from ..layers.l1_offload import Applied
 from ..layers.l2_trim import Trimming, plan_budget
-from ..ports import Storage
-from ..settings import Flags, Settings, load_settings, open_flags, switched_by
+from ..ports import Model, Storage
+from ..settings import Flags, Settings, load_settings, switched_by
 from ..storage.files import FileStorage
 from ..values import replace
-from .accounts import Accounts, rates_of
-from .inbox import delivered, set_aside, waiting
-from .ledger import LedgerStore
-from .limits import DEFAULT_MODEL, betas_of, compact_at, offload_policy, trim_policy, window_tokens
-from .logged import Logged
-from .offloading import Offloading
-from .opening import clearing_asked, last_sent, refuse_unusable
-from .pipeline import Pipeline
-from .projects import canonical_root, inbox_key, log_key, project_slug, session_key
-from .read_back import ReadBack
+from .accounts import rates_of
+from .compacting import CompactionReport
+from .draining import drain
+from .kept import Kept, Mode
+from .limits import betas_of, compact_at, trim_policy, window_tokens
+from .opening import clearing_asked, refuse_unusable
+from .projects import canonical_root, project_slug
 from .wire import Call, calls_of, plain_reply, result_content
-from .writer import LogWriter
 
 __all__ = ["Session"]
 
 T = TypeVar("T")
-Mode = Literal["write", "read"]
 
 
-class Session(Logged):
+class Session(Kept):
     """An agent's conversation, kept whole in its log and inside the window in its requests."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        storage: Storage,
-        project: str,
-        settings: Settings,
-        mode: Mode = "write",
-        cwd: str = "",
-        clock: Callable[[], float] = time.time,
-        owns_storage: bool = False,
-        capabilities: frozenset[str] = frozenset(),
-    ) -> None:
-        writer = LogWriter(storage, log_key(project, name), name, clock=clock)
-        super().__init__(name, writer, inline=not isinstance(storage, FileStorage))
-        self.mode: Mode = mode
-        self.settings = settings
-        self._storage = storage
-        self._owns_storage = owns_storage
-        self._inbox = inbox_key(project, name)
-        self._cwd = cwd
-        self._project = project
-        self._folder = session_key(project, name)
-        self._capabilities = capabilities
-        root = str(settings.home) if isinstance(storage, FileStorage) else ""
-        limits = offload_policy(settings)
-        self._offloading = Offloading(storage, self._folder, limits, root=root)
-        self._pipeline = Pipeline(trim_policy(settings), compact_at=compact_at(DEFAULT_MODEL, settings))
-        store = LedgerStore(settings.home, session=name, listener=self._emit) if owns_storage else None
-        self._accounts = Accounts(store, session=name, project=project, clock=clock)
-        self._flags = open_flags(settings)
-        self._switches = settings.switches
-        self._model = DEFAULT_MODEL
-        self._observed: tuple[Any, Any] | None = None
+    _observed: tuple[Any, Any] | None = None
 
     @classmethod
     def open(
@@ -104,10 +61,12 @@ class Session(Logged):
         settings: Settings | None = None,
         clock: Callable[[], float] = time.time,
         capabilities: frozenset[str] = frozenset(),
+        model: Model | None = None,
     ) -> Session:
         """Name a session to be entered with ``async with``; it is created where it does not exist yet.
 
-        ``capabilities`` names what the provider can do beyond the public rules (``cache_edits``).
+        ``capabilities`` names what the provider can do beyond the public rules (``cache_edits``); a ``model`` lets
+        notes and summaries be written by it.
         """
         directory = Path(cwd)
         settings = settings or load_settings(project=canonical_root(directory))
@@ -122,30 +81,8 @@ class Session(Logged):
             clock=clock,
             owns_storage=owned,
             capabilities=capabilities,
+            model=model,
         )
-
-    async def __aenter__(self) -> Session:
-        loaded = await self._run(lambda: self._writer.open(write=self.mode == "write"))
-        self._emit(SessionOpened(self.name, len(loaded.entries), self.mode))
-        for damage in loaded.damage:
-            self._emit(LogDamaged(self.name, damage.line, damage.reason))
-        last = self.view.facts.last_call
-        if last is not None:
-            sent = last_sent(loaded.entries, self.view)
-            self._pipeline.resume(last.cache, sent["messages"])
-            self._accounts.resume(sent, last)
-        if self.mode == "write" and not loaded.entries:
-            await self.append(META, {"schema": SCHEMA, "cwd": self._cwd})
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._writer.close()
-        self._accounts.close()
-        if self._owns_storage:
-            await self._run(self._storage.close)
-        self._emit(SessionClosed(self.name))
 
     # -- what is said
 
@@ -154,10 +91,6 @@ class Session(Logged):
         if not content or (isinstance(content, str) and not content.strip()):
             raise InputError("there is nothing in that message: say something")
         return await self.append(USER, {"message": {"role": "user", "content": content}})
-
-    async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
-        """Log something the program adds for the model to see: a date, a file that changed, a listing."""
-        return await self.append(ATTACHMENT, {"type": type, "message": {"role": "user", "content": content}})
 
     async def observe(self, reply: Any) -> list[Call]:
         """Log the provider's reply and what it cost, and return the tools it asks for."""
@@ -170,7 +103,7 @@ class Session(Logged):
         await self.append(ASSISTANT, {"message": message, "reply": rest})
         if not self._accounts.knows(rest):
             await to_thread.run_sync(lambda: self._accounts.learn(rest))  # loads a table of prices, once
-        billed = self._accounts.after(rest, cache=self._pipeline.state())
+        billed = self._accounts.after(rest, cache=self.pipeline.state())
         if billed is not None:
             entry = await self.decide(billed.call)
             await self._run(lambda: self._accounts.enter(billed, entry.uuid))
@@ -178,10 +111,11 @@ class Session(Logged):
                 self._emit(CacheBroken(self.name, billed.broke.reason, billed.broke.tokens, billed.lost_usd))
             if billed.cleared:
                 self._emit(ResultsTrimmed(self.name, "provider", [], [], billed.input + billed.cleared, billed.input))
-            self._pipeline.reprice(rates_of(self._accounts.prices(billed.call.model)))
+            self.pipeline.reprice(rates_of(self._accounts.prices(billed.call.model)))
         usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
         self._emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
         self._observed = (rest.get("id"), message["content"])
+        await self.noting.after_reply()
         return self._calls(message)
 
     def _calls(self, message: Message) -> list[Call]:
@@ -232,19 +166,13 @@ class Session(Logged):
             self._emit(FellBack(self.name, "offload", applied.fallback))
         return applied
 
-    async def read_back(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """Return content that left the view, by the handle that stands in its place."""
-        reader = ReadBack(self._storage, self._folder, self.view)
-        self._pipeline.read_backs += 1
-        return await self._run(lambda: reader.read(handle, offset=offset, limit=limit))
-
     async def trim(self, target_tokens: int | None = None) -> ResultsTrimmed | None:
         """Clear old tool results until what is left fits the target; say what went."""
-        if self._pipeline.trim.mode == "provider":
+        if self.pipeline.trim.mode == "provider":
             raise SessionError("the provider clears in this session: set trim.mode to 'client' to clear from here")
-        self._pipeline.pending.follow(self.view)
+        self.pipeline.pending.follow(self.view)
         pinned = self.view.facts.pinned
-        made = plan_budget(self._pipeline.pending, self._pipeline.trim, target=target_tokens, pinned=pinned)
+        made = plan_budget(self.pipeline.pending, self.pipeline.trim, target=target_tokens, pinned=pinned)
         return await self._trimmed(made) if made is not None else None
 
     async def restore(self, tool_use_ids: list[str]) -> Entry:
@@ -261,6 +189,34 @@ class Session(Logged):
         """Log metadata: title, model, tags."""
         return await self.append(META, facts)
 
+    # -- the past
+
+    async def compact(
+        self,
+        trigger: str = "manual",
+        *,
+        instructions: str = "",
+        from_message: str | None = None,
+        up_to: str | None = None,
+        dry_run: bool = False,
+    ) -> CompactionReport:
+        """Turn the past into a summary, all of it, from a message on or up to one; ``dry_run`` only says what it would.
+
+        Raise ``CompactionError`` where it cannot be done or would free too little; nothing is changed then.
+        """
+        return await self.compacting.compact(
+            trigger=trigger, instructions=instructions, from_message=from_message, up_to=up_to, dry_run=dry_run
+        )
+
+    async def compact_reactively(self, error: PromptTooLong | None = None) -> CompactionReport:
+        """Compact because the provider says that the prompt is too long; ``error`` says by how much, where it does."""
+        tokens, limit = (error.tokens, error.limit) if error is not None else (None, None)
+        return await self.compacting.reactively(tokens, limit)
+
+    async def undo(self, compaction: str | None = None) -> Entry:
+        """Bring back what the last compaction took out of view, byte for byte; what came later stays."""
+        return await self.compacting.undo(compaction)
+
     # -- what leaves
 
     async def prepare(
@@ -274,7 +230,8 @@ class Session(Logged):
     ) -> dict[str, Any]:
         """Return the next request: always valid, and an extension of the last one unless a decision says otherwise."""
         await self._run(self._writer.settle)
-        await self._drain()
+        if self.mode == "write":
+            await drain(self, self._storage, self._inbox, self._run)
         if self._flags is not None:
             self._switch(self._flags)
         if not self.view.length:
@@ -283,25 +240,26 @@ class Session(Logged):
             raise InputError("cache_control is not taken here: prepare() places the breakpoints")
         beside = {key: value for key, value in options.items() if key not in BODY_OPTIONS}
         body = {key: value for key, value in options.items() if key in BODY_OPTIONS}
-        betas = betas_of(options)
+        self.beside, self._betas = beside, (betas := betas_of(options))
         if model != self._model:
             await to_thread.run_sync(lambda: compact_at(model, self.settings, betas))  # loads a table, once
             self._model = model
-        self._pipeline.compact_at = compact_at(model, self.settings, betas)
-        if self._pipeline.trim.mode == "provider" and "context_management" not in body:
-            now, full = self._writer.clock(), self._pipeline.compact_at
+        self.pipeline.compact_at = compact_at(model, self.settings, betas)
+        if self.pipeline.trim.mode == "provider" and "context_management" not in body:
+            now, full = self._writer.clock(), self.pipeline.compact_at
             body["context_management"] = clearing_asked(self.view, body.get("thinking"), now=now, compact_at=full)
         known = tools or declared(self.view.tool_names())
         await self._render_prefix(model, system, known, {"max_tokens": max_tokens, **body}, given=bool(tools))
         if ends_with_reply(self.view):
             await self.attach(CONTINUE, type="continue")
         await self._layers()
+        await self.compacting.before_request()
         await self._apply(repairs(self.view))
         request = build_request(self.view)
         now = self._writer.clock()
         registered, self._registered = registered_by(self._registered), []
         self._accounts.before(request, registered, self.view.settled)
-        marked = with_marks(request, self._pipeline.mark(self.view, request["messages"], now), own=True)
+        marked = with_marks(request, self.pipeline.mark(self.view, request["messages"], now), own=True)
         self._emit(
             RequestPrepared(
                 self.name,
@@ -315,7 +273,7 @@ class Session(Logged):
     def _switch(self, flags: Flags) -> None:
         """Turn off what the flag provider says, from this request on."""
         self.settings = replace(self.settings, switches=switched_by(flags, self._switches))
-        self._pipeline.trim = trim_policy(self.settings)
+        self.pipeline.trim = trim_policy(self.settings)
 
     async def _layers(self) -> None:
         """Run layers 1 and 2 over the view that is about to be sent."""
@@ -324,12 +282,12 @@ class Session(Logged):
             await self._apply(applied.before)
             if applied.fallback is not None:
                 self._emit(FellBack(self.name, "offload", applied.fallback))
-        planned = self._pipeline.plan(self.view, self._writer.clock())
-        if self._pipeline.last is not None:
-            await self._trimmed(self._pipeline.last, noted=True)
+        planned = self.pipeline.plan(self.view, self._writer.clock())
+        if self.pipeline.last is not None:
+            await self._trimmed(self.pipeline.last, noted=True)
             return
         await self._apply(planned)
-        if self.settings.switches.budget_trim and self._pipeline.trim.mode == "client":
+        if self.settings.switches.budget_trim and self.pipeline.trim.mode == "client":
             await self.trim()
 
     async def _trimmed(self, made: Trimming, *, noted: bool = False) -> ResultsTrimmed:
@@ -338,11 +296,11 @@ class Session(Logged):
         gone = [one.tool_use_id for one in made.decision.cleared]
         uses = [use for use in map(self.view.use, gone) if use is not None]
         if not noted:
-            self._pipeline.note(made.decision)
+            self.pipeline.note(made.decision)
         try:
             await self.decide(made.decision)
         except BaseException:
-            self._pipeline.forget()  # it was not logged, so it did not happen
+            self.pipeline.forget()  # it was not logged, so it did not happen
             raise
         tools, paths = sorted({use.name for use in uses}), forgotten(before, self.view)
         event = ResultsTrimmed(self.name, made.trigger, tools, paths, before.tokens, self.view.tokens)
@@ -362,22 +320,3 @@ class Session(Logged):
         if before is None or replace(before, cause=cause) != prefix:
             refuse_unusable(prefix)
             await self.decide(prefix)
-
-    async def _drain(self) -> None:
-        """Take in what other processes left, each exactly once."""
-        if self.mode != "write":
-            return
-        found = await self._run(lambda: waiting(self._storage, self._inbox))
-        for key, command in found:
-            if command is None:
-                kept = await self._run(lambda key=key: set_aside(self._storage, key))
-                self._emit(FellBack(self.name, "inbox", f"a command cannot be read; it is kept at {kept}"))
-                continue
-            if command.id not in self.view.facts.queued:
-                text = command.body.get("text")
-                cause = Cause("relay", command.name)
-                shown = text if isinstance(text, str) else ""
-                await self.decide(MessageQueued(cause, command.id, shown, command.sender))
-            await self._run(lambda key=key: delivered(self._storage, key))
-        if found:
-            self._emit(InboxDrained(self.name, len(found)))

@@ -18,6 +18,7 @@ __all__ = ["disabled_by", "from_environment", "read_toml"]
 NOT_SETTINGS: Final = frozenset({"REVERIE_HOME", "REVERIE_CORPUS", "REVERIE_TEST_SEED", "REVERIE_MODEL_WINDOW_TOKENS"})
 FILE_ONLY: Final = frozenset({"switches", "permissions", "hooks", "mcp_servers"})
 SWITCH_PREFIX: Final = "REVERIE_SWITCH_"
+HOOK_PREFIX: Final = "REVERIE_HOOK_"  # what a hook is told; one may call reverie in its turn
 MAX_FILE_BYTES: Final = 65_536
 
 # Variables other programs already use for the same wish, and what each turns off here.
@@ -59,7 +60,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     switches: dict[str, object] = {}
     variables = {f"REVERIE_{key.upper()}": key for key in CHECKS if key not in FILE_ONLY}
     for variable, text in environ.items():
-        if not variable.startswith("REVERIE_") or variable in NOT_SETTINGS:
+        if not variable.startswith("REVERIE_") or variable in NOT_SETTINGS or variable.startswith(HOOK_PREFIX):
             continue
         if variable.startswith(SWITCH_PREFIX):
             name = variable.removeprefix(SWITCH_PREFIX).lower()

@@ -1,40 +1,52 @@
 """Spans and metrics from events, through OpenTelemetry.
 
-A session is a span from its opening to its closing; every request with its reply is a span inside it; everything
-else is an event on the session's span. Without an SDK set up by the program all of it costs next to nothing.
+A session is a span from its opening to its closing; every request with its reply, every tool, every compaction and
+every query is a span inside it; everything else is an event on the session's span. Without an SDK set up by the
+program all of it costs next to nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
-from ..conversation.decisions import Decision, PrefixRendered, name_of
+from ..conversation.decisions import PrefixRendered
 from ..errors import InputError
 from ..events import (
+    BackgroundChanged,
     CacheBroken,
+    CompactionEnded,
+    CompactionProgressed,
     DecisionMade,
     EntryAppended,
     Event,
     FellBack,
+    HookRan,
     InboxDrained,
     LogDamaged,
+    ModelRetried,
+    NotesWritten,
+    PermissionDecided,
+    QueryEnded,
     ReplyObserved,
     RequestPrepared,
     ResultsTrimmed,
     SessionClosed,
     SessionOpened,
+    TextStreamed,
+    ThinkingStreamed,
+    ToolFinished,
+    ToolStarted,
 )
 from . import semconv as names
+from .metrics import Metrics, decision_attributes, model_attributes, token_counts
+from .spans import Watched, begin
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import Span, TracerProvider
+    from opentelemetry.trace import TracerProvider
 
-__all__ = ["OpenTelemetry", "token_counts"]
-
-_PROVIDERS = {"claude": "anthropic", "gpt": "openai", "gemini": "gcp.gemini", "mistral": "mistral_ai"}
+__all__ = ["OpenTelemetry"]
 
 
 class Clock(Protocol):
@@ -43,16 +55,6 @@ class Clock(Protocol):
     def __call__(self) -> int:
         """Return nanoseconds since 1970."""
         ...
-
-
-class Watched:
-    """The open spans of one session."""
-
-    def __init__(self, span: Span) -> None:
-        self.span = span
-        self.model = ""
-        self.request: Span | None = None
-        self.asked_ns = 0
 
 
 class OpenTelemetry:
@@ -89,28 +91,69 @@ class OpenTelemetry:
                 self._ask(watched, event, at)
             case ReplyObserved():
                 self._answer(watched, event, at)
+            case ToolStarted():
+                watched.start_tool(self._tracer, event, at)
+            case ToolFinished():
+                self._finish_tool(watched, event, at)
+            case CompactionProgressed():
+                watched.compaction_stands(self._tracer, event.phase, at)
+            case CompactionEnded():
+                watched.end_compaction(event, at)
+                self._metrics.compaction(event)
+            case QueryEnded():
+                watched.end_query(self._tracer, event, at)
+                self._metrics.queries.add(1, {names.END: event.end})
+            case TextStreamed() | ThinkingStreamed():
+                pass  # a piece of a reply says nothing that the reply does not
+            case _:
+                self._mention(watched, event, at)
+
+    def _mention(self, watched: Watched, event: Mentioned, at: int) -> None:
+        """Put an event that is no span of its own on the session's span, and count it."""
+        span, metrics = watched.span, self._metrics
+        match event:
             case EntryAppended():
-                watched.span.add_event("entry", {names.KIND: event.kind, names.ENTRY: event.uuid}, at)
-                self._metrics.entries.add(1, {names.KIND: event.kind})
+                watched.query_begins(at, event.kind)
+                span.add_event("entry", {names.KIND: event.kind, names.ENTRY: event.uuid}, at)
+                metrics.entries.add(1, {names.KIND: event.kind})
             case DecisionMade():
                 if isinstance(event.decision, PrefixRendered):
                     watched.model = event.decision.model
-                watched.span.add_event("decision", {**decision_attributes(event.decision), names.ENTRY: event.uuid}, at)
-                self._metrics.decision(event.decision)
+                span.add_event("decision", {**decision_attributes(event.decision), names.ENTRY: event.uuid}, at)
+                metrics.decision(event.decision)
             case LogDamaged():
-                watched.span.add_event("log_damaged", {names.LINE: event.line, names.WHY: event.reason}, at)
-                self._metrics.damaged.add(1)
+                span.add_event("log_damaged", {names.LINE: event.line, names.WHY: event.reason}, at)
+                metrics.damaged.add(1)
             case InboxDrained():
-                watched.span.add_event("inbox_drained", {names.COMMANDS: event.commands}, at)
-                self._metrics.commands.add(event.commands)
+                span.add_event("inbox_drained", {names.COMMANDS: event.commands}, at)
+                metrics.commands.add(event.commands)
             case FellBack():
-                watched.span.add_event("fell_back", {names.WHAT: event.what, names.WHY: event.why}, at)
-                self._metrics.fallbacks.add(1, {names.WHAT: event.what})
+                span.add_event("fell_back", {names.WHAT: event.what, names.WHY: event.why}, at)
+                metrics.fallbacks.add(1, {names.WHAT: event.what})
             case ResultsTrimmed():
                 freed = event.tokens_before - event.tokens_after
-                watched.span.add_event("results_trimmed", {names.WHY: event.trigger, "reverie.tokens_freed": freed}, at)
+                span.add_event("results_trimmed", {names.WHY: event.trigger, names.TOKENS_FREED: freed}, at)
             case CacheBroken():
-                watched.span.add_event("cache_broken", {names.WHY: event.reason, "reverie.tokens": event.tokens}, at)
+                span.add_event("cache_broken", {names.WHY: event.reason, names.TOKENS_LOST: event.tokens}, at)
+                metrics.breaks.add(1)
+            case PermissionDecided():
+                decided = {names.TOOL_NAME: event.tool, names.ALLOWED: event.allowed, names.BY: event.by}
+                span.add_event("permission_decided", decided, at)
+                metrics.permissions.add(1, decided)
+            case ModelRetried():
+                again = {names.REQUEST_MODEL: event.model, names.ATTEMPT: event.attempt, names.WHY: event.why}
+                (watched.request or span).add_event("model_retried", again, at)
+                metrics.retries.add(1, {names.REQUEST_MODEL: event.model})
+            case HookRan():
+                span.add_event("hook_ran", {names.HOOK_EVENT: event.moment, names.FAILED: bool(event.problem)}, at)
+                metrics.hooks.add(1, {names.HOOK_EVENT: event.moment, names.FAILED: bool(event.problem)})
+            case NotesWritten():
+                span.add_event("notes_written", {names.BY: event.by, names.SECTIONS: len(event.sections)}, at)
+                metrics.notes.add(1, {names.BY: event.by})
+            case BackgroundChanged():
+                work = {names.WORK: event.what, names.STATE: event.state}
+                span.add_event("background_changed", work, at)
+                metrics.background.add(1, work)
             case _:
                 assert_never(event)
 
@@ -122,18 +165,19 @@ class OpenTelemetry:
     def _open(self, session: str) -> Watched:
         attributes = {names.CONVERSATION_ID: session}
         span = self._tracer.start_span(names.SESSION_SPAN, attributes=attributes, start_time=self._clock())
-        watched = self._sessions[session] = Watched(span)
+        watched = self._sessions[session] = Watched(session, span)
         return watched
 
     def _close(self, session: str, watched: Watched, at: int) -> None:
         self._give_up(watched, at)
-        watched.span.end(at)
+        watched.close(at)
         del self._sessions[session]
 
     def _ask(self, watched: Watched, event: RequestPrepared, at: int) -> None:
-        from opentelemetry.trace import SpanKind, set_span_in_context
+        from opentelemetry.trace import SpanKind
 
         self._give_up(watched, at)
+        watched.query_begins(at)
         attributes: dict[str, Any] = {
             **model_attributes(watched.model),
             names.CONVERSATION_ID: event.session,
@@ -141,13 +185,8 @@ class OpenTelemetry:
             names.COUNTED_TOKENS: event.tokens,
             names.WINDOW_TOKENS: event.window,
         }
-        watched.request = self._tracer.start_span(
-            f"{names.CHAT} {watched.model}".rstrip(),
-            context=set_span_in_context(watched.span),
-            kind=SpanKind.CLIENT,
-            attributes=attributes,
-            start_time=at,
-        )
+        name = f"{names.CHAT} {watched.model}".rstrip()
+        watched.request = begin(self._tracer, watched.span, name, attributes, at, kind=SpanKind.CLIENT)
         watched.asked_ns = at
         if event.window > 0:
             self._metrics.share.record(event.tokens / event.window, model_attributes(watched.model))
@@ -167,77 +206,25 @@ class OpenTelemetry:
 
     def _give_up(self, watched: Watched, at: int) -> None:
         """End a request that no reply was observed for."""
-        from opentelemetry.trace import StatusCode
-
-        span, watched.request = watched.request, None
-        if span is not None:
-            span.set_status(StatusCode.ERROR, "no reply was observed")
-            span.end(at)
+        if watched.give_up_request(at):
             self._metrics.unanswered.add(1, model_attributes(watched.model))
 
-
-class Metrics:
-    """Every instrument there is."""
-
-    def __init__(self, meter: Any) -> None:
-        self.sessions = meter.create_counter(names.SESSIONS, "{session}", "Sessions opened.")
-        self.entries = meter.create_counter(names.APPENDED, "{entry}", "Messages and metadata logged.")
-        self.decisions = meter.create_counter(names.DECISIONS, "{decision}", "Decisions logged.")
-        self.freed = meter.create_counter(names.FREED_TOKENS, "{token}", "Tokens that decisions took out of view.")
-        self.moves = meter.create_counter(names.PREFIX_MOVES, "{move}", "Decisions that moved the cached prefix.")
-        self.damaged = meter.create_counter(names.DAMAGED_LINES, "{line}", "Lines of logs that could not be read.")
-        self.commands = meter.create_counter(names.INBOX_COMMANDS, "{command}", "Commands taken from inboxes.")
-        self.fallbacks = meter.create_counter(names.FALLBACKS, "{fallback}", "Lesser ways taken.")
-        self.unanswered = meter.create_counter(names.UNANSWERED, "{request}", "Requests without an observed reply.")
-        self.share = meter.create_histogram(names.WINDOW_SHARE, "1", "Share of the window a request counts.")
-        self.tokens = meter.create_histogram(names.TOKEN_USAGE, "{token}", "Tokens of a reply, by type.")
-        self.duration = meter.create_histogram(names.OPERATION_DURATION, "s", "From request to reply.")
-
-    def decision(self, decision: Decision) -> None:
-        """Count a decision and what it does to the bill."""
-        made = {names.DECISION: name_of(decision), names.LAYER: decision.cause.layer}
-        self.decisions.add(1, made)
-        if decision.cause.frees > 0:
-            self.freed.add(decision.cause.frees, made)
-        if decision.cause.moves_prefix:
-            self.moves.add(1, made)
+    def _finish_tool(self, watched: Watched, event: ToolFinished, at: int) -> None:
+        watched.finish_tool(self._tracer, event, at)
+        self._metrics.tool_duration.record(event.seconds, {names.TOOL_NAME: event.name, names.FAILED: event.is_error})
 
 
-def decision_attributes(decision: Decision) -> dict[str, Any]:
-    """Say who decided what and why, and nothing of what was said."""
-    cause = decision.cause
-    return {
-        names.DECISION: name_of(decision),
-        names.LAYER: cause.layer,
-        names.REASON: cause.reason,
-        names.FREES: cause.frees,
-        names.MOVES_PREFIX: cause.moves_prefix,
-    }
-
-
-def model_attributes(model: str) -> dict[str, Any]:
-    """Name the operation, the model and, where its name tells, the provider."""
-    bare = model.lower().split("/")[-1]
-    provider = next((name for start, name in _PROVIDERS.items() if bare.startswith(start)), None)
-    found: dict[str, Any] = {names.OPERATION_NAME: names.CHAT}
-    if model:
-        found[names.REQUEST_MODEL] = model
-    if provider is not None:
-        found.update(dict.fromkeys(names.PROVIDER_NAMES, provider))
-    return found
-
-
-def token_counts(usage: Mapping[str, Any]) -> dict[str, int]:
-    """Return the tokens of a reply by kind; input is all input, cached or not, as the conventions have it."""
-    read, written = _whole(usage, "cache_read_input_tokens"), _whole(usage, "cache_creation_input_tokens")
-    uncached, output = _whole(usage, "input_tokens"), _whole(usage, "output_tokens")
-    counts = {"cache_read": read, "cache_write": written, "output": output}
-    found = {kind: tokens for kind, tokens in counts.items() if tokens is not None}
-    if uncached is not None:
-        found["input"] = uncached + (read or 0) + (written or 0)
-    return found
-
-
-def _whole(usage: Mapping[str, Any], key: str) -> int | None:
-    value = usage.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+Mentioned = (
+    EntryAppended
+    | DecisionMade
+    | LogDamaged
+    | InboxDrained
+    | FellBack
+    | ResultsTrimmed
+    | CacheBroken
+    | PermissionDecided
+    | ModelRetried
+    | HookRan
+    | NotesWritten
+    | BackgroundChanged
+)

@@ -10,6 +10,8 @@ from typing import Final
 __all__ = [
     "CHAT",
     "CONVERSATION_ID",
+    "EXECUTE_TOOL",
+    "INVOKE_AGENT",
     "OPERATION_DURATION",
     "OPERATION_NAME",
     "PROVIDER_NAMES",
@@ -18,6 +20,8 @@ __all__ = [
     "RESPONSE_MODEL",
     "TOKEN_TYPE",
     "TOKEN_USAGE",
+    "TOOL_CALL_ID",
+    "TOOL_NAME",
     "USAGE",
 ]
 
@@ -25,12 +29,16 @@ __all__ = [
 
 OPERATION_NAME: Final = "gen_ai.operation.name"
 CHAT: Final = "chat"
+EXECUTE_TOOL: Final = "execute_tool"
+INVOKE_AGENT: Final = "invoke_agent"
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 REQUEST_MODEL: Final = "gen_ai.request.model"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
 RESPONSE_ID: Final = "gen_ai.response.id"
 PROVIDER_NAMES: Final = ("gen_ai.provider.name", "gen_ai.system")
 TOKEN_TYPE: Final = "gen_ai.token.type"
+TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 
 # What a count of tokens is called on a span: cache writes under the newer name and the older one.
 USAGE: Final[dict[str, tuple[str, ...]]] = {
@@ -64,6 +72,26 @@ COMMANDS: Final = "reverie.inbox.commands"
 LINE: Final = "reverie.log.line"
 WHAT: Final = "reverie.fallback.what"
 WHY: Final = "reverie.why"
+TOKENS_FREED: Final = "reverie.tokens_freed"
+TOKENS_LOST: Final = "reverie.tokens"
+ALLOWED: Final = "reverie.permission.allowed"
+BY: Final = "reverie.by"
+ATTEMPT: Final = "reverie.attempt"
+HOOK_EVENT: Final = "reverie.hook.event"
+FAILED: Final = "reverie.failed"
+SECTIONS: Final = "reverie.notes.sections"
+WORK: Final = "reverie.background.work"
+STATE: Final = "reverie.background.state"
+END: Final = "reverie.query.end"
+TURNS: Final = "reverie.query.turns"
+COST_USD: Final = "reverie.cost_usd"
+COMPACTION_SPAN: Final = "reverie.compaction"
+TRIGGER: Final = "reverie.compaction.trigger"
+METHOD: Final = "reverie.compaction.method"
+TOKENS_BEFORE: Final = "reverie.compaction.tokens_before"
+TOKENS_AFTER: Final = "reverie.compaction.tokens_after"
+LOST: Final = "reverie.compaction.lost"
+MODEL_CALLS: Final = "reverie.compaction.model_calls"
 
 SESSIONS: Final = "reverie.sessions"
 APPENDED: Final = "reverie.entries"
@@ -75,3 +103,13 @@ DAMAGED_LINES: Final = "reverie.log.damaged_lines"
 INBOX_COMMANDS: Final = "reverie.inbox.drained"
 FALLBACKS: Final = "reverie.fallbacks"
 UNANSWERED: Final = "reverie.requests.unanswered"
+RETRIES: Final = "reverie.requests.retried"
+CACHE_BREAKS: Final = "reverie.cache.breaks"
+PERMISSIONS: Final = "reverie.permissions"
+HOOKS: Final = "reverie.hooks"
+QUERIES: Final = "reverie.queries"
+COMPACTIONS: Final = "reverie.compactions"
+COMPACTED_TOKENS: Final = "reverie.compactions.tokens_freed"
+NOTES: Final = "reverie.notes.updates"
+BACKGROUND: Final = "reverie.background"
+TOOL_DURATION: Final = "reverie.tool.duration"

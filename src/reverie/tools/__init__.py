@@ -2,6 +2,39 @@
 
 from __future__ import annotations
 
-from .tool import Access, Output, Tool
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Access", "Output", "Tool"]
+from .tool import Access, Output, Tool, failed
+
+if TYPE_CHECKING:
+    from ..settings import AgentPolicy
+    from .context import Todo, ToolContext, WebAccess
+
+__all__ = ["Access", "Output", "Todo", "Tool", "ToolContext", "WebAccess", "failed", "standard_tools"]
+
+
+def standard_tools(policy: AgentPolicy) -> list[Tool]:
+    """Return the tools every agent has, always in the same order, since they stand first in a cached prefix."""
+    from .bash import Bash, BashOutput, KillShell
+    from .edit import Edit
+    from .glob import Glob
+    from .grep import Grep
+    from .read import Read
+    from .skill import SkillTool
+    from .todo import TodoWrite
+    from .web_fetch import WebFetch
+    from .write import Write
+
+    tools: list[Tool] = [Read(), Write(), Edit(), Glob(), Grep(), Bash(policy), BashOutput(), KillShell(), TodoWrite()]
+    tools.append(SkillTool())
+    if policy.web_fetch:
+        tools.append(WebFetch())
+    return tools
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Todo", "ToolContext", "WebAccess"):
+        from . import context
+
+        return getattr(context, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ from ..values import record
 if TYPE_CHECKING:
     from .context import ToolContext
 
-__all__ = ["Access", "AccessKind", "Output", "Tool"]
+__all__ = ["Access", "AccessKind", "Output", "Tool", "failed"]
 
 AccessKind: TypeAlias = Literal["none", "read", "write", "run", "fetch", "other"]
 
@@ -18,10 +18,15 @@ AccessKind: TypeAlias = Literal["none", "read", "write", "run", "fetch", "other"
 @record
 class Access:
     """What a call would touch: nothing outside, a path to read or write, a command to run, a URL to fetch, or
-    something only the tool knows (a tool of an MCP server)."""
+    something only the tool knows (a tool of an MCP server).
+
+    ``doubt`` says why a person should be asked even where the target alone would not need it: a file inside the
+    workspace that has another name, perhaps outside.
+    """
 
     kind: AccessKind
     target: str = ""
+    doubt: str = ""
 
 
 @record
@@ -32,6 +37,11 @@ class Output:
     is_error: bool = False
     read: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()
+
+
+def failed(message: object) -> Output:
+    """Return an output that says what went wrong and what to do."""
+    return Output(str(message), is_error=True)
 
 
 class Tool(Protocol):

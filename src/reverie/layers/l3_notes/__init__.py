@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+from .gathered import Gathered
+from .local import Budget, take_notes
 from .policy import NotesPolicy
+from .sections import HEADINGS, Notes, Template, changed_sections, fitted, overs, parse_notes, render_notes
 
-__all__ = ["NotesPolicy"]
+__all__ = [
+    "HEADINGS",
+    "Budget",
+    "Gathered",
+    "Notes",
+    "NotesPolicy",
+    "Template",
+    "changed_sections",
+    "fitted",
+    "overs",
+    "parse_notes",
+    "render_notes",
+    "take_notes",
+]

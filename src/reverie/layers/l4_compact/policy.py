@@ -20,10 +20,17 @@ class CompactPolicy:
     tail_max_tokens: int = 40_000
     verbatim_tokens: int = 20_000
     """How much of the user's own words is repeated verbatim; older ones are named by handle."""
-    anchor_tokens: int = 2_000
+    handle_tokens: int = 1_000
+    """How much the list of handles of older messages may take."""
+    anchor_tokens: int = 4_000
     """How much the list of exact identifiers may take."""
+    notes_section_tokens: int = 2_000
+    notes_tokens: int = 12_000
+    """How much of the notes enters the summary, a section and in all."""
     summary_tokens: int = 20_000
     """How long a model's summary may be."""
+    summary_seconds: float = 300.0
+    """How long a model may take over it."""
     restore_files: int = 5
     restore_file_tokens: int = 5_000
     restore_files_tokens: int = 50_000
@@ -38,5 +45,13 @@ class CompactPolicy:
     probes: int = 3
     retries: int = 3
     """How often a summary request that is itself too long is cut and tried again."""
+    compact_when_cold: bool = True
+    """Compact before the threshold where the provider's cache is gone and that pays."""
+    cold_share: float = 0.6
+    """Only a window that holds this share of the threshold, after trimming, is worth compacting early."""
+    cold_need: float = 0.5
+    """How much of what leaves is taken to be read back, where compacting early is priced."""
+    cold_margin: float = 1.5
+    """What it saves must be so many times what it costs."""
     collapse_at: float = 0.90
     collapse_blocks_at: float = 0.95

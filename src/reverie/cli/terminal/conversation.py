@@ -1,0 +1,304 @@
+"""A conversation on a screen: sessions, prompts, commands, and the agent that answers them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Generator, Sequence
+from contextlib import aclosing, contextmanager
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from anyio import to_thread
+
+from ...errors import ReverieError
+from ...events import Event
+from ...settings import Settings
+from .approving import ScreenApprover
+from .asking import Option
+from .commands import COMMANDS, MODES, run_command
+from .completing import InputCompleter
+from .files import project_files
+from .footer import Part, footer_parts
+from .options import Options
+from .painting import Paint
+from .screen import Screen, open_history
+from .transcript import Transcript
+
+if TYPE_CHECKING:
+    from ...runtime.agent import Agent
+
+__all__ = ["Conversation"]
+
+T = TypeVar("T")
+SLOW: Final = ("reverie.runtime.agent", "reverie.cli.terminal.markdown")
+SHOWN_LINES: Final = 200
+"""Lines of a shell command's output that are shown; the rest is counted."""
+
+
+class Conversation:
+    """Everything between a person at a terminal and an agent."""
+
+    def __init__(self, options: Options, settings: Settings, *, colour: bool) -> None:
+        self.settings = settings
+        self.agent: Agent
+        self.paint = Paint(colour=colour)
+        self._options = options
+        self._files: list[str] = []
+        self._waiting: asyncio.Queue[str | None] = asyncio.Queue()
+        self._queued: list[str] = []
+        self._busy = False
+        self._open = False
+        self._next: str | None = None
+        self._leaving = False
+        self._side: asyncio.Task[Any] | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._problem: BaseException | None = None
+        completer = InputCompleter(
+            {name: command.meaning for name, command in COMMANDS.items()}, lambda: self._files, self._values
+        )
+        self.screen = Screen(colour=colour, history=open_history(settings.home / "history"), completer=completer)
+        self.transcript = Transcript(self.screen.write, paint=self.paint, cwd=options.cwd, size=self.screen.size)
+        self.screen.on_submit = self._submitted
+        self.screen.on_interrupt = self._interrupted
+        self.screen.on_leave = self.leave
+        self.screen.on_mode = self._next_mode
+        self.screen.live = self._live
+        self.screen.footer = self._footer
+        self.screen.activity = self._activity
+
+    # -- from opening to leaving
+
+    async def run(self) -> None:
+        """Talk until the person leaves; the terminal is as it was afterwards, whatever happens."""
+        self._main = asyncio.current_task()
+        shown = asyncio.create_task(self.screen.run())
+        shown.add_done_callback(lambda _: None if self._leaving else self.leave())
+        name = self._options.session
+        with self._signals():
+            try:
+                if self._options.pick:
+                    name = await self.pick_session()
+                    self._leaving = name is None
+                while not self._leaving:
+                    name = await self._held(name or None)
+            finally:
+                self.screen.leave()
+                await shown
+        if self._problem is not None:
+            raise self._problem
+        if self._open:
+            print(f"reverie chat --resume {self.agent.name}  goes on with this conversation")
+
+    @contextmanager
+    def _signals(self) -> Generator[None]:
+        """Let a request to end the process end the conversation, so that the terminal is given back."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.leave)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+
+    async def _held(self, name: str | None) -> str | None:
+        """Hold one session to its end and return which one is next."""
+        self._next = None
+        for module in SLOW:  # the prompt is there already
+            await to_thread.run_sync(import_module, module, abandon_on_cancel=True)
+        agent = self._options.agent(self.settings, session=name, approve=self._approver())
+        agent.listen(self._heard)
+        async with agent:
+            self.agent, self._open = agent, True
+            self._greet(resumed=name is not None)
+            reading = asyncio.create_task(self._load_behind())
+            try:
+                if self._options.prompt:
+                    prompt, self._options = self._options.prompt, self._options.without_prompt()
+                    self._submitted(prompt)
+                while not self._leaving and self._next is None:
+                    line = await self._waiting.get()
+                    if line is not None:
+                        await self._said(line)
+            finally:
+                reading.cancel()
+        return self._next
+
+    def _approver(self) -> ScreenApprover:
+        return ScreenApprover(self.screen, self.transcript, paint=self.paint, cwd=self._options.cwd)
+
+    def _greet(self, *, resumed: bool) -> None:
+        if resumed:
+            from .past import last_exchange
+
+            prompt, reply = last_exchange(self.agent.session.view)
+            self.transcript.note(f"going on with {self.agent.name}")
+            if prompt:
+                self.transcript.prompt(prompt)
+            if reply:
+                self.transcript.prose(reply)
+            return
+        head = f"{self.paint('Reverie', 'title')} {version('reverie')} · {self.agent.model.name} · {self.agent.cwd}"
+        tips = "/help · @file · !command · Shift-Tab mode · Esc interrupt · Ctrl-C twice leave"
+        self.transcript.put("head", [head, self.paint(tips, "dim")])
+
+    async def _load_behind(self) -> None:
+        """Load what takes long while the person types: the provider's library, and the names of files."""
+        self._files = await to_thread.run_sync(project_files, self.agent.cwd)
+        vendor = self.agent.model.name.split(":", 1)[0]
+        if vendor in ("anthropic", "openai") and find_spec(vendor) is not None:
+            await to_thread.run_sync(import_module, vendor, abandon_on_cancel=True)
+
+    # -- what was typed
+
+    def _submitted(self, text: str) -> None:
+        name = text.strip().removeprefix("/").partition(" ")[0]
+        if self._busy and text.startswith("/") and name in COMMANDS and COMMANDS[name].anytime:
+            self._side = asyncio.get_running_loop().create_task(run_command(self, text.strip()))
+            return
+        self._queued.append(text)
+        self._waiting.put_nowait(text)
+
+    async def _said(self, text: str) -> None:
+        self._queued.remove(text)
+        line = text.strip()
+        self._busy = True
+        try:
+            if line.startswith("/") and "\n" not in line:
+                self.transcript.prompt(line)
+                await run_command(self, line)
+            elif line.startswith("!"):
+                await self._shell(line[1:].strip())
+            else:
+                await self._ask(text)
+        finally:
+            self._busy = False
+            self.screen.app.invalidate()
+
+    async def _ask(self, prompt: str) -> None:
+        self.transcript.prompt(prompt)
+        try:
+            async with aclosing(self.agent.ask(prompt)) as events:
+                async for _ in events:  # they were shown when they happened
+                    pass
+        except ReverieError as error:
+            self.transcript.note(f"! {error}", "warning")
+        self._files = await to_thread.run_sync(project_files, self.agent.cwd)
+
+    async def _shell(self, command: str) -> None:
+        from .shell import as_attachment, run_shell
+
+        if not command:
+            return
+        self.transcript.prompt(f"!{command}")
+        shown = 0
+
+        def show(line: str) -> None:
+            nonlocal shown
+            shown += 1
+            if shown <= SHOWN_LINES:
+                self.transcript.output(line)
+
+        output = await self.interruptible(run_shell(command, self.agent.cwd, show))
+        if output is None:
+            return
+        more = f"… {shown - SHOWN_LINES:,} more lines; " if shown > SHOWN_LINES else ""
+        if output.exit_code or more or not shown:
+            self.transcript.output(f"{more}exit code {output.exit_code}", "dim")
+        await self.agent.session.attach(as_attachment(output), type="local_command")
+
+    async def interruptible(self, work: Awaitable[T]) -> T | None:
+        """Wait for work that Esc may end; None where it did."""
+        self._side = asyncio.ensure_future(work)
+        try:
+            return await self._side
+        except asyncio.CancelledError:
+            if not self._side.cancelled():
+                raise
+            self.transcript.note("Interrupted.")
+            return None
+        finally:
+            self._side = None
+
+    # -- what commands use
+
+    def go_to(self, session: str) -> None:
+        """Go on with that session, or with a new one where the name is empty."""
+        self._next = session
+
+    def leave(self) -> None:
+        """Leave as soon as what runs has stopped; asked a second time, do not wait for that."""
+        if self._leaving:
+            if self._busy and self._main is not None:
+                self._main.cancel()
+            return
+        self._leaving = True
+        self._interrupted()
+        self._waiting.put_nowait(None)
+
+    def session_named(self, name: str) -> str:
+        """Return the whole name of a session of this project."""
+        from .sessions import named_session
+
+        return named_session(self.settings, self._options.cwd, name)
+
+    async def pick_session(self) -> str | None:
+        """Let the person choose a session of this project: None where they would not, empty where there is none."""
+        from .sessions import earlier_sessions
+
+        found = await to_thread.run_sync(lambda: earlier_sessions(self.settings, self._options.cwd))
+        if not found:
+            self.transcript.note("no session was held here yet")
+            return ""
+        keys: Sequence[str] = "123456789"
+        options = [
+            Option(keys[number] if number < len(keys) else "", one.about, one.session)
+            for number, one in enumerate(found)
+        ]
+        return await self.screen.choose("Which conversation? (Esc: none)", options)
+
+    # -- what the screen asks
+
+    def _values(self, command: str) -> Sequence[str]:
+        if command == "mode":
+            return MODES
+        return sorted(self.settings.model_aliases) if command == "model" else ()
+
+    def _next_mode(self) -> None:
+        if self._open:
+            self.agent.mode = MODES[(MODES.index(self.agent.mode) + 1) % len(MODES)]
+            self.screen.app.invalidate()
+
+    def _interrupted(self) -> None:
+        if self.screen.choice is not None:
+            self.screen.choice.give(None)
+        if self._side is not None:
+            self._side.cancel()
+        elif self._open and self._busy:
+            self.agent.interrupt()
+
+    def _activity(self) -> str | None:
+        if not self._busy:
+            return None if self._open else "opening"
+        waiting = f" ({len(self._queued)} waiting)" if self._queued else ""
+        return f"{self.transcript.doing}{waiting}"
+
+    def _live(self) -> list[str]:
+        lines = self.transcript.live()
+        for text in self._queued if self._busy else ():
+            lines += [self.paint(f"> {' '.join(text.split())[:60]} (waiting)", "dim")]
+        return lines
+
+    def _footer(self) -> list[Part]:
+        return footer_parts(self.agent.status()) if self._open else [("footer", "opening the session …")]
+
+    def _heard(self, event: Event) -> None:
+        try:
+            self.transcript.show(event)
+        except Exception as error:  # a mistake of ours: an agent keeps its listeners' mistakes to itself
+            self._problem = self._problem or error
+            self.leave()
+        self.screen.app.invalidate()

@@ -1,0 +1,74 @@
+"""The files a person may mean by ``@name``: those git knows, else those a short walk finds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+__all__ = ["best_matches", "project_files"]
+
+MAX_FILES: Final = 20_000
+MAX_DEPTH: Final = 8
+GIT_SECONDS: Final = 3.0
+SKIPPED: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "dist", "build"})
+
+
+def project_files(cwd: Path) -> list[str]:
+    """Return paths below a directory, relative to it, as many as one can look through at once."""
+    listed = _git_files(cwd)
+    return listed if listed is not None else list(_walked(cwd))
+
+
+def _git_files(cwd: Path) -> list[str] | None:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
+    try:
+        done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=GIT_SECONDS, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    if done.returncode:
+        return None
+    return [os.fsdecode(name) for name in done.stdout.split(b"\0")[:MAX_FILES] if name]
+
+
+def _walked(cwd: Path) -> Iterator[str]:
+    found = 0
+    for folder, folders, names in os.walk(cwd):
+        inside = os.path.relpath(folder, cwd)
+        depth = 0 if inside == "." else inside.count(os.sep) + 1
+        folders[:] = sorted(
+            name for name in folders if depth < MAX_DEPTH and not name.startswith(".") and name not in SKIPPED
+        )
+        for name in sorted(names):
+            yield name if inside == "." else os.path.join(inside, name)
+            found += 1
+            if found >= MAX_FILES:
+                return
+
+
+def best_matches(typed: str, paths: Iterable[str], *, limit: int) -> list[str]:
+    """Return the paths that fit what was typed: by the start of a name, then by what they contain, then by letters."""
+    wanted = typed.lower()
+    ranked: list[tuple[int, int, str]] = []
+    for path in paths:
+        rank = _rank(wanted, path.lower())
+        if rank is not None:
+            ranked.append((rank, len(path), path))
+    ranked.sort()
+    return [path for _, _, path in ranked[:limit]]
+
+
+def _rank(wanted: str, path: str) -> int | None:
+    if not wanted:
+        return path.count("/")
+    name = path.rsplit("/", 1)[-1]
+    if path.startswith(wanted) or name.startswith(wanted):
+        return 0
+    if wanted in name:
+        return 1
+    if wanted in path:
+        return 2
+    letters = iter(path)
+    return 3 if all(letter in letters for letter in wanted) else None

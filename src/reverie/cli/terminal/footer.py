@@ -1,0 +1,70 @@
+"""The line that is always there: how full the window is, what it costs, who answers, what runs behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from .calls import one_line
+
+if TYPE_CHECKING:
+    from ...runtime.status import Status
+
+__all__ = ["Part", "dollars", "footer_lines", "footer_parts", "thousands"]
+
+Part = tuple[str, str]
+"""A style's name and a text."""
+SEPARATOR: Final = " · "
+FULL_PERCENT: Final = 90
+FILLING_PERCENT: Final = 75
+MODE_STYLES: Final = {"default": "footer", "accept-edits": "edits", "plan": "plan", "bypass": "danger"}
+
+
+def footer_parts(status: Status) -> list[Part]:
+    """Return what the footer says, most wanted first."""
+    percent = status.window_percent
+    full = "danger" if percent >= FULL_PERCENT else "warning" if percent >= FILLING_PERCENT else "footer"
+    left = f"{thousands(status.to_compaction)} to compaction"
+    cache = "cache –" if status.cache_share is None else f"cache {status.cache_share:.0%}"
+    parts: list[Part] = [
+        (full, f"window {percent:.0f}%"),
+        ("footer", left),
+        ("footer", cache),
+        ("footer", dollars(status.cost_usd)),
+        ("footer", one_line(status.model.split(":", 1)[-1], 28)),
+        (MODE_STYLES.get(status.mode, "footer"), f"{status.mode} mode" if status.mode == "default" else status.mode),
+    ]
+    if status.background:
+        running = one_line(", ".join(status.background), 40)
+        parts.append(("background", f"behind: {running}"))
+    return parts
+
+
+def footer_lines(parts: Sequence[Part], columns: int) -> list[list[Part]]:
+    """Lay the parts out on as many lines as they need."""
+    lines: list[list[Part]] = [[]]
+    used = 0
+    for style, text in parts:
+        wanted = len(text) + (len(SEPARATOR) if lines[-1] else 0)
+        if lines[-1] and used + wanted > columns - 1:
+            lines.append([])
+            used, wanted = 0, len(text)
+        if lines[-1]:
+            lines[-1].append(("footer", SEPARATOR))
+        lines[-1].append((style, text[: max(1, columns - 1)]))
+        used += wanted
+    return lines
+
+
+def dollars(usd: float | None) -> str:
+    """Say an amount of money, finely where it is small."""
+    if usd is None:
+        return "$ –"
+    return f"${usd:,.4f}" if usd < 1 else f"${usd:,.2f}"
+
+
+def thousands(count: int) -> str:
+    """Say a number of tokens shortly."""
+    if count < 1_000:
+        return str(count)
+    return f"{count / 1_000:.0f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"

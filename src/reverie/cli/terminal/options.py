@@ -1,0 +1,49 @@
+"""What was asked for on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...settings import Mode, Settings
+from ...values import record, replace
+
+if TYPE_CHECKING:
+    from ...runtime.agent import Agent
+    from ...runtime.permissions import Approver
+
+__all__ = ["Options"]
+
+
+@record
+class Options:
+    """How to talk, with whom, and where."""
+
+    cwd: Path
+    prompt: str = ""
+    model: str | None = None
+    session: str | None = None
+    pick: bool = False
+    """Let the person choose a session first."""
+    mode: Mode | None = None
+    max_turns: int | None = None
+    budget_usd: float | None = None
+
+    def agent(self, settings: Settings, *, session: str | None, approve: Approver | None) -> Agent:
+        """Make the agent that was asked for."""
+        from ...runtime.agent import Agent
+
+        return Agent(
+            model=self.model,
+            cwd=self.cwd,
+            session=session,
+            settings=settings,
+            mode=self.mode,
+            approve=approve,
+            max_turns=self.max_turns,
+            budget_usd=self.budget_usd,
+        )
+
+    def without_prompt(self) -> Options:
+        """Return the same, with nothing to say first."""
+        return replace(self, prompt="")

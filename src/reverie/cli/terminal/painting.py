@@ -1,0 +1,41 @@
+"""The few colours there are, by what they mean."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["STYLES", "Paint"]
+
+# what it means -> (SGR codes of a terminal, prompt_toolkit's words for the same)
+STYLES: Final = {
+    "prompt": ("1", "bold"),
+    "done": ("32", "ansigreen"),
+    "failed": ("31", "ansired"),
+    "busy": ("33", "ansiyellow"),
+    "warning": ("33", "ansiyellow"),
+    "danger": ("1;31", "bold ansired"),
+    "edits": ("35", "ansimagenta"),
+    "plan": ("36", "ansicyan"),
+    "background": ("36", "ansicyan"),
+    "thought": ("2;3", "ansibrightblack italic"),
+    "dim": ("2", "ansibrightblack"),
+    "footer": ("2", "ansibrightblack"),
+    "title": ("1", "bold"),
+    "chosen": ("1;36", "bold ansicyan"),
+    "added": ("32", "ansigreen"),
+    "removed": ("31", "ansired"),
+    "hunk": ("36", "ansicyan"),
+}
+
+
+class Paint:
+    """Puts text into a colour, or leaves it as it is."""
+
+    def __init__(self, *, colour: bool) -> None:
+        self.colour = colour
+
+    def __call__(self, text: str, meaning: str) -> str:
+        """Return the text in the colour of what it means."""
+        if not self.colour or not text:
+            return text
+        return f"\x1b[{STYLES[meaning][0]}m{text}\x1b[0m"

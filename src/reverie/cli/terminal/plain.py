@@ -1,0 +1,175 @@
+"""The conversation in plain lines, for terminals that can do no more and for pipes: no escape sequence at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+from ...errors import ReverieError
+from ...events import (
+    CompactionEnded,
+    Event,
+    ModelRetried,
+    PermissionDecided,
+    QueryEnded,
+    ReplyObserved,
+    RequestPrepared,
+    TextStreamed,
+    ToolFinished,
+    ToolStarted,
+)
+from ...runtime.permissions import Answer, Approval
+from ...settings import Settings
+from ..output import say
+from .approving import preview_lines
+from .calls import call_title, one_line, outcome
+from .footer import footer_parts
+from .options import Options
+from .painting import Paint
+from .printing import EXIT_CODES, OTHER_END, interrupting, remark
+from .transcript import ENDS
+
+__all__ = ["PlainLines", "talk_plainly"]
+
+NEVER = Paint(colour=False)
+
+
+class PlainLines:
+    """Prints a query as it goes; a reply is printed when it is whole, since a line cannot be taken back."""
+
+    def __init__(self, cwd: Path) -> None:
+        self.ended: QueryEnded | None = None
+        self._cwd = cwd
+        self._text = ""
+        self._titles: dict[str, str] = {}
+
+    def show(self, event: Event) -> None:
+        """Take in one event."""
+        match event:
+            case TextStreamed():
+                self._text += event.text
+            case RequestPrepared():
+                self._text = ""
+            case ReplyObserved():
+                self._flush()
+            case ToolStarted():
+                self._titles[event.id] = call_title(event.name, event.input, self._cwd)
+            case ToolFinished():
+                title = self._titles.pop(event.id, event.name)
+                lines = event.lines or len(event.text.splitlines())
+                put(f"* {title} {outcome(event.name, event.text, lines=lines, is_error=event.is_error)}")
+            case CompactionEnded():
+                put(f"* compacted ({event.trigger}): {event.tokens_before:,} to {event.tokens_after:,} tokens")
+            case PermissionDecided(allowed=False):
+                put(f"* {event.tool} denied: {one_line(event.reason, 200)}")
+            case QueryEnded():
+                self._flush()
+                self.ended = event
+                if event.end != "completed":
+                    put(f"! {ENDS.get(event.end, event.end)} {event.detail}")
+            case _:
+                if isinstance(event, ModelRetried):
+                    self._text = ""
+                remark(event)
+
+    def _flush(self) -> None:
+        text, self._text = self._text.strip("\n"), ""
+        if text.strip():
+            put(text)
+
+
+def put(text: str) -> None:
+    """Print something at once."""
+    say(text.rstrip())
+    sys.stdout.flush()
+
+
+async def talk_plainly(options: Options, settings: Settings) -> int:
+    """Answer the prompt, and where a person sits at the other end, go on until they leave."""
+    person = sys.stdin.isatty()
+    agent = options.agent(settings, session=options.session, approve=LineApprover(options.cwd) if person else None)
+    lines = PlainLines(options.cwd)
+    agent.listen(lines.show)
+    prompt: str | None = options.prompt
+    async with agent:
+        while prompt is not None:
+            if prompt.strip():
+                try:
+                    with interrupting(agent):
+                        async with aclosing(agent.ask(prompt)) as events:
+                            async for _ in events:  # they were shown when they happened
+                                pass
+                except ReverieError as error:
+                    put(f"! {error}")
+            if person:
+                put(f"[{' · '.join(text for _, text in footer_parts(agent.status()))}]")
+            prompt = await ask_for_line("> ") if person else None
+            if prompt is not None and prompt.strip() in ("/quit", "/exit"):
+                prompt = None
+    if person or lines.ended is None:
+        return 0
+    return EXIT_CODES.get(lines.ended.end, OTHER_END)
+
+
+async def ask_for_line(mark: str) -> str | None:
+    """Ask for a line on stderr, so that stdout has answers only; None at the end of input."""
+    sys.stderr.write(mark)
+    sys.stderr.flush()
+    return await TYPED.line()
+
+
+class TypedLines:
+    """Lines of a terminal, waited for without a thread that would outlive an interrupt."""
+
+    def __init__(self) -> None:
+        self._begun = b""
+
+    async def line(self) -> str | None:
+        """Return the next line without its end; None where the input has ended."""
+        loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
+        while b"\n" not in self._begun:
+            arrived = asyncio.Event()
+            loop.add_reader(number, arrived.set)
+            try:
+                await arrived.wait()
+            finally:
+                loop.remove_reader(number)
+            try:
+                read = os.read(number, 65_536)
+            except OSError:  # the terminal has gone away
+                read = b""
+            if not read:
+                rest, self._begun = self._begun, b""
+                return rest.decode("utf-8", "replace") or None
+            self._begun += read
+        line, _, self._begun = self._begun.partition(b"\n")
+        return line.decode("utf-8", "replace")
+
+
+TYPED = TypedLines()
+
+
+class LineApprover:
+    """Asks with plain lines whether a tool may run."""
+
+    def __init__(self, cwd: Path) -> None:
+        self._cwd = cwd
+
+    async def __call__(self, approval: Approval) -> Answer:
+        """Show what would be done and wait for a line."""
+        title = call_title(approval.tool, approval.input, self._cwd)
+        put("\n".join([f"? {title} {one_line(approval.reason)}", *preview_lines(approval, NEVER)]))
+        always = f", a: always ({approval.suggestion})" if approval.suggestion else ""
+        typed = await ask_for_line(f"Allow it? y: once{always}, n: no, or say why not: ")
+        match (typed or "n").strip():
+            case "y" | "yes":
+                return Answer("once")
+            case "a" | "always" if approval.suggestion:
+                return Answer("always")
+            case "" | "n" | "no":
+                return Answer("deny")
+            case why:
+                return Answer("deny", why)

@@ -1,0 +1,227 @@
+"""The bottom of the terminal: what is live, the input line or a question, completions, and the footer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from math import inf
+from pathlib import Path
+from typing import Any, Final
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History
+from prompt_toolkit.layout import ConditionalContainer, Dimension, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.styles import Style
+from prompt_toolkit.widgets import SearchToolbar
+
+from .asking import Choice, Option
+from .footer import Part, footer_lines
+from .inline import Inline
+from .keys import key_bindings
+from .painting import STYLES
+
+__all__ = ["Screen", "open_history"]
+
+INPUT_ROWS: Final = 10
+MENU_ROWS: Final = 12
+SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+SPIN_SECONDS: Final = 0.12
+HINT_SECONDS: Final = 2.0
+
+
+class Screen:
+    """Everything a person looks at and types into; what it means is somebody else's business."""
+
+    def __init__(self, *, colour: bool, history: History, completer: Completer) -> None:
+        self.on_submit: Callable[[str], None] = lambda text: None
+        self.on_interrupt: Callable[[], None] = lambda: None
+        self.on_leave: Callable[[], None] = lambda: None
+        self.on_mode: Callable[[], None] = lambda: None
+        self.live: Callable[[], Sequence[str]] = lambda: ()
+        self.footer: Callable[[], Sequence[Part]] = lambda: ()
+        self.activity: Callable[[], str | None] = lambda: None
+        self.choice: Choice | None = None
+        self.reply: asyncio.Future[str] | None = None
+        self._reply_mark = ""
+        self._draft = ""
+        self._left = False
+        self.stopped_at = -inf
+        """When Ctrl-C was last pressed with nothing typed since; a second time soon after leaves."""
+        self._hint = ""
+        self._hint_until = 0.0
+        self._busy_since: float | None = None
+        self.buffer = Buffer(
+            multiline=True,
+            history=history,
+            completer=completer,
+            complete_while_typing=True,
+            on_text_changed=self._typed,
+        )
+        self._search = SearchToolbar(ignore_case=True)
+        self.app = Inline(
+            layout=self._layout(),
+            key_bindings=key_bindings(self),
+            style=Style.from_dict({name: words for name, (_, words) in STYLES.items()} if colour else {}),
+            color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
+        )
+
+    def _typed(self, buffer: Buffer) -> None:
+        if buffer.text:
+            self.stopped_at = -inf
+
+    # -- what is drawn
+
+    def _layout(self) -> Layout:
+        choosing = Condition(lambda: self.choice is not None)
+        busy = Condition(lambda: self.activity() is not None)
+        hinting = Condition(lambda: bool(self.hint))
+        live = Condition(lambda: bool(self.live()))
+        self._input = Window(
+            BufferControl(self.buffer, search_buffer_control=self._search.control, preview_search=True),
+            height=Dimension(min=1, max=INPUT_ROWS),
+            wrap_lines=True,
+            dont_extend_height=True,
+            get_line_prefix=self._prefix,
+        )
+        rows = [
+            ConditionalContainer(self._lines(lambda: ANSI("\n".join(self.live()))), live),
+            self._lines(lambda: ""),
+            ConditionalContainer(self._lines(self._busy_line), busy & ~choosing),
+            ConditionalContainer(
+                self._lines(lambda: list(self.choice.parts()) if self.choice else [], wrap=True), choosing
+            ),
+            ConditionalContainer(self._input, ~choosing),
+            self._search,
+            ConditionalContainer(self._lines(self._menu), has_completions & ~choosing),
+            ConditionalContainer(self._lines(lambda: [("class:warning", f"  {self.hint}")]), hinting),
+            self._lines(self._footer),
+            Window(),
+        ]
+        return Layout(HSplit(rows), focused_element=self._input)
+
+    def _lines(self, text: Callable[[], Any], *, wrap: bool = False) -> Window:
+        return Window(FormattedTextControl(text), dont_extend_height=True, wrap_lines=wrap, height=Dimension(min=0))
+
+    def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
+        if line or wrapped:
+            return [("", "  ")]
+        return [("class:chosen", self._reply_mark or "> ")]
+
+    def _busy_line(self) -> StyleAndTextTuples:
+        doing = self.activity() or ""
+        spin = SPINNER[int(time.monotonic() / SPIN_SECONDS) % len(SPINNER)]
+        seconds = time.monotonic() - self._busy_since if self._busy_since is not None else 0.0
+        return [("class:busy", f"{spin} {doing}"), ("class:dim", f"  {seconds:.0f} s · esc interrupts")]
+
+    def _menu(self) -> StyleAndTextTuples:
+        state = self.buffer.complete_state
+        if state is None:
+            return []
+        at = state.complete_index or 0
+        first = max(0, min(at - MENU_ROWS // 2, len(state.completions) - MENU_ROWS))
+        columns = self.size()[0]
+        shown: StyleAndTextTuples = []
+        for number, one in enumerate(state.completions[first : first + MENU_ROWS], start=first):
+            chosen = number == state.complete_index
+            text = f"  {one.display_text:<18} {one.display_meta_text}".rstrip()[: columns - 1]
+            shown.append(("class:chosen" if chosen else "class:dim", ("\n" if shown else "") + text))
+        left = len(state.completions) - first - MENU_ROWS
+        if left > 0:
+            shown.append(("class:dim", f"\n  … {left} more"))
+        return shown
+
+    def _footer(self) -> StyleAndTextTuples:
+        shown: StyleAndTextTuples = []
+        for line in footer_lines(self.footer(), self.size()[0] - 2):
+            shown.append(("", "\n  " if shown else "  "))
+            shown += [(f"class:{style}", text) for style, text in line]
+        return shown
+
+    # -- what others do with it
+
+    async def run(self) -> None:
+        """Be there until somebody leaves."""
+        if self._left:
+            return
+        spinning = asyncio.create_task(self._spin())
+        try:
+            await self.app.run_async(handle_sigint=True, set_exception_handler=False)
+        finally:
+            spinning.cancel()
+            self.app.write_rest()
+
+    async def _spin(self) -> None:
+        while True:
+            await asyncio.sleep(SPIN_SECONDS)
+            busy = self.activity() is not None
+            if busy and self._busy_since is None:
+                self._busy_since = time.monotonic()
+            if busy or self._hint:
+                self._hint = self.hint
+                self.app.invalidate()
+            if not busy:
+                self._busy_since = None
+
+    def leave(self) -> None:
+        """Take the application down and give the terminal back."""
+        self._left = True
+        if self.app.is_running and not self.app.is_done:
+            self.app.exit()
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Let finished lines go up."""
+        self.app.lift(lines)
+
+    def size(self) -> tuple[int, int]:
+        """Return columns and rows as they are now."""
+        found = self.app.frames.get_size()
+        return found.columns, found.rows
+
+    @property
+    def hint(self) -> str:
+        """What is said for a moment above the footer."""
+        return self._hint if time.monotonic() < self._hint_until else ""
+
+    def say_briefly(self, text: str) -> None:
+        """Say something for a moment."""
+        self._hint, self._hint_until = text, time.monotonic() + HINT_SECONDS
+        self.app.invalidate()
+
+    async def choose(self, title: str, options: Sequence[Option]) -> str | None:
+        """Ask for one of a few answers; None where the person would not say."""
+        self.choice = Choice(title, options)
+        self.app.invalidate()
+        try:
+            return await self.choice.answer
+        finally:
+            self.choice = None
+            self.app.invalidate()
+
+    async def ask_line(self, mark: str) -> str:
+        """Ask for a line of text in place of the next prompt; what was being typed comes back afterwards."""
+        self._draft, self._reply_mark = self.buffer.text, mark
+        self.buffer.text = ""
+        self.reply = asyncio.get_running_loop().create_future()
+        self.app.invalidate()
+        try:
+            return await self.reply
+        finally:
+            self.reply, self._reply_mark = None, ""
+            self.buffer.text = self._draft
+            self.buffer.cursor_position = len(self._draft)
+            self.app.invalidate()
+
+
+def open_history(path: Path) -> History:
+    """Open the file of everything typed, for its owner's eyes only."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    path.chmod(0o600)
+    return FileHistory(str(path))

@@ -1,0 +1,83 @@
+"""A line that begins with ``!``: a command the user runs, with what it printed told to the model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ...conversation.accounting import LOCAL_COMMAND_TAG
+from ...values import record
+
+__all__ = ["ShellOutput", "as_attachment", "run_shell"]
+
+KEPT_CHARS: Final = 30_000
+LINE_BYTES: Final = 65_536
+
+
+@record
+class ShellOutput:
+    """What a command printed, as far as it is kept, and how it ended; the code is negative for a signal."""
+
+    command: str
+    text: str
+    exit_code: int
+    cut_chars: int = 0
+
+
+async def run_shell(command: str, cwd: Path, show: Callable[[str], None]) -> ShellOutput:
+    """Run a command as the user would, showing each line as it comes; cancelling ends it and all it started."""
+    process = await asyncio.create_subprocess_shell(
+        command,
+        cwd=cwd,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+        limit=LINE_BYTES,
+    )
+    kept: list[str] = []
+    chars = 0
+    assert process.stdout is not None
+    try:
+        while line := await _next_line(process.stdout):
+            text = line.decode("utf-8", "replace").rstrip("\r\n")
+            show(text)
+            chars += len(text) + 1
+            if chars <= KEPT_CHARS:
+                kept.append(text)
+        code = await process.wait()
+    except BaseException:
+        _kill_group(process.pid)
+        with suppress(ProcessLookupError):
+            await process.wait()
+        raise
+    text = "\n".join(kept)
+    return ShellOutput(command, text, code, max(0, chars - len(text) - 1) if chars > KEPT_CHARS else 0)
+
+
+async def _next_line(stream: asyncio.StreamReader) -> bytes:
+    try:
+        return await stream.readuntil(b"\n")
+    except asyncio.IncompleteReadError as end:
+        return end.partial
+    except asyncio.LimitOverrunError as long:
+        return await stream.read(long.consumed or LINE_BYTES)
+
+
+def _kill_group(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def as_attachment(output: ShellOutput) -> str:
+    """Return what the model is told about it."""
+    text = output.text.replace(f"</{LOCAL_COMMAND_TAG}", f"<\\/{LOCAL_COMMAND_TAG}")
+    if output.cut_chars:
+        text += f"\n[{output.cut_chars:,} more characters were shown to the user only]"
+    said = f"The user ran this command, and it ended with exit code {output.exit_code}: {output.command}"
+    return f"{said}\n<{LOCAL_COMMAND_TAG}>\n{text}\n</{LOCAL_COMMAND_TAG}>"

@@ -1,0 +1,262 @@
+"""What scrolls by: finished lines go up for good, and what is still growing stays live below them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ...events import (
+    CacheBroken,
+    CompactionEnded,
+    CompactionProgressed,
+    Event,
+    FellBack,
+    HookRan,
+    LogDamaged,
+    ModelRetried,
+    PermissionDecided,
+    QueryEnded,
+    ReplyObserved,
+    RequestPrepared,
+    ResultsTrimmed,
+    TextStreamed,
+    ThinkingStreamed,
+    ToolFinished,
+    ToolStarted,
+)
+from ..output import printable
+from .calls import call_title, one_line, outcome
+from .footer import thousands
+from .painting import Paint
+
+__all__ = ["ENDS", "Transcript"]
+
+MIN_LIVE_ROWS: Final = 4
+CLOSE: Final = frozenset({"call", "note", "thought"})
+"""Kinds of lines that stand together without an empty line between them."""
+ENDS: Final = {
+    "blocking_limit": "The window is full: /compact makes room, /clear starts afresh.",
+    "prompt_too_long": "The prompt does not fit the window: /compact makes room, /clear starts afresh.",
+    "model_error": "The model did not answer.",
+    "aborted": "Interrupted.",
+    "hook_stopped": "A hook stopped the query.",
+    "max_turns": "The limit of turns is reached; say 'go on' to continue.",
+    "budget": "The budget is spent.",
+}
+
+
+@dataclass(slots=True)
+class _Running:
+    title: str
+    since: float
+
+
+class Transcript:
+    """Turns events into lines; ``write`` takes those that are final."""
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[str]], None],
+        *,
+        paint: Paint,
+        cwd: Path,
+        size: Callable[[], tuple[int, int]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._write = write
+        self._paint = paint
+        self._cwd = cwd
+        self._size = size
+        self._clock = clock
+        self._last = ""
+        self._text = ""
+        self._shown = 0
+        """How much of the text of this reply has gone up already."""
+        self._thinking = ""
+        self._thinking_since = 0.0
+        self._running: dict[str, _Running] = {}
+        self._compacting = ""
+
+    # -- what others put here
+
+    def put(self, kind: str, lines: Sequence[str]) -> None:
+        """Write final lines, with an empty one before them where another kind of thing stood last."""
+        if lines:
+            self._write([*self._gap(kind), *lines])
+            self._last = kind
+
+    def prompt(self, text: str) -> None:
+        """Show what the user said."""
+        shown = printable(text).expandtabs(4).splitlines() or [""]
+        marks = ["> ", *["  "] * (len(shown) - 1)]
+        self.put("prompt", [self._paint(mark + line, "prompt") for mark, line in zip(marks, shown, strict=True)])
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """Show a line of the program's own."""
+        self.put("note", [self._paint(line, style) for line in printable(text).splitlines()])
+
+    def denied(self, title: str, why: str) -> None:
+        """Show a call that was not allowed."""
+        self.put("call", [f"{self._paint('●', 'failed')} {title} {self._paint(f'denied: {one_line(why)}', 'dim')}"])
+
+    def output(self, text: str, style: str = "") -> None:
+        """Show what a command printed."""
+        for line in printable(text).expandtabs(8).splitlines() or [""]:
+            self.put("output", [f"  {self._paint(line, style) if style else line}"])
+
+    def prose(self, text: str) -> None:
+        """Show a finished piece of Markdown."""
+        from .markdown import blocks_of, markdown_lines
+
+        columns, _ = self._size()
+        for block in blocks_of(text):
+            self.put("prose", markdown_lines(block, columns=columns - 1, colour=self._paint.colour))
+
+    # -- events
+
+    def show(self, event: Event) -> None:
+        """Take in one event."""
+        match event:
+            case TextStreamed():
+                self._think_no_more()
+                self._text += event.text
+                self._lift()
+            case ThinkingStreamed():
+                self._thinking_since = self._thinking_since or self._clock()
+                self._thinking += event.text
+            case RequestPrepared():
+                self._void("")
+            case ModelRetried():
+                self._void(f"{one_line(event.why)}; asking again (attempt {event.attempt})")
+            case ReplyObserved():
+                self._think_no_more()
+                self._finish_text()
+            case ToolStarted():
+                self._running[event.id] = _Running(call_title(event.name, event.input, self._cwd), self._clock())
+            case ToolFinished():
+                self._finish_call(event)
+            case QueryEnded():
+                self._end(event)
+            case _:
+                self._remark(event)
+
+    def _remark(self, event: Event) -> None:
+        match event:
+            case PermissionDecided(allowed=False, by=by) if by != "user":
+                self.denied(one_line(event.tool), event.reason)
+            case FellBack():
+                self.note(f"! {one_line(event.what)}: {one_line(event.why, 200)}", "warning")
+            case LogDamaged():
+                self.note(f"! line {event.line} of the log cannot be read: {one_line(event.reason)}", "warning")
+            case HookRan() if event.problem:
+                self.note(f"! hook {one_line(event.hook)}: {one_line(event.problem)}", "warning")
+            case HookRan() if event.message:
+                self.note(event.message)
+            case ResultsTrimmed():
+                freed = thousands(max(0, event.tokens_before - event.tokens_after))
+                self.note(f"⌁ old tool results left the window ({event.trigger}): {freed} tokens freed")
+            case CacheBroken():
+                cost = f", ${event.lost_usd:.4f}" if event.lost_usd else ""
+                self.note(f"⌁ cache broken: {one_line(event.reason)} ({thousands(event.tokens)} tokens{cost})")
+            case CompactionProgressed():
+                counted = f" {event.characters:,} characters" if event.characters else ""
+                self._compacting = "" if event.phase == "done" else f"{event.phase}{counted}"
+            case CompactionEnded():
+                self._compacting = ""
+                before, after = thousands(event.tokens_before), thousands(event.tokens_after)
+                self.note(f"⌁ compacted ({event.trigger}, {event.method}): {before} → {after} tokens")
+            case _:
+                pass
+
+    def _finish_call(self, event: ToolFinished) -> None:
+        running = self._running.pop(event.id, None)
+        title = running.title if running is not None else one_line(event.name)
+        lines = event.lines or len(event.text.splitlines())
+        said = outcome(event.name, event.text, lines=lines, is_error=event.is_error, seconds=event.seconds)
+        mark = self._paint("●", "failed" if event.is_error else "done")
+        self.put("call", [f"{mark} {title} {self._paint(said, 'failed' if event.is_error else 'dim')}"])
+
+    def _end(self, event: QueryEnded) -> None:
+        self._think_no_more()
+        self._finish_text()
+        for running in self._running.values():
+            self.put("call", [f"{self._paint('●', 'failed')} {running.title} {self._paint('stopped', 'dim')}"])
+        self._running.clear()
+        self._compacting = ""
+        if event.end != "completed":
+            detail = "" if event.end == "aborted" else f" {event.detail}"
+            self.note(f"{ENDS.get(event.end, event.end)}{detail}", "dim" if event.end == "aborted" else "warning")
+
+    # -- text that grows
+
+    def _void(self, why: str) -> None:
+        """Forget what a broken reply said; what has gone up already is said to count no more."""
+        gone_up, self._text, self._shown = self._shown, "", 0
+        self._thinking, self._thinking_since = "", 0.0
+        if gone_up:
+            self.note("↑ the reply above broke off and is begun again", "warning")
+        if why:
+            self.note(f"↻ {why}", "warning")
+
+    def _think_no_more(self) -> None:
+        if self._thinking:
+            seconds = self._clock() - self._thinking_since
+            self._thinking, self._thinking_since = "", 0.0
+            self.put("thought", [self._paint(f"✻ thought for {seconds:.0f} s", "thought")])
+
+    def _lift(self) -> None:
+        """Let finished blocks go up where all of them together are more than the live part of the screen holds."""
+        from .markdown import blocks_of
+
+        whole = self._text.rfind("\n") + 1
+        if self._text.count("\n", self._shown, whole) < self._live_rows():
+            return
+        blocks = blocks_of(self._text[self._shown : whole])
+        for block in blocks[:-1]:
+            self._shown += len(block)
+            self.prose(block)
+
+    def _finish_text(self) -> None:
+        rest, self._text, self._shown = self._text[self._shown :], "", 0
+        self.prose(rest)
+
+    def _live_rows(self) -> int:
+        _, rows = self._size()
+        return max(MIN_LIVE_ROWS, rows // 2)
+
+    def live(self) -> list[str]:
+        """Return the lines that may still change, at most half a screen."""
+        columns, _ = self._size()
+        lines: list[str] = []
+        rest = self._text[self._shown :]
+        if rest.strip():
+            from .markdown import markdown_lines  # rich takes as long to load as all the rest of the screen
+
+            drawn = markdown_lines(rest, columns=columns - 1, colour=self._paint.colour)
+            lines += [*self._gap("prose"), *drawn[-self._live_rows() :]]
+        elif self._thinking:
+            tail = one_line(self._thinking[-400:], 10_000)
+            lines += [*self._gap("thought"), self._paint(f"✻ thinking … {tail[-(columns - 16) :]}", "thought")]
+        for running in self._running.values():
+            seconds = self._clock() - running.since
+            took = f" {seconds:.0f} s" if seconds >= 1 else ""
+            lines += [*([] if lines else self._gap("call")), f"{self._paint('○', 'busy')} {running.title}{took}"]
+        if self._compacting:
+            lines += [*([] if lines else self._gap("note")), self._paint(f"⌁ {self._compacting}", "dim")]
+        return lines
+
+    @property
+    def doing(self) -> str:
+        """Say in a word what is going on."""
+        if self._compacting:
+            return "compacting"
+        if self._running:
+            return "working"
+        return "thinking" if self._thinking or not self._text else "writing"
+
+    def _gap(self, kind: str) -> list[str]:
+        together = kind == self._last and kind != "prose" and kind != "prompt"
+        return [] if not self._last or together or {kind, self._last} <= CLOSE else [""]

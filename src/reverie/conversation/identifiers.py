@@ -1,0 +1,263 @@
+"""Exact names in what was said: paths, links, shas, ids, tests, error lines, numbers the user gave, symbols.
+
+A text is cut into words once and every distinct word is classified once, so that the cost is linear in the text and
+a session that says the same things over and over pays for them once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from .entries import Entry
+from .spoken import Heard, heard, strings_of
+from .tokens import estimate_text
+
+__all__ = [
+    "EXACT",
+    "Identifier",
+    "Kind",
+    "chosen",
+    "error_lines",
+    "mine",
+    "mine_entries",
+    "mine_entry",
+    "mine_heard",
+    "numbers",
+]
+
+Kind: TypeAlias = Literal["path", "url", "sha", "id", "test", "error", "number", "symbol"]
+
+
+class Identifier(NamedTuple):
+    """An exact name and what kind of name it is."""
+
+    kind: Kind
+    text: str
+
+
+EXACT: Final[frozenset[Kind]] = frozenset({"path", "url", "sha", "id", "test", "error", "number"})
+"""The kinds that cannot be told in other words; symbols are beside them, since most can be found again in the code."""
+
+_WORD: Final = re.compile(r"[\w./@+~:#%=&?$-]{3,}")
+_MAX_WORD: Final = 256
+_MAX_ERROR: Final = 200
+_LINE_CHARS: Final = 800
+_SCANNED: Final = 400_000  # of one text; beyond it only the ends are looked at
+_ENDINGS: Final = (
+    "py pyi pyx ipynb js jsx mjs cjs ts tsx mts cts vue svelte go rs c h cc cpp cxx hpp hh cs java kt kts scala swift "
+    "mm rb php pl lua jl exs erl hs mli clj dart zig nim pony sql sh bash zsh ps1 html htm css scss sass less xml svg "
+    "json jsonl json5 yaml yml toml ini cfg conf lock md mdx rst txt log csv tsv tex bib proto graphql gradle cmake mk "
+    "diff patch traj wasm pot jinja j2 tmpl png jpg jpeg gif webp pdf ico zip gz tar whl dll dylib exe db sqlite pem "
+    "crt tf hcl nix bzl dcm"
+)
+_EXTENSIONS: Final = frozenset(_ENDINGS.split())
+_PLAIN: Final = frozenset({"Makefile", "Dockerfile", "LICENSE", "README", "CHANGELOG", "Gemfile", "Rakefile", "go.mod"})
+# What has a member that looks like a file's ending: console.log, this.db.
+_OBJECTS: Final = frozenset(
+    ("console", "math", "Math", "np", "self", "this", "os", "e", "t", "logger", "process", "cls")
+)
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{1,9}://[^\s\"'`<>()\[\]{}|\\^]{3,}")
+_SHA: Final = re.compile(r"(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64}\Z")
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z", re.IGNORECASE)
+_TEST: Final = re.compile(r"(?:test_\w{2,}|\w{2,}_test|Test[A-Z]\w+|\w+Tests?|Benchmark[A-Z]\w+)\Z")
+_SEGMENT: Final = re.compile(r"[\w.@+~#$%=&-]+\Z")
+_PLACE: Final = re.compile(r"(?::\d+){1,2}:?\Z|#L\d+(?:-L?\d+)?\Z|(?<=[a-z])-\d+\Z")
+_NUMBER: Final = re.compile(r"(?<![\w.-])(?:\d{4}-\d\d-\d\d|[#$€£]?\d[\d,._]*(?:\d(?:[a-zA-Z]{1,3}\b)?%?|%))(?![\w-])")
+_SYMBOL: Final = re.compile(r"[A-Za-z_$][\w$]{3,47}\Z")
+_HINTS: Final = ("rror", "xception:", "Warning:", "Fault:", "FAIL", "atal:", "anic:", "ERR!", "not ok ", "not found")
+_HINTS_TOO: Final = ("No such file or directory", "egmentation fault", "ermission denied")
+_SIGNAL: Final = re.compile(
+    r"(?<!\w)(?:[a-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Fault|Warning|Panic) ?:|\berror(?:\[\w+\]| TS\d+)?:"
+    r"|\b[Ff]atal:|\bpanic:|\bFAIL(?:ED|:)|\bERR!|\bnot ok \d|command not found|No such file or directory"
+    r"|[Ss]egmentation fault|[Pp]ermission denied|^AssertionError\b"
+)
+_CODE: Final = re.compile(
+    r"\s*(?:\d+[→:\t|-]|[+-](?![-+])|#|//|\*|/\*|--(?!-)|\}|except\b|raise\b|throw\b|catch\b|return\b|if\b|else\b|case\b"
+    r"|log\w*\.|print\w*\(|console\.|fmt\.|t\.\w+\(|assert\b|const\b|let\b|var\b|def\b|func\b|class\b|with\b|\w+ ?:?= )"
+    r"|.*(?:[;{,(]|=>|[^)]:)\Z|.*(?:\$\{|%[vsdwq]\b|\bcatch\b|Errorf?\()"
+)
+_LEAD: Final = re.compile(r"(?:E  +|\[?\d{4}-\d\d-\d\d[T ][\d:.,]+Z?\]?\s*|[>|]\s+)*")
+
+
+def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool = False) -> Counter[Identifier]:
+    """Count the exact names in a text; numbers only where it is a person's own words.
+
+    Talk that is ``quoting`` errors is told from talk about them: the line begins with what the program said.
+    """
+    found: Counter[Identifier] = Counter()
+    if len(text) > _SCANNED:
+        text = f"{text[: _SCANNED // 2]}\n{text[-_SCANNED // 2 :]}"
+    if errors:
+        for line in error_lines(text):
+            if not quoting or _SIGNAL.match(line):
+                found[Identifier("error", line)] += 1
+    if "://" in text:
+        for url in _URL.findall(text):
+            found[Identifier("url", url.rstrip(".,:;!?")[:_MAX_WORD])] += 1
+        text = _URL.sub(" ", text)
+    for word, count in Counter(_WORD.findall(text)).items():
+        if len(word) <= _MAX_WORD:
+            for one in classified(word):
+                found[one] += count
+    if spoken:
+        for number in numbers(text):
+            found[Identifier("number", number)] += 1
+    return found
+
+
+def mine_heard(one: Heard) -> Counter[Identifier]:
+    """Count the exact names in one thing that was heard."""
+    if one.kind != "call":
+        return mine(one.text, spoken=one.kind == "said", quoting=one.kind == "told")
+    found: Counter[Identifier] = Counter()
+    if one.id:  # a fenced command is part of the words it stands in
+        for text in strings_of(one.input):
+            found.update(mine(text, errors=False))
+    return found
+
+
+def mine_entry(entry: Entry) -> Counter[Identifier]:
+    """Count the exact names in a message of the log, whoever said it."""
+    return mine_entries((entry,))
+
+
+def mine_entries(entries: Iterable[Entry]) -> Counter[Identifier]:
+    """Count the exact names in these messages of the log."""
+    found: Counter[Identifier] = Counter()
+    for entry in entries:
+        for one in heard(entry):
+            found.update(mine_heard(one))
+    return found
+
+
+def chosen(
+    weights: Mapping[Identifier, float], budget_tokens: int, *, present: str = "", least: float = 0.0
+) -> list[Identifier]:
+    """Return the names worth most for their length that fit the budget and do not stand in the text already."""
+
+    def worth(item: tuple[Identifier, float]) -> tuple[float, str]:
+        return (-item[1] / (len(item[0].text) + 6), item[0].text)
+
+    out: list[Identifier] = []
+    left, covered = budget_tokens, present
+    fresh: list[str] = []
+    for identifier, weight in sorted(weights.items(), key=worth):
+        text = identifier.text
+        if weight <= least or text in covered or any(text in one for one in fresh):
+            continue
+        cost = estimate_text(text) + 1
+        if cost > left:
+            if left < 8:
+                break
+            continue
+        left -= cost
+        out.append(identifier)
+        fresh.append(text)
+        if len(fresh) == 64:  # a text is searched faster than a list
+            covered, fresh = "\n".join((covered, *fresh)), []
+    return out
+
+
+def numbers(text: str) -> Iterator[str]:
+    """Yield the numbers of two digits and more in a person's words, as they were written."""
+    for number in _NUMBER.findall(text):
+        yield number.rstrip(".,_")
+
+
+def error_lines(text: str) -> Iterator[str]:
+    """Yield the lines in which a program says that something went wrong, without what stands before it."""
+    spans: dict[int, int] = {}
+    for hint in (*_HINTS, *_HINTS_TOO):
+        at = text.find(hint)
+        while at >= 0:
+            start = text.rfind("\n", max(0, at - _LINE_CHARS), at) + 1 or max(0, at - _LINE_CHARS)
+            end = text.find("\n", at, at + _LINE_CHARS)
+            end = end if end >= 0 else min(len(text), at + _LINE_CHARS)
+            spans.setdefault(start, end)
+            at = text.find(hint, end + 1)
+    for start in sorted(spans):
+        line = text[start : spans[start]]
+        if _SIGNAL.search(line) is None:
+            continue
+        lead = _LEAD.match(line)
+        line = (line[lead.end() :] if lead else line).strip()
+        if len(line) >= 8 and not _CODE.match(line):
+            yield line[:_MAX_ERROR].rstrip()
+
+
+@lru_cache(maxsize=65_536)
+def classified(word: str) -> tuple[Identifier, ...]:
+    """Return the exact names in one word; most words hold none."""
+    word = word.rstrip(".,:;?&=%+/-")
+    word = word.lstrip(",:;?&=%+-")
+    if len(word) < 3:
+        return ()
+    if "/" in word or "::" in word:
+        return tuple(_of_path(word))
+    bare = _PLACE.sub("", word)
+    if "=" in bare or "&" in bare:
+        return tuple(one for part in re.split("[=&]+", bare) if len(part) > 2 for one in classified(part))
+    if _is_file(bare):
+        return (Identifier("path", bare),)
+    if _UUID.match(word):
+        return (Identifier("id", word),)
+    if _SHA.match(word):
+        return (Identifier("sha", word),)
+    return tuple(one for part in re.split(r"[.:@]+", bare) if (one := _name(part)) is not None)
+
+
+def _of_path(word: str) -> Iterator[Identifier]:
+    """Yield the path and the tests that one word names, such as ``tests/a_test.py::TestA::test_b``."""
+    path, *rest = word.split("::")
+    for part in rest:
+        name = _name(part)
+        if name is not None:
+            yield name
+    for piece in re.split("[=:]", path):
+        piece = _PLACE.sub("", piece)
+        if _is_path(piece):
+            yield Identifier("path", piece)
+        elif "/" not in piece and len(piece) > 2:
+            yield from classified(piece)
+
+
+def _is_path(word: str) -> bool:
+    if not word or word.startswith("//") or word.count("/") > 40 or _is_noise(word):
+        return False
+    rooted = word[0] in "/~."
+    segments = [part for part in word.split("/") if part not in (".", "..", "~") and (part or not rooted)]
+    if not segments or not all(map(_SEGMENT.match, segments)) or not any(map(str.isalpha, word)):
+        return False
+    return _is_file(segments[-1]) or (len(segments) > 1 if rooted else len(segments) > 2 or word[0] == "@")
+
+
+def _is_noise(word: str) -> bool:
+    """Say whether a word is more likely encoded data than a path."""
+    if len(word) < 40 or "." in word or "_" in word or "-" in word:
+        return False
+    return "+" in word or (any(map(str.isupper, word)) and any(map(str.isdigit, word)))
+
+
+def _is_file(name: str) -> bool:
+    if name in _PLAIN:
+        return True
+    stem, dot, extension = name.rpartition(".")
+    if not dot or not stem or stem in _OBJECTS:
+        return False
+    known = extension in _EXTENSIONS or (extension.isupper() and extension.lower() in _EXTENSIONS)
+    return known and _SEGMENT.match(name) is not None
+
+
+def _name(part: str) -> Identifier | None:
+    part = part.strip("-$#%+~?")
+    if not _SYMBOL.match(part):
+        return None
+    if _TEST.match(part):
+        return Identifier("test", part)
+    humps = sum(1 for before, after in pairwise(part) if before.islower() and after.isupper())
+    return Identifier("symbol", part) if 0 < humps < 10 or "_" in part.strip("_") else None

@@ -1,0 +1,139 @@
+"""Who said what: a person's own words, a tool's output, and the agent's words, whatever shape the log has them in.
+
+Some agents have no tool blocks: the reply holds a fenced command and the next user message its output. Both shapes
+come out of here the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from ..values import record
+from .entries import ASSISTANT, USER, Entry, Message
+
+__all__ = ["Heard", "heard", "own_words", "strings_of", "text_of"]
+
+_FENCED: Final = re.compile(r"```([\w+-]*)[^\n`]*\n(.*?)```", re.DOTALL)
+_SHELLS: Final = frozenset({"bash", "sh", "shell", "zsh", "console", "mswea_bash_command"})
+# What programs put into a user message around or in place of a person's words.
+_OBSERVED: Final = re.compile(
+    r"\s*(?:<(?:returncode|output|observation|task-notification|local-command-stdout|local-command-stderr"
+    r"|bash-stdout|bash-stderr|tool_result|function_results|system-notification|teammate-message)\b"
+    r"|OBSERVATION:|EXECUTION RESULT|\[File: |Observation: |\(Open file: |diff --git a/|The user ran `[^`\n]*`:"
+    r"|Please always provide EXACTLY ONE action)"
+)
+_PROMPTED: Final = re.compile(r"\(Current directory: [^\n]*\)\s*\n?bash-\$\s*\Z")
+_ASKED: Final = re.compile(r"^(?:ISSUE|INSTRUCTIONS|TASK|Here is|We're|Please|You)\b", re.MULTILINE)
+_WRAPPED: Final = re.compile(
+    r"<(system-reminder|local-command-caveat|local-command-stdout|local-command-stderr|ide_opened_file|ide_selection"
+    r"|environment_context|command-contents)>.*?</\1>",
+    re.DOTALL,
+)
+_COMMAND: Final = re.compile(r"<command-(?:name|message|args)>(.*?)</command-(?:name|message|args)>", re.DOTALL)
+_DEPTH: Final = 8
+
+
+@record
+class Heard:
+    """One thing in a message: ``said`` by a person, ``told`` by the agent, a ``call`` or a ``result`` of a tool."""
+
+    kind: str
+    text: str
+    tool: str = ""
+    id: str = ""
+    input: Any = None
+    failed: bool = False
+
+
+def heard(entry: Entry) -> Iterator[Heard]:
+    """Yield what an entry holds, in order; thinking, images and unknown blocks hold nothing."""
+    message = entry.message
+    if message is None or entry.kind not in (USER, ASSISTANT):
+        return
+    content = message.get("content")
+    blocks = [_fields(one) for one in cast("list[Any]", content)] if isinstance(content, list) else [_fields(content)]
+    structured = any(block.get("type") == "tool_use" for block in blocks)
+    for block in blocks:
+        text = block.get("text")
+        match block.get("type"):
+            case "text" if isinstance(text, str):
+                yield from _told(text, structured) if entry.kind == ASSISTANT else _said(entry, text)
+            case "tool_use":
+                yield Heard("call", "", str(block.get("name") or ""), str(block.get("id") or ""), block.get("input"))
+            case "tool_result":
+                failed = block.get("is_error") is True
+                yield Heard("result", text_of(block), id=str(block.get("tool_use_id") or ""), failed=failed)
+            case _:
+                pass
+
+
+def own_words(entry: Entry) -> str:
+    """Return what a person said in this entry, without what programs wrapped around it; empty where nobody did."""
+    return "\n\n".join(one.text for one in heard(entry) if one.kind == "said")
+
+
+def text_of(block: Mapping[str, Any]) -> str:
+    """Return the text of a message or a tool result."""
+    content = block.get("content")
+    if isinstance(content, str):
+        return content
+    parts = cast("list[Any]", content) if isinstance(content, list) else []
+    texts = [_fields(part).get("text") for part in parts]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def strings_of(value: Any, depth: int = 0) -> Iterator[str]:
+    """Yield every string inside a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif depth < _DEPTH and isinstance(value, dict):
+        for inner in cast("Message", value).values():
+            yield from strings_of(inner, depth + 1)
+    elif depth < _DEPTH and isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from strings_of(inner, depth + 1)
+
+
+def _said(entry: Entry, text: str) -> Iterator[Heard]:
+    if not text.strip():
+        return
+    if _OBSERVED.match(text) or (_PROMPTED.search(text[-400:]) and not _ASKED.search(text[:2_000])):
+        yield Heard("result", text)
+        return
+    if entry.body.get("meta") or entry.body.get("demo") or entry.body.get("summary"):
+        return
+    kept = _WRAPPED.sub("", text)
+    if "<command-name>" in kept:
+        kept = " ".join(dict.fromkeys(part.strip() for part in _COMMAND.findall(kept) if part.strip()))
+    if kept.strip():
+        yield Heard("said", kept.strip())
+
+
+def _told(text: str, structured: bool) -> Iterator[Heard]:
+    """Yield an agent's words, and the commands it fenced where it calls tools that way."""
+    if text.strip():
+        yield Heard("told", text)
+    if structured:
+        return
+    command = _fenced_command(text)
+    if command:
+        yield Heard("call", "", "bash", "", {"command": command})
+
+
+def _fenced_command(text: str) -> str:
+    """Return the command such an agent runs: its last shell block, or its last block of no language."""
+    if "```" not in text:
+        return ""
+    blocks = [(name.lower(), body.strip()) for name, body in _FENCED.findall(text)]
+    marked = [body for name, body in blocks if name in _SHELLS]
+    plain = [body for name, body in blocks if not name]
+    return next((body for body in reversed(marked or plain) if body), "")
+
+
+def _fields(block: Any) -> Message:
+    """Return a block's fields; a bare string is a block of text."""
+    if isinstance(block, dict):
+        return cast("Message", block)
+    return {"type": "text", "text": block} if isinstance(block, str) else {}

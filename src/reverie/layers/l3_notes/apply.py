@@ -1,0 +1,89 @@
+"""What a model is asked for, and its answer applied to the notes under the same rules as any other update."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from ...errors import InputError, SettingsError
+from .plan import Limits
+from .policy import NotesPolicy
+from .sections import Notes, Template, clean_content, cut_text, overs, parse_template, render_notes, told_overs
+
+__all__ = ["directive", "edited", "filled", "projection_of", "prompt_of", "template_of"]
+
+_SECTION: Final = re.compile(r"<section\s+name=\"([^\"\n]+)\"\s*>[ \t]*\n?(.*?)</section>", re.DOTALL)
+_FENCE: Final = re.compile(r"```\w*\n(.*)\n```\s*\Z", re.DOTALL)
+_FAR: Final = 2
+"""A section longer than so many times its budget is cut at once; up to that the next update is told to condense it."""
+_HERE: Final = Path(__file__).parent
+
+
+@lru_cache(maxsize=16)
+def template_of(policy: NotesPolicy) -> Template:
+    """Return the template: the user's file, or ours."""
+    return parse_template(_text(policy.template_file, "template.md"))
+
+
+@lru_cache(maxsize=16)
+def prompt_of(policy: NotesPolicy, name: str = "update") -> str:
+    """Return a directive to a model: the user's file for updates, or ours."""
+    return _text(policy.prompt_file if name == "update" else "", f"prompts/{name}.md")
+
+
+def _text(given: str, own: str) -> str:
+    try:
+        return Path(given).expanduser().read_text("utf-8") if given else (_HERE / own).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{given} cannot be read ({error}): correct the notes settings, or leave it out") from None
+
+
+def filled(prompt: str, values: Mapping[str, str]) -> str:
+    """Return a prompt with its places filled; what is filled in is not looked at again."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: values.get(place.group(1), place.group(0)), prompt)
+
+
+def directive(notes: Notes, template: Template, policy: NotesPolicy, limits: Limits, *, path: str) -> str:
+    """Return what a model is asked in order to bring the notes up to date."""
+    over = told_overs(overs(notes, limits.section, limits.total))
+    values = {
+        "path": path,
+        "notes": render_notes(notes, template),
+        "section_tokens": str(limits.section),
+        "total_tokens": str(limits.total),
+        "over": over,
+    }
+    return filled(prompt_of(policy), values)
+
+
+def edited(notes: Notes, answer: str, template: Template, limits: Limits) -> Notes:
+    """Return the notes with a model's edits; raise ``InputError`` where the answer would damage their structure."""
+    found = _SECTION.findall(answer)
+    if not found:
+        raise InputError("the answer holds no section")
+    out = dict(notes.sections)
+    for name, content in found:
+        if name not in template.headings:
+            raise InputError(f"the answer has a section {name[:60]!r} that the notes do not have")
+        out[name] = cut_text(_sound(content, template), _FAR * limits.section)
+    return Notes({name: content for name, content in out.items() if content})
+
+
+def _sound(content: str, template: Template) -> str:
+    """Return a section's new content; one that holds headings or italic lines of the notes is refused."""
+    fenced = _FENCE.match(content.strip())
+    content = clean_content(fenced.group(1) if fenced else content)
+    lines = {line.strip() for line in content.split("\n")}
+    for section in template.sections:
+        if f"# {section.heading}" in lines or section.about in lines:
+            raise InputError(f"the answer writes the heading or the italic line of {section.heading!r} into a section")
+    return content
+
+
+def projection_of(document: str) -> str:
+    """Return the short hash by which a document that was written is known again."""
+    return hashlib.sha256(document.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,279 @@
+"""The local note-taker: notes from what the session did, without a model. Pure and deterministic.
+
+It is used where there is no model or the model fails, and beside a model's prose as the mechanical ground truth. What
+it writes are lines with exact names in them, those the session used most and last first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ...conversation.entries import Entry
+from ...conversation.identifiers import Identifier, Kind, chosen
+from ...conversation.tokens import estimate_text
+from ...conversation.view import View
+from ...values import record
+from .acts import one_line, only_looks
+from .gathered import Asked, Gathered
+from .merged import merged
+from .sections import (
+    CODEBASE,
+    CURRENT,
+    ERRORS,
+    FILES,
+    LEARNINGS,
+    RESULTS,
+    TASK,
+    TITLE,
+    WORKFLOW,
+    WORKLOG,
+    Notes,
+    clean_content,
+    cut_text,
+    fitted,
+)
+
+__all__ = ["Budget", "session_title", "take_notes"]
+
+_FILLERS: Final = (
+    "a an and are as at be but by can could do does for from get give go have help how i if in into is it its just let "
+    "like make me my need now of off ok okay on or our out please should so some that the their them then there these "
+    "this to up us want was we what when where which will with would you your alright hi hello hey here following "
+    "consider currently solving within issue description"
+)
+_FILLER: Final = frozenset(_FILLERS.split())
+_WORD: Final = re.compile(r"[^\s;!?\"'`()\[\]{}<>]+")
+_TELLING_CHARS: Final = 16  # "ok" and "go on" ask for nothing
+_SHARES: Final = {
+    TITLE: 0.01,
+    CURRENT: 0.09,
+    TASK: 0.13,
+    FILES: 0.19,
+    WORKFLOW: 0.09,
+    ERRORS: 0.13,
+    CODEBASE: 0.13,
+    LEARNINGS: 0.05,
+    RESULTS: 0.11,
+    WORKLOG: 0.07,
+}
+
+
+@record
+class Budget:
+    """How large the notes may be, in tokens."""
+
+    section_tokens: int = 2_000
+    total_tokens: int = 12_000
+
+
+def take_notes(
+    source: View | Iterable[Entry] | Gathered, previous: Notes | None = None, *, budget: Budget | None = None
+) -> Notes:
+    """Write notes of a session; ``previous`` ones, by a person or a model, are kept and brought up to date.
+
+    Passing what was ``Gathered`` so far makes an update cost what came since.
+    """
+    budget = budget or Budget()
+    if isinstance(source, Gathered):
+        known = source
+    else:
+        known = Gathered().follow(source) if isinstance(source, View) else Gathered().add_all(source)
+    rooms = {name: min(budget.section_tokens, int(budget.total_tokens * part)) for name, part in _SHARES.items()}
+    written = _written(known, rooms)
+    if previous is not None and not previous.empty:
+        written = merged(previous, written, rooms)
+    return fitted(written, budget.section_tokens, budget.total_tokens)
+
+
+def _written(known: Gathered, rooms: dict[str, int]) -> Notes:
+    """Write every section within its room; names that stand in an earlier section are not repeated."""
+    out: dict[str, str] = {
+        TITLE: session_title(known.first.text if known.first else ""),
+        CURRENT: "\n".join(_within(_current(known), rooms[CURRENT])),
+        TASK: "\n".join(_within(_task(known, rooms[TASK]), rooms[TASK])),
+        WORKFLOW: "\n".join(_within(_workflow(known), rooms[WORKFLOW])),
+        ERRORS: "\n".join(_within(_errors(known), rooms[ERRORS])),
+        LEARNINGS: "\n".join(_within(_learnings(known), rooms[LEARNINGS])),
+        RESULTS: "\n".join(_within(_results(known, rooms[RESULTS]), rooms[RESULTS])),
+        WORKLOG: "\n".join(reversed(_within(_worklog(known), rooms[WORKLOG]))),
+    }
+    lines = _within(_files(known), rooms[FILES] * 3 // 5)
+    out[FILES] = _with_names(lines, known, rooms[FILES], out, "Also in use", ("path",))
+    lines = _within(_places(known), rooms[CODEBASE] // 3)
+    out[CODEBASE] = _with_names(
+        lines, known, rooms[CODEBASE], out, "Exact names", ("test", "sha", "id", "url", "symbol")
+    )
+    contents = ((name, clean_content(content)) for name, content in out.items())
+    return Notes({name: content for name, content in contents if content.strip()})
+
+
+def session_title(request: str) -> str:
+    """Return five to ten dense words from the first request."""
+    words: list[str] = []
+    for line in request[:4_000].splitlines():
+        line = line.strip().strip("#*_ ")
+        if not line or line.startswith(("<", "---", "```")) or (line.endswith(":") and len(line) > 20):
+            continue
+        found = [word.strip(".,:-") for word in _WORD.findall(line)]
+        if len(found) == 1 and not words and "/" in line:
+            continue
+        words += [word for word in found if word and word.lower() not in _FILLER and len(word) <= 60]
+        if len(words) >= 5:
+            break
+    return " ".join(words[:10])
+
+
+def _within(lines: Iterable[str], tokens: int) -> list[str]:
+    """Return the lines, first to last, that fit."""
+    out: list[str] = []
+    left = tokens
+    for line in lines:
+        cost = estimate_text(line) + 1
+        if cost > left:
+            if left < 12:
+                break
+            continue
+        left -= cost
+        out.append(line)
+    return out
+
+
+def _with_names(
+    lines: list[str], known: Gathered, room: int, written: dict[str, str], label: str, kinds: tuple[Kind, ...]
+) -> str:
+    """Return the lines and after them the names of these kinds that stand nowhere yet, those used most first."""
+    present = "\n".join((*lines, *written.values()))
+    left = room - sum(estimate_text(line) + 1 for line in lines) - 8 * len(kinds)
+    span = max(1, known.at)
+    weights: dict[Identifier, float] = {}
+    for name, count in known.names.items():
+        if name.kind in kinds:
+            rare = 0.35 if name.kind == "symbol" else 1.0  # most symbols can be found again in the code
+            weights[name] = count * rare * (1 + known.seen[name] / span)
+    found = chosen(weights, left, present=present)
+    for kind in kinds:
+        names = [name.text for name in found if name.kind == kind]
+        if names:
+            lines = [*lines, f"{_LABELS.get(kind, label)}: {' '.join(names)}"]
+    return "\n".join(lines)
+
+
+_LABELS: Final[dict[str, str]] = {
+    "test": "Tests",
+    "sha": "Commits and hashes",
+    "id": "Ids",
+    "url": "Links",
+    "symbol": "Names in the code",
+}
+
+
+def _current(known: Gathered) -> Iterator[str]:
+    if known.asked:
+        yield f"- Asked last: {one_line(known.asked[-1].text, 400)}"
+    doing = [text for text, state in known.todos if state in ("in_progress", "active")]
+    pending = [text for text, state in known.todos if state in ("pending", "todo", "open", "")]
+    if doing:
+        yield f"- In progress: {'; '.join(doing)}"
+    if pending:
+        yield f"- Pending: {'; '.join(pending)}"
+    waiting = [act.command or act.path or act.tool for act in known.open.values() if act.tool]
+    if waiting:
+        yield f"- Running: {'; '.join(f'`{one_line(one, 160)}`' for one in waiting[-3:])}"
+    if known.told:
+        yield f"- The agent said last: {one_line(known.told, 900)}"
+        yield f"- Next, in its words: {one_line(_last_sentence(known.told), 300)}"
+    latest = max(known.commands.items(), key=lambda item: item[1].at, default=None)
+    if latest is not None:
+        said = latest[1].said or ("failed" if latest[1].broken else "ok")
+        yield f"- Ran last: `{latest[0]}`: {said}"
+    edited = sorted((item for item in known.files.items() if item[1].edits), key=lambda item: -item[1].at)[:5]
+    if edited:
+        yield f"- Changed last: {', '.join(f'`{path}`' for path, _ in edited)}"
+
+
+def _last_sentence(text: str) -> str:
+    parts = [part for part in re.split(r"(?<=[.!?:])\s+|\n+", text[-1_200:].strip()) if part.strip(" `*-")]
+    return parts[-1] if parts else text[-300:]
+
+
+def _task(known: Gathered, room: int) -> Iterator[str]:
+    first = known.first
+    if first is None:
+        return
+    yield cut_text(first.text, room // 2)
+    later = [asked for asked in known.asked if asked is not first and len(asked.text) >= _TELLING_CHARS]
+    for asked in reversed(later):
+        yield f"- then: {one_line(asked.text, 260)}"
+
+
+def _files(known: Gathered) -> Iterator[str]:
+    ranked = sorted(known.files.items(), key=lambda item: (-item[1].weight, item[0]))
+    for path, file in ranked:
+        did = ", ".join(
+            part
+            for part in (f"changed {file.edits}x" * bool(file.edits), f"read {file.reads}x" * bool(file.reads))
+            if part
+        )
+        names = ", ".join(list(file.symbols)[-8:])
+        yield f"- `{path}`: {did}{f'; {names}' if names else ''}"
+
+
+def _places(known: Gathered) -> Iterator[str]:
+    """Yield where the work is, and the documents that were read."""
+    places: Counter[str] = Counter()
+    for path, file in known.files.items():
+        places[path.rpartition("/")[0]] += file.reads + 3 * file.edits
+    common = [(place, count) for place, count in places.most_common(10) if place]
+    if common:
+        yield "- Where the work is: " + ", ".join(f"`{place}` ({count})" for place, count in common)
+    documents = [path for path in known.files if path.lower().endswith((".md", ".rst", ".txt"))]
+    if documents:
+        yield "- Documents: " + ", ".join(f"`{path}`" for path in documents[-12:])
+
+
+def _workflow(known: Gathered) -> Iterator[str]:
+    ranked = sorted(known.commands.items(), key=lambda item: (only_looks(item[0]), -item[1].weight, item[0]))
+    for text, command in ranked:
+        how = f"{command.runs}x" + (f", failed {command.failed}x" if command.failed else "")
+        yield f"- `{text}` ({how}){f': {command.said}' if command.said else ''}"
+
+
+def _errors(known: Gathered) -> Iterator[str]:
+    for words in reversed(known.corrections):
+        yield f"- The user: {words}"
+    ranked = sorted(known.failures.items(), key=lambda item: (-item[1].weight, item[0]))
+    for line, failure in ranked:
+        after = f" after `{one_line(failure.after, 80)}`" if failure.after else ""
+        often = f" ({failure.count}x)" if failure.count > 1 else ""
+        yield f"- {line}{often}{after}{f' -> {failure.fixed}' if failure.fixed else ' -> not seen fixed'}"
+
+
+def _learnings(known: Gathered) -> Iterator[str]:
+    for line in reversed(known.insights):
+        yield f"- {line}"
+
+
+def _results(known: Gathered, room: int) -> Iterator[str]:
+    for line in reversed(known.commits):
+        yield f"- commit {line}"
+    latest = [known.told] if known.told and not known.open else []
+    for answer in [*latest, *reversed(known.answers)][:3]:
+        yield cut_text(answer, room // 3)
+
+
+def _worklog(known: Gathered) -> Iterator[str]:
+    """Yield a line a request, the newest first."""
+    for asked in reversed(known.asked):
+        yield _step(asked)
+
+
+def _step(asked: Asked) -> str:
+    edits = sorted(asked.edits.items(), key=lambda item: (-item[1], item[0]))[:4]
+    changed = ", ".join(f"{path.rpartition('/')[2]} {count}x" for path, count in edits)
+    runs = ", ".join(f"{program} {said}" for program, said in list(asked.runs.items())[-2:])
+    parts = [f"{asked.calls} calls" * bool(asked.calls), f"changed {changed}" * bool(changed), one_line(runs, 120)]
+    done = "; ".join(part for part in parts if part) or one_line(asked.answer, 100)
+    return f"- {one_line(asked.text, 90)}{f' => {done}' if done else ''}"

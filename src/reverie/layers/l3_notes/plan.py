@@ -1,0 +1,101 @@
+"""When notes are due, how large they may be, what they cover, and what of them is worth logging. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...conversation.entries import ASSISTANT
+from ...conversation.tokens import estimate_text
+from ...conversation.view import View
+from ...conversation.window import Budgets
+from ...values import record
+from .local import Budget
+from .policy import NotesPolicy
+from .sections import CURRENT, Notes, Template, changed_sections
+
+__all__ = ["Limits", "covered_by", "due", "enough_tokens", "limits_of", "worth_logging"]
+
+_WORTH: Final = 0.25
+
+
+@record
+class Limits:
+    """The token counts of layer 3 as they stand in a window."""
+
+    start: int
+    step: int
+    section: int
+    total: int
+
+    @property
+    def budget(self) -> Budget:
+        """How large the notes may be."""
+        return Budget(self.section, self.total)
+
+
+def limits_of(policy: NotesPolicy, window: Budgets) -> Limits:
+    """Return the counts of a policy, each no more than its share of the window (T8)."""
+    return Limits(
+        min(policy.start_tokens, window.notes_start),
+        min(policy.step_tokens, window.notes_step),
+        min(policy.section_tokens, window.notes_section),
+        min(policy.total_tokens, window.notes_total),
+    )
+
+
+def enough_tokens(view: View, limits: Limits) -> bool:
+    """Say whether the count has reached the start, or has grown by a step since the last update."""
+    count, facts = view.counted.tokens, view.facts
+    return count >= limits.start and (not facts.notes or count - facts.notes_tokens >= limits.step)
+
+
+def due(view: View, policy: NotesPolicy, limits: Limits, *, calls: int) -> bool:
+    """Say whether notes are due; ``calls`` is how many tool calls the session has made.
+
+    The tokens always count; beside them enough calls since the last update, or a reply that makes none.
+    """
+    if not enough_tokens(view, limits):
+        return False
+    if not view.facts.notes:
+        return True
+    return calls - view.facts.notes_calls >= policy.step_calls or not _replied_with_calls(view)
+
+
+def _replied_with_calls(view: View) -> bool:
+    """Say whether the last reply asks for tools."""
+    for at in range(view.length - 1, -1, -1):
+        group = view.group(at)
+        if group.role == ASSISTANT:
+            return bool(group.uses)
+    return False
+
+
+def covered_by(view: View) -> str | None:
+    """Return the last message of the last complete round: the one whose calls are all answered."""
+    at = view.length - 1
+    if view.unanswered():
+        while at >= 0 and view.group(at).role != ASSISTANT:
+            at -= 1
+        at -= 1
+    while at >= 0 and not view.group(at).pieces:
+        at -= 1
+    return view.group(at).pieces[-1].uuid if at >= 0 else None
+
+
+def worth_logging(before: Notes, after: Notes, template: Template) -> dict[str, str]:
+    """Return the changed sections that say enough that is new; Current State always does.
+
+    Notes that are written without a model can be written again at any time, so that a log need not hold every word of
+    them; ``changed_sections`` returns all.
+    """
+    changed = changed_sections(before, after, template)
+    return {name: content for name, content in changed.items() if name == CURRENT or _news(before[name], content)}
+
+
+def _news(before: str, after: str) -> bool:
+    """Say whether a quarter of the lines is new, by their size."""
+    if not before.strip() or not after.strip():
+        return True
+    known = set(before.split("\n"))
+    fresh = sum(estimate_text(line) for line in after.split("\n") if line not in known)
+    return fresh >= _WORTH * estimate_text(after)

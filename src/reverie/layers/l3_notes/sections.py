@@ -1,0 +1,256 @@
+"""The notes as a document of sections: read, checked, written, measured, cut to size. Pure.
+
+A section is a level-1 heading, one italic line that says what belongs there, then content. Headings and italic lines
+are the template's; only the content is anybody's to change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from ...conversation.tokens import estimate_text
+from ...errors import InputError
+from ...values import field, record
+
+__all__ = [
+    "CODEBASE",
+    "CURRENT",
+    "ERRORS",
+    "FILES",
+    "HEADINGS",
+    "LEARNINGS",
+    "RESULTS",
+    "TASK",
+    "TITLE",
+    "WORKFLOW",
+    "WORKLOG",
+    "Notes",
+    "Over",
+    "Section",
+    "Template",
+    "changed_sections",
+    "cut_text",
+    "fitted",
+    "overs",
+    "parse_notes",
+    "parse_template",
+    "problems",
+    "render_notes",
+    "told_overs",
+]
+
+TITLE: Final = "Session Title"
+CURRENT: Final = "Current State"
+TASK: Final = "Task specification"
+FILES: Final = "Files and Functions"
+WORKFLOW: Final = "Workflow"
+ERRORS: Final = "Errors & Corrections"
+CODEBASE: Final = "Codebase and System Documentation"
+LEARNINGS: Final = "Learnings"
+RESULTS: Final = "Key results"
+WORKLOG: Final = "Worklog"
+HEADINGS: Final = (TITLE, CURRENT, TASK, FILES, WORKFLOW, ERRORS, CODEBASE, LEARNINGS, RESULTS, WORKLOG)
+
+_HEADING: Final = re.compile(r"# +(\S.*?)\s*\Z")
+_ITALIC: Final = re.compile(r"([_*])\S.*\1\s*\Z")
+_GUARDED: Final = re.compile(r"\\+# ")
+_UNGUARDED: Final = re.compile(r"\\*# ")
+
+
+@record
+class Section:
+    """A heading and the italic line that says what belongs under it."""
+
+    heading: str
+    about: str
+
+
+@record
+class Template:
+    """The sections of a notes document, in their order."""
+
+    sections: tuple[Section, ...]
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """The headings, in their order."""
+        return tuple(section.heading for section in self.sections)
+
+
+@record
+class Notes:
+    """The content of each section by its heading; a section without content is left out."""
+
+    sections: Mapping[str, str] = field(default_factory=lambda: {})
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has been written yet."""
+        return not any(content.strip() for content in self.sections.values())
+
+    def __getitem__(self, heading: str) -> str:
+        return self.sections.get(heading, "")
+
+
+@record
+class Over:
+    """A budget that is exceeded: which (``all`` for the whole), what it holds, what it may hold."""
+
+    section: str
+    tokens: int
+    budget: int
+
+
+ALL: Final = "all"
+
+
+def parse_template(text: str) -> Template:
+    """Read a template; each level-1 heading must be followed by one italic line and be there once."""
+    found: list[Section] = []
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    for at, line in enumerate(lines):
+        heading = _HEADING.match(line)
+        if heading is None:
+            continue
+        about = lines[at + 1] if at + 1 < len(lines) else ""
+        if not _ITALIC.match(about):
+            raise InputError(f"the notes template says nothing under {line!r}: put one line in _italics_ there")
+        found.append(Section(heading.group(1), about.strip()))
+    names = [section.heading for section in found]
+    if not found or len(set(names)) != len(names):
+        raise InputError("the notes template needs at least one '# Heading', and each only once")
+    return Template(tuple(found))
+
+
+def problems(text: str, template: Template) -> list[str]:
+    """Say which headings and italic lines of the template a document has lost, moved or doubled."""
+    found: list[str] = []
+    lines = [line.rstrip() for line in text.splitlines()]
+    at = -1
+    for section in template.sections:
+        places = [place for place, line in enumerate(lines) if _is_heading(line, section.heading)]
+        if len(places) != 1:
+            found.append(f"the heading '# {section.heading}' stands {len(places)} times instead of once")
+            continue
+        if places[0] < at:
+            found.append(f"the heading '# {section.heading}' is not in its place")
+        at = max(at, places[0])
+        after = next((line for line in lines[places[0] + 1 :] if line.strip()), "")
+        if after.strip() != section.about:
+            found.append(f"the italic line under '# {section.heading}' was changed")
+    return found
+
+
+def parse_notes(text: str, template: Template) -> Notes:
+    """Read a document; raise ``InputError`` where its headings or italic lines are not the template's."""
+    wrong = problems(text, template)
+    if wrong:
+        raise InputError("the notes are damaged: " + "; ".join(wrong))
+    contents: dict[str, list[str]] = {}
+    current: list[str] = []
+    names = set(template.headings)
+    for line in text.splitlines():
+        heading = _HEADING.match(line)
+        if heading is not None and heading.group(1) in names:
+            current = contents.setdefault(heading.group(1), [])
+        else:
+            current.append(line)
+    abouts = {section.heading: section.about for section in template.sections}
+    return Notes({name: body for name, lines in contents.items() if (body := _body(lines, abouts[name]))})
+
+
+def _body(lines: list[str], about: str) -> str:
+    """Return a section's content: what follows its italic line, headings in it freed of their guard."""
+    at = next(place for place, line in enumerate(lines) if line.strip() == about)
+    return "\n".join(line[1:] if _GUARDED.match(line) else line for line in lines[at + 1 :]).strip("\n").rstrip()
+
+
+def render_notes(notes: Notes, template: Template) -> str:
+    """Write the whole document."""
+    parts: list[str] = []
+    for section in template.sections:
+        content = clean_content(notes[section.heading])
+        guarded = "\n".join(f"\\{line}" if _UNGUARDED.match(line) else line for line in content.split("\n"))
+        parts.append(f"# {section.heading}\n{section.about}\n" + (f"\n{guarded}\n" if content else ""))
+    return "\n".join(parts)
+
+
+def clean_content(content: str) -> str:
+    """Return content as a document can hold it: one kind of newline, nothing at the edges."""
+    return "\n".join(line.rstrip() for line in content.splitlines()).strip("\n").rstrip()
+
+
+def changed_sections(before: Notes, after: Notes, template: Template) -> dict[str, str]:
+    """Return the content of every section that is not as it was."""
+    pairs = ((name, clean_content(after[name])) for name in template.headings)
+    return {name: content for name, content in pairs if content != clean_content(before[name])}
+
+
+def overs(notes: Notes, section_tokens: int, total_tokens: int) -> list[Over]:
+    """Return the budgets that are exceeded, and by how much."""
+    sizes = {name: estimate_text(content) for name, content in notes.sections.items()}
+    found = [Over(name, size, section_tokens) for name, size in sizes.items() if size > section_tokens]
+    total = sum(sizes.values())
+    return [*found, Over(ALL, total, total_tokens)] if total > total_tokens else found
+
+
+def told_overs(found: list[Over]) -> str:
+    """Say what is over its budget and must be condensed; empty where nothing is."""
+    lines = [
+        f"- {'All sections together hold' if over.section == ALL else f'`{over.section}` holds'} about {over.tokens} "
+        f"tokens, {over.tokens - over.budget} more than there is room for."
+        for over in found
+    ]
+    return "" if not lines else "\n\nToo long, condense in this update:\n" + "\n".join(lines)
+
+
+def fitted(notes: Notes, section_tokens: int, total_tokens: int, *, where: str = "") -> Notes:
+    """Return the notes cut by section to both budgets, each cut section saying so and ``where`` the rest stands."""
+    sizes = {name: estimate_text(content) for name, content in notes.sections.items()}
+    level = _level([min(size, section_tokens) for size in sizes.values()], total_tokens)
+    level = min(level, section_tokens)
+    out: dict[str, str] = {}
+    for name, content in notes.sections.items():
+        kept = content if sizes[name] <= level else cut_text(content, level, end=name == WORKLOG, where=where)
+        if kept:
+            out[name] = kept
+    return Notes(out)
+
+
+def _level(sizes: list[int], total: int) -> int:
+    """Return the size to which the larger ones must shrink so that all of them fit."""
+    left = total
+    for count, size in zip(range(len(sizes), 0, -1), sorted(sizes), strict=True):
+        if size * count > left:
+            return left // count
+        left -= size
+    return max(sizes, default=0)
+
+
+def cut_text(text: str, tokens: int, *, end: bool = False, where: str = "") -> str:
+    """Return as many whole lines as fit, from the beginning or from the end, and a note that the rest is left out."""
+    size = estimate_text(text)
+    if size <= tokens:
+        return text
+    note = f"[shortened from about {size} tokens{f'; the whole is in {where}' if where else ''}]"
+    room = tokens - estimate_text(note) - 2
+    if room < 4:
+        return ""
+    lines = text.split("\n")
+    kept: list[str] = []
+    for line in reversed(lines) if end else lines:
+        cost = estimate_text(line) + 1
+        if cost > room:
+            if not kept:
+                kept.append(line[: max(1, len(line) * room // (cost + 1))])
+            break
+        room -= cost
+        kept.append(line)
+    return "\n".join([note, *reversed(kept)] if end else [*kept, note])
+
+
+def _is_heading(line: str, heading: str) -> bool:
+    found = _HEADING.match(line)
+    return found is not None and found.group(1) == heading

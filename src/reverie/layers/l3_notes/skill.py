@@ -1,0 +1,113 @@
+"""A session turned into a skill: a SKILL.md in the Agent Skills format, from notes and the user's words. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ...conversation.cuts import Cutting
+from ...conversation.decisions import Compacted
+from ...conversation.spoken import own_words
+from ...conversation.view import View
+from ...errors import InputError
+from ...memories.frontmatter import FrontMatter, parse, render
+from ...values import record
+from .acts import one_line
+from .sections import CODEBASE, ERRORS, FILES, LEARNINGS, RESULTS, TASK, TITLE, WORKFLOW, Notes
+
+__all__ = ["Skill", "parse_skill", "render_skill", "skill_name", "skill_of", "words_since_compaction"]
+
+_NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
+_NAME_CHARS: Final = 64
+_DESCRIPTION_CHARS: Final = 1_024
+_LINES: Final = 24
+
+
+@record
+class Skill:
+    """A skill: what it is called, what it does and when to use it, and how."""
+
+    name: str
+    description: str
+    body: str
+
+
+def words_since_compaction(view: View) -> list[str]:
+    """Return what the user said since the past last became a summary, oldest first."""
+    said: list[str] = []
+    for one in view.said_from(0):
+        if isinstance(one, Cutting):
+            if isinstance(one.cut, Compacted) and one.uuid not in view.facts.undone:
+                said = []
+        elif words := own_words(one.entry):
+            said.append(words)
+    return said
+
+
+def skill_name(text: str) -> str:
+    """Return a name a skill may have, from any text."""
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    name = ""
+    for word in words:
+        longer = f"{name}-{word}" if name else word
+        if len(longer) > _NAME_CHARS:
+            break
+        name = longer
+    return name or "session-skill"
+
+
+def skill_of(notes: Notes, words: Sequence[str], *, name: str = "") -> Skill:
+    """Write a skill without a model: the commands that worked, what went wrong, and the user's rules in their words."""
+    title = notes[TITLE] or (one_line(words[0], 80) if words else "")
+    if notes.empty and not words:
+        raise InputError("there is nothing to make a skill of: the session has neither notes nor messages of a user")
+    asked = one_line(notes[TASK].split("\n", 1)[0] or (words[0] if words else title), 400)
+    description = f"{one_line(title, 200)}. Use it for tasks like this one: {asked}"
+    parts = [f"# {one_line(title, 120) or 'A skill'}"]
+    parts += _part("When to use it", [asked, *_bullets(words[1:])])
+    parts += _part("Steps", _lines(notes[WORKFLOW]))
+    parts += _part("Where things are", [*_lines(notes[FILES])[: _LINES // 2], *_lines(notes[CODEBASE])[:3]])
+    parts += _part("What went wrong, and what put it right", _lines(notes[ERRORS]))
+    parts += _part("What was learnt", _lines(notes[LEARNINGS]))
+    parts += _part("What the result looked like", _lines(notes[RESULTS]))
+    return Skill(_checked_name(name) if name else skill_name(title), description[:_DESCRIPTION_CHARS], "\n".join(parts))
+
+
+def render_skill(skill: Skill) -> str:
+    """Write the file."""
+    return render(FrontMatter({"name": skill.name, "description": skill.description}, f"\n{skill.body.strip()}\n"))
+
+
+def parse_skill(text: str) -> Skill:
+    """Read a SKILL.md; raise ``InputError`` where its name or description is not as the format asks."""
+    found = parse(text)
+    name, description = found.fields.get("name"), found.fields.get("description")
+    if not isinstance(name, str) or not isinstance(description, str) or not description.strip():
+        raise InputError("a SKILL.md begins with front matter that has a name and a description")
+    if len(description) > _DESCRIPTION_CHARS or "\n" in description:
+        raise InputError(f"a skill's description is one line of at most {_DESCRIPTION_CHARS} characters")
+    if not found.body.strip():
+        raise InputError("the skill has no text below its front matter")
+    return Skill(_checked_name(name), description, found.body)
+
+
+def _checked_name(name: str) -> str:
+    if len(name) > _NAME_CHARS or not _NAME.match(name):
+        raise InputError(
+            f"{name[:80]!r} cannot name a skill: lower-case letters, digits and single hyphens, at most 64"
+        )
+    return name
+
+
+def _part(title: str, lines: Iterable[str]) -> list[str]:
+    kept = [line for line in lines if line.strip()]
+    return ["", f"## {title}", "", *kept] if kept else []
+
+
+def _lines(content: str) -> list[str]:
+    return [line for line in content.split("\n") if line.strip()][:_LINES]
+
+
+def _bullets(words: Sequence[str]) -> list[str]:
+    return [f"- {one_line(text, 300)}" for text in words if len(text) >= 16][:_LINES]

@@ -1,0 +1,57 @@
+"""A mechanical list of exact names of the part that leaves: what cannot be told in other words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from ...conversation.cuts import Item
+from ...conversation.identifiers import EXACT, Identifier, chosen, mine, mine_entry
+
+__all__ = ["anchor_list", "anchors_text", "mined"]
+
+_TITLES = {
+    "path": "paths",
+    "test": "tests",
+    "error": "errors",
+    "sha": "commits and hashes",
+    "id": "ids",
+    "url": "links",
+    "number": "numbers the user gave",
+    "symbol": "names in code",
+}
+
+
+def mined(items: Iterable[Item]) -> tuple[Counter[Identifier], dict[Identifier, str]]:
+    """Count the exact names in these items, and say in which message each stood last."""
+    counts: Counter[Identifier] = Counter()
+    where: dict[Identifier, str] = {}
+    for item in items:
+        found = mine_entry(item.entry) if item.entry.message is not None else _mined_text(item)
+        counts.update(found)
+        where.update(dict.fromkeys(found, item.uuid))
+    return counts, where
+
+
+def _mined_text(item: Item) -> Counter[Identifier]:
+    """Count the exact names in what a decision put into the view, such as an earlier summary."""
+    content = item.message.get("content")
+    return mine(content) if isinstance(content, str) else Counter()
+
+
+def anchor_list(counts: Mapping[Identifier, int], shown: str, *, tokens: int) -> list[Identifier]:
+    """Choose the names to list within a budget: those used most for what they take, and not shown already."""
+    weights = {one: float(count) if one.kind in EXACT else count / 8 for one, count in counts.items()}
+    return chosen(weights, tokens, present=shown)
+
+
+def anchors_text(anchors: Iterable[Identifier]) -> str:
+    """Write the list as a section of the summary, by kind."""
+    by_kind: dict[str, list[str]] = {}
+    for one in anchors:
+        by_kind.setdefault(one.kind, []).append(one.text)
+    if not by_kind:
+        return ""
+    parts = ["## Exact names from the earlier part"]
+    parts += [f"{title}:\n" + "\n".join(by_kind[kind]) for kind, title in _TITLES.items() if kind in by_kind]
+    return "\n\n".join(parts)

@@ -1,0 +1,157 @@
+"""What a compaction took out of view: exact names, the user's words, open steps; each with the way back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from ...conversation.blocks import as_blocks
+from ...conversation.cuts import Item
+from ...conversation.decisions import Compacted
+from ...conversation.entries import ASSISTANT
+from ...conversation.view import View
+from ...values import record
+from .anchors import mined
+from .tail import standing
+from .words import spoken_in
+
+__all__ = ["Loss", "Lost", "loss_between", "loss_of", "loss_text", "open_steps", "shown_text"]
+
+_TODO: Final = frozenset({"TodoWrite", "todo_write", "todowrite", "Todo", "todo", "update_plan"})
+_LISTED: Final = 40
+
+
+@record
+class Lost:
+    """Something that is no longer in view: what it is, how often the part used it, and where it can be read."""
+
+    kind: str
+    text: str
+    count: int
+    handle: str
+
+
+@record
+class Loss:
+    """By kind, how many things the part held and which of them are out of view."""
+
+    had: Mapping[str, int]
+    lost: tuple[Lost, ...]
+    weight_had: int
+    weight_lost: int
+
+    @property
+    def counts(self) -> dict[str, list[int]]:
+        """By kind, how many there were and how many are out of view."""
+        gone = Counter(one.kind for one in self.lost)
+        return {kind: [had, gone[kind]] for kind, had in self.had.items()}
+
+    @property
+    def share_kept(self) -> float:
+        """The share of exact names still in view, weighted by how often the part used them."""
+        return 1.0 - self.weight_lost / self.weight_had if self.weight_had else 1.0
+
+
+def shown_text(view: View) -> str:
+    """Return all text the view shows, calls and results too, for looking things up by literal match."""
+    out: list[str] = []
+    for message in view.messages():
+        for block in as_blocks(message):
+            _strings(block, out)
+    return "\n".join(out)
+
+
+def loss_between(cut: Sequence[Item], after: str, *, handle: str = "") -> Loss:
+    """Hold what left the view against all the text that is shown now."""
+    counts, where = mined(cut)
+    had: Counter[str] = Counter()
+    lost: list[Lost] = []
+    weight_had = weight_lost = 0
+    for name, count in counts.items():
+        if name.kind == "symbol":
+            continue
+        had[name.kind] += 1
+        weight_had += count
+        if name.text not in after:
+            weight_lost += count
+            lost.append(Lost(name.kind, name.text, count, where.get(name) or handle))
+    for spoken in spoken_in(item.entry for item in cut):
+        had["user message"] += 1
+        if spoken.text not in after and not all(part in after for part in spoken.text.split("\n\n")):
+            lost.append(Lost("user message", _first_line(spoken.text), 1, spoken.handle))
+    for step, uuid in open_steps(cut):
+        had["open step"] += 1
+        if step not in after:
+            lost.append(Lost("open step", step, 1, uuid))
+    lost.sort(key=lambda one: (-one.count, one.kind, one.text))
+    return Loss(dict(had), tuple(lost), weight_had, weight_lost)
+
+
+def loss_of(before: View, after: View, decision: Compacted) -> Loss:
+    """Return what one compaction took out of view, given the views around it."""
+    left = {item.uuid for item in standing(after)}
+    cut = [item for item in standing(before) if item.uuid not in left]
+    return loss_between(cut, shown_text(after), handle=decision.handle)
+
+
+def open_steps(items: Sequence[Item]) -> list[tuple[str, str]]:
+    """Return the steps of the last to-do list in these items that are not done, each with its message."""
+    for item in reversed(items):
+        if item.kind != ASSISTANT:
+            continue
+        for block in reversed(_calls(item)):
+            steps = _steps(block.get("input"))
+            if block.get("name") in _TODO and steps is not None:
+                return [(step, item.uuid) for step in steps]
+    return []
+
+
+def loss_text(loss: Loss, *, listed: int = _LISTED) -> str:
+    """Write a loss report for people."""
+    if not loss.had:
+        return "Nothing that can be named exactly was in the part that left."
+    lines = [f"{'kind':<14}{'had':>8}{'out of view':>13}"]
+    lines += [f"{kind:<14}{had:>8,}{gone:>13,}" for kind, (had, gone) in sorted(loss.counts.items())]
+    lines.append(f"Exact names still in view, by use: {loss.share_kept:.1%}. Everything can be read back.")
+    if loss.lost:
+        lines += ["", "Out of view, most used first (kind, uses, text, handle):"]
+        lines += [f"  {one.kind:<13}{one.count:>5}  {one.text[:100]}  {one.handle}" for one in loss.lost[:listed]]
+    if len(loss.lost) > listed:
+        lines.append(f"  and {len(loss.lost) - listed:,} more")
+    return "\n".join(lines)
+
+
+def _calls(item: Item) -> list[dict[str, Any]]:
+    content: Any = item.message.get("content")
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    found = [cast("dict[str, Any]", one) for one in blocks if isinstance(one, dict)]
+    return [block for block in found if block.get("type") == "tool_use"]
+
+
+def _steps(given: Any) -> list[str] | None:
+    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    listed: Any = next((fields[key] for key in ("todos", "plan", "items") if isinstance(fields.get(key), list)), None)
+    if listed is None:
+        return None
+    steps = [cast("dict[str, Any]", one) for one in cast("list[Any]", listed) if isinstance(one, dict)]
+    texts = [one.get("content") or one.get("step") for one in steps if one.get("status") != "completed"]
+    return [text for text in texts if isinstance(text, str) and text.strip()]
+
+
+def _strings(value: Any, out: list[str], depth: int = 0) -> None:
+    if isinstance(value, str):
+        out.append(value)
+    elif depth > 8:
+        return
+    elif isinstance(value, dict):
+        for one in cast("dict[str, Any]", value).values():
+            _strings(one, out, depth + 1)
+    elif isinstance(value, list):
+        for one in cast("list[Any]", value):
+            _strings(one, out, depth + 1)
+
+
+def _first_line(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= 120 else f"{line[:117]}..."

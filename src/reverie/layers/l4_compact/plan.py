@@ -1,0 +1,207 @@
+"""What a compaction would do. Pure: sizes, prices, notes and the model's words come in as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...conversation.cuts import Item
+from ...conversation.decisions import Cause, Compacted
+from ...conversation.entries import ASSISTANT
+from ...conversation.identifiers import Identifier
+from ...conversation.view import View
+from ...errors import CompactionError, InputError
+from ...values import record, replace
+from .anchors import anchor_list, anchors_text
+from .loss import open_steps
+from .policy import CompactPolicy
+from .summary import summary_text
+from .tail import TailPolicy, Taking, is_summary, kept_from, legal_starts, open_from, standing, tokens_of
+from .words import Words, chosen_words, spoken_in, words_text
+
+__all__ = [
+    "LAYER",
+    "Room",
+    "Written",
+    "compacted",
+    "room_of",
+    "round_taking",
+    "taking_from",
+    "taking_tail",
+    "taking_up_to",
+]
+
+LAYER = "compact"
+_UNSEEN = 0.4  # of the window that results the model has not seen yet may take
+_EARLIER = 8  # handles of earlier cuts that a summary names
+
+
+@record
+class Room:
+    """What a summary may hold in this window, in tokens."""
+
+    tail: TailPolicy
+    words: int
+    handles: int
+    anchors: int
+    section: int
+    notes: int
+
+    def scaled(self, share: float) -> Room:
+        """Return the same with less of everything; with nothing left for the tail at 0."""
+        if share <= 0:
+            return replace(self, tail=TailPolicy(0, 0, 0, keeps_open=False), words=self.words // 2, anchors=self.anchors // 2)
+        least, most = int(self.tail.tokens * share), int(self.tail.max_tokens * share)
+        return replace(self, tail=replace(self.tail, tokens=least, max_tokens=most))
+
+
+def room_of(policy: CompactPolicy, effective: int) -> Room:
+    """Shrink the policy's token counts to their share of a small window (T8)."""
+
+    def fit(tokens: int, share: float) -> int:
+        return max(0, min(tokens, int(effective * share)))
+
+    least, most = fit(policy.tail_tokens, 0.06), fit(policy.tail_max_tokens, 0.25)
+    tail = TailPolicy(least, policy.tail_messages, most, int(effective * _UNSEEN))
+    return Room(
+        tail,
+        words=fit(policy.verbatim_tokens, 0.12),
+        handles=fit(policy.handle_tokens, 0.0125),
+        anchors=fit(policy.anchor_tokens, 0.025),
+        section=fit(policy.notes_section_tokens, 0.0125),
+        notes=fit(policy.notes_tokens, 0.08),
+    )
+
+
+@record
+class Written:
+    """What is said about the part that leaves: by whom, in which words, and the exact names the session has used."""
+
+    method: str
+    body: str
+    names: Mapping[Identifier, int]
+
+
+def taking_tail(view: View, tail: TailPolicy, *, cursor: str | None = None) -> Taking:
+    """Take everything but the kept tail; ``cursor`` is the last message that was written up."""
+    items = standing(view)
+    at = None if cursor is None else _position(items, cursor)
+    if cursor is not None and at is None:
+        raise CompactionError("the message up to which notes were taken is no longer in view")
+    return _checked(Taking(items, _context(items), kept_from(view, items, tail, cursor=None if at is None else at + 1)))
+
+
+def round_taking(view: View, max_tokens: int) -> Taking:
+    """Take everything but what is still being answered: the last round, where it is small, and open calls."""
+    items = standing(view)
+    legal = legal_starts(items)
+    last = next((at for at in range(len(items) - 1, -1, -1) if items[at].kind == ASSISTANT), len(items))
+    start = next((at for at in range(last, -1, -1) if legal[at]), 0)
+    must = next((at for at in range(open_from(view, items), -1, -1) if legal[at]), len(items))
+    small = sum(tokens_of(view, item) for item in items[start:]) <= max_tokens
+    end = min(must, start if small and start > _context(items) else len(items))
+    return _checked(Taking(items, _context(items), end))
+
+
+def taking_up_to(view: View, message: str) -> Taking:
+    """Take everything before a message; it and what follows stay."""
+    items = standing(view)
+    at = _found(items, message)
+    legal = legal_starts(items)
+    end = next((place for place in range(at, -1, -1) if legal[place]), 0)
+    return _checked(Taking(items, _context(items), end))
+
+
+def taking_from(view: View, message: str) -> Taking:
+    """Take a message and everything after it; what stands before it stays."""
+    items = standing(view)
+    at = _found(items, message)
+    legal = legal_starts(items)
+    start = next((place for place in range(at, -1, -1) if legal[place]), 0)
+    if open_from(view, items) < len(items):
+        raise CompactionError("tool calls wait for their results: compact once they are in")
+    return _checked(Taking(items, max(start, _context(items)), len(items)))
+
+
+def compacted(
+    view: View,
+    taking: Taking,
+    written: Written,
+    room: Room,
+    *,
+    trigger: str,
+    handle: str,
+    reason: str,
+    attachments: Sequence[dict[str, object]] = (),
+) -> tuple[Compacted, Words]:
+    """Put the decision together: the summary with the user's words and the exact names in it, and the boundary."""
+    kept_uuids = {item.uuid for item in taking.kept} | {item.uuid for item in taking.items[: taking.start]}
+    if written.method == "from":
+        said = spoken_in(item.entry for item in taking.cut)
+    else:
+        said = [one for one in spoken_in(view.said) if one.handle not in kept_uuids]
+    words = chosen_words(said, tokens=room.words, handle_tokens=room.handles, pinned=view.facts.pinned)
+    spoken = words_text(words)
+    steps = [step for step, _ in open_steps(taking.cut)]
+    missing = [step for step in steps if step not in written.body]
+    body = written.body + (
+        "\n\n## Steps not done yet\n\n" + "\n".join(f"- {one}" for one in missing) if missing else ""
+    )
+    around = "\n".join((body, spoken, *_texts(taking)))
+    anchors = anchors_text(anchor_list(written.names, around, tokens=room.anchors))
+    earlier = [one for one in view.facts.compactions if one not in view.facts.undone][-_EARLIER:]
+    go_on = trigger != "manual" or written.method == "notes"
+    text = summary_text(body, spoken, anchors, handle=handle, earlier=earlier, go_on=go_on)
+    kept = taking.kept
+    decision = Compacted(
+        Cause(LAYER, reason, moves_prefix=True),
+        trigger=trigger,
+        method=written.method,
+        summary=text,
+        tokens_before=view.counted.tokens,
+        last_before=taking.cut[-1].uuid,
+        first_kept=kept[0].uuid if kept else None,
+        attachments=[dict(one) for one in attachments],
+        discovered_tools=view.tool_names(),
+        from_message=taking.items[taking.start].uuid if written.method == "from" else None,
+        preserved={"head": kept[0].uuid, "anchor": handle, "tail": kept[-1].uuid} if kept else {},
+        handle=handle,
+    )
+    return decision, words
+
+
+def _checked(taking: Taking) -> Taking:
+    """Refuse a part in which there is nothing to summarise."""
+    if not any(item.kind == ASSISTANT or not is_summary(item) for item in taking.cut):
+        raise CompactionError("there is nothing to compact: all that is in view is the end of the conversation")
+    return taking
+
+
+def _context(items: Sequence[Item]) -> int:
+    """Return where the conversation begins: after the context that opens a session and stays."""
+    at = 0
+    while at < len(items) and items[at].entry.body.get("type") == "user_context":
+        at += 1
+    return at
+
+
+def _found(items: Sequence[Item], message: str) -> int:
+    at = _position(items, message)
+    if at is None:
+        matches = [place for place, item in enumerate(items) if len(message) >= 4 and item.uuid.startswith(message)]
+        if len(matches) != 1:
+            raise InputError(f"no message {message!r} stands in the view: give the uuid of one that does")
+        at = matches[0]
+    return at
+
+
+def _position(items: Sequence[Item], uuid: str) -> int | None:
+    return next((at for at, item in enumerate(items) if item.uuid == uuid), None)
+
+
+def _texts(taking: Taking) -> list[str]:
+    """Return the text of what stays, for looking names up."""
+    out: list[str] = []
+    for item in (*taking.items[: taking.start], *taking.kept):
+        content = item.message.get("content")
+        out.append(content if isinstance(content, str) else str(content))
+    return out

@@ -1,0 +1,85 @@
+"""The text that stands in place of the past: what the model or the notes say, and what the program adds to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Final
+
+from ...conversation.tokens import estimate_text
+
+__all__ = ["OPENING", "directive", "notes_text", "summary_of", "summary_text"]
+
+OPENING: Final = (
+    "This session goes on from an earlier part that is no longer in view. What follows stands in its place; the log "
+    "still holds every word of it."
+)
+_GO_ON: Final = (
+    "Go on with the work from where it stands, as if there had been no break: do not ask the user to repeat anything, "
+    "do not mention this summary, and take up the last task."
+)
+_ANALYSIS: Final = re.compile(r"<analysis>.*?(?:</analysis>|(?=<summary>))", re.DOTALL | re.IGNORECASE)
+_SUMMARY: Final = re.compile(r"<summary>(.*?)(?:</summary>|\Z)", re.DOTALL | re.IGNORECASE)
+_TAGS: Final = re.compile(r"</?(?:analysis|summary)>", re.IGNORECASE)
+
+
+def directive(method: str, *, quote: str = "", instructions: str = "") -> str:
+    """Return what a model is asked for; the user's instructions stand last."""
+    parts = [_prompt("full")]
+    if method in ("from", "up_to"):
+        line = " ".join(quote.split())
+        parts.append(_prompt(method).replace("{quote}", line if len(line) <= 400 else f"{line[:397]}..."))
+    if instructions.strip():
+        parts.append(f"Instructions for this summary, which go before anything said above:\n\n{instructions.strip()}")
+    return "\n\n".join(parts)
+
+
+def summary_of(reply: str) -> str:
+    """Return the summary part of a reply: the draft thrown away, tags removed; empty where there is none."""
+    found = _SUMMARY.search(_ANALYSIS.sub("", reply))
+    if found is None and "<analysis>" in reply.lower() and "</analysis>" not in reply.lower():
+        return ""  # it was cut off within its draft
+    text = found.group(1) if found is not None else _ANALYSIS.sub("", reply)
+    return _TAGS.sub("", text).strip()
+
+
+def notes_text(sections: Mapping[str, str], *, section_tokens: int, total_tokens: int) -> str:
+    """Write notes as they enter a summary, each section cut to its budget and saying so."""
+    parts: list[str] = []
+    left = total_tokens
+    for heading, content in sections.items():
+        content = content.strip()
+        room = min(section_tokens, left)
+        if not content or room < 16:
+            continue
+        if estimate_text(content) > room:
+            content = f"{_head(content, room - 12)}\n[the rest of this section is in the session's notes]"
+        left -= estimate_text(content) + 8
+        parts.append(f"## {heading}\n\n{content}")
+    return "\n\n".join(parts)
+
+
+def summary_text(
+    body: str, words: str, anchors: str, *, handle: str, earlier: Sequence[str] = (), go_on: bool = True
+) -> str:
+    """Put a summary together in its fixed order."""
+    back = f"Any message of the part that was cut can be read back by its handle; all of it by the handle {handle}."
+    if earlier:
+        back += f" Parts that were cut before it: {', '.join(earlier)}."
+    parts = [OPENING, body.strip(), words, anchors, f"## Reading back\n\n{back}", _GO_ON if go_on else ""]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _head(text: str, tokens: int) -> str:
+    """Return the beginning of a text that fits, cut at a line where that loses little."""
+    size = max(1, estimate_text(text))
+    cut = text[: max(0, len(text) * max(0, tokens) // size)]
+    while cut and estimate_text(cut) > tokens:
+        cut = cut[: len(cut) * 9 // 10]
+    at = cut.rfind("\n")
+    return cut[:at] if at > len(cut) // 2 else cut
+
+
+def _prompt(name: str) -> str:
+    return files(__name__.rpartition(".")[0]).joinpath("prompts", f"{name}.md").read_text("utf-8").strip()

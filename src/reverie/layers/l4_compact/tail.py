@@ -1,0 +1,187 @@
+"""What stands in the view, and where it may be cut: no tool call without its result, no reply in half."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from ...conversation.cuts import Item, visible
+from ...conversation.entries import ASSISTANT, ATTACHMENT
+from ...conversation.flatten import as_shown
+from ...conversation.rounds import reply_id
+from ...conversation.tokens import estimate_message
+from ...conversation.view import View
+from ...values import record
+
+__all__ = [
+    "TailPolicy",
+    "Taking",
+    "has_text",
+    "is_summary",
+    "kept_from",
+    "legal_starts",
+    "open_from",
+    "standing",
+    "tokens_of",
+]
+
+
+@record
+class TailPolicy:
+    """How much of the end stays as it is: at least so many tokens and messages with text, at most so many tokens."""
+
+    tokens: int
+    texts: int
+    max_tokens: int
+    unseen_tokens: int = 0
+    """What the model has not seen yet, results of its last calls above all, stays up to this size."""
+    keeps_open: bool = True
+    """Calls that wait for their results stay, whatever they take."""
+
+
+@record
+class Taking:
+    """Which part of what stands becomes the summary: ``items[start:end]``."""
+
+    items: tuple[Item, ...]
+    start: int
+    end: int
+
+    @property
+    def cut(self) -> tuple[Item, ...]:
+        """The items that leave the view."""
+        return self.items[self.start : self.end]
+
+    @property
+    def kept(self) -> tuple[Item, ...]:
+        """The items that stay after the summary."""
+        return self.items[self.end :]
+
+
+def standing(view: View) -> tuple[Item, ...]:
+    """Return what stands in the view, in the order in which it was said."""
+    undone = view.facts.undone
+    said = view.said_from(0)
+    return tuple(visible(one for one in said if isinstance(one, Item) or one.uuid not in undone))
+
+
+def legal_starts(items: Sequence[Item]) -> list[bool]:
+    """Say of every place, the end included, whether a tail may start there (K10)."""
+    first_piece: dict[str, int] = {}
+    called_at: dict[str, int] = {}
+    needs: list[int] = []
+    for at, item in enumerate(items):
+        need = at
+        if item.kind == ASSISTANT:
+            need = first_piece.setdefault(reply_id(item.entry), at)
+            for called in _ids(item, "tool_use", "id"):
+                called_at.setdefault(called, at)
+        else:
+            for answered in _ids(item, "tool_result", "tool_use_id"):
+                need = min(need, called_at.get(answered, need))
+        needs.append(need)
+    legal = [True] * (len(items) + 1)
+    least = len(items)
+    for at in range(len(items) - 1, -1, -1):
+        least = min(least, needs[at])
+        legal[at] = least >= at
+    return legal
+
+
+def open_from(view: View, items: Sequence[Item]) -> int:
+    """Return where the calls begin that still wait for their results; the end where there are none."""
+    waiting = set(view.unanswered())
+    if waiting:
+        for at in range(len(items) - 1, -1, -1):
+            if items[at].kind == ASSISTANT and waiting.intersection(_ids(items[at], "tool_use", "id")):
+                return at
+    return len(items)
+
+
+def kept_from(view: View, items: Sequence[Item], policy: TailPolicy, *, cursor: int | None = None) -> int:
+    """Return where the kept tail starts.
+
+    What follows the cursor always stays. The tail grows backwards from there until it has enough tokens and messages
+    with text, stops before it has too many and before the last summary, and splits no pair.
+    """
+    legal = legal_starts(items)
+    forced = len(items) if cursor is None else cursor
+    if policy.keeps_open:
+        forced = min(forced, open_from(view, items))
+    forced = min(forced, _unseen_from(view, items, policy.unseen_tokens))
+    floor = _after_last_summary(items)
+    tokens = sum(tokens_of(view, item) for item in items[forced:])
+    texts = sum(has_text(item) for item in items[forced:])
+    start = forced
+    while start > floor and (tokens < policy.tokens or texts < policy.texts):
+        more = tokens_of(view, items[start - 1])
+        if tokens + more > policy.max_tokens:
+            break
+        start, tokens, texts = start - 1, tokens + more, texts + has_text(items[start - 1])
+    wider = next((at for at in range(start, floor - 1, -1) if legal[at]), None)
+    if wider is not None and (wider == start or _fits(view, items[wider:], policy)):
+        return wider
+    narrower = next((at for at in range(start, forced + 1) if legal[at]), None)
+    return narrower if narrower is not None else wider if wider is not None else 0
+
+
+def _unseen_from(view: View, items: Sequence[Item], max_tokens: int) -> int:
+    """Return where the last round begins if the model has not answered it and it is not too large; else the end."""
+    final = view.final
+    if final is None or final.role == ASSISTANT:
+        return len(items)
+    last = next((at for at in range(len(items) - 1, -1, -1) if items[at].kind == ASSISTANT), None)
+    if last is None:
+        return len(items)
+    id = reply_id(items[last].entry)
+    while last > 0 and items[last - 1].kind == ASSISTANT and reply_id(items[last - 1].entry) == id:
+        last -= 1
+    tokens = 0
+    for item in reversed(items[last:]):
+        tokens += tokens_of(view, item)
+        if tokens > max_tokens:
+            return len(items)
+    return last
+
+
+def tokens_of(view: View, item: Item) -> int:
+    """Estimate what an item takes as it is shown."""
+    content: Any = item.message.get("content")
+    if not isinstance(content, str | list):
+        return 0
+    blocks = cast("list[Any]", content)
+    sound = isinstance(content, str) or all(isinstance(block, dict) and "type" in block for block in blocks)
+    return estimate_message(as_shown(item.message, view.shown) if sound and item.kind != ASSISTANT else item.message)
+
+
+def has_text(item: Item) -> bool:
+    """Say whether somebody says something in this message: text, not only calls and results."""
+    if item.kind == ATTACHMENT:
+        return False
+    content: Any = item.message.get("content")
+    if isinstance(content, str):
+        return bool(content.strip())
+    blocks = (cast("dict[str, Any]", one) for one in cast("list[Any]", content or ()) if isinstance(one, dict))
+    return any(block.get("type") == "text" and str(block.get("text") or "").strip() for block in blocks)
+
+
+def is_summary(item: Item) -> bool:
+    """Say whether this item is the summary of an earlier compaction."""
+    return item.entry.body.get("decision") == "compacted" and item.uuid == item.entry.uuid
+
+
+def _after_last_summary(items: Sequence[Item]) -> int:
+    return next((at + 1 for at in range(len(items) - 1, -1, -1) if is_summary(items[at])), 0)
+
+
+def _fits(view: View, items: Sequence[Item], policy: TailPolicy) -> bool:
+    return sum(tokens_of(view, item) for item in items) <= policy.max_tokens
+
+
+def _ids(item: Item, kind: str, key: str) -> list[str]:
+    content: Any = item.message.get("content")
+    if not isinstance(content, list):
+        return []
+    blocks = (cast("dict[str, Any]", one) for one in cast("list[Any]", content) if isinstance(one, dict))
+    found = (block.get(key) for block in blocks if block.get("type") == kind)
+    return [one for one in found if isinstance(one, str)]

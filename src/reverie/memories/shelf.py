@@ -1,0 +1,342 @@
+"""The memory directory on disk: with ``journal_files``, the only module here that touches storage.
+
+Reading takes no lock. A change is planned and made as one transaction under the directory's lock, so that a plan sees
+the directory as it is and nobody else changes it through this door meanwhile. What a person or another program changed
+is noticed by its hash and journaled before anything is built on it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Final
+
+from ..errors import StorageConflict, StorageError
+from ..paths import append_line, check_key, explained, open_folder, open_plain, refuse_unless_plain
+from ..values import field, record
+from .index import INDEX, hunk_between
+from .journal import Act, Change, History, JournalEntry, change_to
+from .journal_files import JOURNAL, JournalFiles, read_plain
+from .names import FOLDERS, check_file, is_memory
+from .records import MemoryRecord, Scope, read_record, version_of
+
+__all__ = ["Desk", "Draft", "Scan", "Shelf", "stamp", "utc_now"]
+
+_SURFACED: Final = "surfaced.jsonl"
+_HEAD_BYTES: Final = 2_048
+_MAX_HEAD_BYTES: Final = 70_000
+_MAX_DEPTH: Final = 3
+_HEAD_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+
+def utc_now() -> datetime:
+    """Return the time, in UTC."""
+    return datetime.now(UTC)
+
+
+def stamp(moment: datetime) -> str:
+    """Return a time as the journal writes it: text that sorts by time."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@record
+class Draft:
+    """A change before it is made: contents by file (None removes one), and the index if that changes."""
+
+    act: Act
+    who: str
+    why: str
+    files: Mapping[str, bytes | None]
+    index: str | None = None
+    source: tuple[str, ...] = ()
+    undoes: tuple[str, ...] = ()
+    expect: Mapping[str, str | None] = field(default_factory=lambda: dict[str, str | None]())
+    """The hash a file must have (None: must not be there) for the change to be made."""
+
+
+@record
+class Scan:
+    """The heads of all memories, and what could not be read."""
+
+    memories: list[MemoryRecord]
+    problems: dict[str, str]
+
+
+class Desk:
+    """What a plan sees while the directory is locked."""
+
+    def __init__(self, shelf: Shelf, history: History, now: str) -> None:
+        self._shelf = shelf
+        self.history = history
+        self.now = now
+        self.seen: dict[str, bytes | None] = {}
+        self.index_data = read_plain(shelf.root, INDEX)
+
+    @property
+    def index(self) -> str:
+        """The index as it is now."""
+        return (self.index_data or b"").decode("utf-8", "surrogateescape")
+
+    def read(self, file: str) -> bytes | None:
+        """Return a memory file as it is now."""
+        if file not in self.seen:
+            check_file(file)
+            self.seen[file] = read_plain(self._shelf.root, file)
+        return self.seen[file]
+
+    def record(self, file: str) -> MemoryRecord | None:
+        """Return a memory as it is now."""
+        data = self.read(file)
+        return None if data is None else read_record(file, data, scope=self._shelf.scope)
+
+    def scan(self) -> Scan:
+        """Read the heads of all memories."""
+        return self._shelf.scan_files()
+
+
+class Shelf:
+    """One memory directory."""
+
+    def __init__(self, root: str, *, scope: Scope = "private", clock: Callable[[], datetime] = utc_now) -> None:
+        self.root = os.path.abspath(root)
+        self.scope: Scope = scope
+        self._clock = clock
+        self._journal = JournalFiles(self.root)
+
+    # -- reading
+
+    def path(self, file: str = "") -> str:
+        """Return where a file of this directory lies."""
+        return os.path.join(self.root, file) if file else self.root
+
+    def get(self, file: str) -> MemoryRecord | None:
+        """Read one memory, or return None where there is none of that name."""
+        check_file(file)
+        self.settle()
+        data = read_plain(self.root, file)
+        if data is None:
+            return None
+        modified = ""
+        with suppress(FileNotFoundError):
+            modified = _mtime(os.stat(self.path(file), follow_symlinks=False))
+        return read_record(file, data, modified=modified, scope=self.scope)
+
+    def read_index(self) -> str:
+        """Return the index as it stands on disk."""
+        self.settle()
+        return (read_plain(self.root, INDEX) or b"").decode("utf-8", "replace")
+
+    def scan(self) -> Scan:
+        """Read the heads of all memories, whatever is wrong with some."""
+        self.settle()
+        return self.scan_files()
+
+    def scan_files(self) -> Scan:
+        """Read the heads without looking at the journal."""
+        memories: list[MemoryRecord] = []
+        problems: dict[str, str] = {}
+        with explained("read", self.root):
+            for file, folder, name in self._files():
+                try:
+                    head, found = _read_head(folder, name, file)
+                except FileNotFoundError:
+                    continue  # removed meanwhile
+                except OSError as error:
+                    problems[file] = error.strerror or str(error)
+                    continue
+                except StorageError as error:
+                    problems[file] = str(error)
+                    continue
+                memory = read_record(file, head, modified=_mtime(found), scope=self.scope, head_only=True)
+                memories.append(memory)
+                if memory.problem:
+                    problems[file] = memory.problem
+        return Scan(memories, problems)
+
+    def _files(self) -> Iterator[tuple[str, int, str]]:
+        """Yield the memory files by path, with the folder they can be opened in."""
+        waiting: list[tuple[str, ...]] = [()]
+        while waiting:
+            parts = waiting.pop()
+            try:
+                folder = open_folder(self.root, parts)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            try:
+                with os.scandir(folder) as found:
+                    entries = [(one.name, one.is_dir(follow_symlinks=False)) for one in found if one.name[0] != "."]
+                prefix = "/".join([*parts, ""]) if parts else ""
+                for name, is_folder in sorted(entries):
+                    if not is_folder and name.endswith(".md") and is_memory(prefix + name):
+                        yield prefix + name, folder, name
+                    elif is_folder and (parts or name not in FOLDERS) and len(parts) < _MAX_DEPTH:
+                        waiting.append((*parts, name))
+            finally:
+                os.close(folder)
+
+    def settle(self) -> None:
+        """Carry out what a killed writer left half done, where there is such a thing."""
+        if not self._journal.is_settled():
+            with suppress(StorageError), self._journal.locked():  # what cannot be written can still be read
+                pass
+
+    # -- changing
+
+    def entries(self) -> list[JournalEntry]:
+        """Return the journal, after noticing what was changed outside."""
+        return list(self.history().entries)
+
+    def history(self) -> History:
+        """Return the journal with what follows from it, after noticing what was changed outside."""
+        if not os.path.isdir(self.root):
+            return History()
+        with self._journal.locked():
+            self._notice(self._desk(), everything=True)
+            return self._journal.history
+
+    def commit(
+        self, plan: Callable[[Desk], Draft | None], *, notice: bool = False, dry_run: bool = False
+    ) -> JournalEntry | None:
+        """Plan a change and make it as one transaction; None where there is nothing to change.
+
+        With ``dry_run`` the entry that would be made is returned and nothing is. With ``notice`` every change made
+        outside is journaled before the plan is made, else only changes to the files it looks at.
+        """
+        with self._journal.locked():
+            desk = self._desk()
+            if notice or not self._journal.history.entries:
+                self._notice(desk, everything=True)
+            draft = plan(desk)
+            if draft is None:
+                return None
+            self._compare(desk, draft)
+            entry = self._entry(desk, draft)
+            if not (entry.changes or entry.index):
+                return None
+            if dry_run:
+                return entry
+            self._notice(desk)
+            contents = {change.file: draft.files[change.file] for change in entry.changes}
+            if entry.index is not None and draft.index:
+                contents[INDEX] = draft.index.encode("utf-8", "surrogateescape")
+            entry = self._entry(desk, draft)
+            self._journal.carry_out(entry, {file: data for file, data in contents.items() if data is not None})
+            return entry
+
+    def _desk(self) -> Desk:
+        entries = self._journal.history.entries
+        now = stamp(self._clock())
+        return Desk(self, self._journal.history, max(now, entries[-1].time) if entries else now)
+
+    def _compare(self, desk: Desk, draft: Draft) -> None:
+        for file, expected in draft.expect.items():
+            found = desk.read(file)
+            if (None if found is None else version_of(found)) != expected:
+                raise StorageConflict(
+                    f"{file} was changed by someone else meanwhile; read it again and repeat the change",
+                    path=self.path(file),
+                )
+
+    def _entry(self, desk: Desk, draft: Draft) -> JournalEntry:
+        changes: list[Change] = []
+        for file, data in draft.files.items():
+            found = desk.read(file)
+            change = change_to(file, None if found is None else version_of(found), data)
+            if change.before != change.after:
+                changes.append(change)
+        before = after = None if desk.index_data is None else version_of(desk.index_data)
+        hunk = None
+        if draft.index is not None and draft.index != desk.index:
+            hunk = hunk_between(desk.index, draft.index)
+            after = version_of(draft.index.encode("utf-8", "surrogateescape")) if draft.index else None
+        return JournalEntry(
+            desk.history.next_id,
+            desk.now,
+            draft.who,
+            draft.why,
+            draft.act,
+            changes,
+            hunk,
+            before,
+            after,
+            list(draft.source),
+            list(draft.undoes),
+        )
+
+    def _notice(self, desk: Desk, *, everything: bool = False) -> None:
+        """Journal what was changed by others than us: in the files that were looked at, or in all."""
+        history = desk.history
+        names = set(desk.seen)
+        if everything:
+            names |= {file for file, _, _ in self._files()} | {file for file, known in history.known.items() if known}
+        changes: list[Change] = []
+        for file in sorted(names):
+            try:
+                data = desk.read(file)
+            except StorageError:
+                continue  # no plain file, so no memory; lint names it
+            before = history.known.get(file)
+            if before != (None if data is None else version_of(data)):
+                changes.append(change_to(file, before, data))
+        index = None if desk.index_data is None else version_of(desk.index_data)
+        if changes or index != history.index_version:
+            act: Act = "outside" if history.entries else "found"
+            known = history.index_version
+            self._journal.note(JournalEntry(history.next_id, desk.now, "outside", "", act, changes, None, known, index))
+
+    def erase(self, files: Iterable[str]) -> None:
+        """Take every version of these files out of the journal, so that nothing of them is left on disk."""
+        with self._journal.locked():
+            self._journal.erase(set(files))
+
+    # -- what is only ever appended to
+
+    def append(self, file: str, text: str) -> None:
+        """Append a line to a file that is no memory, such as a daily log, made where it is not there."""
+        *folders, name = check_key(file)
+        with explained("append to", self.path(file)):
+            folder = open_folder(self.root, folders, create=True)
+            try:
+                descriptor = open_plain(folder, name, os.O_RDWR | os.O_CREAT | os.O_APPEND, self.path(file))
+            finally:
+                os.close(folder)
+        try:
+            append_line(descriptor, text.encode(), path=self.path(file))
+        finally:
+            os.close(descriptor)
+
+    def note_surfaced(self, files: Iterable[str], session: str) -> None:
+        """Note that a session was shown these memories, so that forgetting one can name the copies."""
+        line = json.dumps({"session": session, "files": sorted(files), "time": stamp(self._clock())})
+        self.append(f"{JOURNAL}/{_SURFACED}", line)
+
+    def surfaced(self, files: Iterable[str]) -> list[str]:
+        """Return the sessions that were shown one of these memories."""
+        wanted, found = set(files), dict[str, None]()
+        for line in (read_plain(self.root, f"{JOURNAL}/{_SURFACED}") or b"").splitlines():
+            with suppress(ValueError, KeyError, TypeError):
+                said = json.loads(line)
+                if wanted & set(said["files"]):
+                    found[str(said["session"])] = None
+        return list(found)
+
+
+def _read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
+    """Return the first part of a file, as far as its front matter can go."""
+    descriptor = os.open(name, _HEAD_FLAGS, dir_fd=folder)
+    try:
+        found = os.fstat(descriptor)
+        refuse_unless_plain(found, file)
+        head = os.read(descriptor, _HEAD_BYTES)
+        if len(head) == _HEAD_BYTES and b"\n---" not in head[3:]:
+            head += os.read(descriptor, _MAX_HEAD_BYTES)
+        return head, found
+    finally:
+        os.close(descriptor)
+
+
+def _mtime(found: os.stat_result) -> str:
+    return datetime.fromtimestamp(found.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,31 @@
+"""Trust: whose word a memory is, which is never better than the worst of what it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+__all__ = ["LABELS", "TRUSTS", "Trust", "claimed", "worst"]
+
+Trust: TypeAlias = Literal["user", "agent", "unconfirmed"]
+
+TRUSTS: Final[tuple[Trust, ...]] = ("user", "agent", "unconfirmed")
+"""Best first: said or confirmed by the user; written by an agent; derived from text nobody vouches for."""
+
+LABELS: Final[dict[Trust, str]] = {
+    "user": "said or confirmed by the user",
+    "agent": "written by an agent",
+    "unconfirmed": "derived from untrusted text, not confirmed by the user",
+}
+
+
+def worst(inputs: Iterable[Trust], *, default: Trust = "agent") -> Trust:
+    """Return the trust of what is made from these inputs."""
+    return max(inputs, key=TRUSTS.index, default=default)
+
+
+def claimed(word: str) -> Trust:
+    """Return the trust a file claims: an agent's where it says nothing, the worst where the word is not known."""
+    if not word:
+        return "agent"
+    return next((trust for trust in TRUSTS if trust == word), "unconfirmed")

@@ -1,0 +1,10 @@
+"""Who answers: models behind one port. A provider's library is loaded when its model is first asked."""
+
+from __future__ import annotations
+
+from .names import open_model
+from .retrying import Retry, Retrying
+from .scripted import Broken, ScriptedModel
+from .tool_input import malformed_input
+
+__all__ = ["Broken", "Retry", "Retrying", "ScriptedModel", "malformed_input", "open_model"]

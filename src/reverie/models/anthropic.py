@@ -1,0 +1,189 @@
+"""Models behind the Messages API, asked through the official SDK.
+
+The SDK knows keys, addresses, proxies and versions; the body goes out as the bytes of the request as it stands, and
+the reply is put together here from the events as they came, so that nothing passes through a schema on the way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any, Final, cast
+
+import anyio
+import anyio.to_thread
+
+from ..cache.prices import capabilities_of
+from ..conversation.window import MILLION, MILLION_SUFFIX
+from ..errors import ModelUnknown
+from ..ports import Capabilities, Piece, Reply
+from .failures import failure_of_exception
+from .messages_stream import MessageAssembly
+from .wire import CONNECT_SECONDS, READ_SECONDS, body_bytes, is_loopback, read_reply, whole_reply
+
+__all__ = ["AnthropicModel", "wire_request"]
+
+_MILLION_BETA: Final = "context-1m-2025-08-07"
+_EDITING_BETA: Final = "context-management-2025-06-27"
+_DIAGNOSIS_BETA: Final = "cache-diagnosis-2026-04-07"
+_COMPACT_BETAS: Final = {"compact_20260112": "compact-2026-01-12", "compact_20260904": "compact-2026-09-04"}
+# What stands beside the body of a request in the SDK's own arguments.
+_BESIDE: Final = frozenset({"betas", "extra_body", "extra_headers", "extra_query", "stream", "timeout"})
+_MAX_OUTPUT: Final = (
+    ("claude-3-5", 8_192),
+    ("claude-3-7", 64_000),
+    ("claude-3", 4_096),
+    ("claude-opus-4-0", 32_000),
+    ("claude-opus-4-1", 32_000),
+    ("claude-opus-4-2", 32_000),  # claude-opus-4-20250514
+    ("claude-", 64_000),
+)
+
+
+class AnthropicModel:
+    """A model of Anthropic, or of any server that speaks its Messages API.
+
+    The key is ``api_key``, else ``ANTHROPIC_API_KEY`` or ``ANTHROPIC_AUTH_TOKEN``, else what the SDK finds; a server on
+    this machine needs none. The address is ``base_url``, else ``ANTHROPIC_BASE_URL``, else Anthropic's.
+    """
+
+    def __init__(
+        self,
+        model_id: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout_seconds: float = READ_SECONDS,
+        max_retries: int = 0,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        known = os.environ if environ is None else environ
+        self._id = model_id
+        self._base_url = base_url or known.get("ANTHROPIC_BASE_URL") or None
+        self._api_key = api_key or known.get("ANTHROPIC_API_KEY") or None
+        self._auth_token = None if self._api_key else known.get("ANTHROPIC_AUTH_TOKEN") or None
+        self._timeout_seconds = timeout_seconds
+        self._max_retries = max_retries
+        self._client: Any = None
+        self._lock = anyio.Lock()
+
+    @property
+    def name(self) -> str:
+        """The name a person gives it."""
+        return f"anthropic:{self._id}"
+
+    @property
+    def model_id(self) -> str:
+        """What stands in a request's ``model`` field."""
+        return self._id
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What Anthropic does with this model; the window is that of the installed table."""
+        bare = bare_model(self._id)
+        known = capabilities_of(bare)
+        window = MILLION if bare != self._id else known.window_tokens if known else None
+        output = next((tokens for start, tokens in _MAX_OUTPUT if bare.startswith(start)), None)
+        return Capabilities(caching=True, context_management=True, diagnostics=True, window=window, max_output=output)
+
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+        """Yield pieces as they arrive and last the whole reply."""
+        body, headers = wire_request(request)
+        response = await self._send(body, headers)
+        async with aclosing(read_reply(response, MessageAssembly(self.name), self.name)) as parts:
+            async for part in parts:
+                yield part
+
+    async def complete(self, request: Mapping[str, Any]) -> Reply:
+        """Return the whole reply."""
+        return await whole_reply(self.stream(request))
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _send(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
+        content = body_bytes(body)
+        try:
+            client, sdk = await self._connected()
+            path = "/v1/messages?beta=true" if "anthropic-beta" in headers else "/v1/messages"
+            options = {"headers": {"content-type": "application/json", **headers}}
+            stream = await client.post(
+                path, cast_to=object, content=content, options=options, stream=True, stream_cls=sdk.AsyncStream[object]
+            )
+        except Exception as error:
+            raise failure_of_exception(self.name, error) from error
+        return stream.response
+
+    async def _connected(self) -> tuple[Any, Any]:
+        sdk = await anyio.to_thread.run_sync(load_sdk)
+        async with self._lock:
+            if self._client is None:
+                self._client = await anyio.to_thread.run_sync(lambda: self._connect(sdk))
+        return self._client, sdk
+
+    def _connect(self, sdk: Any) -> Any:
+        here = is_loopback(self._base_url or "")
+        key = self._api_key or ("none" if here and not self._auth_token else None)
+        return sdk.AsyncAnthropic(
+            api_key=key,
+            auth_token=self._auth_token,
+            base_url=self._base_url,
+            timeout=sdk.Timeout(self._timeout_seconds, connect=CONNECT_SECONDS),
+            max_retries=self._max_retries,
+            # Our own telemetry tells of a call; and to this machine no proxy leads.
+            open_telemetry=False,
+            http_client=sdk.DefaultAsyncHttpxClient(trust_env=False) if here else None,
+            default_headers={"connection": "close"} if here else None,
+        )
+
+
+def load_sdk() -> Any:
+    """Import the SDK, which takes seconds; ``ModelUnknown`` where it is not installed."""
+    try:
+        import anthropic
+    except ImportError as error:
+        raise ModelUnknown("Anthropic's SDK is not installed: pip install 'reverie[anthropic]'") from error
+    return anthropic
+
+
+def bare_model(model: str) -> str:
+    """Return a model's id without the suffix that asks for a window of a million tokens."""
+    return model[: -len(MILLION_SUFFIX)].rstrip() if model.lower().endswith(MILLION_SUFFIX) else model
+
+
+def wire_request(request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the body that is sent for a request, and its headers with every beta that its fields need."""
+    body = {key: value for key, value in request.items() if key not in _BESIDE}
+    extra: Any = request.get("extra_body")
+    body.update(extra or {})
+    body["stream"] = True
+    given: Mapping[str, Any] = request.get("extra_headers") or {}
+    headers = {str(key).lower(): str(value) for key, value in given.items()}
+    model = str(body.get("model", ""))
+    betas = [part.strip() for part in headers.pop("anthropic-beta", "").split(",") if part.strip()]
+    named: Any = request.get("betas")
+    betas += [str(beta) for beta in named or ()]
+    betas += _needed_betas(body)
+    if bare_model(model) != model:
+        body["model"] = bare_model(model)
+        betas.append(_MILLION_BETA)
+    if betas:
+        headers["anthropic-beta"] = ",".join(dict.fromkeys(betas))
+    return body, headers
+
+
+def _needed_betas(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the betas without which the provider would refuse fields of this body."""
+    management: Any = body.get("context_management")
+    if management is not None:
+        yield _EDITING_BETA
+        for edit in cast("list[dict[str, Any]]", management.get("edits") or ()):
+            beta = _COMPACT_BETAS.get(str(edit.get("type")))
+            if beta is not None:
+                yield beta
+    if body.get("diagnostics") is not None:
+        yield _DIAGNOSIS_BETA

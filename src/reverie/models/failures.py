@@ -1,0 +1,168 @@
+"""What providers and connections answer instead of a reply, translated once into the errors of this house."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from ..errors import (
+    ModelError,
+    ModelRefused,
+    ModelUnauthorized,
+    ModelUnavailable,
+    ModelUnknown,
+    PromptTooLong,
+    ReplyBroken,
+)
+from .tool_input import read_json
+
+__all__ = ["failure_of_exception", "failure_of_status", "failure_of_stream", "retry_after_seconds"]
+
+_MAX_CHARS: Final = 600
+
+# The words of Anthropic, OpenAI, vLLM, llama.cpp and Google for one and the same thing; groups are the counts.
+_TOO_LONG: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"prompt is too long(?:: (?P<tokens>\d+) tokens > (?P<limit>\d+))?",
+        r"input length and `?max_tokens`? exceed context limit: (?P<tokens>\d+) \+ (?P<output>\d+) > (?P<limit>\d+)",
+        r"request \((?P<tokens>\d+) tokens\) exceeds the available context size \((?P<limit>\d+) tokens\)",
+        r"exceeds? the available context size",
+        r"maximum context length is (?P<limit>\d+) tokens[^0-9]*(?:requested|resulted in|has) (?P<tokens>\d+)",
+        r"maximum context length is (?P<limit>\d+)",
+        r"prompt \(length (?P<tokens>\d+)\) is longer than the maximum model length of (?P<limit>\d+)",
+        r"input token count \(?(?P<tokens>\d+)\)? exceeds the maximum number of tokens allowed \(?(?P<limit>\d+)",
+        r"input tokens exceed the configured limit of (?P<limit>\d+) tokens[^0-9]*resulted in (?P<tokens>\d+)",
+        r"context window exceeds limit|exceeds the (?:model's )?context (?:window|length)",
+    )
+)
+_TOO_LONG_KINDS: Final = frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"})
+_NO_CREDIT: Final = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
+_RETRYABLE: Final = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
+_STATUSES: Final[Mapping[str, int]] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "exceed_context_size_error": 400,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "unavailable_error": 503,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+_UNREACHED: Final = frozenset({"APIConnectionError", "TransportError"})
+_TIMED_OUT: Final = frozenset({"APITimeoutError", "TimeoutException"})
+_NO_KEY: Final = ("authentication method", "credentials")
+
+
+def failure_of_status(who: str, status: int, body: Any, headers: Mapping[str, str] | None = None) -> ModelError:
+    """Return the error that an HTTP status and its body mean; ``who`` is the model's name."""
+    kind, message, fields = _read(body)
+    said = f"{who}: {message or 'no reason given'} (HTTP {status})"
+    if status == 413 or (400 <= status <= 500 and _is_too_long(kind, message)):
+        tokens, limit = _counts(message, fields)
+        return PromptTooLong(said, tokens=tokens, limit=limit)
+    if status in (401, 403):
+        return ModelUnauthorized(f"{said}; check the key and what it may use")
+    if status == 404:
+        return ModelUnknown(f"{said}; check the model's name and the base URL")
+    if status in _RETRYABLE and kind not in _NO_CREDIT:
+        return ModelUnavailable(said, status=status, retry_after=retry_after_seconds(headers or {}))
+    return ModelRefused(said)
+
+
+def failure_of_stream(who: str, body: Any) -> ModelError:
+    """Return the error that an error event inside a stream means."""
+    kind, _, fields = _read(body)
+    code = fields.get("code")
+    status = code if isinstance(code, int) and 400 <= code < 600 else _STATUSES.get(kind, 500)
+    return failure_of_status(who, status, body)
+
+
+def failure_of_exception(who: str, error: BaseException, *, begun: bool = False) -> ModelError:
+    """Return the error that a client library's exception means; ``begun`` where part of a reply had come.
+
+    Libraries are known by the names of their classes, for importing one only to ask costs seconds.
+    """
+    if isinstance(error, ModelError):
+        return error
+    names = {cls.__name__ for cls in type(error).__mro__}
+    status: Any = getattr(error, "status_code", None)
+    if "APIStatusError" in names and isinstance(status, int) and status >= 400:
+        response: Any = getattr(error, "response", None)
+        return failure_of_status(who, status, getattr(error, "body", None), getattr(response, "headers", None))
+    said = f"{who}: {str(error) or type(error).__name__}"
+    if begun:
+        return ReplyBroken(f"{said}; the reply stopped in the middle")
+    if names & _TIMED_OUT:
+        return ModelUnavailable(f"{said}; no answer in time", retry_after=None)
+    if names & _UNREACHED or isinstance(error, OSError):
+        cause = error.__cause__
+        reason = f" ({cause})" if cause is not None and str(cause) else ""
+        return ModelUnavailable(f"{said}{reason}; the server could not be reached")
+    if any(sign in said.lower() for sign in _NO_KEY) or "CredentialsError" in names:
+        return ModelUnauthorized(f"{said}; set the provider's key")
+    return ModelRefused(said)
+
+
+def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
+    """Return how long a provider asks to wait: milliseconds, seconds or a date; None where it does not say."""
+    for name, unit in (("retry-after-ms", 1_000.0), ("retry-after", 1.0)):
+        said = (headers.get(name) or "").strip()
+        try:
+            seconds = float(said) / unit
+        except ValueError:
+            continue
+        if 0 <= seconds < 1e9:
+            return seconds
+    from email.utils import parsedate_to_datetime
+
+    try:
+        date = parsedate_to_datetime((headers.get("retry-after") or "").strip())
+        return max(0.0, date.timestamp() - (time.time() if now is None else now))
+    except (TypeError, ValueError, OverflowError, IndexError):
+        return None
+
+
+def _read(body: Any) -> tuple[str, str, dict[str, Any]]:
+    """Return an error body's kind, its message and its fields, whatever provider wrote it."""
+    if isinstance(body, (bytes, str)):
+        text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+        try:
+            body = read_json(text)
+        except ValueError:
+            return "", " ".join(text.split())[:_MAX_CHARS], {}
+    outer = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    inner: Any = outer.get("error", outer)
+    fields = cast("dict[str, Any]", inner) if isinstance(inner, dict) else outer
+    words = (fields.get("message"), outer.get("message"), outer.get("detail"), cast("Any", inner))
+    said: Any = next(filter(None, words), "")
+    message = str(said)
+    code, kind = fields.get("code"), fields.get("type")
+    named = code if isinstance(code, str) and code in (_TOO_LONG_KINDS | _NO_CREDIT) else kind
+    return named if isinstance(named, str) else "", message[:_MAX_CHARS], fields
+
+
+def _is_too_long(kind: str, message: str) -> bool:
+    return kind in _TOO_LONG_KINDS or any(pattern.search(message) for pattern in _TOO_LONG)
+
+
+def _counts(message: str, fields: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return how long the prompt is and how long it may be, where either is said."""
+    tokens, limit = fields.get("n_prompt_tokens"), fields.get("n_ctx")
+    if isinstance(tokens, int) and isinstance(limit, int):
+        return tokens, limit
+    for pattern in _TOO_LONG:
+        found = pattern.search(message)
+        if found is not None:
+            said = {name: int(count) for name, count in found.groupdict().items() if count}
+            if "output" in said:
+                said["limit"] = max(0, said["limit"] - said["output"])
+            return said.get("tokens"), said.get("limit")
+    return None, None

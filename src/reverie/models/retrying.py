@@ -1,0 +1,167 @@
+"""A model that is asked again where another try may work, and another model where it does not.
+
+Asked again: ``ModelUnavailable`` (429, 5xx, 529, no connection, no answer in time) and ``ReplyBroken``. Nothing else:
+what a provider refused it will refuse again. Between tries it waits twice as long each time, with jitter, and at least
+as long as the provider said (``retry-after``). Libraries below do not retry by themselves.
+
+A stream that broke in the middle is asked again as a whole. Pieces already given cannot be taken back: ``on_retry`` is
+called first, and its ``pieces`` says how many a reader must forget. Only the ``Reply`` counts, and it is never half.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+import anyio
+
+from ..errors import InputError, ModelError, ModelUnavailable, ReplyBroken
+from ..ports import Capabilities, Model, Piece, Reply
+from ..values import record
+from .wire import whole_reply
+
+__all__ = ["Retry", "Retrying"]
+
+_ATTEMPTS: Final = 6
+_PROVIDERS_OWN: Final = ("context_management", "betas", "extra_headers", "extra_body")
+
+
+@record
+class Retry:
+    """A try that failed and what comes next."""
+
+    error: ModelError
+    attempt: int
+    """How many tries this model has had for this request, this one counted."""
+    delay_seconds: float
+    pieces: int
+    """How many pieces of the broken reply were given and must be forgotten."""
+    model: str
+    """The name of the model that is asked next."""
+
+
+class Retrying:
+    """Asks a model with patience, then the fallback.
+
+    A model that stayed away is given one try a request until it answers again, so that its absence is waited out once.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        fallback: Model | None = None,
+        attempts: int = _ATTEMPTS,
+        first_delay_seconds: float = 0.5,
+        max_delay_seconds: float = 30.0,
+        max_retry_after_seconds: float = 120.0,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        jitter: Callable[[], float] = random.random,
+        on_retry: Callable[[Retry], None] | None = None,
+    ) -> None:
+        if attempts < 1:
+            raise InputError(f"attempts is {attempts}: give 1 or more")
+        self._model = model
+        self._fallback = fallback
+        self._attempts = attempts
+        self._first_delay_seconds = first_delay_seconds
+        self._max_delay_seconds = max_delay_seconds
+        self._max_retry_after_seconds = max_retry_after_seconds
+        self._sleep = sleep
+        self._jitter = jitter
+        self._absent = False
+        self.on_retry = on_retry
+        """Called before every new try, also the fallback's first."""
+
+    @property
+    def name(self) -> str:
+        """The first model's name."""
+        return self._model.name
+
+    @property
+    def model_id(self) -> str:
+        """The first model's id."""
+        return self._model.model_id
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the first model can do."""
+        return self._model.capabilities
+
+    @property
+    def inner(self) -> Model:
+        """The model that is asked first."""
+        return self._model
+
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+        """Yield pieces as they arrive and last the whole reply, which may be the fallback's."""
+        attempt, model, asked = 0, self._model, request
+        while True:
+            attempt += 1
+            pieces = 0
+            try:
+                async with aclosing(model.stream(asked)) as parts:
+                    async for part in parts:
+                        if isinstance(part, Reply):
+                            self._absent = self._absent and model is not self._model
+                        pieces += 1
+                        yield part
+                return
+            except (ModelUnavailable, ReplyBroken) as error:
+                failure = error
+            delay = self._delay(failure, attempt)
+            if attempt >= self._tries(model) or delay is None:
+                if self._fallback is None or model is self._fallback:
+                    raise failure
+                self._absent = True
+                model, asked, delay = self._fallback, _asked_of(self._fallback, request), 0.0
+                self._tell(Retry(failure, attempt, delay, pieces, model.name))
+                attempt = 0
+                continue
+            self._tell(Retry(failure, attempt, delay, pieces, model.name))
+            await self._sleep(delay)
+
+    async def complete(self, request: Mapping[str, Any]) -> Reply:
+        """Return the whole reply, which may be the fallback's."""
+        return await whole_reply(self.stream(request))
+
+    async def aclose(self) -> None:
+        """Let go of both models' connections."""
+        try:
+            await self._model.aclose()
+        finally:
+            if self._fallback is not None:
+                await self._fallback.aclose()
+
+    def _tries(self, model: Model) -> int:
+        return 1 if self._absent and model is self._model and self._fallback is not None else self._attempts
+
+    def _delay(self, error: ModelError, attempt: int) -> float | None:
+        """Return how long to wait, or None where the provider asks for longer than anybody waits."""
+        asked = error.retry_after if isinstance(error, ModelUnavailable) else None
+        if asked is not None and asked > self._max_retry_after_seconds:
+            return None
+        backed_off = min(self._max_delay_seconds, self._first_delay_seconds * 2.0 ** (attempt - 1))
+        return max(asked or 0.0, backed_off * (0.5 + self._jitter() / 2))
+
+    def _tell(self, retry: Retry) -> None:
+        if self.on_retry is not None:
+            self.on_retry(retry)
+
+
+def _asked_of(model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request as another model can take it: its own id, its own limit, nothing only the first can do."""
+    known = model.capabilities
+    lost = {"diagnostics"}  # names a message that this model never wrote
+    if not known.caching:
+        lost |= set(_PROVIDERS_OWN)
+    if not known.context_management:
+        lost.add("context_management")
+    asked = {key: value for key, value in request.items() if key not in lost}
+    asked["model"] = model.model_id
+    most = known.max_output
+    if most is not None and isinstance(asked.get("max_tokens"), int):
+        asked["max_tokens"] = min(asked["max_tokens"], most)
+    return asked

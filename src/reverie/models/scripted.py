@@ -1,0 +1,230 @@
+"""A model that answers by a script, for tests: yours and ours.
+
+    model = ScriptedModel(["Hello.", [{"type": "tool_use", "name": "Read", "input": {"path": "a"}}], "Done."])
+
+It streams in pieces, counts tokens, plays a provider's prompt cache, and keeps every request it was given.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, Final, TypeAlias, cast
+
+import anyio.lowlevel
+
+from ..cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock
+from ..conversation.canonical import canonical
+from ..errors import ModelRefused, PromptTooLong, ReplyBroken
+from ..ports import Capabilities, Piece, Reply
+from ..values import record
+from .wire import whole_reply
+
+__all__ = ["Broken", "Said", "ScriptedModel"]
+
+_BYTES_A_TOKEN: Final = 4
+_CAPABILITIES: Final = Capabilities(caching=True, window=200_000, max_output=64_000)
+# A test's prompts are short; what is marked is cached however short it is.
+_RULES: Final = CacheRules(minimum_tokens={}, default_minimum_tokens=0)
+
+
+@record
+class Broken:
+    """A reply that stops after so many pieces, with an error; ``ReplyBroken`` where none is given."""
+
+    content: str | list[dict[str, Any]]
+    after_pieces: int = 1
+    error: Exception | None = None
+
+
+Said: TypeAlias = "str | list[dict[str, Any]] | dict[str, Any] | Reply | Broken | Exception"
+"""Text, blocks, fields of a whole reply (``content`` and, say, ``stop_reason``), a broken one, an error to raise."""
+
+Script: TypeAlias = "Callable[[dict[str, Any]], Said | Awaitable[Said]] | Iterable[Said]"
+
+
+class ScriptedModel:
+    """Answers with what a function returns for each request, or with the next of a list."""
+
+    def __init__(
+        self,
+        replies: Script,
+        *,
+        name: str = "scripted:model",
+        capabilities: Capabilities = _CAPABILITIES,
+        piece_chars: int = 24,
+        clock: Callable[[], float] = time.monotonic,
+        rules: CacheRules = _RULES,
+    ) -> None:
+        self.requests: list[dict[str, Any]] = []
+        """Every request, in the order they came."""
+        self.closed = False
+        self._name = name
+        self._capabilities = capabilities
+        self._piece_chars = piece_chars
+        self._clock = clock
+        self._cache = CacheSimulator(rules)
+        self._function = replies if callable(replies) else None
+        self._queue = iter(()) if callable(replies) else iter(replies)
+        self._calls = 0
+
+    @property
+    def name(self) -> str:
+        """The name a person gives it."""
+        return self._name
+
+    @property
+    def model_id(self) -> str:
+        """What stands in a request's ``model`` field."""
+        return self._name.partition(":")[2] or self._name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it was made to be able to do."""
+        return self._capabilities
+
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+        """Yield pieces and last the whole reply; raise what the script says."""
+        given = dict(request)
+        self.requests.append(given)
+        number = len(self.requests)
+        tokens = self._admit(given)
+        said = await self._said(given)
+        await anyio.lowlevel.checkpoint()
+        if isinstance(said, Exception):
+            raise said
+        usage = self._usage(given, tokens)
+        body = self._body(said, number, given, usage)
+        left = said.after_pieces if isinstance(said, Broken) else None
+        for piece in self._pieces(body["content"]):
+            if left == 0:
+                break
+            left = None if left is None else left - 1
+            yield piece
+            await anyio.lowlevel.checkpoint()
+        if isinstance(said, Broken):
+            raise said.error or ReplyBroken(f"{self._name}: the script broke off")
+        yield Reply(body)
+
+    async def complete(self, request: Mapping[str, Any]) -> Reply:
+        """Return the whole reply."""
+        return await whole_reply(self.stream(request))
+
+    async def aclose(self) -> None:
+        """Note that it was closed."""
+        self.closed = True
+
+    async def _said(self, request: dict[str, Any]) -> Said:
+        if self._function is not None:
+            said = self._function(request)
+            return await said if inspect.isawaitable(said) else said
+        try:
+            return next(self._queue)
+        except StopIteration:
+            raise ModelRefused(f"{self._name}: the script has no reply for request {len(self.requests)}") from None
+
+    def _admit(self, request: Mapping[str, Any]) -> list[SimBlock]:
+        """Return the request as a cache sees it; refuse what does not fit the window."""
+        blocks = [
+            SimBlock(blake2b(said, digest_size=16).digest(), max(1, len(said) // _BYTES_A_TOKEN))
+            for said in canonical(request)
+        ]
+        total, window = sum(block.tokens for block in blocks), self._capabilities.window
+        if window is not None and total > window:
+            said = f"{self._name}: prompt is too long: {total} tokens > {window} maximum"
+            raise PromptTooLong(said, tokens=total, limit=window)
+        return blocks
+
+    def _usage(self, request: Mapping[str, Any], blocks: list[SimBlock]) -> dict[str, Any]:
+        marks = list(_marks(request)) if self._capabilities.caching else []
+        used = self._cache.request(blocks, marks, model=str(request.get("model")), now=self._clock())
+        return {
+            "input_tokens": used.uncached,
+            "cache_creation_input_tokens": used.write,
+            "cache_read_input_tokens": used.read,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": used.write_5m,
+                "ephemeral_1h_input_tokens": used.write_1h,
+            },
+        }
+
+    def _body(self, said: Said, number: int, request: Mapping[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        if isinstance(said, Reply):
+            fields = dict(said.body)
+        elif isinstance(said, dict):
+            fields = dict(said)
+        else:
+            fields = {"content": said.content if isinstance(said, Broken) else said}
+        content = self._blocks(fields.pop("content", ""))
+        used = any(block.get("type") == "tool_use" for block in content)
+        output = sum(max(1, len(str(block)) // _BYTES_A_TOKEN) for block in content)
+        return {
+            "id": f"msg_scripted_{number:06d}",
+            "type": "message",
+            "role": "assistant",
+            "model": request.get("model", self.model_id),
+            "content": content,
+            "stop_reason": "tool_use" if used else "end_turn",
+            "stop_sequence": None,
+            "usage": {**usage, "output_tokens": output},
+            **fields,
+        }
+
+    def _blocks(self, content: Any) -> list[dict[str, Any]]:
+        if isinstance(content, str):
+            return [{"type": "text", "text": content}]
+        blocks: list[dict[str, Any]] = []
+        for block in cast("list[dict[str, Any]]", content):
+            whole = dict(block)
+            if block.get("type") == "tool_use" and not block.get("id"):
+                self._calls += 1
+                id = f"toolu_scripted_{self._calls:06d}"
+                whole = {"type": "tool_use", "id": id, "name": block["name"], "input": block.get("input", {}), **block}
+            blocks.append(whole)
+        return blocks
+
+    def _pieces(self, content: list[dict[str, Any]]) -> Iterator[Piece]:
+        for block in content:
+            match block.get("type"):
+                case "text":
+                    yield from (Piece("text", text) for text in self._cut(block["text"]))
+                case "thinking":
+                    yield from (Piece("thinking", text) for text in self._cut(block["thinking"]))
+                case "tool_use":
+                    yield Piece("tool", block["name"])
+                case _:
+                    pass
+
+    def _cut(self, text: str) -> Iterator[str]:
+        for start in range(0, len(text), self._piece_chars):
+            yield text[start : start + self._piece_chars]
+
+
+def _marks(request: Mapping[str, Any]) -> Iterator[Mark]:
+    """Yield the request's breakpoints by the position of their blocks: tools, system, messages."""
+    position = 0
+    system: Any = request.get("system")
+    contents: list[Any] = [request.get("tools"), system]
+    contents += [message.get("content") for message in request.get("messages") or ()]
+    for content in contents:
+        for block in [None] if isinstance(content, str) else content or ():
+            ttl = _ttl(block)
+            if ttl:
+                yield Mark(position, ttl)
+            position += 1
+
+
+def _ttl(block: Any) -> str:
+    """Return the lifetime of the breakpoint on a block or inside it, or nothing."""
+    if not isinstance(block, Mapping):
+        return ""
+    fields = cast("Mapping[str, Any]", block)
+    mark: Any = fields.get("cache_control")
+    if mark:
+        return str(mark.get("ttl", "5m"))
+    inner: Any = fields.get("content")
+    found = [_ttl(item) for item in cast("list[Any]", inner)] if isinstance(inner, list) else []
+    return next(filter(None, found), "")

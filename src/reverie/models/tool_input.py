@@ -1,0 +1,50 @@
+"""What a model wrote as a tool's arguments, as the object a ``tool_use`` block needs.
+
+Arguments that are not a JSON object are kept, not guessed at: they stand whole under one key, so that the block is
+valid, the model is shown what it wrote, and whoever runs tools can refuse to run this one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn, cast
+
+from ..conversation.entries import clean
+
+__all__ = ["INVALID_JSON", "malformed_input", "read_json", "tool_input"]
+
+INVALID_JSON: Final = "INVALID_JSON"
+
+
+def read_json(text: str | bytes) -> Any:
+    """Decode JSON from outside into plain values that can be sent again; ``ValueError`` where it is none."""
+    try:
+        return clean(json.loads(text, parse_constant=_no_constant))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def tool_input(text: str) -> dict[str, Any]:
+    """Return arguments as an object; what is none stands under ``INVALID_JSON`` as it was written."""
+    if not text.strip():
+        return {}
+    try:
+        value = read_json(text)
+    except ValueError:
+        value = None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {INVALID_JSON: clean(text)}
+
+
+def malformed_input(block: Mapping[str, Any]) -> str | None:
+    """Return what the model wrote where a call's arguments were not a JSON object; None where they were."""
+    given: Any = block.get("input")
+    if not isinstance(given, dict):
+        return None
+    fields = cast("dict[str, Any]", given)
+    text = fields.get(INVALID_JSON)
+    return text if len(fields) == 1 and isinstance(text, str) else None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,71 @@
+"""What an agent had open: the files it read last, the skills it follows, its list of steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, cast
+
+from anyio import to_thread
+
+from ..conversation.spoken import heard
+from ..conversation.view import View
+from ..tools.context import Todo, ToolContext
+from ..tools.skill import available_skills
+from ..tools.skills import load_skill
+from .restoring import Restorable, Restored
+
+__all__ = ["Reopening", "todos_in"]
+
+_FILES: Final = 20
+_READ_CHARS: Final = 60_000
+_INSTRUCTIONS: Final = frozenset({"AGENTS.md", "CLAUDE.md", "CLAUDE.local.md"})
+"""Files that come back by themselves."""
+
+
+class Reopening:
+    """Knows what can be shown again after a compaction."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+
+    async def restorable(self) -> Restorable:
+        """Return what could be shown again now, the latest first."""
+        return await to_thread.run_sync(self._found)
+
+    def _found(self) -> Restorable:
+        steps = [f"- [{todo.status}] {todo.content}" for todo in self._context.todos]
+        rest = ("The list of steps:\n" + "\n".join(steps),) if steps else ()
+        return Restorable(files=tuple(self._files()), skills=tuple(self._skills()), rest=rest)
+
+    def _files(self) -> list[Restored]:
+        found: list[Restored] = []
+        for reading in reversed(self._context.reads.snapshot()):
+            if Path(reading.path).name in _INSTRUCTIONS or len(found) >= _FILES:
+                continue
+            try:
+                with Path(reading.path).open(encoding="utf-8", errors="replace") as file:
+                    found.append(Restored(reading.path, file.read(_READ_CHARS)))
+            except (OSError, ValueError):
+                continue  # gone since: there is nothing to show
+        return found
+
+    def _skills(self) -> list[Restored]:
+        wanted = dict.fromkeys(reversed(self._context.loaded_skills))
+        known = {skill.name: skill for skill in available_skills(self._context)} if wanted else {}
+        return [Restored(name, load_skill(known[name])) for name in wanted if name in known]
+
+
+def todos_in(view: View) -> list[Todo]:
+    """Return the list of steps that a log last wrote down."""
+    for entry in reversed(view.said):
+        for one in heard(entry):
+            given: Any = one.input
+            if one.kind == "call" and one.tool == "TodoWrite" and isinstance(given, dict):
+                return _todos(cast("dict[str, Any]", given).get("todos"))
+    return []
+
+
+def _todos(given: Any) -> list[Todo]:
+    listed = cast("list[Any]", given) if isinstance(given, list) else []
+    steps = [cast("dict[str, Any]", one) for one in listed if isinstance(one, dict)]
+    return [Todo(str(one.get("content", "")), str(one.get("status", "pending"))) for one in steps]

@@ -1,0 +1,97 @@
+"""Every instrument there is, and what is said of a model and a decision wherever they are named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..conversation.decisions import Decision, name_of
+from ..events import CompactionEnded
+from . import semconv as names
+
+__all__ = ["Metrics", "decision_attributes", "model_attributes", "token_counts"]
+
+_PROVIDERS: Final = {"claude": "anthropic", "gpt": "openai", "gemini": "gcp.gemini", "mistral": "mistral_ai"}
+
+
+class Metrics:
+    """Every instrument there is."""
+
+    def __init__(self, meter: Any) -> None:
+        self.sessions = meter.create_counter(names.SESSIONS, "{session}", "Sessions opened.")
+        self.entries = meter.create_counter(names.APPENDED, "{entry}", "Messages and metadata logged.")
+        self.decisions = meter.create_counter(names.DECISIONS, "{decision}", "Decisions logged.")
+        self.freed = meter.create_counter(names.FREED_TOKENS, "{token}", "Tokens that decisions took out of view.")
+        self.moves = meter.create_counter(names.PREFIX_MOVES, "{move}", "Decisions that moved the cached prefix.")
+        self.breaks = meter.create_counter(names.CACHE_BREAKS, "{break}", "Calls that read less from the cache.")
+        self.damaged = meter.create_counter(names.DAMAGED_LINES, "{line}", "Lines of logs that could not be read.")
+        self.commands = meter.create_counter(names.INBOX_COMMANDS, "{command}", "Commands taken from inboxes.")
+        self.fallbacks = meter.create_counter(names.FALLBACKS, "{fallback}", "Lesser ways taken.")
+        self.unanswered = meter.create_counter(names.UNANSWERED, "{request}", "Requests without an observed reply.")
+        self.retries = meter.create_counter(names.RETRIES, "{retry}", "Requests that were sent again.")
+        self.permissions = meter.create_counter(names.PERMISSIONS, "{decision}", "Tool calls allowed or denied.")
+        self.hooks = meter.create_counter(names.HOOKS, "{run}", "Hooks that ran.")
+        self.queries = meter.create_counter(names.QUERIES, "{query}", "Queries, by how they ended.")
+        self.compactions = meter.create_counter(names.COMPACTIONS, "{compaction}", "Pasts that became a summary.")
+        self.compacted = meter.create_counter(names.COMPACTED_TOKENS, "{token}", "Tokens that compactions freed.")
+        self.notes = meter.create_counter(names.NOTES, "{update}", "Updates of running notes.")
+        self.background = meter.create_counter(names.BACKGROUND, "{change}", "Work behind conversations, by state.")
+        self.share = meter.create_histogram(names.WINDOW_SHARE, "1", "Share of the window a request counts.")
+        self.tokens = meter.create_histogram(names.TOKEN_USAGE, "{token}", "Tokens of a reply, by type.")
+        self.duration = meter.create_histogram(names.OPERATION_DURATION, "s", "From request to reply.")
+        self.tool_duration = meter.create_histogram(names.TOOL_DURATION, "s", "How long a tool ran.")
+
+    def decision(self, decision: Decision) -> None:
+        """Count a decision and what it does to the bill."""
+        made = {names.DECISION: name_of(decision), names.LAYER: decision.cause.layer}
+        self.decisions.add(1, made)
+        if decision.cause.frees > 0:
+            self.freed.add(decision.cause.frees, made)
+        if decision.cause.moves_prefix:
+            self.moves.add(1, made)
+
+    def compaction(self, event: CompactionEnded) -> None:
+        """Count a compaction and what it freed."""
+        how = {names.TRIGGER: event.trigger, names.METHOD: event.method}
+        self.compactions.add(1, how)
+        self.compacted.add(max(0, event.tokens_before - event.tokens_after), how)
+
+
+def decision_attributes(decision: Decision) -> dict[str, Any]:
+    """Say who decided what and why, and nothing of what was said."""
+    cause = decision.cause
+    return {
+        names.DECISION: name_of(decision),
+        names.LAYER: cause.layer,
+        names.REASON: cause.reason,
+        names.FREES: cause.frees,
+        names.MOVES_PREFIX: cause.moves_prefix,
+    }
+
+
+def model_attributes(model: str) -> dict[str, Any]:
+    """Name the operation, the model and, where its name tells, the provider."""
+    bare = model.lower().split("/")[-1]
+    provider = next((name for start, name in _PROVIDERS.items() if bare.startswith(start)), None)
+    found: dict[str, Any] = {names.OPERATION_NAME: names.CHAT}
+    if model:
+        found[names.REQUEST_MODEL] = model
+    if provider is not None:
+        found.update(dict.fromkeys(names.PROVIDER_NAMES, provider))
+    return found
+
+
+def token_counts(usage: Mapping[str, Any]) -> dict[str, int]:
+    """Return the tokens of a reply by kind; input is all input, cached or not, as the conventions have it."""
+    read, written = _whole(usage, "cache_read_input_tokens"), _whole(usage, "cache_creation_input_tokens")
+    uncached, output = _whole(usage, "input_tokens"), _whole(usage, "output_tokens")
+    counts = {"cache_read": read, "cache_write": written, "output": output}
+    found = {kind: tokens for kind, tokens in counts.items() if tokens is not None}
+    if uncached is not None:
+        found["input"] = uncached + (read or 0) + (written or 0)
+    return found
+
+
+def _whole(usage: Mapping[str, Any], key: str) -> int | None:
+    value = usage.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

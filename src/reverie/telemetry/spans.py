@@ -1,0 +1,156 @@
+"""The open spans of one session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..events import CompactionEnded, QueryEnded, ToolFinished, ToolStarted
+from . import semconv as names
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, SpanKind, Tracer
+
+__all__ = ["Watched", "begin"]
+
+# A query that came to one of these ends did not do what it was asked.
+_FAILED_ENDS: Final = frozenset({"blocking_limit", "prompt_too_long", "model_error"})
+_OPENING_PHASES: Final = frozenset({"hooks before", "compacting"})
+
+
+def begin(
+    tracer: Tracer, parent: Span, name: str, attributes: dict[str, Any], at: int, *, kind: SpanKind | None = None
+) -> Span:
+    """Start a span inside another."""
+    from opentelemetry.trace import SpanKind, set_span_in_context
+
+    return tracer.start_span(
+        name,
+        context=set_span_in_context(parent),
+        kind=SpanKind.INTERNAL if kind is None else kind,
+        attributes=attributes,
+        start_time=at,
+    )
+
+
+def fail(span: Span, why: str, at: int) -> None:
+    """End a span as an error."""
+    from opentelemetry.trace import StatusCode
+
+    span.set_status(StatusCode.ERROR, why)
+    span.end(at)
+
+
+class Watched:
+    """One session's span and what is open inside it."""
+
+    def __init__(self, session: str, span: Span) -> None:
+        self.session = session
+        self.span = span
+        self.model = ""
+        self.request: Span | None = None
+        self.asked_ns = 0
+        self._tools: dict[str, Span] = {}
+        self._compaction: Span | None = None
+        self._done_ns: int | None = None
+        self._query_ns: int | None = None
+
+    def give_up_request(self, at: int) -> bool:
+        """End a request that no reply was observed for; say whether there was one."""
+        span, self.request = self.request, None
+        if span is not None:
+            fail(span, "no reply was observed", at)
+        return span is not None
+
+    def start_tool(self, tracer: Tracer, event: ToolStarted, at: int) -> None:
+        """Begin a tool's span; an id that is still open was given up."""
+        given_up = self._tools.pop(event.id, None)
+        if given_up is not None:
+            fail(given_up, "it did not come back", at)
+        self._tools[event.id] = self._tool_span(tracer, event.id, event.name, at)
+
+    def finish_tool(self, tracer: Tracer, event: ToolFinished, at: int) -> None:
+        """End a tool's span; one whose start was not heard began as long ago as it says."""
+        span = self._tools.pop(event.id, None)
+        if span is None:
+            span = self._tool_span(tracer, event.id, event.name, at - max(0, int(event.seconds * 1e9)))
+        if event.is_error:
+            fail(span, "the tool reported an error", at)
+        else:
+            span.end(at)
+
+    def _tool_span(self, tracer: Tracer, called: str, name: str, at: int) -> Span:
+        attributes = {
+            names.OPERATION_NAME: names.EXECUTE_TOOL,
+            names.CONVERSATION_ID: self.session,
+            names.TOOL_NAME: name,
+            names.TOOL_CALL_ID: called,
+        }
+        return begin(tracer, self.span, f"{names.EXECUTE_TOOL} {name}", attributes, at)
+
+    def compaction_stands(self, tracer: Tracer, phase: str, at: int) -> None:
+        """Begin a compaction's span with its first phase, and remember when it was done: its end may be told later."""
+        if phase == "done":
+            self._done_ns = at
+        elif phase in _OPENING_PHASES:
+            if self._done_ns is not None:
+                self._leave_compaction(at)
+            if self._compaction is None:
+                attributes = {names.CONVERSATION_ID: self.session}
+                self._compaction = begin(tracer, self.span, names.COMPACTION_SPAN, attributes, at)
+
+    def end_compaction(self, event: CompactionEnded, at: int) -> None:
+        """End the compaction's span with what it did, or say it on the session's where its start was not heard."""
+        attributes: dict[str, Any] = {
+            names.TRIGGER: event.trigger,
+            names.METHOD: event.method,
+            names.TOKENS_BEFORE: event.tokens_before,
+            names.TOKENS_AFTER: event.tokens_after,
+            names.LOST: event.lost,
+            names.MODEL_CALLS: event.model_calls,
+        }
+        if event.cost_usd is not None:
+            attributes[names.COST_USD] = event.cost_usd
+        span, self._compaction, self._done_ns = self._compaction, None, None
+        if span is None:
+            self.span.add_event("compaction_ended", attributes, at)
+            return
+        span.set_attributes(attributes)
+        span.end(at)
+
+    def _leave_compaction(self, at: int) -> None:
+        """End a compaction that came to no end of its own: one that was only planned or given up, or broke off."""
+        span, done, self._compaction, self._done_ns = self._compaction, self._done_ns, None, None
+        if span is not None and done is not None:
+            span.end(done)
+        elif span is not None:
+            fail(span, "it did not end", at)
+
+    def query_begins(self, at: int, kind: str = "user") -> None:
+        """Remember when a query began: with what the user said, or with a request."""
+        if self._query_ns is None and kind == "user":
+            self._query_ns = at
+
+    def end_query(self, tracer: Tracer, event: QueryEnded, at: int) -> None:
+        """Make the query's span once it is over: a loop of the caller's own tells of no end, and leaves none open."""
+        began, self._query_ns = self._query_ns, None
+        attributes: dict[str, Any] = {
+            names.OPERATION_NAME: names.INVOKE_AGENT,
+            names.CONVERSATION_ID: self.session,
+            names.END: event.end,
+            names.TURNS: event.turns,
+        }
+        if event.cost_usd is not None:
+            attributes[names.COST_USD] = event.cost_usd
+        span = begin(tracer, self.span, names.INVOKE_AGENT, attributes, at if began is None else began)
+        if event.end in _FAILED_ENDS:
+            fail(span, event.end, at)
+        else:
+            span.end(at)
+
+    def close(self, at: int) -> None:
+        """End everything that is open."""
+        for span in self._tools.values():
+            fail(span, "it did not come back", at)
+        self._tools.clear()
+        self._leave_compaction(at)
+        self.span.end(at)

@@ -1,0 +1,217 @@
+"""Bash: run a command, in front or in the background; read and stop what runs in the background."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio.to_thread
+
+from ..errors import SandboxUnavailable
+from ..settings import AgentPolicy
+from .context import ToolContext
+from .shells import Shell
+from .tool import Access, Output, failed
+
+__all__ = ["Bash", "BashOutput", "KillShell"]
+
+# Nobody is there to page through output or to type a password.
+_ENVIRONMENT: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+_SHELL_ID: Final[dict[str, Any]] = {"type": "string", "description": "The id that Bash returned, such as shell_1"}
+
+
+_BASH_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "command": {"type": "string", "minLength": 1, "description": "The command line"},
+        "description": {"type": "string", "description": "What it does, in a few words, for the user"},
+        "timeout_seconds": {"type": "number", "exclusiveMinimum": 0, "description": "When to stop it"},
+        "run_in_background": {
+            "type": "boolean",
+            "description": "Return at once with an id; for servers, watchers and long builds",
+        },
+    },
+    "required": ["command"],
+    "additionalProperties": False,
+}
+
+
+class Bash:
+    """Runs a command with bash in the working directory."""
+
+    name = "Bash"
+    max_chars = 30_000.0
+    input_schema = _BASH_INPUT
+
+    def __init__(self, policy: AgentPolicy | None = None) -> None:
+        limits = policy or AgentPolicy()
+        self.description = (
+            "Run a command with bash: build, test, git, and whatever no other tool does. It starts in the working "
+            "directory every time (a cd lasts for that command only), with no input; stdout and stderr come together, "
+            f"and the exit code where it is not 0. It is stopped after {limits.bash_timeout_seconds:g} seconds unless "
+            f"timeout_seconds says otherwise (at most {limits.bash_max_timeout_seconds:g}). What it leaves running "
+            "with '&' is ended with it: use run_in_background, then BashOutput and KillShell. Use Read, Grep and Glob "
+            "instead of cat, grep and find; Edit and Write instead of sed and echo."
+        )
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Say which command would run."""
+        return Access("run", str(input.get("command", "")))
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Show nothing beyond the command itself."""
+        return ""
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Run it to its end, its time limit or cancellation; nothing of its group is left running."""
+        command = str(input["command"])
+        if "\0" in command:
+            return failed("the command holds a NUL character, which no command line can; leave it out")
+        background = bool(input.get("run_in_background"))
+        if background and context.shells.full:
+            return failed("too many commands run in the background; stop one with KillShell first")
+        try:
+            argv = await _argv(command, context)
+            shell = Shell(argv, cwd=context.cwd, env={**os.environ, **_ENVIRONMENT}, command=command)
+        except SandboxUnavailable as error:
+            return failed(f"the command may run only in a sandbox: {error}")
+        except OSError as error:
+            return failed(f"bash could not be started in {context.cwd}: {error.strerror}; check that directory")
+        if background:
+            name = context.shells.keep(shell)
+            return Output(
+                f"Running in the background as {name}. Read its output with BashOutput, stop it with KillShell."
+            )
+        return await _finished(shell, _timeout(input, context.policy))
+
+
+_BASH_OUTPUT_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "shell_id": _SHELL_ID,
+        "wait_seconds": {"type": "number", "minimum": 0, "description": "How long to wait for news"},
+    },
+    "required": ["shell_id"],
+    "additionalProperties": False,
+}
+
+
+class BashOutput:
+    """Reads what a background command has said since it was last read."""
+
+    name = "BashOutput"
+    max_chars = 30_000.0
+    description = (
+        "Read the new output of a command that runs in the background, and whether it still runs. With wait_seconds it "
+        "waits that long for something new instead of returning at once."
+    )
+    input_schema = _BASH_OUTPUT_INPUT
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Touch nothing: the command was allowed when it was started."""
+        return Access("none", str(input.get("shell_id", "")))
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Show nothing."""
+        return ""
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Return the new output and the state."""
+        name = str(input["shell_id"])
+        shell = context.shells.get(name)
+        if shell is None:
+            return failed(_unknown(name, context))
+        wait = min(float(input.get("wait_seconds") or 0.0), context.policy.bash_max_timeout_seconds)
+        if wait:
+            await shell.wait_for_news(wait)
+        state = "still running" if shell.running else _ending(shell)
+        return Output(f"{_lines(shell.new_output())}[{name}: {state}]")
+
+
+_KILL_SHELL_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"shell_id": _SHELL_ID},
+    "required": ["shell_id"],
+    "additionalProperties": False,
+}
+
+
+class KillShell:
+    """Stops a background command and everything it started."""
+
+    name = "KillShell"
+    max_chars: float | None = None
+    description = "Stop a command that runs in the background, with everything it started."
+    input_schema = _KILL_SHELL_INPUT
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Touch nothing but what this agent started."""
+        return Access("none", str(input.get("shell_id", "")))
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Show nothing."""
+        return ""
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Stop it and wait for that."""
+        name = str(input["shell_id"])
+        shell = context.shells.get(name)
+        if shell is None:
+            return failed(_unknown(name, context))
+        if not shell.running:
+            return Output(f"{name} has ended already: {_ending(shell)}.")
+        await shell.stop()
+        return Output(f"{name} was stopped." if not shell.running else f"{name} does not react, not even to SIGKILL.")
+
+
+async def _argv(command: str, context: ToolContext) -> list[str]:
+    argv = ["bash", "-c", command]
+    if not context.restricted:
+        return argv
+    from .sandbox import confined
+
+    return await anyio.to_thread.run_sync(lambda: confined(argv, cwd=context.cwd))  # the first one tries the machine
+
+
+def _timeout(input: Mapping[str, Any], policy: AgentPolicy) -> float:
+    asked = float(input.get("timeout_seconds") or policy.bash_timeout_seconds)
+    return min(asked, policy.bash_max_timeout_seconds)
+
+
+async def _finished(shell: Shell, timeout_seconds: float) -> Output:
+    try:
+        in_time = await shell.wait(timeout_seconds)
+    finally:
+        if shell.running:
+            await shell.stop()
+    text = shell.all_output()
+    if not in_time:
+        advice = "give a longer timeout_seconds, or run it in the background"
+        return failed(f"{_lines(text)}[stopped after {timeout_seconds:g} seconds: {advice}]")
+    notes = ""
+    if shell.left_running:
+        notes = "[what it left running was ended with it; use run_in_background for what should go on]"
+    if shell.returncode == 0:
+        return Output(_lines(text) + notes if notes else text)
+    return failed(f"{_lines(text)}[{_ending(shell)}]{notes}")
+
+
+def _ending(shell: Shell) -> str:
+    code = shell.returncode or 0
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"ended by signal {-code}"
+
+
+def _lines(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
+
+
+def _unknown(name: str, context: ToolContext) -> str:
+    running = ", ".join(context.shells.running) or "nothing"
+    return f"there is no {name}; running in the background: {running}"

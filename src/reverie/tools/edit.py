@@ -1,0 +1,120 @@
+"""Edit: replace a passage of a file that was read before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio.to_thread
+
+from ..errors import InputError, StorageError
+from ..values import replace
+from .context import ToolContext
+from .diffs import unified
+from .edited import Edited, edited
+from .read import not_found
+from .read_state import Reading
+from .text_files import TextFile, load
+from .tool import Access, Output, failed
+from .workspace import access_to
+from .write import check_writable, load_read, refuse_notebook, written
+
+__all__ = ["Edit"]
+
+_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "file_path": {"type": "string", "description": "Path of the file"},
+        "old_string": {"type": "string", "minLength": 1, "description": "The passage, exactly as it is in the file"},
+        "new_string": {"type": "string", "description": "What stands there afterwards"},
+        "replace_all": {"type": "boolean", "description": "Replace it wherever it stands"},
+    },
+    "required": ["file_path", "old_string", "new_string"],
+    "additionalProperties": False,
+}
+
+
+class Edit:
+    """Replaces a passage of a file, once or everywhere."""
+
+    name = "Edit"
+    max_chars: float | None = None
+    description = (
+        "Replace a passage of a file. Read the file first, at least the part that is changed. old_string must be "
+        "exactly what stands there, without the line numbers of Read, white space included, and must be unique: add "
+        "lines around it until it is, or set replace_all to change every place (renaming). An empty new_string "
+        "deletes. To make a new file use Write."
+    )
+    input_schema = _INPUT
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Say which file would be changed."""
+        return access_to("write", str(input.get("file_path", "")), context)
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Show what would change."""
+        return await anyio.to_thread.run_sync(_preview, input, context)
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Change it, all or nothing."""
+        try:
+            output, reading = await anyio.to_thread.run_sync(_edit, input, context)
+        except (InputError, StorageError) as error:
+            return failed(error)
+        except OSError as error:
+            return failed(not_found(str(input["file_path"]), error, context))
+        context.reads.forget([reading.path])
+        context.reads.note(reading)
+        return output
+
+
+def _preview(input: Mapping[str, Any], context: ToolContext) -> str:
+    try:
+        before, change = _change(input, context)
+    except (InputError, StorageError, OSError):
+        return ""
+    return unified(before.text, change.text, str(input["file_path"]))
+
+
+def _edit(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, Reading]:
+    path = str(input["file_path"])
+    refuse_notebook(path)
+    before, change = _change(input, context)
+    check_writable(before)
+    known = load_read(before, context)
+    unseen = [(first, last) for first, last, _ in change.places if not known.shows(first, last)]
+    if unseen:
+        first, last = unseen[0]
+        raise InputError(
+            f"you have not read lines {first} to {last} of {before.target}: read them first (offset={first}), then edit"
+        )
+    reading = written(path, change.text, context, before=before)
+    if known.spans is not None:
+        reading = replace(reading, spans=_moved(known.spans, change), text=known.text)
+    count = len(change.places)
+    places = f"{count} places" if count > 1 else f"line {change.places[0][0]}"
+    return Output(f"{reading.path} was changed: {places}.", wrote=(reading.path,)), reading
+
+
+def _change(input: Mapping[str, Any], context: ToolContext) -> tuple[TextFile, Edited]:
+    path, old, new = str(input["file_path"]), str(input["old_string"]), str(input["new_string"])
+    if old == new:
+        raise InputError("old_string and new_string are the same: nothing would change; say what should stand there")
+    if not old:
+        raise InputError("old_string is empty; quote the passage to change, or make a new file with Write")
+    before = load(path, context)
+    if before.newline == "\r\n":
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    everywhere = bool(input.get("replace_all"))
+    return before, edited(before.text, old, new, everywhere=everywhere, path=before.target)
+
+
+def _moved(spans: tuple[tuple[int, int], ...], change: Edited) -> tuple[tuple[int, int], ...]:
+    """Return where the lines that were seen are after the change; what was put in counts as seen."""
+    moved: list[tuple[int, int]] = []
+    for first, last in spans:
+        before = sum(more for _, end, more in change.places if end < first)
+        until = sum(more for start, _, more in change.places if start <= last)
+        if last + until >= first + before:
+            moved.append((first + before, last + until))
+    return tuple(moved)

@@ -1,0 +1,107 @@
+"""Glob: find files by the pattern of their paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio.from_thread
+import anyio.to_thread
+
+from ..errors import InputError, StorageError
+from .context import ToolContext
+from .globs import literal_prefix, path_regex
+from .ignoring import parse_rules
+from .read import not_found
+from .searched import label_of, rules_above
+from .tool import Access, Output, failed
+from .walking import walk
+from .workspace import access_to, open_folder_at
+
+__all__ = ["MAX_FOUND", "Glob"]
+
+MAX_FOUND: Final = 1_000
+_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "pattern": {"type": "string", "minLength": 1, "description": "Such as **/*.py or src/**/*.{ts,tsx}"},
+        "path": {"type": "string", "description": "Directory to start from; the working directory if left out"},
+    },
+    "required": ["pattern"],
+    "additionalProperties": False,
+}
+
+
+class Glob:
+    """Finds files by the pattern of their paths, newest first."""
+
+    name = "Glob"
+    max_chars: float | None = None
+    description = (
+        "Find files by name, newest first. '*' and '?' stay within a name, '**' stands for any directories, {a,b} for "
+        "a choice: '*.py' is only the top directory, '**/*.py' all of them. Hidden files are found only where the "
+        "pattern names them ('.github/**'), files that .gitignore names only where it names their directory; symbolic "
+        "links are not followed. To search in files use Grep."
+    )
+    input_schema = _INPUT
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Say in which directory would be looked."""
+        return access_to("read", _start(input)[0], context)
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Show nothing: looking changes nothing."""
+        return ""
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Look, and return what was found."""
+        try:
+            return Output(await anyio.to_thread.run_sync(_glob, input, context))
+        except (InputError, StorageError) as error:
+            return failed(error)
+        except OSError as error:
+            return failed(not_found(_start(input)[0], error, context))
+
+
+def _start(input: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the directory to start from and the pattern beneath it."""
+    pattern, path = str(input.get("pattern", "")), str(input.get("path") or ".")
+    head, rest = literal_prefix(pattern)
+    if pattern.startswith("~/") or pattern.startswith("/"):
+        return head, rest
+    return (os.path.join(path, head) if head else path), rest
+
+
+def _glob(input: Mapping[str, Any], context: ToolContext) -> str:
+    start, pattern = _start(input)
+    if ".." in pattern.split("/"):
+        raise InputError("'..' cannot stand after a wildcard; name the directory in path")
+    wanted = path_regex(pattern)
+    hidden = any(part.startswith(".") for part in pattern.replace("{", "/").replace(",", "/").split("/"))
+    found: list[tuple[int, str]] = []
+    with open_folder_at(start, context) as (folder, target):
+        label = label_of(target, context)
+        rules = rules_above(target, context)
+        above = [parse_rules(text, prefix=prefix) for prefix, text in rules or ()]
+        readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            files = walk(
+                readable,
+                hidden=hidden,
+                ignore=rules is not None,
+                above=above,
+                between=anyio.from_thread.check_cancelled,
+            )
+            for walked in files:
+                if wanted.fullmatch(walked.path):
+                    changed = os.stat(walked.name, dir_fd=walked.folder, follow_symlinks=False).st_mtime_ns
+                    found.append((-changed, os.path.join(label, walked.path)))
+        finally:
+            os.close(readable)
+    found.sort()
+    if not found:
+        return f"No files match {input['pattern']} under {target}."
+    shown = "\n".join(path for _, path in found[:MAX_FOUND])
+    more = len(found) - MAX_FOUND
+    return shown if more <= 0 else f"{shown}\n[{more:,} older ones are left out: narrow the pattern or give a path]"

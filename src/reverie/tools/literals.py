@@ -1,0 +1,52 @@
+"""A text that whatever matches a pattern must contain, so that most files need not be looked through."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["required_literal"]
+
+_PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_ =:;,<>/\"'%&@#!~`-")
+_ESCAPED_PLAIN: Final = frozenset(".()[]{}+*?^$|\\/-\"' =:;,<>%&@#!~`_")
+# Letters that Python takes for the same as letters outside ASCII when case is ignored.
+_MANY_CASES: Final = frozenset("iIkKsS")
+_CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_REPEATS: Final = re.compile(r"[*?]|\{\d*,?\d*\}")
+_ESCAPE: Final = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|N\{[^}]*\}|.)", re.DOTALL)
+
+
+def required_literal(pattern: str, ignore_case: bool) -> str:
+    """Return the longest run of plain ASCII that every match of a pattern contains; empty where none is certain."""
+    if "|" in pattern or "(?" in pattern:
+        return ""  # a choice, a flag or a look around: what is required is not told by looking
+    runs = [""]
+    at = depth = 0
+    while at < len(pattern):
+        token, plain = _next(pattern, at)
+        at += len(token)
+        depth += (token == "(") - (token == ")")
+        repeated = _REPEATS.match(pattern, at)
+        if plain and depth == 0 and not repeated and not (ignore_case and plain in _MANY_CASES):
+            runs[-1] += plain
+            if pattern[at : at + 1] == "+":  # there at least once, and perhaps more often before what follows
+                runs.append("")
+        else:
+            runs.append("")
+    return max(runs, key=len)
+
+
+def _next(pattern: str, at: int) -> tuple[str, str]:
+    """Return the next piece of a pattern, and the character it stands for where it stands for just one."""
+    letter = pattern[at]
+    if letter == "[":
+        found = _CLASS.match(pattern, at)
+        return (found[0] if found else pattern[at:]), ""
+    if letter == "\\":
+        found = _ESCAPE.match(pattern, at)
+        token = found[0] if found else pattern[at:]
+        return token, token[1] if len(token) == 2 and token[1] in _ESCAPED_PLAIN else ""
+    repeats = _REPEATS.match(pattern, at)
+    if repeats:
+        return repeats[0], ""
+    return letter, letter if letter in _PLAIN else ""

@@ -1,0 +1,99 @@
+"""Tools of the MCP servers a user has configured, beside our own. Needs the extra ``reverie[mcp]``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Final
+
+import anyio
+from anyio import to_thread
+
+from ..settings import McpServer
+from .context import ToolContext
+from .mcp_content import schema_of, tool_names
+from .mcp_server import Connection
+from .tool import Access, Output, Tool
+
+__all__ = ["McpTool", "McpTools"]
+
+_MAX_DESCRIPTION_CHARS: Final = 4_000
+
+
+class McpTool:
+    """A tool of a server, by a name of our own."""
+
+    max_chars: float | None = None
+
+    def __init__(self, name: str, connection: Connection, listed: Mapping[str, Any]) -> None:
+        self.name = name
+        self.input_schema, self.problem = schema_of(listed.get("inputSchema"))
+        said = str(listed.get("description") or listed.get("title") or "").strip()
+        self.description = said[:_MAX_DESCRIPTION_CHARS] or f"A tool of the MCP server {connection.name}."
+        self._connection = connection
+        self._called = str(listed["name"])
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Say that only the server knows; what it says of itself is no ground for trust."""
+        return Access("other", f"{self._connection.name}/{self._called}")
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Return nothing: what a server would do cannot be shown."""
+        return ""
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Call it; cancelling tells the server to stop."""
+        return await self._connection.call(self._called, input)
+
+
+class McpTools:
+    """The servers of one agent: entered, they are connected and ``tools`` are theirs; left, they are ended.
+
+    Each server lives in a task of its own, so that one that fails or dies takes nothing with it: ``problems`` says
+    which could not be had, and why.
+    """
+
+    def __init__(self, servers: Mapping[str, McpServer], *, cwd: str | None = None) -> None:
+        self.tools: list[Tool] = []
+        self.problems: list[str] = []
+        self._connections = [Connection(name, server, cwd=cwd) for name, server in servers.items()]
+        self._group = AsyncExitStack()
+
+    async def __aenter__(self) -> McpTools:
+        if not self._connections:
+            return self
+        try:
+            await to_thread.run_sync(import_module, "mcp")  # a second or two
+        except ImportError:
+            named = ", ".join(one.name for one in self._connections)
+            self.problems.append(f"MCP servers ({named}) need an extra: pip install 'reverie[mcp]'")
+            return self
+        async with AsyncExitStack() as stack:
+            group = await stack.enter_async_context(anyio.create_task_group())
+            for connection in self._connections:
+                group.start_soon(connection.serve)
+            for connection in self._connections:
+                await connection.ready.wait()
+            self._group = stack.pop_all()
+        self._collect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for connection in self._connections:
+            connection.close()
+        # What was raised inside is not the servers': told of it, the task group would wrap it.
+        await self._group.aclose()
+
+    def _collect(self) -> None:
+        by_name = {one.name: one for one in self._connections}
+        listed = {(one.name, str(tool["name"])): tool for one in self._connections for tool in one.listed}
+        for (server, called), name in tool_names(listed).items():
+            tool = McpTool(name, by_name[server], listed[server, called])
+            self.tools.append(tool)
+            if tool.problem:
+                self.problems.append(f"MCP server {server}, tool {called}: {tool.problem}")
+        self.problems += [f"MCP server {one.name}: {one.problem}" for one in self._connections if one.problem]

@@ -1,0 +1,178 @@
+"""One MCP server: a task of its own that connects, keeps the connection and ends it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import anyio
+
+from ..settings import McpServer
+from .mcp_content import output_of
+from .tool import Output
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+__all__ = ["Connection"]
+
+_MAX_PAGES: Final = 50
+_TAIL_BYTES: Final = 2_000
+_SHOWN_CHARS: Final = 500
+
+
+class Connection:
+    """A server and how it is doing. The SDK's client lives and dies in the task that runs ``serve``."""
+
+    def __init__(self, name: str, server: McpServer, *, cwd: str | None = None) -> None:
+        self.name = name
+        self.server = server
+        self.problem = ""
+        self.listed: list[dict[str, Any]] = []
+        """The server's tools as it describes them."""
+        self.ready = anyio.Event()
+        """Set when the tools are listed, or it is known that they will not be."""
+        self._cwd = cwd
+        self._client: Client | None = None
+        self._closing = anyio.Event()
+        self._errors = _Tail()
+
+    async def serve(self) -> None:
+        """Connect, list the tools and stay until closed; what goes wrong is ``problem`` and never raised."""
+        try:
+            with anyio.CancelScope() as scope:
+                # Not a time limit around connecting alone: the client's own scopes outlive it.
+                scope.deadline = anyio.current_time() + self.server.timeout_seconds
+                async with self._errors, self._connected() as client:
+                    self.listed = await _listed(client)
+                    scope.deadline = math.inf
+                    self._client = client
+                    self.ready.set()
+                    await self._closing.wait()
+            if scope.cancelled_caught:
+                self.problem = f"it did not answer in {self.server.timeout_seconds:g} s{self._errors.shown()}"
+        except Exception as error:
+            self.problem = f"{_told(error)}{self._errors.shown()}"
+        finally:
+            self._client = None
+            self.ready.set()
+
+    def close(self) -> None:
+        """Let the server's task end."""
+        self._closing.set()
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Output:
+        """Call a tool; whatever goes wrong is an output that says so."""
+        client = self._client
+        if client is None:
+            why = self.problem or "it was closed"
+            return Output(f"The MCP server {self.name} is not running: {why}", is_error=True)
+        limit = self.server.timeout_seconds
+        try:
+            with anyio.fail_after(limit):
+                result = await client.call_tool(tool, dict(arguments))
+        except TimeoutError:
+            return Output(f"The MCP server {self.name} did not answer in {limit:g} s.", is_error=True)
+        except Exception as error:
+            return Output(f"The MCP server {self.name} failed: {_told(error)}", is_error=True)
+        return output_of(result.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[Client, None]:
+        from mcp import Client
+        from mcp.client.stdio import StdioServerParameters, stdio_client
+        from mcp.client.streamable_http import streamable_http_client
+
+        async with AsyncExitStack() as stack:
+            if self.server.url:
+                http = await stack.enter_async_context(_http_client(self.server.headers))
+                transport = streamable_http_client(self.server.url, http_client=http)
+            else:
+                parameters = StdioServerParameters(
+                    command=self.server.command,
+                    args=list(self.server.args),
+                    env=dict(self.server.env),
+                    cwd=self._cwd,
+                )
+                transport = stdio_client(parameters, errlog=self._errors.file)
+            yield await stack.enter_async_context(Client(transport, client_info=_own_name()))
+
+
+def _http_client(headers: Mapping[str, str]) -> Any:
+    import httpx2
+
+    return httpx2.AsyncClient(headers=dict(headers), timeout=httpx2.Timeout(30.0, read=300.0))
+
+
+def _own_name() -> Any:
+    from importlib.metadata import version
+
+    from mcp_types import Implementation
+
+    return Implementation(name="reverie", version=version("reverie"))
+
+
+async def _listed(client: Client) -> list[dict[str, Any]]:
+    """Return every tool the server lists, page by page."""
+    if client.server_capabilities.tools is None:
+        return []
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        found += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return found
+
+
+def _told(error: BaseException) -> str:
+    """Say what went wrong, at its root where errors come in groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return _told(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+    return str(error) or type(error).__name__
+
+
+class _Tail:
+    """The end of what a server writes to stderr, read as it comes so that the server never waits."""
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    async def __aenter__(self) -> None:
+        self._reading, writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        self.file = os.fdopen(writing, "w")
+        self._group = anyio.create_task_group()
+        await self._group.__aenter__()
+        self._group.start_soon(self._read)
+
+    async def __aexit__(self, *exception: Any) -> None:
+        self._group.cancel_scope.cancel()
+        await self._group.__aexit__(None, None, None)
+        self.file.close()
+        self._take()
+        os.close(self._reading)
+
+    async def _read(self) -> None:
+        while True:
+            await anyio.wait_readable(self._reading)
+            if not self._take():
+                return
+
+    def _take(self) -> bool:
+        """Take in what is there; say whether more may come."""
+        with suppress(BlockingIOError):
+            while chunk := os.read(self._reading, 65_536):
+                self._data = (self._data + chunk)[-_TAIL_BYTES:]
+            return False
+        return True
+
+    def shown(self) -> str:
+        """Return the last lines in brackets, or nothing."""
+        text = " ".join(self._data.decode("utf-8", "replace").split())[-_SHOWN_CHARS:]
+        return f" ({text})" if text else ""

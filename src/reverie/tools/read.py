@@ -1,0 +1,222 @@
+"""Read: a file with its lines numbered, an image, or a result that left the view."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import os
+import unicodedata
+from collections.abc import Mapping
+from io import BufferedReader
+from math import inf
+from pathlib import Path
+from typing import Any, Final
+
+import anyio.to_thread
+
+from ..errors import InputError, StorageError
+from ..values import record
+from .context import ToolContext
+from .numbered import Shown, show_bytes, show_lines
+from .read_state import Reading, version_of
+from .stored import looks_stored, stored_result
+from .text_files import MAX_EDIT_BYTES, decoded
+from .tool import Access, Output, failed
+from .workspace import access_to, find, open_plain_file
+
+__all__ = ["IMAGE_MAX_BYTES", "Read", "not_found"]
+
+IMAGE_MAX_BYTES: Final = 3_750_000
+"""What a provider takes of an image, before base64 makes it a third larger."""
+_SCAN_BYTES: Final = 1_048_576
+_IMAGES: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+@record
+class _Source:
+    """Text to show: all of it, or of a huge file a part, with what lies before it."""
+
+    data: bytes
+    size_bytes: int
+    target: str = ""
+    mtime_ns: int = 0
+    skipped_bytes: int = 0
+    skipped_lines: int = 0
+
+    @property
+    def more(self) -> bool:
+        """Say whether there is more after the part."""
+        return self.skipped_bytes + len(self.data) < self.size_bytes
+
+    @property
+    def whole(self) -> bool:
+        """Say whether this is all of it."""
+        return len(self.data) == self.size_bytes
+
+
+_READ_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "file_path": {"type": "string", "description": "Path of the file, or handle of an earlier result"},
+        "offset": {"type": "integer", "minimum": 0, "description": "First line to show, counted from 1"},
+        "limit": {"type": "integer", "minimum": 1, "description": "How many lines to show"},
+        "byte_offset": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "Show raw text from this byte instead, without line numbers: for very long lines",
+        },
+        "byte_limit": {"type": "integer", "minimum": 1, "description": "How many bytes, with byte_offset"},
+    },
+    "required": ["file_path"],
+    "additionalProperties": False,
+}
+
+
+class Read:
+    """Reads a file with its lines numbered, within limits; an image as an image; a stored result by its handle."""
+
+    name = "Read"
+    max_chars = inf
+    description = (
+        "Read a file. Lines come numbered as '   12\\ttext'; the number and the tab are not part of the file. Without "
+        "offset and limit it starts at line 1 and shows as much as fits (2,000 lines, 25,000 tokens); what is left out "
+        "is said. Images (png, jpg, gif, webp) are shown as images. Read a file before you edit it. Also takes the "
+        "path or handle of an earlier result that was saved or cleared ('saved to: ...', 'handle: ...'). To "
+        "search many files use Grep, to find files use Glob; directories cannot be read."
+    )
+    input_schema = _READ_INPUT
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Say which file would be read; a stored result is the agent's own."""
+        path = str(input.get("file_path", ""))
+        if looks_stored(path, context) and stored_result(path, context) is not None:
+            return Access("none", path)
+        return access_to("read", path, context)
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Show nothing: reading changes nothing."""
+        return ""
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Read it, and remember what was seen."""
+        try:
+            output, reading = await anyio.to_thread.run_sync(_read, input, context)
+        except (InputError, StorageError) as error:
+            return failed(error)
+        except OSError as error:
+            return failed(not_found(str(input["file_path"]), error, context))
+        if reading is not None:
+            context.reads.note(reading)
+        return output
+
+
+def _read(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, Reading | None]:
+    path = str(input["file_path"])
+    stored = stored_result(path, context)
+    if stored is not None:
+        source = _Source(stored, len(stored))
+        return Output(_answer(source, stored.decode("utf-8", "replace"), input, context)[0]), None
+    source = _load(path, input, context)
+    media = _media(source.data)
+    if media:
+        return _image(source, media), None
+    text = decoded(source.data, source.target)[0].replace("\r\n", "\n")
+    answer, shown = _answer(source, text, input, context)
+    output = Output(answer, read=(source.target,))
+    if shown is None:
+        return output, None
+    version = version_of(source.data) if source.whole else f"{source.size_bytes}:{source.mtime_ns}"
+    spans = None if shown.whole else ((shown.first, shown.last),)
+    return output, Reading(source.target, version, source.mtime_ns, shown.text, spans)
+
+
+def _load(path: str, input: Mapping[str, Any], context: ToolContext) -> _Source:
+    """Read the bytes: all of them, or of a huge file as many as can be shown, from where it was asked."""
+    opened = open_plain_file(path, context)
+    with open(opened.descriptor, "rb") as file:
+        changed = opened.stat.st_mtime_ns
+        if opened.stat.st_size <= MAX_EDIT_BYTES:
+            data = file.read(MAX_EDIT_BYTES + 1)
+            return _Source(data, len(data), opened.target, changed)
+        lines = 0
+        if "byte_offset" in input:
+            file.seek(int(input["byte_offset"]))
+        else:
+            lines = max(1, int(input.get("offset") or 1)) - 1
+            _skip_lines(file, lines, opened.target)
+        start = file.tell()
+        data = file.read(context.policy.read_max_bytes)
+        end = data.rfind(b"\n") + 1
+        return _Source(data[:end] if end else data, opened.stat.st_size, opened.target, changed, start, lines)
+
+
+def _skip_lines(file: BufferedReader, count: int, target: str) -> None:
+    for _ in range(count):
+        while (line := file.readline(_SCAN_BYTES)) and not line.endswith(b"\n"):
+            pass
+        if not line:
+            raise InputError(f"{target} has fewer than {count + 1:,} lines; give a smaller offset")
+
+
+def _answer(source: _Source, text: str, input: Mapping[str, Any], context: ToolContext) -> tuple[str, Shown | None]:
+    """Return what is answered, and which lines that shows where it shows lines."""
+    if "byte_offset" in input:
+        asked = int(input["byte_offset"])
+        if asked >= source.size_bytes:
+            raise InputError(f"there are only {source.size_bytes:,} bytes; give a smaller byte_offset")
+        part, end = show_bytes(source.data, asked - source.skipped_bytes, input.get("byte_limit"), context.policy)
+        end += source.skipped_bytes
+        more = f"; byte_offset={end} reads on" if end < source.size_bytes else ""
+        return f"{part}\n[bytes {asked:,} to {end:,} of {source.size_bytes:,}{more}]", None
+    if not text:
+        return "[the file is empty]", Shown("", 1, 0, 0, True)
+    shown = show_lines(
+        text,
+        input.get("offset"),
+        input.get("limit"),
+        context.policy,
+        skipped=source.skipped_lines,
+        more=source.more,
+    )
+    if shown.last < shown.first:
+        raise InputError(f"there are only {shown.total:,} lines; give an offset of at most {shown.total}")
+    return shown.text + shown.note, shown
+
+
+def _media(data: bytes) -> str:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media for magic, media in _IMAGES if data.startswith(magic)), "")
+
+
+def _image(source: _Source, media: str) -> Output:
+    if source.size_bytes > IMAGE_MAX_BYTES:
+        raise InputError(
+            f"{source.target} is an image of {source.size_bytes:,} bytes, more than the {IMAGE_MAX_BYTES:,} that can "
+            "be shown; make it smaller first (for example with ImageMagick: convert in.png -resize 1500x1500 out.png)"
+        )
+    data = base64.standard_b64encode(source.data).decode()
+    block = {"type": "image", "source": {"type": "base64", "media_type": media, "data": data}}
+    return Output([block], read=(source.target,))
+
+
+def not_found(path: str, error: OSError, context: ToolContext) -> str:
+    """Say what the system said of a path, and what may have been meant."""
+    target = find(path, context).target or path
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        return f"{target}: {error.strerror or error}; check the path and its rights with Bash (ls -la)"
+    folder = Path(target).parent
+    try:
+        names = sorted(os.listdir(folder))[:5_000]
+    except OSError:
+        return f"{target} does not exist, nor does its directory. Find it with Glob, under {context.cwd}."
+    wanted = unicodedata.normalize("NFC", Path(target).name).casefold()
+    same = [name for name in names if unicodedata.normalize("NFC", name).casefold() == wanted]
+    near = same or difflib.get_close_matches(Path(target).name, names, n=3, cutoff=0.6)
+    hint = f" Did you mean {' or '.join(str(folder / name) for name in near)}?" if near else " Find it with Glob."
+    return f"{target} does not exist.{hint} The working directory is {context.cwd}."

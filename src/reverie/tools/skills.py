@@ -1,0 +1,118 @@
+"""Skills: folders with a ``SKILL.md`` that say how to do something, listed briefly and read when they are needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from ..errors import ReverieError
+from ..memories.frontmatter import FrontMatter, parse
+from ..values import record
+from .context import ToolContext
+from .text_files import decoded
+from .workspace import open_plain_file
+
+__all__ = ["MAX_SKILL_CHARS", "Skill", "Source", "brief_listing", "find_skills", "load_skill", "skill_folders"]
+
+Source: TypeAlias = Literal["project", "user"]
+
+MAX_SKILL_CHARS: Final = 50_000
+_MAX_SKILLS: Final = 200
+_MAX_BYTES: Final = 400_000
+_MAX_NAME: Final = 64
+_MAX_DESCRIPTION: Final = 300
+_MAX_LISTING: Final = 8_000
+
+
+@record
+class Skill:
+    """A skill that was found: what it is called, when to use it, and where it lies."""
+
+    name: str
+    description: str
+    folder: Path
+    source: Source
+
+
+def skill_folders(cwd: Path, *, home: Path | None = None, user: Path | None = None) -> list[tuple[Path, Source]]:
+    """Return where skills are looked for, those that go before others first.
+
+    ``home`` is the user's directory of Reverie, ``user`` their own home directory; None leaves it out.
+    """
+    found: list[tuple[Path, Source]] = [
+        (cwd / ".reverie" / "skills", "project"),
+        (cwd / ".claude" / "skills", "project"),
+    ]
+    if home is not None:
+        found.append((home / "skills", "user"))
+    if user is not None:
+        found.append((user / ".claude" / "skills", "user"))
+    return found
+
+
+def find_skills(folders: Iterable[tuple[Path, Source]]) -> list[Skill]:
+    """Return the skills in these folders by name; where two share a name, the one found first.
+
+    What cannot be read or has no description is passed over: a skill nobody can choose is no use.
+    """
+    found: dict[str, Skill] = {}
+    for folder, source in folders:
+        for skill in _in_folder(folder, source):
+            found.setdefault(skill.name, skill)
+            if len(found) >= _MAX_SKILLS:
+                break
+    return [found[name] for name in sorted(found)]
+
+
+def brief_listing(skills: Sequence[Skill]) -> str:
+    """Return a line a skill, for a model to choose from; empty where there is none."""
+    lines: list[str] = []
+    size = 0
+    for at, skill in enumerate(skills):
+        line = f"- {skill.name}: {skill.description}"
+        size += len(line) + 1
+        if size > _MAX_LISTING:
+            rest = ", ".join(one.name for one in skills[at:])
+            lines.append(f"- and also: {rest[:1_000]}")
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def load_skill(skill: Skill) -> str:
+    """Return what a skill says, with the folder that its other files lie in."""
+    body = _read(skill.folder).body.strip()
+    if len(body) > MAX_SKILL_CHARS:
+        body = f"{body[:MAX_SKILL_CHARS]}\n[cut here: Read {skill.folder / 'SKILL.md'} for the rest]"
+    return f"Skill {skill.name}, in {skill.folder} (paths in it are relative to that directory):\n\n{body}"
+
+
+def _in_folder(folder: Path, source: Source) -> Iterator[Skill]:
+    try:
+        names = sorted(os.listdir(folder))[:_MAX_SKILLS]
+    except OSError:
+        return
+    for name in names:
+        if name.startswith("."):
+            continue
+        try:
+            fields = _read(folder / name).fields
+        except (OSError, ReverieError):
+            continue
+        called, says = fields.get("name") or name, fields.get("description")
+        if isinstance(called, str) and isinstance(says, str) and says.strip() and len(called) <= _MAX_NAME:
+            yield Skill(_line(called), _line(says)[:_MAX_DESCRIPTION], folder / name, source)
+
+
+def _read(folder: Path) -> FrontMatter:
+    """Read a ``SKILL.md`` that lies in its folder and nowhere else."""
+    opened = open_plain_file("SKILL.md", ToolContext(cwd=folder))
+    with open(opened.descriptor, "rb") as file:
+        data = file.read(_MAX_BYTES)
+    return parse(decoded(data, opened.target)[0])
+
+
+def _line(text: str) -> str:
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())

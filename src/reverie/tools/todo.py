@@ -1,0 +1,64 @@
+"""TodoWrite: the agent's plan, whole each time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .context import Todo, ToolContext
+from .tool import Access, Output, failed
+
+__all__ = ["MAX_TODOS", "TodoWrite"]
+
+MAX_TODOS: Final = 100
+_MARKS: Final = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "todos": {
+            "type": "array",
+            "maxItems": MAX_TODOS,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "content": {"type": "string", "minLength": 1, "maxLength": 500, "description": "The step"},
+                    "status": {"enum": list(_MARKS)},
+                },
+                "required": ["content", "status"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["todos"],
+    "additionalProperties": False,
+}
+
+
+class TodoWrite:
+    """Replaces the agent's list of steps."""
+
+    name = "TodoWrite"
+    max_chars: float | None = None
+    description = (
+        "Keep a list of steps for work that has three or more of them. Give the whole list each time: it replaces the "
+        "one before. At most one step is in_progress; mark a step completed as soon as it is done. Not for small tasks."
+    )
+    input_schema = _INPUT
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Touch nothing."""
+        return Access("none")
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Show nothing."""
+        return ""
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Replace the list, in place: whoever shows it holds the same one."""
+        todos = [Todo(str(one["content"]), str(one["status"])) for one in input["todos"]]
+        active = [one for one in todos if one.status == "in_progress"]
+        if len(active) > 1:
+            names = "; ".join(one.content for one in active[:3])
+            return failed(f"{len(active)} steps are in_progress ({names}); leave one so and set the others to pending")
+        context.todos[:] = todos
+        return Output("\n".join(f"{_MARKS[one.status]} {one.content}" for one in todos) or "The list is empty.")

@@ -1,0 +1,130 @@
+"""Write: a new file, or all of one that was read before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio.to_thread
+
+from ..errors import InputError, StorageError
+from .context import ToolContext
+from .diffs import unified
+from .numbered import show_lines
+from .read import not_found
+from .read_state import Reading, version_of
+from .text_files import TextFile, encoded, load, replace_text
+from .tool import Access, Output, failed
+from .workspace import access_to
+
+__all__ = ["Write", "load_read", "written"]
+
+_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "file_path": {"type": "string", "description": "Path of the file"},
+        "content": {"type": "string", "description": "All of its text"},
+    },
+    "required": ["file_path", "content"],
+    "additionalProperties": False,
+}
+
+
+class Write:
+    """Writes a file whole."""
+
+    name = "Write"
+    max_chars: float | None = None
+    description = (
+        "Write a file whole, and the directories it needs. One that exists must have been read before (all of it) "
+        "and is replaced; to change a part of a file use Edit. Encoding, line ends and rights of a file are kept."
+    )
+    input_schema = _INPUT
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Say which file would be written."""
+        return access_to("write", str(input.get("file_path", "")), context)
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Show what would change."""
+        return await anyio.to_thread.run_sync(_preview, input, context)
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Write it, all or nothing."""
+        try:
+            output, reading = await anyio.to_thread.run_sync(_write, input, context)
+        except (InputError, StorageError) as error:
+            return failed(error)
+        except OSError as error:
+            return failed(not_found(str(input["file_path"]), error, context))
+        context.reads.note(reading)
+        return output
+
+
+def _preview(input: Mapping[str, Any], context: ToolContext) -> str:
+    path = str(input["file_path"])
+    try:
+        before = _existing(path, context)
+    except (InputError, StorageError, OSError):
+        return ""
+    return unified(before.text if before is not None else "", str(input["content"]), path)
+
+
+def _write(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, Reading]:
+    path, text = str(input["file_path"]), str(input["content"])
+    refuse_notebook(path)
+    before = _existing(path, context)
+    if before is not None:
+        _check_read(before, context)
+        check_writable(before)
+    reading = written(path, text, context, before=before)
+    lines = text.count("\n") + (not text.endswith("\n") and bool(text))
+    verb = "replaced" if before is not None else "created"
+    return Output(f"{reading.path} was {verb}: {lines:,} lines.", wrote=(reading.path,)), reading
+
+
+def _existing(path: str, context: ToolContext) -> TextFile | None:
+    try:
+        return load(path, context)
+    except FileNotFoundError:
+        return None
+
+
+def _check_read(before: TextFile, context: ToolContext) -> None:
+    reading = load_read(before, context)
+    total = before.text.count("\n") + 1
+    if before.text and not reading.shows(1, total - before.text.endswith("\n")):
+        raise InputError(
+            f"you have read only parts of {before.target}: read the rest before you replace it, or use Edit"
+        )
+
+
+def load_read(before: TextFile, context: ToolContext) -> Reading:
+    """Return what the agent has read of a file; refuse one it has not, or that has changed since."""
+    reading = context.reads.get(before.target)
+    if reading is None:
+        raise InputError(f"you have not read {before.target} yet, or no longer see it: read it first, then change it")
+    if reading.version != before.version:
+        raise InputError(f"{before.target} has changed since you read it: read it again, then change it")
+    return reading
+
+
+def refuse_notebook(path: str) -> None:
+    """Refuse a notebook, whose text is not what a person sees of it."""
+    if path.lower().endswith(".ipynb"):
+        raise InputError(f"{path} is a notebook; change it with Bash (a few lines of Python and nbformat or json)")
+
+
+def check_writable(before: TextFile) -> None:
+    """Refuse a file that somebody has protected: replacing it would go around that."""
+    if not before.stat.st_mode & 0o222 or not os.access(before.target, os.W_OK):
+        raise InputError(f"{before.target} is write-protected; ask the user whether to change that")
+
+
+def written(path: str, text: str, context: ToolContext, *, before: TextFile | None) -> Reading:
+    """Write the text and return what is known of the file now: all of it."""
+    data = encoded(text, before)
+    target, mtime_ns = replace_text(path, data, context, before=before)
+    shown = show_lines(text, None, None, context.policy)
+    return Reading(target, version_of(data), mtime_ns, shown.text)

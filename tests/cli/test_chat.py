@@ -1,0 +1,329 @@
+"""``reverie chat`` without a screen: one answer in every format, pipes, plain lines, and exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reverie.cli.main import run
+from reverie.events import EVENTS
+from reverie.testing.messages_server import MessagesServer
+
+COMMAND = str(Path(sys.executable).with_name("reverie"))
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL")
+MODEL = "anthropic:claude-sonnet-5"
+
+Chat = Callable[..., tuple[int, str, str]]
+
+
+def said_last(request: dict[str, Any]) -> str:
+    """Return the last block of the last message: the prompt, below what is attached to it, or a tool's result."""
+    content = request["messages"][-1]["content"]
+    block = {"text": content} if isinstance(content, str) else content[-1]
+    return str(block.get("text") or block.get("content") or "")
+
+
+def answering(request: dict[str, Any]) -> Any:
+    """Answer like a model that has one trick for each test."""
+    said = said_last(request)
+    results = any(block.get("type") == "tool_result" for block in blocks_of(request["messages"][-1]))
+    if results:
+        return f"The tool said: {said[:60]}"
+    if "read the file" in said:
+        path = said.split("read the file ", 1)[1].split()[0]
+        calls = [{"type": "tool_use", "name": "Read", "input": {"file_path": path}}]
+        return [{"type": "text", "text": "Let me look."}, *calls]
+    if "write the file" in said:
+        path = said.split("write the file ", 1)[1].split()[0]
+        return [{"type": "tool_use", "name": "Write", "input": {"file_path": path, "content": "new\n"}}]
+    if "be rude" in said:
+        return "Clear \x1b[2Jthe\x07 screen\u202e."
+    return f"You said {len(said.split())} words."
+
+
+def blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    content = message["content"]
+    return [] if isinstance(content, str) else content
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
+    """Run a provider and point the environment at it."""
+    with MessagesServer(answering) as running:
+        for key in KEYS:
+            monkeypatch.delenv(key, raising=False)
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", running.base_url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "a key of the tests")
+        yield running
+        assert running.errors == []
+
+
+@pytest.fixture
+def chat(
+    server: MessagesServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Chat:
+    """Return a function that runs ``reverie chat`` in an empty project and gives exit code, stdout and stderr."""
+    project = tmp_path / "project"
+    project.mkdir()
+
+    def call_it(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        code = run(["chat", "--model", MODEL, "--cwd", str(project), *arguments])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return call_it
+
+
+def test_print_answers_once(chat: Chat) -> None:
+    assert chat("--print", "Hello you there") == (0, "You said 3 words.\n", "")
+
+
+def test_what_is_piped_in_is_joined_to_the_prompt(chat: Chat, server: MessagesServer) -> None:
+    code, out, _ = chat("-p", "Review this", stdin="diff --git a b\n+line\n")
+    assert (code, out) == (0, "You said 7 words.\n")
+    assert said_last(server.requests[-1]) == "Review this\n\ndiff --git a b\n+line"
+
+
+def test_what_is_piped_in_can_be_the_whole_prompt(chat: Chat) -> None:
+    assert chat("--print", stdin="Just this")[:2] == (0, "You said 2 words.\n")
+
+
+def test_nothing_to_ask_is_bad_input(chat: Chat) -> None:
+    code, out, err = chat("--print")
+    assert (code, out) == (2, "")
+    assert "nothing to ask" in err
+
+
+def test_json_is_one_object_with_all_there_is_to_say(chat: Chat) -> None:
+    code, out, err = chat("--print", "Hello", "--output-format", "json")
+    found = json.loads(out)
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    assert (found["result"], found["end"], found["turns"]) == ("You said 1 words.", "completed", 1)
+    assert found["usage"]["output_tokens"] > 0
+    assert found["cost_usd"] > 0
+    assert found["session"]
+    assert found["model"] == MODEL
+
+
+def test_stream_json_is_every_event_on_a_line(chat: Chat) -> None:
+    code, out, err = chat("--print", "Hello", "--output-format", "stream-json")
+    events = [json.loads(line) for line in out.splitlines()]
+    names = [event["event"] for event in events]
+    assert (code, err) == (0, "")
+    assert set(names) <= set(EVENTS.values())
+    for name in ("session_opened", "request_prepared", "text_streamed", "reply_observed", "query_ended"):
+        assert name in names
+    assert "".join(event["text"] for event in events if event["event"] == "text_streamed") == "You said 1 words."
+    assert next(event for event in events if event["event"] == "query_ended")["end"] == "completed"
+
+
+def test_the_answer_is_what_was_said_after_the_last_tool(chat: Chat, tmp_path: Path) -> None:
+    (tmp_path / "project" / "notes.txt").write_text("remember the milk\n")
+    code, out, _ = chat("--print", f"read the file {tmp_path / 'project' / 'notes.txt'}")
+    assert code == 0
+    assert out.startswith("The tool said:")
+    assert "remember the milk" in out
+    assert "Let me look" not in out
+
+
+def test_without_anybody_to_ask_a_tool_that_needs_permission_is_denied_and_that_is_said(
+    chat: Chat, tmp_path: Path
+) -> None:
+    path = tmp_path / "project" / "made.txt"
+    code, out, err = chat("--print", f"write the file {path}")
+    assert code == 0
+    assert not path.exists()
+    assert "denied" in out
+    assert "Write was not allowed" in err
+
+
+@pytest.mark.parametrize("leave", [["--permission-mode", "accept-edits"], ["--allow", "Write"]])
+def test_permission_can_be_given_beforehand(chat: Chat, tmp_path: Path, leave: list[str]) -> None:
+    path = tmp_path / "project" / "made.txt"
+    assert chat("--print", f"write the file {path}", *leave)[0] == 0
+    assert path.read_text() == "new\n"
+
+
+def test_a_denial_given_beforehand_stands_above_the_mode(chat: Chat, tmp_path: Path) -> None:
+    path = tmp_path / "project" / "made.txt"
+    chat("--print", f"write the file {path}", "--permission-mode", "bypass", "--deny", "Write")
+    assert not path.exists()
+
+
+@pytest.mark.requirement("Q6")
+def test_an_end_that_is_not_the_good_one_is_said_and_exit_code_1(chat: Chat, tmp_path: Path) -> None:
+    (tmp_path / "project" / "a.txt").write_text("a\n")
+    asking = f"read the file {tmp_path / 'project' / 'a.txt'}"
+    code, _, err = chat("--print", asking, "--max-turns", "1")
+    assert code == 1
+    assert "max_turns" in err
+    code, out, _ = chat("--print", asking, "--max-turns", "1", "--output-format", "json")
+    assert (code, json.loads(out)["end"]) == (1, "max_turns")
+    code, _, err = chat("--print", "Hello", "--budget", "0")
+    assert code == 1
+    assert "budget" in err
+
+
+def test_a_provider_that_refuses_is_one_line_and_exit_code_1(chat: Chat, server: MessagesServer) -> None:
+    server.fail(401, message="who are you?")
+    code, out, err = chat("--print", "Hello")
+    assert (code, out) == (1, "")
+    assert "model_error" in err
+    assert "Traceback" not in err
+
+
+def test_a_reply_that_broke_off_is_not_in_the_answer(chat: Chat, server: MessagesServer) -> None:
+    server.cut_stream(700)
+    code, out, _ = chat("--print", "Hello you there")
+    assert (code, out) == (0, "You said 3 words.\n")
+
+
+def test_continue_goes_on_with_the_newest_session(chat: Chat, server: MessagesServer) -> None:
+    chat("--print", "The word is swordfish")
+    code, _, _ = chat("--print", "--continue", "What is the word?")
+    first, second = server.requests[-2:]
+    assert code == 0
+    assert second["messages"][: len(first["messages"]) - 1] == first["messages"][:-1]
+    assert "swordfish" in json.dumps(second["messages"])
+    assert second["system"] == first["system"]
+
+
+def test_resume_goes_on_with_a_session_by_the_beginning_of_its_name(chat: Chat, server: MessagesServer) -> None:
+    session = json.loads(chat("--print", "The word is swordfish", "--output-format", "json")[1])["session"]
+    chat("--print", "Another conversation")
+    code, out, _ = chat("--print", "--resume", session[:-2], "And?", "--output-format", "json")
+    assert (code, json.loads(out)["session"]) == (0, session)
+    assert "swordfish" in json.dumps(server.requests[-1]["messages"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--output-format", "json", "Hello"], "--output-format needs --print"),
+        (["-p", "Hello", "--continue"], "no session was held"),
+        (["-p", "Hello", "--resume", "nobody"], "is no session of this project"),
+        (["-p", "Hello", "-c", "-r", "x"], "exclude each other"),
+        (["-p", "Hello", "--max-turns", "0"], "0 is not in the range"),
+        (["-p", "Hello", "--permission-mode", "yolo"], "yolo"),
+        (["-p", "Hello", "--cwd", "/no/such/place"], "/no/such/place"),
+        (["Hello", "--resume"], "no terminal to choose a session on"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(chat: Chat, arguments: list[str], complaint: str) -> None:
+    code, out, err = chat(*arguments)
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.requirement("S7")
+def test_what_a_model_says_is_printed_harmlessly(chat: Chat) -> None:
+    assert chat("--print", "be rude")[1] == "Clear the screen<U+202E>.\n"
+    assert CONTROL.search(chat("--print", "be rude", "--output-format", "json")[1].rstrip("\n")) is None
+    streamed = chat("--print", "be rude", "--output-format", "stream-json")[1]
+    assert all(CONTROL.search(line) is None for line in streamed.splitlines())
+    assert CONTROL.search(chat("be rude")[1]) is None
+
+
+def test_a_pipe_without_print_gets_plain_lines_with_the_tools_in_them(chat: Chat, tmp_path: Path) -> None:
+    (tmp_path / "project" / "notes.txt").write_text("one\ntwo\n")
+    code, out, err = chat(stdin=f"read the file {tmp_path / 'project' / 'notes.txt'}")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "Let me look."
+    assert out.splitlines()[1].startswith("* Read(notes.txt) ")
+    assert "The tool said:" in out
+    assert "\x1b" not in out
+
+
+def test_without_any_model_three_lines_say_how_to_get_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in KEYS:
+        monkeypatch.delenv(key, raising=False)
+    for arguments in (["chat"], ["chat", "-p", "Hello"]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Hello")))
+        assert run([*arguments, "--cwd", str(tmp_path)]) == 2
+        out, err = capfd.readouterr()
+        lines = err.splitlines()
+        assert out == ""
+        assert len(lines) == 3
+        for line, provider in zip(lines, ("anthropic", "openai", "local"), strict=True):
+            assert f"reverie[{provider}]" in line
+
+
+def environment(server: MessagesServer, **more: str) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if key not in KEYS}
+    return {**kept, "ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "x", **more}
+
+
+def test_an_interrupt_leaves_a_log_that_goes_on_and_exit_code_130(server: MessagesServer, tmp_path: Path) -> None:
+    gate = server.hold_stream(after_events=3)
+    command = [COMMAND, "chat", "-p", "Hello", "--model", MODEL, "--cwd", str(tmp_path)]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(server),
+    ) as process:
+        assert gate.reached.wait(60)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in out + err
+    gate.open()
+    done = subprocess.run(
+        [*command, "--continue"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment(server),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_dumb_terminal_holds_a_whole_conversation_in_plain_lines(server: MessagesServer, tmp_path: Path) -> None:
+    parent, child = pty.openpty()
+    command = [COMMAND, "chat", "--model", MODEL, "--cwd", str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=child, stdout=child, stderr=child, env=environment(server, TERM="dumb")
+    ) as process:
+        os.close(child)
+        path = tmp_path / "made.txt"
+        os.write(parent, f"one two\nwrite the file {path}\nnot now\n/quit\n".encode())
+        shown = bytearray()
+        try:
+            while piece := os.read(parent, 65_536):
+                shown += piece
+        except OSError:
+            pass
+        assert process.wait(60) == 0
+    os.close(parent)
+    text = shown.decode()
+    assert "You said 2 words." in text
+    assert "? Write(made.txt)" in text
+    assert "Write denied: not now" in text
+    assert "window" in text
+    assert "\x1b" not in text
+    assert not path.exists()
+
+
+def test_bare_reverie_in_a_pipe_is_a_question_for_help() -> None:
+    done = subprocess.run([COMMAND], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert "Usage: reverie" in done.stdout

@@ -1,0 +1,265 @@
+"""What scrolls by in a conversation: nothing twice, nothing void, nothing that drives the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reverie.cli.terminal.markdown import blocks_of, markdown_lines
+from reverie.cli.terminal.painting import Paint
+from reverie.cli.terminal.transcript import Transcript
+from reverie.events import (
+    CompactionEnded,
+    Event,
+    FellBack,
+    HookRan,
+    ModelRetried,
+    PermissionDecided,
+    QueryEnded,
+    ReplyObserved,
+    RequestPrepared,
+    ResultsTrimmed,
+    TextStreamed,
+    ThinkingStreamed,
+    ToolFinished,
+    ToolStarted,
+)
+
+CWD = Path("/repo")
+OWN_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+LINES = st.sampled_from(
+    [
+        "# A heading",
+        "Plain words that go on for a while, so that a narrow screen has to fold them somewhere.",
+        "- an item",
+        "  - an item below it",
+        "1. first",
+        "```python",
+        "```",
+        "def f(): return 1",
+        "| a | b |",
+        "|---|---|",
+        "> said somebody",
+        "---",
+        "===",
+        "#",
+        "    indented",
+        "",
+        "",
+    ]
+)
+TEXTS = st.lists(LINES, max_size=40).map("\n".join)
+
+
+class Watched:
+    """A transcript and everything it ever wrote."""
+
+    def __init__(self, *, columns: int = 80, rows: int = 24, colour: bool = False) -> None:
+        self.written: list[str] = []
+        self.size = (columns, rows)
+        self.now = 0.0
+        self.transcript = Transcript(
+            self._write, paint=Paint(colour=colour), cwd=CWD, size=lambda: self.size, clock=lambda: self.now
+        )
+
+    def _write(self, lines: Sequence[str]) -> None:
+        self.written += lines
+
+    def show(self, *events: Event) -> Watched:
+        for event in events:
+            self.transcript.show(event)
+        return self
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.written)
+
+
+def streamed(text: str, cuts: Sequence[int]) -> list[Event]:
+    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    pieces = [text[first:last] for first, last in pairwise(edges)]
+    return [TextStreamed("s", piece) for piece in pieces if piece]
+
+
+def observed() -> ReplyObserved:
+    return ReplyObserved("s", "m", "claude", {})
+
+
+@given(TEXTS)
+def test_blocks_put_together_are_the_text(text: str) -> None:
+    assert "".join(blocks_of(text)) == text
+
+
+def is_stable(text: str, whole_lines: int) -> bool:
+    """Say whether the finished blocks of the first lines are the first blocks of all of them."""
+    beginning = "".join(text.splitlines(keepends=True)[:whole_lines])
+    finished = blocks_of(beginning)[:-1]
+    return blocks_of(text)[: len(finished)] == finished
+
+
+@given(TEXTS, st.integers(0, 40))
+def test_a_finished_block_stays_as_it_is_whatever_comes_after(text: str, whole_lines: int) -> None:
+    assert is_stable(text, whole_lines)
+
+
+def test_a_line_that_is_not_whole_may_still_become_something_else() -> None:
+    # Why only whole lines are looked at: the twin that looks at half ones would have let the paragraph go up.
+    assert blocks_of("words\n#")[:-1] == ["words\n"]
+    assert blocks_of("words\n#hashtag") == ["words\n#hashtag"]
+
+
+@given(TEXTS, st.lists(st.integers(0, 5_000), max_size=60), st.integers(5, 60), st.integers(20, 120))
+def test_a_reply_is_written_the_same_however_it_arrives_and_nothing_twice(
+    text: str, cuts: list[int], rows: int, columns: int
+) -> None:
+    at_once = Watched(columns=columns, rows=10_000).show(TextStreamed("s", text), observed())
+    in_pieces = Watched(columns=columns, rows=rows)
+    for event in streamed(text, cuts):
+        in_pieces.show(event)
+        assert len(in_pieces.transcript.live()) <= max(4, rows // 2) + 1
+    assert in_pieces.show(observed()).written == at_once.written
+
+
+def test_a_transcript_that_lets_the_last_block_go_up_too_early_is_caught() -> None:
+    text = "words\n" * 3 + "more\n===\n"
+    early = Watched(rows=4)
+    for line in text.splitlines(keepends=True):
+        early.transcript.prose(line)  # the twin: every line goes up as it comes
+    assert early.written != Watched().show(TextStreamed("s", text), observed()).written
+
+
+def test_short_replies_stay_live_until_they_are_whole() -> None:
+    watched = Watched().show(TextStreamed("s", "One.\n\nTwo.\n\nThree"))
+    assert watched.written == []
+    assert watched.transcript.live() == ["One.", "", "Two.", "", "Three"]
+    watched.show(observed())
+    assert watched.written == ["One.", "", "Two.", "", "Three"]
+    assert watched.transcript.live() == []
+
+
+def test_a_long_reply_goes_up_block_by_block() -> None:
+    text = "".join(f"Paragraph {number}.\n\n" for number in range(30))
+    watched = Watched(rows=20).show(*streamed(text, range(0, 5_000, 7)))
+    assert "Paragraph 10." in watched.written
+    assert "Paragraph 29." not in watched.written
+    assert "Paragraph 29." in watched.transcript.live()
+
+
+@pytest.mark.parametrize("voiding", [ModelRetried("s", "m", 2, 1.0, "the stream broke"), RequestPrepared("s", 1, 2, 3)])
+def test_what_a_broken_reply_said_is_gone(voiding: Event) -> None:
+    watched = Watched().show(TextStreamed("s", "Half an ans"), voiding)
+    assert watched.transcript.live() == []
+    watched.show(TextStreamed("s", "A whole answer."), observed())
+    assert "Half" not in watched.text
+    assert watched.text.count("A whole answer.") == 1
+
+
+def test_what_had_gone_up_of_a_broken_reply_is_said_to_be_void() -> None:
+    text = "".join(f"Paragraph {number}.\n\n" for number in range(30))
+    watched = Watched(rows=20).show(TextStreamed("s", text), ModelRetried("s", "m", 2, 1.0, "the stream broke"))
+    assert "the reply above broke off and is begun again" in watched.text
+    assert "the stream broke; asking again (attempt 2)" in watched.text
+
+
+def test_a_call_is_one_line_live_and_one_line_when_it_is_done() -> None:
+    watched = Watched().show(ToolStarted("s", "t1", "Read", {"file_path": "/repo/src/app.py"}))
+    assert watched.transcript.live() == ["○ Read(src/app.py)"]
+    watched.show(ToolFinished("s", "t1", "Read", False, "1\tx", 0.1, 120))
+    assert watched.written == ["● Read(src/app.py) 120 lines"]
+    assert watched.transcript.live() == []
+
+
+def test_calls_that_run_at_the_same_time_each_keep_their_line() -> None:
+    first = ToolStarted("s", "t1", "Grep", {"pattern": "def main", "path": "/repo/src"})
+    second = ToolStarted("s", "t2", "Bash", {"command": "pytest -q\nsecond line"})
+    watched = Watched().show(first, second, ToolFinished("s", "t2", "Bash", True, "Exit code 1\n1 failed", 3.2, 12))
+    assert watched.written == ["● Bash(pytest -q second line) Exit code 1 (3 s)"]
+    assert watched.transcript.live() == ["○ Grep(def main in src)"]
+
+
+def test_an_interrupted_query_keeps_what_was_on_the_screen_and_says_so() -> None:
+    watched = Watched().show(TextStreamed("s", "I was say"), ToolStarted("s", "t", "Bash", {"command": "sleep 9"}))
+    watched.show(QueryEnded("s", "aborted", "stopped by the user", 1))
+    assert watched.written == ["I was say", "", "● Bash(sleep 9) stopped", "Interrupted."]
+    assert watched.transcript.live() == []
+
+
+@pytest.mark.requirement("Q6")
+@pytest.mark.parametrize(
+    "end", ["blocking_limit", "prompt_too_long", "model_error", "aborted", "hook_stopped", "max_turns", "budget"]
+)
+def test_every_end_but_the_good_one_is_said(end: str) -> None:
+    assert Watched().show(QueryEnded("s", "completed", "", 1)).written == []
+    assert Watched().show(QueryEnded("s", end, "because", 1)).written
+
+
+def test_thinking_is_one_line_and_then_only_how_long_it_took() -> None:
+    watched = Watched().show(ThinkingStreamed("s", "First I look.\nThen I "), ThinkingStreamed("s", "leap."))
+    assert watched.transcript.live() == ["✻ thinking … First I look. Then I leap."]
+    watched.now = 4.2
+    watched.show(TextStreamed("s", "Done."), observed())
+    assert watched.written == ["✻ thought for 4 s", "", "Done."]
+
+
+@pytest.mark.requirement("F5")
+def test_no_fallback_is_silent() -> None:
+    watched = Watched().show(
+        FellBack("s", "offload", "the disk is full"),
+        HookRan("s", "lint", "after_tool", problem="it took too long"),
+        PermissionDecided("s", "Bash", False, "rule", "Bash(rm:*) is denied"),
+        ResultsTrimmed("s", "idle", ["Read"], [], 9_000, 4_000),
+        CompactionEnded("s", "auto", "full", 150_000, 20_000, 3, 1),
+    )
+    for said in ("the disk is full", "it took too long", "Bash(rm:*) is denied", "5k tokens freed", "150k → 20k"):
+        assert said in watched.text
+
+
+HOSTILE = st.text(
+    st.one_of(st.sampled_from("\x1b\x07\x08\r\x9b\x9d[]0;2Jm\u202e\u200b"), st.characters(exclude_categories=["Cs"])),
+    max_size=60,
+)
+
+
+@pytest.mark.requirement("S7")
+@given(HOSTILE, HOSTILE, st.booleans())
+def test_nothing_a_model_or_a_tool_says_can_drive_the_terminal(text: str, other: str, colour: bool) -> None:
+    watched = Watched(colour=colour)
+    watched.transcript.prompt(text)
+    watched.transcript.note(other)
+    watched.transcript.output(text)
+    watched.transcript.denied("x", other)
+    watched.show(
+        ThinkingStreamed("s", text),
+        TextStreamed("s", other),
+        TextStreamed("s", text),
+        ToolStarted("s", "t1", text, {"file_path": other}),
+        ToolStarted("s", "t2", "Bash", {text: other}),
+    )
+    live = watched.transcript.live()
+    watched.show(
+        observed(),
+        ToolFinished("s", "t1", text, False, other, 1.0),
+        ToolFinished("s", "t2", "Bash", True, text, 1.0),
+        FellBack("s", text, other),
+        ModelRetried("s", text, 1, 1.0, other),
+        HookRan("s", text, "stop", message=other),
+        PermissionDecided("s", text, False, "rule", other),
+        QueryEnded("s", "model_error", text, 1),
+    )
+    for line in [*live, *watched.written]:
+        assert CONTROL.search(OWN_COLOURS.sub("", line)) is None, line
+        assert "\n" not in line
+        assert colour or "\x1b" not in line
+
+
+def test_a_terminal_without_colours_gets_no_escape_sequence() -> None:
+    assert "\x1b" not in "".join(markdown_lines("**bold** `code`\n\n```py\nx = 1\n```", columns=80, colour=False))
+    assert "\x1b[" in "".join(markdown_lines("**bold** `code`", columns=80, colour=True))

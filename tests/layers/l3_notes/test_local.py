@@ -1,0 +1,224 @@
+"""The local note-taker: exact, deterministic, bounded, and as good step by step as all at once."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reverie.conversation.entries import Entry
+from reverie.conversation.identifiers import EXACT, mine_entries
+from reverie.conversation.tokens import estimate_text
+from reverie.conversation.view import View
+from reverie.importers import read_sessions
+from reverie.layers.l3_notes.gathered import Gathered
+from reverie.layers.l3_notes.local import Budget, session_title, take_notes
+from reverie.layers.l3_notes.sections import (
+    CURRENT,
+    ERRORS,
+    FILES,
+    HEADINGS,
+    RESULTS,
+    TASK,
+    TITLE,
+    WORKFLOW,
+    WORKLOG,
+    Notes,
+    Template,
+    overs,
+    parse_notes,
+    render_notes,
+)
+from reverie.testing.random_logs import random_log
+from reverie.testing.script import Script, call, text
+
+
+@pytest.mark.requirement("B5", "L3.4")
+def test_every_section_is_written_from_what_the_session_did(worked: Script) -> None:
+    notes = take_notes(worked.entries)
+    assert notes[TITLE] == "parser /repo/src/parse.py accept empty input limit 4,096 bytes"
+    assert "Asked last: No, return None for empty input, and commit it." in notes[CURRENT]
+    assert "Committed as 4f5e6d7." in notes[CURRENT]
+    assert notes[TASK].startswith("Please make the parser in /repo/src/parse.py accept empty input, limit 4,096 bytes.")
+    assert "- `/repo/src/parse.py`: changed 1x, read 1x; parse_empty" in notes[FILES]
+    assert "- `pytest tests/test_parse.py` (2x, failed 1x): 4 passed in 0.10s" in notes[WORKFLOW]
+    assert "- The user: No, return None for empty input, and commit it." in notes[ERRORS]
+    assert (
+        "- IndexError: string index out of range after `pytest tests/test_parse.py` -> edits to parse.py, then "
+        "`pytest tests/test_parse.py` went well"
+    ) in notes[ERRORS]
+    assert "[main 4f5e6d7] Accept empty input" in notes[RESULTS]
+    assert "Empty input is accepted now; 4 tests pass." in notes[RESULTS]
+    assert len(notes[WORKLOG].split("\n")) == 2
+
+
+@pytest.mark.requirement("L3.2")
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        "alright, read @src/main.ts and @src/tui.ts in full. i feel like this is one big mess and could be nicer",
+        "<pr_description>\nConsider the following PR description:\nStrip unused annotations from count queries\n",
+        "We're currently solving the following issue within our repository. Here's the issue text:\nISSUE:\n"
+        "Pixel Representation attribute should be optional for pixel data handler",
+    ],
+)
+def test_a_title_is_five_to_ten_dense_words(request_text: str) -> None:
+    words = session_title(request_text).split()
+    assert 5 <= len(words) <= 10
+    assert not {"the", "a", "please", "i", "following"} & {word.lower() for word in words}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "line"),
+    [
+        ("str_replace_editor", {"command": "view", "path": "/r/a.c"}, "- `/r/a.c`: read 1x"),
+        ("str_replace_editor", {"command": "str_replace", "path": "/r/a.c"}, "- `/r/a.c`: changed 1x"),
+        ("open", {"path": "/r/a.c", "line_number": 3}, "- `/r/a.c`: read 1x"),
+        ("create", {"filename": "/r/a.c"}, "- `/r/a.c`: changed 1x"),
+        ("read", {"path": "/r/a.c"}, "- `/r/a.c`: read 1x"),
+        ("mcp__fs__write_file", {"path": "/r/a.c", "content": "x"}, "- `/r/a.c`: changed 1x"),
+        ("execute_bash", {"command": "sed -i 's/a/b/' /r/a.c"}, "- `/r/a.c`: changed 1x"),
+        ("bash", {"command": "cat > /r/a.c <<'EOF'\nint x;\nEOF"}, "- `/r/a.c`: changed 1x"),
+    ],
+)
+def test_tools_of_any_name_are_understood(tool: str, arguments: dict[str, str], line: str) -> None:
+    script = Script()
+    script.user("Do it")
+    script.reply(call("t1", tool, **arguments))
+    script.result("t1", "fine")
+    assert take_notes(script.entries)[FILES].split("\n")[0] == line
+
+
+def test_an_agent_without_tool_blocks_is_understood_by_its_fences() -> None:
+    script = Script()
+    script.user("Make the tests pass")
+    script.reply(text("I run them:\n```bash\npytest -q\n```"))
+    script.user("<returncode>1</returncode>\n<output>\nE   KeyError: 'x'\n1 failed in 0.1s\n</output>")
+    script.reply(text("Again:\n```bash\npytest -q\n```"))
+    script.user("<returncode>0</returncode>\n<output>\n2 passed in 0.1s\n</output>")
+    notes = take_notes(script.entries)
+    assert "- `pytest -q` (2x, failed 1x): 2 passed in 0.1s" in notes[WORKFLOW]
+    assert "KeyError: 'x' after `pytest -q` -> `pytest -q` went well" in notes[ERRORS]
+    assert "Asked last: Make the tests pass" in notes[CURRENT]
+
+
+def test_a_call_that_is_still_running_is_in_the_current_state() -> None:
+    script = Script()
+    script.user("Build it")
+    script.reply(call("t1", "Bash", command="make all"))
+    assert "- Running: `make all`" in take_notes(script.entries)[CURRENT]
+
+
+@pytest.mark.requirement("B5")
+@given(st.integers(0, 10**6), st.integers(0, 2_000), st.integers(0, 9_000))
+def test_any_log_gives_valid_notes_within_their_budget(template: Template, seed: int, section: int, total: int) -> None:
+    log = random_log(Random(seed), entries=40, disorder=0.5)
+    budget = Budget(section, total)
+    notes = take_notes(log, budget=budget)
+    assert notes == take_notes(list(log), budget=budget)
+    assert set(notes.sections) <= set(HEADINGS)
+    assert overs(notes, section, total) == []
+    document = render_notes(notes, template)
+    assert parse_notes(document, template).sections.keys() == notes.sections.keys()
+
+
+@given(st.integers(0, 10**6), st.integers(0, 40))
+def test_notes_taken_step_by_step_equal_notes_taken_at_once(seed: int, cut: int) -> None:
+    log = random_log(Random(seed), entries=40)
+    view, gathered = View(), Gathered()
+    for number, entry in enumerate(log):
+        view = view.fold(entry)
+        if number >= cut:
+            take_notes(gathered.follow(view))
+    whole = take_notes(View().fold_all(log))
+    assert take_notes(gathered.follow(view)) == whole
+
+
+def test_a_note_taker_that_forgets_the_past_is_caught() -> None:
+    """The twin of the property above: one that reads only the new part gives other notes."""
+    log = random_log(Random(7), entries=60)
+    assert take_notes(log[len(log) // 2 :]) != take_notes(log)
+
+
+def test_another_view_is_read_from_its_beginning(worked: Script) -> None:
+    other = Script()
+    other.user("Something else entirely, about the weather in Bergen")
+    gathered = Gathered().follow(worked.view)
+    assert take_notes(gathered.follow(other.view)) == take_notes(other.view)
+
+
+def test_an_update_costs_what_is_new() -> None:
+    script = Script()
+    script.user("Read everything")
+    view, gathered = View(), Gathered()
+    for number in range(3_000):
+        script.reply(call(f"t{number}", "Read", file_path=f"/repo/src/module_{number % 700}.py"))
+        script.result(f"t{number}", f"def function_{number}(): return '/repo/data/file_{number}.json'\n" * 5)
+    view = view.fold_all(script.entries)
+
+    def seconds(entries: list[Entry]) -> float:
+        nonlocal view
+        view = view.fold_all(entries)
+        begun = time.perf_counter()
+        take_notes(gathered.follow(view))
+        return time.perf_counter() - begun
+
+    whole = seconds([])
+    more = Script()
+    more.entries = list(script.entries)
+    later: list[float] = []
+    for number in range(20):
+        start = len(more.entries)
+        more.reply(call(f"n{number}", "Read", file_path="/repo/src/new.py"), id=f"new{number}")
+        more.result(f"n{number}", "x = 1\n" * 20)
+        later.append(seconds(more.entries[start:]))
+    assert min(later) < whole / 4, f"{min(later):.4f} s after {whole:.4f} s"
+    assert len(gathered.names) <= 6_000
+    assert len(gathered.files) <= 600
+
+
+@pytest.mark.requirement("L3.1")
+def test_what_a_person_or_a_model_wrote_stays_and_is_brought_up_to_date(worked: Script) -> None:
+    previous = Notes(
+        {TITLE: "A parser", FILES: "The parser is the heart.\n- `/repo/src/parse.py`: old words", CURRENT: "old"}
+    )
+    notes = take_notes(worked.entries, previous)
+    assert notes[TITLE] == "A parser"
+    assert notes[FILES].split("\n")[:2] == [
+        "The parser is the heart.",
+        "- `/repo/src/parse.py`: changed 1x, read 1x; parse_empty",
+    ]
+    assert "old" not in notes[CURRENT]
+    again = take_notes(worked.entries, notes)
+    assert again[FILES] == notes[FILES], "merging twice adds nothing"
+
+
+@pytest.fixture(scope="module")
+def sessions(corpus: Path) -> list[list[Entry]]:
+    return [list(found.messages) for found in read_sessions(corpus)]
+
+
+@pytest.mark.requirement("B5")
+def test_recorded_sessions_keep_three_quarters_of_their_exact_names(
+    sessions: list[list[Entry]], template: Template
+) -> None:
+    """Notes alone, without the user's words and the anchor list that a compaction puts beside them."""
+    kept, all_of = 0.0, 0.0
+    for entries in sessions:
+        notes = take_notes(entries)
+        document = render_notes(notes, template)
+        assert parse_notes(document, template).sections.keys() == notes.sections.keys()
+        assert estimate_text(document) < 12_000
+        counts: Counter[str] = Counter()
+        for name, count in mine_entries(entries).items():
+            if name.kind in EXACT:
+                counts[name.text] += count
+        share = sum(count for name, count in counts.items() if name in document) / max(1, counts.total())
+        assert share > 0.6
+        kept, all_of = kept + share, all_of + 1
+    assert kept / all_of >= 0.75

@@ -1,0 +1,172 @@
+"""Errors of every provider, translated once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reverie.errors import (
+    ModelError,
+    ModelRefused,
+    ModelUnauthorized,
+    ModelUnavailable,
+    ModelUnknown,
+    PromptTooLong,
+    ReplyBroken,
+)
+from reverie.models.failures import (
+    failure_of_exception,
+    failure_of_status,
+    failure_of_stream,
+    retry_after_seconds,
+)
+
+
+def anthropic(kind: str, message: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
+
+
+def openai(code: str | None, message: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "invalid_request_error", "param": "messages", "code": code}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "counts"),
+    [
+        (
+            400,
+            anthropic("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+            (210_000, 200_000),
+        ),
+        (
+            400,
+            anthropic(
+                "invalid_request_error", "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"
+            ),
+            (190_000, 180_000),
+        ),
+        (413, anthropic("request_too_large", "Request exceeds the maximum size"), (None, None)),
+        (413, "<html>413 Request Entity Too Large</html>", (None, None)),
+        (
+            400,
+            openai(
+                "context_length_exceeded",
+                "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+            ),
+            (9_000, 8_192),
+        ),
+        (400, openai("context_length_exceeded", "Your input exceeds the context window of this model."), (None, None)),
+        (
+            400,
+            {
+                "object": "error",
+                "message": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens "
+                "(4500 in the messages, 500 in the completion).",
+                "type": "BadRequestError",
+                "code": 400,
+            },
+            (5_000, 4_096),
+        ),
+        (
+            400,
+            {
+                "error": {
+                    "code": 400,
+                    "message": "request (6031 tokens) exceeds the available context size (4096 tokens)",
+                    "type": "exceed_context_size_error",
+                    "n_prompt_tokens": 6031,
+                    "n_ctx": 4096,
+                }
+            },
+            (6_031, 4_096),
+        ),
+        (500, {"error": {"message": "the request exceeds the available context size"}}, (None, None)),
+        (
+            400,
+            {"detail": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."},
+            (1_200_000, 1_048_576),
+        ),
+    ],
+)
+def test_a_prompt_too_long_is_known_in_every_providers_words(
+    status: int, body: Any, counts: tuple[int | None, int | None]
+) -> None:
+    error = failure_of_status("m", status, body)
+    assert isinstance(error, PromptTooLong)
+    assert (error.tokens, error.limit) == counts
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (400, anthropic("invalid_request_error", "messages: at least one message is required"), ModelRefused),
+        (401, anthropic("authentication_error", "invalid x-api-key"), ModelUnauthorized),
+        (403, None, ModelUnauthorized),
+        (404, openai("model_not_found", "The model `x` does not exist"), ModelUnknown),
+        (429, openai("rate_limit_exceeded", "Rate limit reached"), ModelUnavailable),
+        (429, openai("insufficient_quota", "You exceeded your current quota"), ModelRefused),
+        (402, anthropic("billing_error", "no credit"), ModelRefused),
+        (408, None, ModelUnavailable),
+        (500, "oh", ModelUnavailable),
+        (501, "", ModelRefused),
+        (522, "<html>", ModelUnavailable),
+        (529, anthropic("overloaded_error", "Overloaded"), ModelUnavailable),
+        (422, {"detail": [{"msg": "field required"}]}, ModelRefused),
+    ],
+)
+def test_a_status_is_one_error(status: int, body: Any, kind: type[ModelError]) -> None:
+    error = failure_of_status("anthropic:x", status, body)
+    assert type(error) is kind
+    assert str(error).startswith("anthropic:x: ")
+    assert str(status) in str(error)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:30 GMT"}, 30.0),
+        ({"retry-after": "Wed, 21 Oct 2026 07:00:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "nan"}, None),
+        ({}, None),
+    ],
+)
+def test_how_long_to_wait_is_read_as_seconds_or_as_a_date(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after_seconds(headers, now=1_792_567_680.0) == seconds
+
+
+@given(st.text(max_size=80))
+def test_no_header_breaks_the_reader(said: str) -> None:
+    seconds = retry_after_seconds({"retry-after": said, "retry-after-ms": said})
+    assert seconds is None or seconds >= 0
+
+
+@given(
+    st.integers(400, 599),
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=20) | st.binary(max_size=20),
+        lambda inner: (
+            st.lists(inner, max_size=2)
+            | st.dictionaries(st.sampled_from(["error", "message", "code", "type", "detail"]), inner, max_size=3)
+        ),
+        max_leaves=6,
+    ),
+)
+def test_every_answer_is_an_error_of_ours(status: int, body: Any) -> None:
+    assert isinstance(failure_of_status("m", status, body), ModelError)
+    assert isinstance(failure_of_stream("m", body), ModelError)
+
+
+def test_what_happens_to_a_connection_depends_on_whether_a_reply_had_begun() -> None:
+    for error in (httpx2.ConnectError("refused"), httpx2.ReadTimeout("slow"), ConnectionResetError("reset")):
+        assert isinstance(failure_of_exception("m", error), ModelUnavailable)
+        assert isinstance(failure_of_exception("m", error, begun=True), ReplyBroken)
+    assert isinstance(failure_of_exception("m", TypeError("a fault of ours")), ModelRefused)

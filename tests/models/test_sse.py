@@ -1,0 +1,61 @@
+"""Events are the same in whatever pieces their bytes arrive."""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from reverie.models.sse import EventDecoder, ServerEvent
+
+WORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=30)
+ENDS = st.sampled_from(["\n", "\r\n"])
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[bytes, list[ServerEvent]]:
+    """Draw the bytes of a stream and the events a reader must find in it."""
+    text, events, end = "", list[ServerEvent](), draw(ENDS)
+    for _ in range(draw(st.integers(0, 5))):
+        name, lines = draw(WORDS), draw(st.lists(WORDS, max_size=3))
+        text += f": a comment{end}" if draw(st.booleans()) else ""
+        text += f"event: {name}{end}" if name else ""
+        text += "".join(f"data: {line}{end}" for line in lines) + end
+        events += [ServerEvent(name, "\n".join(lines))] if lines else []
+    return text.encode(), events
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    ends = sorted({cut % (len(data) + 1) for cut in cuts} | {len(data)})
+    return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def decoded(chunks: list[bytes]) -> list[ServerEvent]:
+    decoder = EventDecoder()
+    return [event for chunk in chunks for event in decoder.feed(chunk)]
+
+
+@given(streams(), st.lists(st.integers(0, 10_000), max_size=12))
+@example((b"data: a\r\n\r\n", [ServerEvent("", "a")]), [8])
+@example((b"data: \xc3\xa4\n\n", [ServerEvent("", "ä")]), [7])
+def test_events_are_the_same_however_their_bytes_arrive(
+    stream: tuple[bytes, list[ServerEvent]], cuts: list[int]
+) -> None:
+    data, events = stream
+    assert decoded(pieces(data, cuts)) == events
+
+
+def test_a_reader_that_looks_at_each_piece_alone_is_caught() -> None:
+    data = b"event: a\ndata: one\n\n"
+    alone = [event for chunk in pieces(data, [12]) for event in EventDecoder().feed(chunk)]
+    assert alone != [ServerEvent("a", "one")]
+
+
+@given(streams(), st.integers(0, 10_000))
+def test_a_stream_cut_short_gives_only_events_that_had_ended(stream: tuple[bytes, list[ServerEvent]], at: int) -> None:
+    data, events = stream
+    found = decoded([data[: at % (len(data) + 1)]])
+    assert found == events[: len(found)]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_field() -> None:
+    assert decoded([b"\xef\xbb\xbfdata: x\n\n"]) == [ServerEvent("", "x")]

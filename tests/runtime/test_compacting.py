@@ -1,0 +1,577 @@
+"""Layer 4 through the front door: the past becomes a summary, nothing is lost for good, and it can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+import pytest
+
+from reverie import InMemoryStorage, Session, Settings, load_settings
+from reverie.cache.usage import Usage, usage_of
+from reverie.conversation.canonical import canonical
+from reverie.conversation.decisions import Cause, Compacted, NotesUpdated, Pinned
+from reverie.conversation.validate import problems
+from reverie.errors import CompactionError, PromptTooLong, SessionError, WindowFull
+from reverie.events import CacheBroken, CompactionEnded, CompactionProgressed, Event, FellBack
+from reverie.models import ScriptedModel
+from reverie.models.anthropic import AnthropicModel
+from reverie.runtime.hook_answers import HookOutcome
+from reverie.runtime.hooks import Hooks
+from reverie.runtime.inbox import post
+from reverie.runtime.projects import inbox_key, project_slug
+from reverie.runtime.restoring import Restorable, Restored
+from reverie.settings import Switches
+from reverie.testing.messages_server import Clock, MessagesServer
+from reverie.values import replace
+
+MODEL = "claude-sonnet-4-5"
+START = 1_790_000_000.0
+SYSTEM = "You are careful and brief. " * 40
+TOOLS: list[dict[str, Any]] = [
+    {"name": name, "description": f"{name} something.", "input_schema": {"type": "object"}}
+    for name in ("Read", "Bash", "TodoWrite")
+]
+PROSE = "The harbour master wrote down every ship that came in, and the tide it came with. "
+
+
+def run(steps: Callable[[], Any]) -> None:
+    anyio.run(steps)
+
+
+def small(window: int = 24_000, **switches: bool) -> Settings:
+    return replace(load_settings(), window_tokens=window, switches=Switches(**switches))
+
+
+class Talk:
+    """A session and a conversation that fills it: every result names a file, a test and a commit."""
+
+    def __init__(self, session: Session, events: list[Event] | None = None) -> None:
+        self.session = session
+        self.turns = 0
+        self.now = START
+        self.events: list[Event] = events if events is not None else []
+        self.requests: list[dict[str, Any]] = []
+        session.listen(self.events.append)
+
+    async def prepare(self, **options: Any) -> dict[str, Any]:
+        request = await self.session.prepare(model=MODEL, max_tokens=1_000, system=SYSTEM, tools=TOOLS, **options)
+        assert problems(request) == []
+        self.requests.append(request)
+        return request
+
+    async def turn(self, words: int = 40) -> dict[str, Any]:
+        """Ask, answer with a call, give its result."""
+        request = await self.prepare()
+        self.turns += 1
+        n = self.turns
+        blocks = [
+            {"type": "text", "text": f"I look at part {n}."},
+            {"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {"file_path": f"src/part_{n}/model.py"}},
+        ]
+        await self.session.observe({"id": f"m{n}", "role": "assistant", "model": MODEL, "content": blocks})
+        await self.session.result(f"t{n}", f"tests/test_part_{n}.py::test_it failed at 4f2a{n:04d}\n" + PROSE * words)
+        return request
+
+    async def until_compacted(self, limit: int = 80) -> CompactionEnded:
+        for _ in range(limit):
+            await self.turn()
+            found = [event for event in self.events if isinstance(event, CompactionEnded)]
+            if found:
+                return found[-1]
+        raise AssertionError("it was never compacted")
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def opened(storage: InMemoryStorage, settings: Settings, **rest: Any) -> Session:
+    clock = rest.pop("clock", lambda: START)
+    return Session.open("s", storage=storage, settings=settings, clock=clock, **rest)
+
+
+def keeping(**switches: bool) -> dict[str, bool]:
+    """Switches under which nothing but layer 4 makes room."""
+    return {"priced_trim": False, "idle_trim": False, "offload": False, **switches}
+
+
+@pytest.mark.requirement("L4.1", "L4.2", "L4.4", "L4.7", "L4.8", "L4.10", "L4.15", "B5")
+def test_at_the_threshold_the_past_becomes_a_summary_without_any_model():
+    async def steps() -> None:
+        async with opened(InMemoryStorage(), small(**keeping())) as session:
+            talk = Talk(session)
+            first = await session.say("Please keep to src/harbour/ledger.py and the number 7741, nothing else.")
+            ended = await talk.until_compacted()
+            line = session.lines.auto_compact
+            assert ended.model_calls == 0 and ended.method == "notes" and ended.trigger == "auto"
+            assert ended.tokens_before >= line * 3 // 4 > ended.tokens_after and ended.tokens_after < line
+            assert ended.metrics  # what filled the window before
+            shown = talk.requests[-1]["messages"][0]["content"]
+            text = shown if isinstance(shown, str) else shown[0]["text"]
+            assert text.startswith("This session goes on")
+            assert "Please keep to src/harbour/ledger.py and the number 7741, nothing else." in text
+            assert "src/part_1/model.py" in text and "test_it" in text
+            boundary = next(e.decision for e in talk.events if isinstance(getattr(e, "decision", None), Compacted))
+            assert boundary.last_before and boundary.first_kept and boundary.preserved["head"] == boundary.first_kept
+            assert boundary.handle in boundary.summary and boundary.discovered_tools == ["Read"]
+            back = (await session.read_back(boundary.handle)).decode()
+            assert first.uuid in back and "part_1/model.py" in back
+            assert [event.phase for event in talk.of(CompactionProgressed)][-1] == "done"
+            await talk.turn()  # and the work goes on
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.14", "L4.13")
+def test_undo_gives_the_past_back_byte_for_byte_and_does_not_compact_again_at_once():
+    async def steps() -> None:
+        storage = InMemoryStorage()
+        async with opened(storage, small(**keeping())) as session:
+            talk = Talk(session)
+            await session.say("Look at everything.")
+            before: list[bytes] = []
+            while not talk.of(CompactionEnded):
+                before = canonical(talk.requests[-1]) if talk.requests else []
+                await talk.turn()
+            await session.undo()
+            count = len(talk.of(CompactionEnded))
+            again = await talk.prepare()
+            assert canonical(again)[: len(before)] == before  # all that was sent before the boundary is as it was
+            assert len(talk.of(CompactionEnded)) == count
+            assert any("undone" in event.why for event in talk.of(FellBack))
+            with pytest.raises(SessionError, match="no compaction to undo"):
+                await session.undo()
+        async with opened(storage, small(**keeping())) as session:  # it stays so in another process
+            talk = Talk(session)
+            await talk.prepare()
+            assert talk.of(CompactionEnded) == [] and session.compacting.breaker.suspended
+            report = await session.compact()  # a person may always
+            assert report.tokens_after < report.tokens_before
+            assert not session.compacting.breaker.suspended
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.14")
+def test_after_undo_the_blocking_limit_compacts_again():
+    async def steps() -> None:
+        async with opened(InMemoryStorage(), small(**keeping())) as session:
+            talk = Talk(session)
+            await session.say("Look at everything.")
+            await talk.until_compacted()
+            await session.undo()
+            for _ in range(12):
+                await talk.turn(20)
+            assert len(talk.of(CompactionEnded)) >= 2
+            assert not session.compacting.breaker.suspended
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.2", "L4.3")
+def test_notes_of_a_model_are_used_and_what_follows_their_cursor_is_never_cut():
+    model = ScriptedModel(lambda _: "<summary>By the model.</summary>", name=f"scripted:{MODEL}")
+
+    async def steps() -> None:
+        async with opened(InMemoryStorage(), small(40_000, **keeping()), model=model) as session:
+            session.noting.asks = None  # nobody writes notes behind; the ones below stand
+            talk = Talk(session)
+            await session.say("Look at everything.")
+            for _ in range(14):
+                await talk.turn()
+            covered = session.view.group(session.view.length - 1).pieces[-1].uuid
+            cause = Cause("notes", "due")
+            for _ in range(3):
+                await talk.turn()
+            await session.decide(NotesUpdated(cause, {"Current State": "Half of the harbour is read."}, covered, "model"))
+            report = await session.compact()
+            assert report.method == "notes" and report.model_calls == 0 and model.requests == []
+            assert "Half of the harbour is read." in report.summary
+            kept = str((await talk.prepare())["messages"][1:])
+            assert all(f"src/part_{n}/model.py" in kept for n in (15, 16, 17))
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.2", "L4.5")
+def test_notes_whose_cursor_is_gone_are_not_used_and_the_model_is_asked():
+    asked: list[Mapping[str, Any]] = []
+
+    def answer(request: Mapping[str, Any]) -> str:
+        asked.append(request)
+        return "<analysis>My draft.</analysis><summary>1. Primary request: read all of it.</summary>"
+
+    async def steps() -> None:
+        model = ScriptedModel(answer, name=f"scripted:{MODEL}")
+        async with opened(InMemoryStorage(), small(**keeping()), model=model) as session:
+            session.noting.asks = None
+            talk = Talk(session)
+            await session.say("Look at everything.")
+            for _ in range(5):
+                await talk.turn()
+            await session.decide(NotesUpdated(Cause("notes", "due"), {"Current State": "x"}, "nowhere", "model"))
+            report = await session.compact()
+            assert report.method == "full" and report.model_calls == 1
+            assert "read all of it" in report.summary and "My draft" not in report.summary
+            assert "<summary>" not in report.summary and "Look at everything." in report.summary
+            assert any(event.what == "compact from notes" for event in talk.of(FellBack))
+            assert [event.characters for event in talk.of(CompactionProgressed) if event.characters]
+            assert asked[0]["tools"] and asked[0]["messages"][-1]["content"][-1]["text"].startswith("<reverie-fork")
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.5", "L4.12")
+def test_a_fork_without_text_is_followed_by_one_plain_request_and_that_by_a_clear_error():
+    calls: list[Mapping[str, Any]] = []
+
+    def answer(request: Mapping[str, Any]) -> Any:
+        calls.append(request)
+        return [{"type": "tool_use", "name": "Read", "input": {}}] if len(calls) == 1 else "<summary>Plain.</summary>"
+
+    async def steps() -> None:
+        model = ScriptedModel(answer, name=f"scripted:{MODEL}")
+        async with opened(InMemoryStorage(), small(**keeping(), notes=False), model=model) as session:
+            talk = Talk(session)
+            await session.say([{"type": "text", "text": "Look."}, pixel()])
+            for _ in range(5):
+                await talk.turn()
+            report = await session.compact(instructions="Mind the tides.")
+            assert report.model_calls == 2 and "Plain." in report.summary
+            plain = calls[1]
+            assert "You summarise" in plain["system"] and "thinking" not in plain and "[image]" in str(plain)
+            assert plain["messages"][-1]["content"][-1]["text"].endswith("Mind the tides.")
+            assert problems(dict(plain)) == []
+            for _ in range(5):
+                await talk.turn()
+            model._function = lambda _: ""  # pyright: ignore[reportPrivateUsage]
+            with pytest.raises(CompactionError, match="no summary"):
+                await session.compact(instructions="Again.")
+
+    run(steps)
+
+
+def pixel() -> dict[str, Any]:
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    return {"type": "image", "source": source}
+
+
+@pytest.mark.requirement("L4.12")
+def test_a_summary_request_that_is_too_long_loses_its_oldest_rounds_until_it_fits():
+    sizes: list[int] = []
+
+    def answer(request: Mapping[str, Any]) -> str:
+        sizes.append(len(request["messages"]))
+        if len(sizes) <= 2:
+            raise PromptTooLong("prompt is too long", tokens=12_000 if len(sizes) == 1 else None, limit=11_000)
+        return "<summary>What was left.</summary>"
+
+    async def steps() -> None:
+        model = ScriptedModel(answer, name=f"scripted:{MODEL}")
+        settings = small(200_000, **keeping(), notes=False, compact_from_notes=False)
+        async with opened(InMemoryStorage(), settings, model=model) as session:
+            talk = Talk(session)
+            await session.say("Look.")
+            for _ in range(10):
+                await talk.turn()
+            report = await session.compact()
+            assert "What was left." in report.summary
+            assert sizes[0] >= sizes[1] > sizes[2] >= 2
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.11")
+def test_a_part_from_a_message_on_keeps_the_prefix_and_up_to_one_keeps_what_follows():
+    async def steps() -> None:
+        async with opened(InMemoryStorage(), small(200_000, **keeping())) as session:
+            talk = Talk(session)
+            await session.say("The first task.")
+            for _ in range(6):
+                await talk.turn(200)
+            second = await session.say("The second task, please.")
+            for _ in range(6):
+                await talk.turn(200)
+            before = await talk.prepare()
+            report = await session.compact(from_message=second.uuid, dry_run=True)
+            assert canonical(await talk.prepare()) == canonical(before)  # a dry run changes nothing
+            assert report.method == "from" and "The second task, please." in report.summary
+            await session.compact(from_message=second.uuid)
+            after = canonical(await talk.prepare())
+            kept = len(canonical(before)) // 3
+            assert after[:kept] == canonical(before)[:kept]  # the cached prefix stays
+            await session.undo()
+            assert canonical(await talk.prepare()) == canonical(before)
+            report = await session.compact(up_to=second.uuid[:13])
+            request = await talk.prepare()
+            assert report.method == "up_to" and "part_3" in report.summary
+            assert str(request["messages"][1:]).count("part_12/model.py") and "The second task" in str(request)
+            with pytest.raises(Exception, match="stands in the view"):
+                await session.compact(up_to="nothing")
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.13")
+def test_one_that_frees_too_little_is_not_applied_and_three_failures_stop_trying():
+    async def steps() -> None:
+        now = [START]
+        settings = small(24_000, **keeping())
+        async with opened(InMemoryStorage(), settings, clock=lambda: now[0]) as session:
+            talk = Talk(session)
+            await session.say("Hello there.")
+            with pytest.raises(CompactionError):
+                await session.compact()
+            system = "Rules of the harbour, all of them, in full. " * 2_000  # over the threshold by itself
+            for _ in range(8):
+                now[0] += 1.0
+                with pytest.raises(WindowFull, match="new session"):
+                    await session.prepare(model=MODEL, max_tokens=100, system=system, tools=TOOLS)
+                usage = {"input_tokens": 23_000, "output_tokens": 5}
+                text = [{"type": "text", "text": "Yes."}]
+                await session.observe({"id": f"m{now[0]}", "role": "assistant", "model": MODEL, "content": text, "usage": usage})
+                await session.say("And now?")
+            assert session.compacting.breaker.failures == 3
+            tried = [event for event in talk.of(FellBack) if "not compacted" in event.why]
+            assert len(tried) == 3
+            for probe in range(5):  # half-open after five minutes, three times at most
+                now[0] += 301.0
+                with pytest.raises(WindowFull):
+                    await session.prepare(model=MODEL, max_tokens=100, system=system, tools=TOOLS)
+                tried = [event for event in talk.of(FellBack) if "not compacted" in event.why]
+                assert len(tried) == 3 + min(3, probe + 1)
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.9")
+def test_what_is_restored_shrinks_until_the_whole_result_is_at_most_half_of_the_threshold():
+    class Open:
+        async def restorable(self) -> Restorable:
+            files = tuple(Restored(f"src/file_{n}.py", PROSE * 120) for n in range(9))
+            return Restorable(files, (Restored("tides", PROSE * 20),), "The plan is to read.", ("Todo: read on.",))
+
+    async def steps() -> None:
+        model = ScriptedModel(lambda _: "<summary>Short.</summary>", name=f"scripted:{MODEL}")
+        settings = small(60_000, **keeping(), notes=False, compact_from_notes=False)
+        async with opened(InMemoryStorage(), settings, model=model) as session:
+            session.restoring = Open()
+            talk = Talk(session)
+            await session.say("Look.")
+            await talk.until_compacted(120)
+            sent = str(talk.requests[-1]["messages"])
+            assert "The plan is to read." in sent and "Todo: read on." in sent and "src/file_0.py, as it is" in sent
+            assert "src/file_5.py" not in sent  # five at most
+            ended = talk.of(CompactionEnded)[0]
+            assert ended.tokens_after <= session.lines.auto_compact // 2
+
+    run(steps)
+
+
+@pytest.mark.requirement("F2", "L4.5")
+def test_hooks_may_add_instructions_block_and_add_context():
+    payloads: list[tuple[str, dict[str, Any]]] = []
+    block = [False]
+
+    async def hook(payload: Mapping[str, Any]) -> dict[str, Any]:
+        payloads.append((str(payload.get("hook_event_name") or payload.get("event")), dict(payload)))
+        return {}
+
+    class Listening(Hooks):
+        async def run(self, event: str, payload: Mapping[str, Any], *, tool: str = "") -> HookOutcome:
+            payloads.append((event, dict(payload)))
+            if event == "before_compact":
+                return HookOutcome(block=block[0], reason="not now", instructions="Keep the tides.")
+            return HookOutcome(context="The hook says hello." if event == "after_compact" else "")
+
+    async def steps() -> None:
+        asked: list[str] = []
+
+        def answer(request: Mapping[str, Any]) -> str:
+            asked.append(request["messages"][-1]["content"][-1]["text"])
+            return "<summary>Short.</summary>"
+
+        model = ScriptedModel(answer, name=f"scripted:{MODEL}")
+        async with opened(InMemoryStorage(), small(**keeping(), notes=False), model=model) as session:
+            session.hooks = Listening({}, {}, session="s", cwd=".", emit=session.tell)
+            talk = Talk(session)
+            await session.say("Look.")
+            for _ in range(5):
+                await talk.turn()
+            block[0] = True
+            with pytest.raises(CompactionError, match="not now"):
+                await session.compact(instructions="Mine.")
+            block[0] = False
+            await session.compact(instructions="Mine.")
+            assert asked[0].index("Mine.") < asked[0].index("Keep the tides.")
+            assert [event for event, _ in payloads][-3:] == ["before_compact", "after_compact", "session_start"]
+            assert payloads[-1][1] == {"source": "compact"}
+            assert "The hook says hello." in str((await talk.prepare())["messages"][-1])
+            phases = [event.phase for event in talk.of(CompactionProgressed)]
+            assert {"hooks before", "compacting", "hooks after"} <= set(phases) and phases[-1] == "done"
+
+    run(steps)
+
+
+@pytest.mark.requirement("Q5")
+def test_a_prompt_that_the_provider_refuses_is_compacted_well_below_what_it_takes():
+    async def steps() -> None:
+        async with opened(InMemoryStorage(), small(200_000, **keeping())) as session:
+            talk = Talk(session)
+            await session.say("Look.")
+            for _ in range(8):
+                await talk.turn()
+            count = session.view.counted.tokens
+            error = PromptTooLong("too long", tokens=count * 2, limit=count)  # half of it fits
+            report = await session.compact_reactively(error)
+            assert report.decision.trigger == "reactive" and report.tokens_after <= count * 3 // 8
+            await talk.prepare()
+
+    run(steps)
+
+
+@pytest.mark.requirement("K13")
+def test_commands_from_other_processes_compact_and_undo_at_the_round_boundary():
+    async def steps() -> None:
+        storage = InMemoryStorage()
+        async with opened(storage, small(200_000, **keeping())) as session:
+            talk = Talk(session)
+            await session.say("Look.")
+            for _ in range(12):
+                await talk.turn(100)
+            before = canonical(await talk.prepare())
+            from pathlib import Path
+
+            inbox = inbox_key(project_slug(Path(".")), "s")
+            post(storage, inbox, "compact", {"instructions": ""})
+            await talk.prepare()
+            assert len(talk.of(CompactionEnded)) == 1 and list(storage.list(inbox)) == []
+            done = session.view.facts.compactions[-1]
+            post(storage, inbox, "undo", {"compaction": done})
+            post(storage, inbox, "undo", {"compaction": done})  # asked twice, done once
+            assert canonical(await talk.prepare()) == before
+            post(storage, inbox, "compact", {"up_to": "no such message"})
+            await talk.prepare()
+            assert any("not done" in event.why for event in talk.of(FellBack))
+
+    run(steps)
+
+
+@pytest.mark.requirement("C7", "C5", "L4.16")
+def test_a_cold_cache_is_the_cheap_moment_and_a_live_one_is_not():
+    async def steps() -> None:
+        now = [START]
+        settings = small(40_000, **keeping())
+        async with opened(InMemoryStorage(), settings, clock=lambda: now[0]) as session:
+            talk = Talk(session)
+            await session.say("Look.")
+            while session.view.counted.threshold_tokens < 0.7 * session.lines.auto_compact:
+                await talk.turn()
+                now[0] += 5.0
+            await talk.prepare()
+            assert talk.of(CompactionEnded) == []
+            now[0] += 4_000.0
+            await talk.prepare()
+            assert len(talk.of(CompactionEnded)) == 1
+            assert "cold" in next(
+                e.decision.cause.reason for e in talk.events if isinstance(getattr(e, "decision", None), Compacted)
+            )
+            assert talk.of(CacheBroken) == []
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.7")
+def test_pinned_words_of_the_user_survive_whatever_their_age():
+    async def steps() -> None:
+        settings = small(24_000, **keeping())
+        async with opened(InMemoryStorage(), settings) as session:
+            talk = Talk(session)
+            rule = await session.say("Never touch the lighthouse.")
+            await session.decide(Pinned(Cause("user", "asked"), [rule.uuid]))
+            for n in range(30):
+                await session.say(f"Message {n}: " + PROSE * 6)
+            for _ in range(12):
+                await talk.turn()
+            summary = next(e.decision.summary for e in talk.events if isinstance(getattr(e, "decision", None), Compacted))
+            assert "Never touch the lighthouse." in summary
+            assert "Message 29: " in summary and "Older messages of the user" in summary
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.17", "L2.11", "F4")
+def test_snip_and_collapse_make_room_by_cuts_that_leave_the_users_words():
+    async def steps() -> None:
+        for switch in ("snip", "collapse"):
+            async with opened(InMemoryStorage(), small(30_000, **keeping(**{switch: True}))) as session:
+                talk = Talk(session)
+                for query in range(14):
+                    await session.say(f"Question {query}?")
+                    for _ in range(2):
+                        await talk.turn(40)
+                await talk.prepare()
+                made = {type(e.decision).__name__ for e in talk.events if hasattr(e, "decision")}
+                assert ("Snipped" if switch == "snip" else "Collapsed") in made
+                assert "Compacted" not in made
+                sent = str(talk.requests[-1]["messages"])
+                assert all(f"Question {query}?" in sent for query in range(14))
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.5")
+def test_a_compaction_by_fork_costs_a_fraction_of_one_with_a_prompt_of_its_own():
+    billed: dict[str, Usage] = {}
+
+    def answer(request: dict[str, Any]) -> Any:
+        last = str(request["messages"][-1]["content"][-1])
+        if "nine sections" in last:
+            return "<summary>" + "All ships are written down. " * 40 + "</summary>"
+        turn = len(request["messages"]) // 2
+        return [{"type": "text", "text": f"Turn {turn}."}, {"type": "tool_use", "name": "Read", "input": {"n": turn}}]
+
+    async def compacted(fork: bool) -> Usage:
+        clock = Clock(START)
+        async with MessagesServer(answer, clock=clock) as server:
+            model = AnthropicModel(MODEL, base_url=server.base_url, api_key="any")
+            settings = small(200_000, **keeping(), notes=False, compact_from_notes=False)
+            async with opened(InMemoryStorage(), settings, model=model, clock=lambda: clock.now) as session:
+                await session.say("Read the harbour book.")
+                for _ in range(40):
+                    request = await session.prepare(model=MODEL, max_tokens=500, system=SYSTEM, tools=TOOLS)
+                    for one in await session.observe((await model.complete(request)).body):
+                        await session.result(one.id, PROSE * 100)
+                    clock.advance(5)
+                spent: list[dict[str, Any]] = []
+                inner = session.spent
+
+                async def listening(reply: Mapping[str, Any], *, source: str) -> float | None:
+                    spent.append(dict(reply["usage"]))
+                    return await inner(reply, source=source)
+
+                session.spent = listening
+                if not fork:
+                    from reverie.runtime import summarising
+
+                    asking = summarising._Asking(session, model, lambda _: None)  # pyright: ignore[reportPrivateUsage]
+                    assert await asking.plainly("Summarise in nine sections.", 200_000)
+                else:
+                    report = await session.compact()
+                    assert report.model_calls == 1 and report.method == "full"
+                assert server.errors == []
+            await model.aclose()
+        return usage_of(spent[0])
+
+    async def steps() -> None:
+        billed["fork"], billed["own"] = await compacted(True), await compacted(False)
+
+    run(steps)
+    from reverie.cache.prices import prices_for
+
+    prices = prices_for(MODEL)
+    assert prices is not None
+    fork, own = prices.cost_of(billed["fork"]), prices.cost_of(billed["own"])
+    assert billed["fork"].read / billed["fork"].input >= 0.95
+    assert fork <= 0.3 * own

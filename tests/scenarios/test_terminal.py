@@ -1,0 +1,461 @@
+"""The terminal as a person has it: the real program in tmux, against a real Messages API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reverie.testing.messages_server import MessagesServer
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+    pytest.mark.timeout(180),
+]
+
+COMMAND = str(Path(sys.executable).with_name("reverie"))
+MODEL = "anthropic:claude-sonnet-5"
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL")
+WAIT_SECONDS = 30.0
+STEP_SECONDS = 0.03
+CONFIG = "set -g status off\nset -g remain-on-exit on\nset -g default-terminal tmux-256color\nset -sg escape-time 10\n"
+FOOTER = ("window ", " to compaction", "cache ", "$", "claude-sonnet-5")
+PARAGRAPHS = [f"Paragraph number {number} says something of its own." for number in range(12)]
+STORY = "\n\n".join(PARAGRAPHS)
+
+
+class Terminal:
+    """A terminal with the program in it, on a tmux server of its own."""
+
+    def __init__(self, folder: Path, *, columns: int, rows: int, environ: dict[str, str]) -> None:
+        self.columns, self.rows = columns, rows
+        self._socket = f"reverie-{uuid.uuid4().hex[:12]}"
+        self._environ = environ
+        self._config = folder / "tmux.conf"
+        self._config.write_text(CONFIG)
+
+    def tmux(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["tmux", "-L", self._socket, "-f", str(self._config), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            env=self._environ,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def start(self, *command: str) -> None:
+        line = shlex.join(command)
+        self.tmux("new-session", "-d", "-x", str(self.columns), "-y", str(self.rows), f"exec {line}")
+
+    def again(self, *command: str) -> None:
+        """Run something else in the same pane, where the last program has died."""
+        self.tmux("respawn-pane", f"exec {shlex.join(command)}")
+
+    def close(self) -> None:
+        subprocess.run(["tmux", "-L", self._socket, "kill-server"], capture_output=True, timeout=20)
+
+    def type(self, text: str) -> None:
+        self.tmux("send-keys", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        self.tmux("send-keys", *keys)
+
+    def enter(self, text: str) -> None:
+        self.type(text)
+        self.press("Enter")
+
+    def screen(self) -> str:
+        return self.tmux("capture-pane", "-p")
+
+    def everything(self) -> str:
+        """Return the screen and all that has scrolled off it."""
+        return self.tmux("capture-pane", "-p", "-J", "-S", "-")
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def value(self, name: str) -> str:
+        return self.tmux("display-message", "-p", f"#{{{name}}}").strip()
+
+    def wait(self, wanted: str | Callable[[str], bool], *, where: Callable[[], str] | None = None) -> str:
+        """Wait until something stands on the screen and return the screen."""
+        look = where or self.screen
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            seen = look()
+            if wanted in seen if isinstance(wanted, str) else wanted(seen):
+                return seen
+            assert time.monotonic() < deadline, f"waited for {wanted!r}, and saw:\n{seen}"
+            time.sleep(STEP_SECONDS)
+
+    def ready(self) -> str:
+        """Wait until the program waits for us, with its footer."""
+        return self.wait(lambda seen: at_rest(seen))
+
+
+def at_rest(seen: str) -> bool:
+    lines = [line.rstrip() for line in seen.splitlines() if line.strip()]
+    return ">" in lines[-4:] and "esc interrupts" not in seen and all(part in seen for part in FOOTER)
+
+
+def said_last(request: dict[str, Any]) -> str:
+    """Return the last block of the last message: the prompt, below what is attached to it."""
+    content = request["messages"][-1]["content"]
+    block = {"text": content} if isinstance(content, str) else content[-1]
+    return str(block.get("text") or block.get("content") or "")
+
+
+def call(name: str, **given: object) -> list[dict[str, Any]]:
+    return [{"type": "tool_use", "name": name, "input": given}]
+
+
+class Model:
+    """What the scripted model says to what it hears."""
+
+    def __init__(self, project: Path) -> None:
+        self.notes = str(project / "notes.txt")
+
+    def __call__(self, request: dict[str, Any]) -> Any:
+        content = request["messages"][-1]["content"]
+        results = [] if isinstance(content, str) else [one for one in content if one["type"] == "tool_result"]
+        if results:
+            return f"Seen. {'It was refused.' if results[0].get('is_error') else 'It worked.'}"
+        said = said_last(request)
+        for words, reply in (
+            ("the answer", "It is **forty-two**.\n\n- six times\n- seven"),
+            ("read my notes", call("Read", file_path=self.notes)),
+            ("say it in German", call("Edit", file_path=self.notes, old_string="two", new_string="zwei")),
+            ("spoil it", call("Edit", file_path=self.notes, old_string="one", new_string="nothing")),
+            ("tell a story", STORY),
+        ):
+            if words in said:
+                return reply
+        return f"Heard {len(said.splitlines())} lines."
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("one\ntwo\nthree\n")
+    return folder
+
+
+@pytest.fixture
+def server(project: Path) -> Iterator[MessagesServer]:
+    with MessagesServer(Model(project)) as running:
+        yield running
+        assert running.errors == []
+
+
+@pytest.fixture
+def make_terminal(server: MessagesServer, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    made: list[Terminal] = []
+    kept = {
+        key: value for key, value in os.environ.items() if key not in (*KEYS, "TMUX", "NO_COLOR", "COLUMNS", "LINES")
+    }
+    environ = {**kept, "ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "x", "LC_ALL": "C.UTF-8"}
+
+    def make(columns: int = 80, rows: int = 24, **more: str) -> Terminal:
+        made.append(Terminal(tmp_path, columns=columns, rows=rows, environ={**environ, **more}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def chat(project: Path, *more: str) -> list[str]:
+    return [COMMAND, "chat", "--model", MODEL, "--cwd", str(project), *more]
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40)])
+def test_ten_interactions(
+    make_terminal: Callable[..., Terminal], server: MessagesServer, project: Path, columns: int, rows: int
+) -> None:
+    terminal = make_terminal(columns, rows)
+    screens: list[str] = []
+
+    def rested() -> str:
+        screens.append(terminal.ready())
+        return screens[-1]
+
+    terminal.start(*chat(project))
+    rested()
+    # 1 a question
+    terminal.enter("What is the answer?")
+    terminal.wait("forty-two")
+    assert " • seven" in rested()
+    # 2 a tool that reads
+    terminal.enter("Please read my notes")
+    terminal.wait("Seen. It worked.")
+    assert "● Read(notes.txt) 3 lines" in rested()
+    # 3 an edit, allowed
+    terminal.enter("Now say it in German")
+    seen = terminal.wait("tell the model why")
+    assert "-two" in seen
+    assert "+zwei" in seen
+    assert "always: allow Edit(" in seen
+    assert all(part in seen for part in FOOTER)
+    terminal.press("y")
+    terminal.wait(lambda seen: seen.count("It worked.") >= 1 and "● Edit(notes.txt)" in seen)
+    rested()
+    assert (project / "notes.txt").read_text() == "one\nzwei\nthree\n"
+    # 4 an edit, denied with a reason
+    terminal.enter("Now spoil it")
+    terminal.wait("tell the model why")
+    terminal.press("t")
+    terminal.wait("why? ")
+    terminal.enter("the first line is holy")
+    terminal.wait("It was refused.")
+    assert "denied: the first line is holy" in rested()
+    assert "the first line is holy" in json.dumps(server.requests[-1]["messages"][-1])
+    assert (project / "notes.txt").read_text() == "one\nzwei\nthree\n"
+    # 5 what fills the window
+    terminal.enter("/context")
+    terminal.wait("tool results", where=terminal.everything)
+    rested()
+    # 6 what it cost
+    terminal.enter("/cost")
+    terminal.wait("tokens of output")
+    assert re.search(r"\$0\.\d{4} in this session", rested())
+    # 7 a file, completed
+    terminal.type("Look at @no")
+    terminal.wait("notes.txt")
+    terminal.press("Tab")
+    terminal.wait("Look at @notes.txt")
+    terminal.press("Enter", "Enter")
+    terminal.wait("Heard 1 lines.")
+    rested()
+    assert said_last(server.requests[-1]).endswith("Look at @notes.txt")
+    # 8 a command of one's own
+    terminal.enter("!echo shell-$((40 + 2)); exit 3")
+    terminal.wait("exit code 3")
+    assert "shell-42" in rested()
+    # 9 several lines
+    terminal.enter("first\\")
+    terminal.type("second")
+    terminal.press("M-Enter")
+    terminal.enter("third")
+    terminal.wait(lambda seen: "Heard" in seen.split("third")[-1])
+    rested()
+    assert said_last(server.requests[-1]).endswith("first\nsecond\nthird")
+    assert "<local-command-stdout>\nshell-42\n" in json.dumps(server.requests[-1]["messages"]).replace("\\n", "\n")
+    # 10 interrupted
+    gate = server.hold_stream(after_events=8)
+    terminal.enter("Please tell a story")
+    assert gate.reached.wait(WAIT_SECONDS)
+    terminal.wait("esc interrupts")
+    terminal.press("Escape")
+    terminal.wait("Interrupted.")
+    gate.open()
+    rested()
+    terminal.enter("What is the answer, again?")
+    terminal.wait(lambda seen: "forty-two" in seen.split("again?")[-1])
+    rested()
+
+    assert server.refusals == []
+    for seen in [*screens, terminal.everything()]:
+        assert "Traceback" not in seen
+    for seen in screens:
+        assert len(seen.splitlines()) <= rows
+        assert all(len(line) <= columns for line in seen.splitlines())
+        assert all(part in seen for part in FOOTER), seen
+    terminal.enter("/quit")
+    terminal.wait(lambda _: terminal.value("pane_dead") == "1")
+    assert terminal.value("pane_dead_status") == "0"
+    assert "goes on with this conversation" in terminal.everything()
+
+
+def test_a_stream_grows_without_flicker_and_a_resize_leaves_nothing_twice(
+    make_terminal: Callable[..., Terminal], server: MessagesServer, project: Path, tmp_path: Path
+) -> None:
+    terminal = make_terminal(100, 30)
+    terminal.start(*chat(project))
+    terminal.ready()
+    recorded = tmp_path / "bytes"
+    terminal.tmux("pipe-pane", f"cat > {shlex.quote(str(recorded))}")
+    gate = server.hold_stream(after_events=20)
+    terminal.enter("Please tell a story")
+    assert gate.reached.wait(WAIT_SECONDS)
+    terminal.wait(PARAGRAPHS[0])
+    for columns, rows in ((60, 20), (120, 40), (45, 15), (80, 24)):
+        terminal.resize(columns, rows)
+        seen = terminal.wait(lambda seen: "esc interrupts" in seen and all(part in seen for part in FOOTER))
+        assert PARAGRAPHS[0][:20] in terminal.everything(), seen
+    gate.open()
+    terminal.wait(PARAGRAPHS[-1])
+    terminal.ready()
+    everything = " ".join(terminal.everything().split())
+    assert "Traceback" not in everything
+    for paragraph in PARAGRAPHS:
+        assert everything.count(paragraph) == 1, f"{paragraph}\n{terminal.everything()}"
+    # Everything that was drawn, was drawn in whole frames, and the screen as a whole was never erased.
+    written = recorded.read_text(errors="replace")
+    outside = re.sub(r"\x1b\[\?2026h.*?\x1b\[\?2026l", "", written, flags=re.DOTALL)
+    assert "Paragraph" in written
+    assert "Paragraph" not in outside
+    for erasing in ("\x1b[2J", "\x1b[3J", "\x1b[?1049h"):
+        assert erasing not in written
+
+
+def test_kill_9_in_mid_stream_then_continue(
+    make_terminal: Callable[..., Terminal], server: MessagesServer, project: Path
+) -> None:
+    terminal = make_terminal()
+    terminal.start(*chat(project))
+    terminal.ready()
+    terminal.enter("What is the answer?")
+    terminal.wait("forty-two")
+    terminal.ready()
+    gate = server.hold_stream(after_events=10)
+    terminal.enter("Please tell a story")
+    assert gate.reached.wait(WAIT_SECONDS)
+    terminal.wait("Paragraph")
+    os.kill(int(terminal.value("pane_pid")), 9)
+    terminal.wait(lambda _: terminal.value("pane_dead") == "1")
+    gate.open()
+    before = server.requests[-1]
+
+    terminal.again(*chat(project, "--continue"))
+    seen = terminal.ready()
+    assert "going on with" in seen
+    assert "> Please tell a story" in seen
+    terminal.enter("Go on please")
+    terminal.wait("Heard")
+    terminal.ready()
+    after = server.requests[-1]
+    kept = len(before["messages"]) - 1
+    assert plain(after["messages"][:kept]) == plain(before["messages"][:kept])
+    assert after["system"] == before["system"]
+    assert after["tools"] == before["tools"]
+    told = json.dumps(after["messages"])
+    assert "Please tell a story" in told
+    assert "Paragraph" not in told, "half a reply stands in the log"
+    assert server.refusals == []
+
+
+def plain(messages: list[dict[str, Any]]) -> Any:
+    """Return messages without the marks that move along with the end of the conversation."""
+    return json.loads(re.sub(r', "cache_control": \{[^}]*\}', "", json.dumps(messages)))
+
+
+@pytest.mark.parametrize("way", ["/quit", "Ctrl-C twice", "Ctrl-D", "SIGTERM", "while it streams"])
+def test_the_terminal_is_given_back_as_it_was(
+    make_terminal: Callable[..., Terminal], server: MessagesServer, project: Path, tmp_path: Path, way: str
+) -> None:
+    terminal = make_terminal()
+    pid, states = tmp_path / "pid", tmp_path / "states"
+    line = shlex.join(chat(project))
+    script = (
+        f"stty -a > {states}.before; {line} & echo $! > {pid}; fg >/dev/null; echo code $?; stty -a > {states}.after"
+    )
+    terminal.start("bash", "-mc", script)
+    terminal.ready()
+    if way == "/quit":
+        terminal.enter("/quit")
+    elif way == "Ctrl-C twice":
+        terminal.press("C-c")
+        terminal.wait("Ctrl-C again leaves")
+        terminal.press("C-c")
+    elif way == "Ctrl-D":
+        terminal.press("C-d")
+    elif way == "SIGTERM":
+        os.kill(int(pid.read_text()), 15)
+    else:
+        gate = server.hold_stream(after_events=10)
+        terminal.enter("Please tell a story")
+        assert gate.reached.wait(WAIT_SECONDS)
+        terminal.wait("Paragraph")
+        terminal.press("C-c")
+        terminal.press("C-c")
+    terminal.wait("code 0")
+    terminal.wait(lambda _: terminal.value("pane_dead") == "1")
+    assert (tmp_path / "states.before").read_text() == (tmp_path / "states.after").read_text()
+    assert terminal.value("cursor_flag") == "1"
+    assert "Traceback" not in terminal.everything()
+
+
+def test_without_colours_the_screen_has_none(
+    make_terminal: Callable[..., Terminal], project: Path, tmp_path: Path
+) -> None:
+    terminal = make_terminal(NO_COLOR="1")
+    terminal.start(*chat(project))
+    recorded = tmp_path / "bytes"
+    terminal.tmux("pipe-pane", f"cat > {shlex.quote(str(recorded))}")
+    terminal.ready()
+    terminal.enter("Please read my notes")
+    terminal.wait("It worked.")
+    terminal.ready()
+    colours = re.findall(r"\x1b\[[0-9;]*m", recorded.read_text(errors="replace"))
+    assert [one for one in colours if re.search(r"[;\[](3[0-7]|4[0-7]|9[0-7]|38|48)[;m]", one)] == []
+
+
+def test_sessions_are_picked_from_a_list_and_modes_and_models_change(
+    make_terminal: Callable[..., Terminal], server: MessagesServer, project: Path
+) -> None:
+    terminal = make_terminal(100, 30)
+    terminal.start(*chat(project, "What is the answer?"))
+    terminal.wait("forty-two")
+    terminal.ready()
+    terminal.press("BTab")
+    terminal.wait("accept-edits")
+    terminal.enter("/mode plan")
+    terminal.wait("mode: plan")
+    terminal.enter("/model claude-haiku-4-5")
+    terminal.wait("anthropic:claude-haiku-4-5 answers from now on")
+    terminal.enter("/nonsense")
+    terminal.wait("there is no /nonsense")
+    terminal.enter("/clear")
+    terminal.wait("is kept; /resume brings it back")
+    terminal.ready()
+    terminal.enter("Something new")
+    terminal.wait("Heard 1 lines.")
+    terminal.ready()
+    assert "the answer" not in json.dumps(server.requests[-1]["messages"])
+    terminal.enter("/resume")
+    terminal.wait("Which conversation?")
+    terminal.press("2")
+    terminal.wait("going on with")
+    terminal.ready()
+    terminal.enter("Go on")
+    terminal.wait(lambda seen: "Heard" in seen.split("> Go on")[-1])
+    assert "the answer" in json.dumps(server.requests[-1]["messages"])
+
+
+def test_what_is_typed_while_the_model_works_waits_its_turn(
+    make_terminal: Callable[..., Terminal], server: MessagesServer, project: Path
+) -> None:
+    terminal = make_terminal(100, 40)
+    terminal.start(*chat(project))
+    terminal.ready()
+    gate = server.hold_stream(after_events=10)
+    terminal.enter("Please tell a story")
+    assert gate.reached.wait(WAIT_SECONDS)
+    terminal.enter("And what is the answer?")
+    terminal.wait("(waiting)")
+    terminal.enter("/cost")
+    terminal.wait("tokens of output")
+    gate.open()
+    terminal.wait("forty-two")
+    seen = terminal.ready()
+    assert seen.index(PARAGRAPHS[-1]) < seen.index("> And what is the answer?") < seen.index("forty-two")
+
+
+def test_bare_reverie_on_a_terminal_is_a_conversation(make_terminal: Callable[..., Terminal], project: Path) -> None:
+    terminal = make_terminal()
+    terminal.start("sh", "-c", f"cd {shlex.quote(str(project))} && exec {shlex.quote(COMMAND)}")
+    assert "Reverie" in terminal.ready()
