@@ -181,13 +181,28 @@ async def compacted(
         text = shown(view.messages())
         mined, facts = kept_of(case, text)
         whole = (await session.read_back(report.handle)).decode("utf-8", "replace")
-        reachable = kept_of(case, f"{text}\n{whole}")
+        reachable = kept_of(case, f"{text}\n{unescaped(whole)}")
         summary = estimate_text(report.summary)
         usd = report.tokens_after * WRITE
         if report.model_calls:
             usd += case.before * READ + 1_000 * OUTPUT
         calls, back = report.model_calls, min(reachable)
         return Row(case.name, way, mined, facts, view.tokens, summary, usd, seconds, calls, back)
+
+
+def unescaped(text: str) -> str:
+    """Return the text of messages that are read back as JSON, a line each or all in one."""
+    decoder, out, at = json.JSONDecoder(), [], 0
+    while at < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+            out += strings_of(value)
+        except json.JSONDecodeError:
+            end = text.find("\n", at)
+            out.append(text[at : end if end >= 0 else len(text)])
+            at = end if end >= 0 else len(text)
+        at += 1
+    return "\n".join(out)
 
 
 def newest(messages: Sequence[Message], tokens: int) -> list[Message]:

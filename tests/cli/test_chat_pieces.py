@@ -129,7 +129,7 @@ def test_a_preview_cannot_drive_the_terminal(preview: str, target: str, kind: st
 def test_a_preview_is_the_diff_and_a_long_one_is_cut_with_a_word_about_it() -> None:
     diff = "--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n"
     asked = Approval("Edit", {}, Access("write", "a"), diff, "because")
-    assert [line.strip() for line in preview_lines(asked, PLAIN)] == ["--- a", "+++ b", "@@ -1 +1 @@", "-old", "+new"]
+    assert [line.strip() for line in preview_lines(asked, PLAIN)] == ["@@ -1 +1 @@", "-old", "+new"]
     assert "\x1b[32m+new" in "\n".join(preview_lines(asked, Paint(colour=True)))
     long = Approval("Edit", {}, Access("write", "a"), "+x\n" * 500, "because")
     assert preview_lines(long, PLAIN)[-1] == "  … 420 more lines"

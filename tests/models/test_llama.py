@@ -147,6 +147,7 @@ async def two_turns(model: Model, name: str, cwd: Path, text: str) -> None:
             await session.observe((await model.complete(request)).body)
 
 
+@pytest.mark.timeout(300)
 def test_the_second_turn_of_a_long_session_evaluates_almost_nothing_and_the_ledger_shows_it(
     llama: LocalModel, home: Path, tmp_path: Path
 ) -> None:
@@ -158,7 +159,7 @@ def test_the_second_turn_of_a_long_session_evaluates_almost_nothing_and_the_ledg
         await messages.aclose()
         await chat.aclose()
 
-    asyncio.run(asyncio.wait_for(steps(), 110))  # the first prompt takes 11 s alone on a core, 40 s on a busy machine
+    asyncio.run(asyncio.wait_for(steps(), 280))  # the first prompt takes 11 s alone on a core, minutes on a busy one
     for name in ("messages", "chat", "local"):
         with LedgerStore(home) as ledger:
             first, second = (call.actual for call in ledger.calls(session=name))

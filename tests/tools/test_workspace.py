@@ -17,6 +17,8 @@ import anyio
 import pytest
 
 from reverie.paths import resolver
+from reverie.runtime.permissions import decide
+from reverie.settings import PermissionRules
 from reverie.tools import Output, Tool, ToolContext
 from reverie.tools.edit import Edit
 from reverie.tools.read import Read
@@ -443,6 +445,20 @@ def test_an_allowed_hard_link_is_read_and_writing_leaves_the_other_name_alone(ws
     anyio.run(steps)
     assert (ws / "hard.txt").read_text() == "mine\n"
     assert (outside / "secret.txt").read_text() == f"{SECRET}\n"
+
+
+@pytest.mark.parametrize("tool", [Read(), Write(), Edit()])
+def test_a_hard_link_inside_is_asked_for_where_a_plain_file_is_not(tool: Tool, ws: Path, outside: Path) -> None:
+    os.link(outside / "secret.txt", ws / "hard.txt")
+    context = ToolContext(cwd=ws)
+
+    def outcome(name: str, *allowed: str) -> str:
+        access = tool.access({"file_path": name}, context)
+        return decide(PermissionRules(allow=allowed), "accept-edits", tool.name, access, cwd=ws).outcome
+
+    assert outcome("inside.txt") == "allow"
+    assert outcome("hard.txt") == "ask"
+    assert outcome("hard.txt", f"{tool.name}(hard.txt)") == "allow"
 
 
 def test_links_that_stay_inside_are_followed(ws: Path) -> None:

@@ -175,8 +175,8 @@ def _warning(lines: int, size: int, shown: str, left_out: Sequence[str], max_lin
     named = ", ".join(left_out[:_NAMED]) or "only lines that point to no memory"
     more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
     return (
-        f"WARNING: {INDEX} has {lines} lines and {size} bytes; the limit is {max_lines} lines and {max_bytes} bytes, so "
-        f"only {shown.count(chr(10))} lines are shown. Left out: {named}{more}. "
+        f"WARNING: {INDEX} has {lines} lines and {size} bytes; the limit is {max_lines} lines and {max_bytes} bytes, "
+        f"so only {shown.count(chr(10))} lines are shown. Left out: {named}{more}. "
         "Keep each line short and move detail into the memory files."
     )
 

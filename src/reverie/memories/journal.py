@@ -244,7 +244,7 @@ class History:
         return target
 
     def _later(self, entry: JournalEntry, change: Change) -> str:
-        later = [one for one, other in self.of_file(change.file) if one.number > entry.number]
+        later = [one for one, _ in self.of_file(change.file) if one.number > entry.number]
         return f"{later[-1].id} ({later[-1].who})" if later else "someone"
 
     def versions_at(self, time: str) -> dict[str, str | None]:

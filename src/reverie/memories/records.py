@@ -74,7 +74,7 @@ def read_record(
 
     ``modified`` is the file's own time, used where the front matter has none.
     """
-    text, problem = _decoded(data)
+    text, problem = _decoded(data, cut=head_only)
     try:
         matter = front_matter(text)
     except InputError as error:
@@ -103,10 +103,12 @@ def read_record(
     )
 
 
-def _decoded(data: bytes) -> tuple[str, str]:
+def _decoded(data: bytes, *, cut: bool) -> tuple[str, str]:
     try:
         return data.decode(), ""
     except UnicodeDecodeError as error:
+        if cut and error.reason == "unexpected end of data":  # the head ends inside a character
+            return data.decode("utf-8", "ignore"), ""
         return data.decode("utf-8", "replace"), f"byte {error.start} is not UTF-8; save the file as UTF-8"
 
 

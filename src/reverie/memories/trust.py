@@ -21,11 +21,12 @@ LABELS: Final[dict[Trust, str]] = {
 
 def worst(inputs: Iterable[Trust], *, default: Trust = "agent") -> Trust:
     """Return the trust of what is made from these inputs."""
-    return max(inputs, key=TRUSTS.index, default=default)
+    ranked = [TRUSTS.index(trust) for trust in inputs]
+    return TRUSTS[max(ranked)] if ranked else default
 
 
 def claimed(word: str) -> Trust:
     """Return the trust a file claims: an agent's where it says nothing, the worst where the word is not known."""
     if not word:
         return "agent"
-    return next((trust for trust in TRUSTS if trust == word), "unconfirmed")
+    return TRUSTS[TRUSTS.index(word)] if word in TRUSTS else "unconfirmed"

@@ -92,7 +92,12 @@ class Around:
             self._session.tell(FellBack(self._session.name, "instructions", problem))
         if found:
             cause = Cause("instructions", "a file near them was touched")
-            await self._session.decide(InstructionsAttached(cause, [one.path for one in found], render(found)))
+            paths = [one.path for one in found]
+            try:
+                await self._session.decide(InstructionsAttached(cause, paths, render(found)))
+            except BaseException:
+                self.registered.difference_update(paths)  # they were not logged, so nobody has seen them
+                raise
 
     async def refresh(self) -> None:
         """Say what of the instruction files has changed since they were shown."""
@@ -107,8 +112,10 @@ class Around:
         await self._hooks.run("session_end", {})
 
     def _readable(self, path: str) -> bool:
-        """Say whether instructions may be taken from there: inside what the tools may work in."""
-        return any(_within(path, str(root)) for root in (self._context.cwd, *self._context.directories))
+        """Say whether instructions may be taken from there: where the tools may work, and in folders above it."""
+        roots = (self._context.cwd, *self._context.directories)
+        above = {str(parent) for parent in self._context.cwd.parents}
+        return any(_within(path, str(root)) for root in roots) or _home_of(path) in above
 
     def _look_around(self) -> None:
         self._consent = Trust.open(self._settings.home).is_trusted(self._context.cwd)
@@ -136,7 +143,7 @@ class Around:
             return []
         from ..tools.mcp import McpTools
 
-        servers = await stack.enter_async_context(McpTools(self._settings.mcp_servers))
+        servers = await stack.enter_async_context(McpTools(self._settings.mcp_servers, cwd=str(self._context.cwd)))
         for problem in servers.problems:
             self._session.tell(FellBack(self._session.name, "mcp", problem))
         return list(servers.tools)
@@ -152,6 +159,11 @@ class Around:
     def _hear(self, event: Event) -> None:
         if isinstance(event, CompactionEnded):
             self.registered.clear()
+
+
+def _home_of(path: str) -> str:
+    """Return the folder that an instruction file speaks for; one in ``.claude`` speaks for the folder above that."""
+    return path.partition("/.claude/")[0] if "/.claude/" in path else path.rpartition("/")[0]
 
 
 def _within(path: str, root: str) -> bool:

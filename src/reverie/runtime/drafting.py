@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anyio import to_thread
-
 from ..cache.economics import Compaction, Verdict, call_price
 from ..conversation.blocks import admitted, as_blocks
 from ..conversation.decisions import Compacted
@@ -201,11 +199,11 @@ class Drafting:
                 budget = Budget(less.section, less.notes)
                 if asked.partial:
                     part = [item.entry for item in taking.cut]
-                    notes = await to_thread.run_sync(lambda part=part, budget=budget: take_notes(part, budget=budget))
+                    notes = await self._session.aside(lambda part=part, budget=budget: take_notes(part, budget=budget))
                 else:
                     foreign = view.facts.notes_foreign
                     before = Notes({name: text for name, text in view.facts.notes.items() if name in foreign})
-                    notes = await to_thread.run_sync(
+                    notes = await self._session.aside(
                         lambda before=before, budget=budget: take_notes(self._gathered, before, budget=budget)
                     )
                 body = notes_text(notes.sections, section_tokens=less.section, total_tokens=less.notes)
@@ -225,7 +223,7 @@ class Drafting:
 
     async def _gather(self) -> None:
         view = self._session.view
-        await to_thread.run_sync(lambda: self._gathered.follow(view))
+        await self._session.aside(lambda: self._gathered.follow(view))
 
     async def _checked(
         self, asked: Asked, taking: Taking, written: Written, room: Room, calls: int, cost: float | None

@@ -40,6 +40,7 @@ __all__ = ["Kept", "Mode"]
 
 Mode = Literal["write", "read"]
 S = TypeVar("S", bound="Kept")
+T = TypeVar("T")
 
 
 class Kept(Logged):
@@ -82,7 +83,8 @@ class Kept(Logged):
         store = LedgerStore(settings.home, session=name, listener=self._emit) if owns_storage else None
         self._accounts = Accounts(store, session=name, project=project, clock=clock)
         self._flags = open_flags(settings)
-        self._switches = settings.switches
+        self._switches, self._limits = settings.switches, settings.offload_limits
+        self._said_flags_failed = False
         self._model = DEFAULT_MODEL
         self._betas: tuple[str, ...] = ()
         self.noting = noting_of(
@@ -151,6 +153,10 @@ class Kept(Logged):
     def forget_known(self) -> None:
         """Look through the whole view at the next result, because other results stand in it now."""
         self._offloading.restart()
+
+    async def aside(self, act: Callable[[], T]) -> T:
+        """Do something that takes a while without holding up others."""
+        return await self._run(act)
 
     async def foreseen(self, decision: Decision) -> View:
         """Return the view as it would be after a decision that is not made."""

@@ -15,7 +15,7 @@ class Offloading:
     def __init__(self, storage: Storage, folder: str, policy: OffloadPolicy, *, root: str = "") -> None:
         self._storage = storage
         self._folder = folder
-        self._policy = policy
+        self.policy = policy
         self._root = root
         self._known = Known()
 
@@ -27,7 +27,7 @@ class Offloading:
             tool,
             handle,
             output,
-            self._policy,
+            self.policy,
             view,
             root=self._root,
             declared=max_chars,
@@ -36,7 +36,7 @@ class Offloading:
 
     def message(self, view: View) -> Applied:
         """Decide on the results of the message that is about to be sent, together."""
-        return offload_aggregate(self._storage, self._folder, view, self._policy, root=self._root, known=self._known)
+        return offload_aggregate(self._storage, self._folder, view, self.policy, root=self._root, known=self._known)
 
     def restart(self) -> None:
         """Look through the whole view at the next result, because old ones have come back into it."""

@@ -163,6 +163,8 @@ def decide(
         return Verdict("ask", "what stands there decides what is run or told later", "protected")
     if rule := _first(case, parse_rules(rules).allow):
         return Verdict("allow", f"the rule {rule.text} allows it", rule.text)
+    if access.doubt:
+        return Verdict("ask", access.doubt, "doubt")
     return _by_mode(case)
 
 

@@ -28,14 +28,14 @@ from ..events import (
 from ..layers.l1_offload import Applied
 from ..layers.l2_trim import Trimming, plan_budget
 from ..ports import Model, Storage
-from ..settings import Flags, Settings, load_settings, switched_by
+from ..settings import Flags, Settings, limits_by, load_settings, switched_by
 from ..storage.files import FileStorage
 from ..values import replace
 from .accounts import rates_of
 from .compacting import CompactionReport
 from .draining import drain
 from .kept import Kept, Mode
-from .limits import betas_of, compact_at, trim_policy, window_tokens
+from .limits import betas_of, compact_at, offload_policy, trim_policy, window_tokens
 from .opening import clearing_asked, refuse_unusable
 from .projects import canonical_root, project_slug
 from .wire import Call, calls_of, plain_reply, result_content
@@ -272,8 +272,16 @@ class Session(Kept):
 
     def _switch(self, flags: Flags) -> None:
         """Turn off what the flag provider says, from this request on."""
-        self.settings = replace(self.settings, switches=switched_by(flags, self._switches))
+        switches = switched_by(flags, self._switches, failed=self._flags_failed)
+        self.settings = replace(self.settings, switches=switches, offload_limits=limits_by(flags, self._limits))
         self.pipeline.trim = trim_policy(self.settings)
+        self._offloading.policy = offload_policy(self.settings)
+
+    def _flags_failed(self, why: str) -> None:
+        """Say once that the flag provider has no say."""
+        if not self._said_flags_failed:
+            self._emit(FellBack(self.name, "flags", why))
+        self._said_flags_failed = True
 
     async def _layers(self) -> None:
         """Run layers 1 and 2 over the view that is about to be sent."""
@@ -314,6 +322,9 @@ class Session(Kept):
         before = self.view.facts.prefix
         if tools and not given and (before is None or before.tools != tools):
             self._emit(FellBack(self.name, "tools", "calls stand in the log and no tools were given: declared by name"))
+        if before is None and self.pipeline.trim.mode == "cache_edit" and "cache_edits" not in self._capabilities:
+            why = "the provider cannot edit its cache: results are cleared here, when the cache is cold"
+            self._emit(FellBack(self.name, "cache_edit", why))
         reason = "first request" if before is None else "system, tools, model or options changed"
         cause = Cause("request", reason, moves_prefix=before is not None)
         prefix = PrefixRendered(cause, model, system, tools, options, capabilities=sorted(self._capabilities))

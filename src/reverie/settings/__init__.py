@@ -7,7 +7,7 @@ there it can only turn switches off and lower limits, never move anything or nam
 from __future__ import annotations
 
 from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, Mode, PermissionRules
-from .flags import Flags, open_flags, switched_by
+from .flags import Flags, limits_by, open_flags, switched_by
 from .load import default_home, load_settings
 from .records import Settings, Switches
 
@@ -22,6 +22,7 @@ __all__ = [
     "Settings",
     "Switches",
     "default_home",
+    "limits_by",
     "load_settings",
     "open_flags",
     "switched_by",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Protocol, cast
 
 from ..errors import SettingsError
 from .records import SWITCHES, Settings, Switches, consistent, turned_off
 
-__all__ = ["Flags", "open_flags", "switched_by"]
+__all__ = ["Flags", "limits_by", "open_flags", "switched_by"]
 
 
 class Flags(Protocol):
@@ -19,20 +19,42 @@ class Flags(Protocol):
         """Return the flag's value, or the default where the provider has none."""
         ...
 
+    def get_object_value(self, flag_key: str, default_value: Any, /) -> Any:
+        """Return the flag's value as a table or list, or the default where the provider has none."""
+        ...
 
-def switched_by(flags: Flags, switches: Switches) -> Switches:
+
+def switched_by(flags: Flags, switches: Switches, *, failed: Callable[[str], None] | None = None) -> Switches:
     """Return the switches with those off that the flag provider turns off; it can turn none on.
 
-    A flag is named ``reverie.<switch>``. A provider that fails has no say: the settings stand.
+    A flag is named ``reverie.<switch>``. A provider that fails has no say: the settings stand, and ``failed`` is told.
     """
 
     def says_off(name: str) -> bool:
         try:
             return flags.get_boolean_value(f"reverie.{name}", True) is False
-        except Exception:
+        except Exception as error:
+            if failed is not None:
+                failed(f"the flag provider failed at reverie.{name} and has no say: {error}")
             return False
 
     return consistent(turned_off(switches, [name for name in SWITCHES if getattr(switches, name) and says_off(name)]))
+
+
+def limits_by(flags: Flags, limits: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the limits of results with those that the flag ``reverie.offload_limits`` gives, by tool, over them."""
+    try:
+        given = flags.get_object_value("reverie.offload_limits", {})
+    except Exception:
+        return limits  # a failing provider is told of by its switches
+    if not isinstance(given, Mapping):
+        return limits
+    found = {
+        tool: limit
+        for tool, limit in cast("Mapping[str, object]", given).items()
+        if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
+    }
+    return {**limits, **found} if found else limits
 
 
 def open_flags(settings: Settings) -> Flags | None:

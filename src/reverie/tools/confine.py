@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import signal
 import struct
 import sys
@@ -292,9 +291,9 @@ def restrict_files(version: int) -> None:
 
 def forbid_calls(*, scoped: bool) -> None:
     """Install a filter under which the calls of the table fail as if not permitted."""
-    processor = PROCESSORS.get(platform.machine())
+    processor = PROCESSORS.get(os.uname().machine)
     if processor is None or struct.calcsize("P") != 8:
-        raise Closed(f"no filter is known for the processor {platform.machine()}")
+        raise Closed(f"no filter is known for the processor {os.uname().machine}")
     column, architecture = processor
     tables = [CALLS, {} if scoped else WITHOUT_SCOPES]
     numbers = sorted(numbers[column] for table in tables for numbers in table.values() if numbers[column] >= 0)

@@ -89,6 +89,7 @@ class ToolContext:
             "todos": list(self.todos),
             "shells": Shells(),
             "granted": set(self.granted),
+            "loaded_skills": list(self.loaded_skills),
         }
         return replace(self, **(own | changes))
 

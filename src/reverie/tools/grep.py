@@ -199,9 +199,7 @@ def _is_file(target: str) -> bool:
 
 
 async def _searched(request: dict[str, Any], descriptors: tuple[int, ...]) -> dict[str, Any]:
-    import reverie
-
-    folder = str(Path(reverie.__file__).parents[1])
+    folder = str(Path(__file__).parents[2])
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _CHILD, folder],
         stdin=subprocess.PIPE,

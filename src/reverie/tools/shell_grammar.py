@@ -166,7 +166,7 @@ class _Lexer:
                 self._at += 1
             else:
                 raise ValueError(f"it holds {letter!r} outside quotes")
-            bare.extend(letter if letter in _GLOB else " " * (sum(map(len, out)) - len(bare)))
+            bare.append(letter if letter in _GLOB else " " * len(out[-1]))
         text = "".join(out)
         if self._text[start] == "~" and text != "~" and not text.startswith("~/"):
             raise ValueError("it names another user's home or a directory of the shell's memory")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ScreenApprover", "preview_lines"]
 
+HEADS: Final = ("--- ", "+++ ")
 DIFF_LINES: Final = 80
 TEXT_LINES: Final = 20
 NO_REASON: Final = "the user said no"
@@ -27,7 +28,8 @@ NO_REASON: Final = "the user said no"
 def preview_lines(approval: Approval, paint: Paint) -> list[str]:
     """Return what a person should see before they answer: the diff, else the command, else the input."""
     if approval.preview:
-        return _cut([_diff_line(line, paint) for line in _plain(approval.preview)], DIFF_LINES, paint)
+        shown = [line for line in _plain(approval.preview) if not line.startswith(HEADS)]  # the title names the file
+        return _cut([_diff_line(line, paint) for line in shown], DIFF_LINES, paint)
     if approval.access.kind in ("run", "fetch") and approval.access.target:
         return _cut([f"  {line}" for line in _plain(approval.access.target)], TEXT_LINES, paint)
     given = json.dumps(dict(approval.input), indent=2, ensure_ascii=False, default=str)
@@ -40,7 +42,7 @@ def _plain(text: str) -> list[str]:
 
 def _diff_line(line: str, paint: Paint) -> str:
     meaning = {"+": "added", "-": "removed", "@": "hunk"}.get(line[:1], "dim")
-    return "  " + paint(line, "dim" if line.startswith(("+++", "---")) else meaning)
+    return "  " + paint(line, meaning)
 
 
 def _cut(lines: Sequence[str], limit: int, paint: Paint) -> list[str]:

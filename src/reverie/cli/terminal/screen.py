@@ -80,7 +80,7 @@ class Screen:
 
     def _layout(self) -> Layout:
         choosing = Condition(lambda: self.choice is not None)
-        busy = Condition(lambda: self.activity() is not None)
+        busy = Condition(lambda: self.activity() is not None and self.reply is None)
         hinting = Condition(lambda: bool(self.hint))
         live = Condition(lambda: bool(self.live()))
         self._input = Window(

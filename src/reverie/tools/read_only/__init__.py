@@ -6,12 +6,17 @@ argument that is not on it makes the line one that needs permission.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ...values import record
 from ..shell_grammar import Command, Unclear, parse
 from .commands import COMMANDS
 from .options import examine
 
 __all__ = ["Judged", "is_read_only", "problem_of"]
+
+MAX_CHARS: Final = 1_000
+"""A longer line is not looked at: the answer must come at once."""
 
 
 @record
@@ -24,6 +29,8 @@ class Judged:
 
 def is_read_only(command: str) -> Judged:
     """Say whether a line of shell can only read; whatever is not understood is not allowed."""
+    if len(command) > MAX_CHARS:
+        return Judged(False, f"it is longer than {MAX_CHARS} characters")
     line = parse(command)
     if isinstance(line, Unclear):
         return Judged(False, line.reason)

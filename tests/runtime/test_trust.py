@@ -1,0 +1,163 @@
+"""Trust is the user's alone, tied to one directory, and does not spread."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reverie.cli.main import run
+from reverie.cli.trust import command
+from reverie.errors import InputError, StorageError
+from reverie.runtime.trust import Trust, root_of
+
+
+def repository(folder: Path) -> Path:
+    (folder / ".git").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def trust(home: Path) -> Trust:
+    return Trust.open(home)
+
+
+@pytest.mark.requirement("S2")
+def test_nothing_is_trusted_until_the_user_says_so(trust: Trust, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "a")
+    (folder / "trust.toml").write_text(f'[[trusted]]\npath = "{folder}"\ndevice = 0\ninode = 0\n')
+    assert trust.of(folder) == "untrusted"
+    trust.trust(folder)
+    assert trust.of(folder) == "trusted"
+    assert trust.forget(folder)
+    assert not trust.forget(folder)
+    assert trust.of(folder) == "untrusted"
+
+
+@pytest.mark.requirement("S2")
+def test_trust_covers_the_repository_and_neither_its_parent_nor_what_is_nested(trust: Trust, tmp_path: Path) -> None:
+    outer = repository(tmp_path / "outer")
+    inner = repository(outer / "vendor" / "inner")
+    (outer / "src").mkdir()
+    trust.trust(outer / "src")
+    assert trust.is_trusted(outer)
+    assert trust.is_trusted(outer / "src")
+    assert not trust.is_trusted(tmp_path)
+    assert not trust.is_trusted(inner)
+    assert not trust.is_trusted(repository(tmp_path / "outer-2"))
+
+
+def test_a_plain_directory_covers_what_is_below_but_no_repository(trust: Trust, tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    trust.trust(tmp_path / "a")
+    assert trust.is_trusted(tmp_path / "a" / "b")
+    assert not trust.is_trusted(repository(tmp_path / "a" / "c"))
+
+
+def test_the_home_covers_nothing_below_it(trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "downloads").mkdir()
+    trust.trust(tmp_path)
+    assert trust.is_trusted(tmp_path)
+    assert not trust.is_trusted(tmp_path / "downloads")
+
+
+@pytest.mark.requirement("S2")
+def test_another_directory_in_the_same_place_is_a_stranger(trust: Trust, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "a")
+    trust.trust(folder)
+    folder.rename(tmp_path / "moved")
+    assert not trust.is_trusted(tmp_path / "moved")
+    repository(tmp_path / "a")
+    assert not trust.is_trusted(tmp_path / "a")
+    (tmp_path / "link").symlink_to(tmp_path / "moved")
+    trust.trust(tmp_path / "moved")
+    assert trust.is_trusted(tmp_path / "link")
+
+
+@pytest.mark.requirement("S2")
+def test_a_forged_worktree_borrows_no_trust(trust: Trust, tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-C", str(main), *arguments], check=True, capture_output=True, timeout=60)
+
+    main = tmp_path / "main"
+    main.mkdir()
+    git("init", "-q")
+    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x")
+    git("worktree", "add", "-q", str(tmp_path / "tree"))
+    trust.trust(main)
+    assert trust.is_trusted(tmp_path / "tree")
+    forged = tmp_path / "forged"
+    forged.mkdir()
+    (forged / ".git").write_text((tmp_path / "tree" / ".git").read_text())
+    assert root_of(forged) == forged
+    assert not trust.is_trusted(forged)
+
+
+def test_the_list_is_private_and_whole(trust: Trust, home: Path, tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        trust.trust(tmp_path)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((home / "trust.toml").stat().st_mode) == 0o600
+    odd = tmp_path / 'a "b" \\ ü \x7f'
+    odd.mkdir()
+    trust.trust(odd)
+    assert [entry.path for entry in trust.list()] == [str(tmp_path), str(odd)]
+
+
+def test_a_list_that_others_could_have_written_is_refused(trust: Trust, home: Path, tmp_path: Path) -> None:
+    trust.trust(tmp_path)
+    (home / "trust.toml").chmod(0o666)
+    with pytest.raises(StorageError, match="chmod 600"):
+        trust.is_trusted(tmp_path)
+    (home / "trust.toml").chmod(0o600)
+    (home / "trust.toml").write_text("[[trusted]]\npath = 3")
+    with pytest.raises(StorageError, match="damaged"):
+        trust.is_trusted(tmp_path)
+
+
+def test_what_is_not_a_directory_cannot_be_trusted(trust: Trust, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("file", "absent"):
+        with pytest.raises(InputError, match="cannot be trusted"):
+            trust.trust(tmp_path / name)
+
+
+def test_two_processes_lose_nothing_of_each_other(home: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from reverie.runtime.trust import Trust\n"
+        "for name in sys.argv[2:]: Trust.open(Path(sys.argv[1])).trust(Path(name))"
+    )
+    names = [tmp_path / str(number) for number in range(20)]
+    for name in names:
+        name.mkdir()
+    halves = [names[::2], names[1::2]]
+    running = [subprocess.Popen([sys.executable, "-c", code, str(home), *map(str, half)]) for half in halves]
+    assert [each.wait(timeout=60) for each in running] == [0, 0]
+    assert {entry.path for entry in Trust.open(home).list()} == set(map(str, names))
+
+
+def test_the_command_trusts_lists_and_removes(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = repository(tmp_path / "a")
+    monkeypatch.chdir(folder)
+    said: list[str] = []
+    for arguments in ([], [], ["--list"], ["--remove"], ["--remove", str(folder)], ["--list"]):
+        assert run(arguments, commands=command) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == f"{folder} is trusted now\n"
+    assert "already" in said[1]
+    assert str(folder) in said[2]
+    assert "no longer trusted" in said[3]
+    assert "was not trusted" in said[4]
+    assert "no directory is trusted" in said[5]
+    assert run(["--list", "--remove"], commands=command) == 2
+    assert run(["--json"], commands=command) == 0
+    assert '"changed": true' in capsys.readouterr().out
