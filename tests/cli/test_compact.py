@@ -47,11 +47,11 @@ async def talk(session: Session, turns: int) -> list[str]:
 
 @pytest.fixture
 def harbour(tmp_path: Path) -> list[str]:
-    """Keep a session of 20 turns and return the uuids of what was said."""
+    """Keep a session of 60 turns and return the uuids of what was said."""
 
     async def steps() -> list[str]:
         async with Session.open("harbour", cwd=tmp_path) as session:
-            return await talk(session, 20)
+            return await talk(session, 60)
 
     return anyio.run(steps)
 
@@ -87,7 +87,7 @@ def test_it_shows_before_it_acts_and_undo_gives_everything_back(ran: Ran, harbou
 
 @pytest.mark.requirement("L4.11")
 def test_a_part_is_named_by_a_message(ran: Ran, harbour: list[str]):
-    code, report, _ = ran(compact, "harbour", "--up-to", harbour[10][:13], "--json")
+    code, report, _ = ran(compact, "harbour", "--up-to", harbour[45][:13], "--json")
     assert code == 0 and report["method"] == "up_to" and report["applied"]
     code, _, complaint = ran(compact, "harbour", "--from", "nowhere-at-all")
     assert code == 2 and "stands in the view" in complaint
@@ -101,7 +101,7 @@ def test_a_part_is_named_by_a_message(ran: Ran, harbour: list[str]):
 def test_a_session_that_is_open_elsewhere_is_asked_to_do_it(ran: Ran, tmp_path: Path):
     async def steps() -> None:
         async with Session.open("harbour", cwd=tmp_path) as session:
-            await talk(session, 20)
+            await talk(session, 60)
             code, told, _ = await anyio.to_thread.run_sync(lambda: ran(compact, "harbour", "--json"))
             assert code == 0 and told["queued"] and not told["applied"]
             await session.prepare(model=MODEL, max_tokens=100)

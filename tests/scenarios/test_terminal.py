@@ -360,8 +360,9 @@ def test_the_terminal_is_given_back_as_it_was(
     terminal = make_terminal()
     pid, states = tmp_path / "pid", tmp_path / "states"
     line = shlex.join(chat(project))
-    script = f"stty -a > {states}.before; {line} & echo $! > {pid}; fg >/dev/null; echo code $?; stty -a > {states}.after; exec cat"
-    terminal.start("bash", "-mc", script)
+    begin = f"stty -a > {states}.before; {line} & echo $! > {pid}"
+    end = f"fg >/dev/null; echo code $?; stty -a > {states}.after; exec cat"
+    terminal.start("bash", "-mc", f"{begin}; {end}")
     terminal.ready()
     if way == "/quit":
         terminal.enter("/quit")

@@ -26,6 +26,8 @@ class Rule:
     shape: re.Pattern[str]
     back: int = 0
     """How far before the needle a secret may begin."""
+    spaced: bool = False
+    """Whether such a secret may hold blanks."""
 
 
 @record
@@ -38,8 +40,8 @@ class Finding:
     length: int
 
 
-def _rule(name: str, needles: str, shape: str, *, back: int = 0) -> Rule:
-    return Rule(name, tuple(needles.split()), re.compile(shape), back)
+def _rule(name: str, needles: str, shape: str, *, back: int = 0, spaced: bool = False) -> Rule:
+    return Rule(name, tuple(needles.split()), re.compile(shape), back, spaced)
 
 
 _END: Final = r"(?![A-Za-z0-9])"
@@ -90,7 +92,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _prefixed("DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", "[a-f0-9]{40,64}"),
     _prefixed("Heroku key", "HRKU-", "[A-Za-z0-9_-]{36,70}"),
     _prefixed("Cloudflare origin key", "v1.0-", "[a-f0-9]{24}-[a-f0-9]{146}"),
-    _prefixed("Fly.io token", "FlyV1 fo1_", "[ A-Za-z0-9_=,+/-]{40,500}"),
+    _prefixed("Fly.io token", "fm2_ fm1r_ fm1a_ fo1_", "[A-Za-z0-9_=,+/-]{40,500}"),
     _prefixed("Netlify token", "nfp_", "[A-Za-z0-9]{36,50}"),
     _prefixed("Vercel token", "vcp_ vca_ vci_ vcr_ vck_ vercel_", "[A-Za-z0-9]{24,80}"),
     _prefixed("Supabase token", "sbp_ sb_secret_", "[A-Za-z0-9_]{24,60}"),
@@ -109,7 +111,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _prefixed("age secret key", "AGE-SECRET-KEY-1", "[0-9A-Z]{58}"),
     _rule(
         "private key", "-----BEGIN",
-        r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\n)*[A-Za-z0-9+/=:,\s\\-]{40}",
+        r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\n)*[A-Za-z0-9+/=:,\s\\-]{40}", spaced=True,
     ),
     # models
     _prefixed("Anthropic key", "sk-ant-", "[A-Za-z0-9_-]{32,200}"),
@@ -152,7 +154,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _prefixed("Stripe webhook secret", "whsec_", "[A-Za-z0-9+/=]{24,80}"),
     _prefixed("Square token", "sq0atp- sq0csp- sq0idp-", "[A-Za-z0-9_-]{22,60}"),
     _prefixed("Square access token", "EAAA", "[A-Za-z0-9_-]{56,64}"),
-    _rule("PayPal or Braintree token", "access_token$", r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}"),
+    _rule("PayPal token", "access_token$", r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}"),
     _prefixed("Shopify token", "shpat_ shpca_ shppa_ shpss_ shptka_ shpua_", "[a-fA-F0-9]{32}"),
     _prefixed("Flutterwave key", "FLWSECK FLWPUBK", "(?:_TEST)?-[a-zA-Z0-9]{12,40}(?:-X)?"),
     _prefixed("Adyen key", "AQE", "[A-Za-z0-9]{2}hmfx[A-Za-z0-9+/=-]{40,200}"),
@@ -180,20 +182,20 @@ RULES: Final[tuple[Rule, ...]] = (
     _prefixed("LaunchDarkly key", "sdk- mob- api-", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
     # shapes that many share
     _rule("JSON web token", "eyJ", _BEGIN + r"eyJ[A-Za-z0-9_-]{12,}\.eyJ[A-Za-z0-9_-]{12,}\.[A-Za-z0-9_-]{16,}"),
-    _rule("password in a URL", "://", r"://[^\s:/@'\"<>{}$]{0,64}:(?P<value>[^\s:/@'\"<>{}$*]{6,128})@[\w.-]"),
+    _rule("password in a URL", "://", r"://[^\s:/@'\"<>{}$]{0,64}:(?P<value>[^\s:/@'\"<>{}$*]{6,128})@[\w.-]", spaced=True),
     _rule(
         "authorization header", "uthorization UTHORIZATION",
         r"(?i)uthorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token|ssws|apikey)\s+(?P<value>[A-Za-z0-9_.~+/=-]{16,})",
+        spaced=True,
     ),
 )  # fmt: skip
 
 # Tokens of long runs with no literal in them: looked for in long words only.
-_LONG_WORD: Final = re.compile(r"[\w.-]{50,}")
 _LONG_SHAPES: Final = (
     ("Discord bot token", re.compile(r"(?<![\w.-])[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,40}(?![\w.-])")),
     ("Mailgun key", re.compile(r"(?<![\w-])[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8}(?![\w-])")),
 )
-_KEYWORD: Final = re.compile(r"passw|passphrase|passcode|pwd|secret|token|credential|key", re.IGNORECASE)
+_KEYWORDS: Final = ("passw", "passphrase", "passcode", "pwd", "secret", "token", "credential", "key")
 _KEY_BEFORE: Final = re.compile(
     r"(?:api|access|auth|private|client|account|app|application|sign|signing|encryption|master|license|webhook|service|"
     r"subscription|storage|shared|admin|secret|deploy|integration)[_ .-]?\Z",
@@ -205,6 +207,10 @@ _VALUE: Final = re.compile(
     re.IGNORECASE,
 )
 _KEY_ROOM: Final = 16
+_MIN_CHARS: Final = 16
+"""No token is shorter."""
+_MAX_CHARS: Final = 2_500
+_DIGITS: Final = frozenset("0123456789")
 _PLACEHOLDER: Final = re.compile(
     r"example|placeholder|changeme|change_me|change-me|dummy|sample|redacted|your|insert|replace|here|todo|xxxx|\*\*\*|\.\.\."
     r"|<|\{|\$\(|%\(|^\$|^%|test_?test|0{8}|1234567890abcdef|abcdefghij|deadbeefdeadbeef",
@@ -218,7 +224,7 @@ _MIN_ENTROPY: Final = 3.4
 def find_secrets(text: str) -> list[Finding]:
     """Return where secrets stand in a text, in order, each place once."""
     text = _INVISIBLE.sub("", text)
-    spans = [*_of_rules(text), *_of_long_words(text), *_beside_keywords(text)]
+    spans = [*_of_rules(text), *_beside_keywords(text)]
     findings: list[Finding] = []
     reached = -1
     for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
@@ -231,24 +237,26 @@ def find_secrets(text: str) -> list[Finding]:
 
 
 def _of_rules(text: str) -> Iterator[tuple[int, int, str]]:
+    # Most words are too short to be a token or have no digit: what is left of a text without them is searched first.
+    long = "\n".join(word for word in text.split() if len(word) >= _MIN_CHARS and not _DIGITS.isdisjoint(word))
     for rule in RULES:
-        group = "value" if "value" in rule.shape.groupindex else 0
         for needle in rule.needles:
-            at = text.find(needle)
-            while at >= 0:
-                start = max(0, at - rule.back)
-                found = rule.shape.search(text, start, at + 2_500) if rule.back else rule.shape.match(text, at)
-                if found and not _is_placeholder(found[group]):
-                    yield found.start(), found.end(), rule.name
-                at = text.find(needle, max(at + len(needle), found.end() if found else 0))
+            if needle in (text if rule.spaced else long):
+                yield from _of_needle(text, rule, needle)
+    for name, shape in _LONG_SHAPES:
+        if shape.search(long):
+            yield from ((*found.span(), name) for found in shape.finditer(text) if not _is_placeholder(found.group()))
 
 
-def _of_long_words(text: str) -> Iterator[tuple[int, int, str]]:
-    for word in _LONG_WORD.finditer(text):
-        for name, shape in _LONG_SHAPES:
-            for found in shape.finditer(text, word.start(), word.end()):
-                if not _is_placeholder(found.group()):
-                    yield found.start(), found.end(), name
+def _of_needle(text: str, rule: Rule, needle: str) -> Iterator[tuple[int, int, str]]:
+    group = "value" if "value" in rule.shape.groupindex else 0
+    at = text.find(needle)
+    while at >= 0:
+        start = max(0, at - rule.back)
+        found = rule.shape.search(text, start, at + _MAX_CHARS) if rule.back else rule.shape.match(text, at)
+        if found and not _is_placeholder(found[group]):
+            yield found.start(), found.end(), rule.name
+        at = text.find(needle, max(at + len(needle), found.end() if found else 0))
 
 
 def refuse_secrets(text: str, what: str) -> None:
@@ -264,14 +272,16 @@ def refuse_secrets(text: str, what: str) -> None:
 
 
 def _beside_keywords(text: str) -> Iterator[tuple[int, int, str]]:
-    for word in _KEYWORD.finditer(text):
-        at = word.start()
-        if word.group().lower() == "key" and not _KEY_BEFORE.search(text, max(0, at - _KEY_ROOM), at):
-            continue
-        found = _VALUE.match(text, word.end())
-        value = found["value"].rstrip(".,;:!?") if found else ""
-        if found and value and _looks_random(value) and not _is_placeholder(value):
-            yield found.start("value"), found.start("value") + len(value), "value beside a keyword"
+    lowered = text.replace("\u0130", "I").lower()  # the one letter that grows when lowered
+    for word in _KEYWORDS:
+        at = lowered.find(word)
+        while at >= 0:
+            if word != "key" or _KEY_BEFORE.search(text, max(0, at - _KEY_ROOM), at):
+                found = _VALUE.match(text, at + len(word))
+                value = found["value"].rstrip(".,;:!?") if found else ""
+                if found and value and _looks_random(value) and not _is_placeholder(value):
+                    yield found.start("value"), found.start("value") + len(value), "value beside a keyword"
+            at = lowered.find(word, at + len(word))
 
 
 def _is_placeholder(value: str) -> bool:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from anyio import to_thread
 
@@ -21,6 +21,7 @@ from ..ports import Model, Storage
 from ..settings import Mode, Settings, load_settings
 from ..storage.files import FileStorage
 from ..tools import ToolContext, standard_tools
+from ..tools.sandbox import available
 from ..tools.tool import Tool
 from ..values import replace
 from .around import Around
@@ -37,6 +38,10 @@ from .status import Meter, Status
 from .tool_runs import ToolRuns, declared_tools
 
 __all__ = ["Agent"]
+
+SMALL_WINDOW: Final = 16_384
+"""In a window of so many tokens and less, prompt and tools are kept short."""
+SMALL_TOOLS: Final = frozenset({"Read", "Write", "Edit", "Grep", "Bash"})
 
 
 class Agent:
@@ -66,7 +71,7 @@ class Agent:
         self._asked_model = model if model is not None else self.settings.model
         self._storage = storage
         self._tools = tools
-        self._system = system if system is not None else _system_prompt()
+        self._asked_system = system
         self._mode: Mode = mode or self.settings.permissions.mode
         self._approve = approve
         self._callables = hooks or {}
@@ -94,6 +99,9 @@ class Agent:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         self.model: Model = self._opened(self._asked_model)
+        small = (self.model.capabilities.window or SMALL_WINDOW + 1) <= SMALL_WINDOW
+        self._system = self._asked_system if self._asked_system is not None else _prompt("small" if small else "system")
+        self.max_tokens = self._fitting(self.settings.agent.max_tokens)
         stack.push_async_callback(lambda: self.model.aclose())
         self.session = Session.open(
             self.name,
@@ -121,7 +129,8 @@ class Agent:
         self.session.hooks = self._hooks
         self.session.restoring = Reopening(self.context)
         self.around = Around(self.session, self.context, self.settings, self._hooks, clock=self._clock)
-        tools = [*(self._tools if self._tools is not None else standard_tools(self.settings.agent))]
+        given = self._tools if self._tools is not None else standard_tools(self.settings.agent)
+        tools = [tool for tool in given if not small or self._tools is not None or tool.name in SMALL_TOOLS]
         tools += await self.around.enter(stack)
         self._runs = ToolRuns(
             self.session,
@@ -131,6 +140,8 @@ class Agent:
             hooks=self._hooks,
             approve=self._approve,
             emit=self._hear,
+            protected=[self.settings.home],
+            sandboxed=(await to_thread.run_sync(available)).works,
         )
         self._declared = declared_tools(tools)
         stack.push_async_callback(self.context.aclose)
@@ -166,6 +177,12 @@ class Agent:
         if given is None:
             return self.settings
         return replace(self.settings, window_tokens=given if wanted is None else min(given, wanted))
+
+    def _fitting(self, max_tokens: int) -> int:
+        """Return an output limit that the model and a quarter of its window allow."""
+        known = self.model.capabilities
+        limits = [max_tokens, known.max_output or max_tokens, (known.window or 4 * max_tokens) // 4]
+        return max(1, min(limits))
 
     def _retried(self, retry: Retry) -> None:
         self._hear(ModelRetried(self.name, retry.model, retry.attempt, retry.delay_seconds, str(retry.error)))
@@ -321,5 +338,5 @@ def _new_name(now: float) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{new_uuid()[:4]}"
 
 
-def _system_prompt() -> str:
-    return files("reverie.runtime").joinpath("prompts", "system.md").read_text(encoding="utf-8").strip()
+def _prompt(name: str) -> str:
+    return files("reverie.runtime").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8").strip()

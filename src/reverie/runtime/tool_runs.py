@@ -11,6 +11,7 @@ from anyio import CapacityLimiter, Lock, create_task_group
 
 from ..conversation.schemas import input_problem
 from ..events import Event, PermissionDecided, ToolFinished, ToolStarted
+from ..models import malformed_input
 from ..settings import Mode, PermissionRules
 from ..tools.context import ToolContext
 from ..tools.tool import Access, Output, Tool
@@ -49,6 +50,8 @@ class ToolRuns:
         hooks: Hooks,
         approve: Approver | None,
         emit: Callable[[Event], None],
+        protected: Sequence[Path] = (),
+        sandboxed: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.tools = {tool.name: tool for tool in tools}
@@ -63,6 +66,8 @@ class ToolRuns:
         self._hooks = hooks
         self._approve = approve
         self._emit = emit
+        self._protected = protected
+        self._sandboxed = sandboxed
         self._clock = clock
         self._asking = Lock()
         self._declared = declared_tools(tools)
@@ -103,6 +108,8 @@ class ToolRuns:
         if tool is None:
             known = ", ".join(self.tools)
             output = Output(f"No tool is called {call.name!r}. There are: {known}.", is_error=True)
+        elif malformed_input({"input": call.input}):
+            output = Output("The input was not valid JSON, so the call was not run. Make it again.", is_error=True)
         elif call.problem is not None:
             output = Output(f"The input does not fit the tool's schema: {call.problem}", is_error=True)
         else:
@@ -166,7 +173,16 @@ class ToolRuns:
 
     def _verdict(self, tool: str, access: Access) -> Verdict:
         directories = tuple(Path(one) for one in self.rules.directories)
-        return decide(self.rules, self.mode, tool, access, cwd=self.context.cwd, directories=directories)
+        return decide(
+            self.rules,
+            self.mode,
+            tool,
+            access,
+            cwd=self.context.cwd,
+            directories=directories,
+            protected=self._protected,
+            sandboxed=self._sandboxed,
+        )
 
     def _decided(self, tool: str, allowed: bool, by: str, reason: str) -> None:
         self._emit(PermissionDecided(self._session.name, tool, allowed, by, reason))

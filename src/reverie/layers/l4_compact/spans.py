@@ -88,7 +88,7 @@ def _rounds(view: View, items: Sequence[Item], end: int) -> list[Span]:
         if item.kind == ASSISTANT and reply_id(item.entry) not in seen:
             seen.add(reply_id(item.entry))
             starts.append(at)
-    ends = [*starts[1:], end]
+    ends = [*starts[1:], end][: len(starts)]
     return [Span(a, b, sum(tokens_of(view, one) for one in items[a:b])) for a, b in zip(starts, ends, strict=True)]
 
 
