@@ -182,7 +182,10 @@ RULES: Final[tuple[Rule, ...]] = (
     _prefixed("LaunchDarkly key", "sdk- mob- api-", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
     # shapes that many share
     _rule("JSON web token", "eyJ", _BEGIN + r"eyJ[A-Za-z0-9_-]{12,}\.eyJ[A-Za-z0-9_-]{12,}\.[A-Za-z0-9_-]{16,}"),
-    _rule("password in a URL", "://", r"://[^\s:/@'\"<>{}$]{0,64}:(?P<value>[^\s:/@'\"<>{}$*]{6,128})@[\w.-]", spaced=True),
+    _rule(
+        "password in a URL", "://",
+        r"://[^\s:/@'\"<>{}$]{0,64}:(?P<value>[^\s:/@'\"<>{}$*]{6,128})@[\w.-]", spaced=True,
+    ),
     _rule(
         "authorization header", "uthorization UTHORIZATION",
         r"(?i)uthorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token|ssws|apikey)\s+(?P<value>[A-Za-z0-9_.~+/=-]{16,})",

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
 from ...events import (
@@ -96,7 +97,10 @@ class Transcript:
 
     def note(self, text: str, style: str = "dim") -> None:
         """Show a line of the program's own."""
-        self.put("note", [self._paint(line, style) for line in printable(text).splitlines()])
+        columns, _ = self._size()
+        for line in printable(text).expandtabs(4).splitlines():
+            folded = wrap(line, max(20, columns - 1), break_long_words=False, break_on_hyphens=False)
+            self.put("note", [self._paint(one, style) for one in folded])
 
     def denied(self, title: str, why: str) -> None:
         """Show a call that was not allowed."""
