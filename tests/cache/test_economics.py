@@ -174,3 +174,14 @@ def test_more_pauses_never_shorten_the_lifetime(pauses: int, requests: int):
 def test_a_provider_without_a_dearer_lifetime_keeps_everything_long():
     flat = Rates(write_1h=1.25)
     assert choose_ttl(pauses=0, requests=0, rates=flat) == "1h"
+
+
+@pytest.mark.requirement("C7")
+def test_compacting_is_nearly_free_when_the_cache_is_cold_and_dear_while_it_lives():
+    cold = weigh_compaction(Compaction(120_000, 20_000), turns=10, need=0.5, margin=1.5)
+    live = weigh_compaction(Compaction(120_000, 20_000, live=120_000), turns=10, need=0.5, margin=1.5)
+    assert cold.act and cold.net > 0 and not live.act
+    called = Compaction(120_000, 20_000, call=call_price(120_000, live=0, output=5_000))
+    assert weigh_compaction(called, turns=3, need=0.5, margin=1.5).cost > cold.cost
+    assert call_price(120_000, live=120_000, output=0) < 0.1 * call_price(120_000, live=0, output=0)
+    assert not weigh_compaction(Compaction(10_000, 10_000), turns=50, need=0.0).act  # nothing leaves, nothing is saved

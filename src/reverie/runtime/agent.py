@@ -119,7 +119,7 @@ class Agent:
             cwd=self.cwd,
             session=self.name,
             policy=self.settings.agent,
-            directories=tuple(Path(one).expanduser() for one in self.settings.permissions.directories),
+            directories=tuple(Path(one).expanduser().resolve() for one in self.settings.permissions.directories),
             read_back=self.session.stored,
             emit=self._hear,
             home=self.settings.home,

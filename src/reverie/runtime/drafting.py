@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Asked", "CompactionReport", "Drafting"]
 
-_SCALES = (1.0, 0.5, 0.0)
+_SCALES = (1.0, 0.5, 0.25, 0.0)
 
 
 @record

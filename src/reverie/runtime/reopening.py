@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -9,9 +10,11 @@ from anyio import to_thread
 
 from ..conversation.spoken import heard
 from ..conversation.view import View
+from ..errors import ReverieError
 from ..tools.context import Todo, ToolContext
 from ..tools.skill import available_skills
 from ..tools.skills import load_skill
+from ..tools.workspace import open_plain_file
 from .restoring import Restorable, Restored
 
 __all__ = ["Reopening", "todos_in"]
@@ -43,10 +46,11 @@ class Reopening:
             if Path(reading.path).name in _INSTRUCTIONS or len(found) >= _FILES:
                 continue
             try:
-                with Path(reading.path).open(encoding="utf-8", errors="replace") as file:
+                opened = open_plain_file(reading.path, self._context)
+                with os.fdopen(opened.descriptor, encoding="utf-8", errors="replace") as file:
                     found.append(Restored(reading.path, file.read(_READ_CHARS)))
-            except (OSError, ValueError):
-                continue  # gone since: there is nothing to show
+            except (OSError, ReverieError):
+                continue  # gone since, or no longer ours to read: there is nothing to show
         return found
 
     def _skills(self) -> list[Restored]:

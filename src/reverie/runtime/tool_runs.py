@@ -172,14 +172,13 @@ class ToolRuns:
         return allowed, False, why
 
     def _verdict(self, tool: str, access: Access) -> Verdict:
-        directories = tuple(Path(one) for one in self.rules.directories)
         return decide(
             self.rules,
             self.mode,
             tool,
             access,
             cwd=self.context.cwd,
-            directories=directories,
+            directories=self.context.directories,
             protected=self._protected,
             sandboxed=self._sandboxed,
         )

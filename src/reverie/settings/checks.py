@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
 import msgspec
@@ -112,6 +113,14 @@ def read_name(value: object, where: str) -> str:
     return value.strip()
 
 
+def read_directory(value: object, where: str) -> Path:
+    """Check a directory that does not depend on where the program was started."""
+    path = Path(value).expanduser() if isinstance(value, str | Path) and str(value).strip() else Path()
+    if not path.is_absolute() or ".." in path.parts:
+        raise SettingsError(f"{where} is {str(value)!r}; give an absolute path without '..', or one that begins with ~")
+    return path
+
+
 def read_aliases(value: object, where: str) -> dict[str, str]:
     """Check a table of names for models."""
     if not isinstance(value, Mapping):
@@ -170,6 +179,8 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "permissions": table_of(PermissionRules, 'allow=["Bash(git status)"]'),
     "hooks": read_hooks,
     "mcp_servers": read_servers,
+    "memory_dir": read_directory,
+    "team_memory": read_directory,
     "durability": read_durability,
     "window_tokens": read_whole,
     "compact_percent": read_percent,

@@ -66,6 +66,10 @@ class Settings:
     )
     """Commands by event: ``session_start``, ``before_tool``, ..."""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: MappingProxyType[str, McpServer]({}))
+    memory_dir: Path | None = None
+    """Where memories are kept, in place of the project's own folder under home."""
+    team_memory: Path | None = None
+    """The folder of memories shared with others; None: nothing is shared."""
     durability: Literal["always", "second"] = "always"
     """``always``: an append is on disk when acknowledged; ``second``: a crash may lose at most the last second."""
     window_tokens: int | None = None

@@ -74,7 +74,7 @@ async def _get(url: str, web: WebAccess) -> Fetched:
         import httpx2
     except ModuleNotFoundError:
         raise InputError(
-            "WebFetch needs the package httpx2, which is not installed; tell the user: pip install httpx2"
+            "WebFetch needs the package httpx2, which is not installed; tell the user: pip install 'reverie[web]'"
         ) from None
     parts = _parts(url)
     host = parts.hostname or ""

@@ -51,7 +51,8 @@ class Room:
         if share <= 0:
             return replace(self, tail=TailPolicy(0, 0, 0, keeps_open=False), words=self.words // 2, anchors=self.anchors // 2)
         least, most = int(self.tail.tokens * share), int(self.tail.max_tokens * share)
-        return replace(self, tail=replace(self.tail, tokens=least, max_tokens=most))
+        texts = self.tail.texts if share >= 1 else 0
+        return replace(self, tail=replace(self.tail, tokens=least, texts=texts, max_tokens=most))
 
 
 def room_of(policy: CompactPolicy, effective: int) -> Room:

@@ -1,0 +1,182 @@
+"""What a compaction keeps: tails that split no pair, the user's words, exact names; and what it says it lost."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reverie.conversation.cuts import Item
+from reverie.conversation.decisions import Cause, Compacted
+from reverie.conversation.entries import Entry, encode_entry
+from reverie.conversation.log import parse_log
+from reverie.conversation.rounds import widened
+from reverie.conversation.view import View
+from reverie.layers.l4_compact import CompactPolicy, dropped_rounds, loss_of, loss_text, room_of, summary_of, taking_tail
+from reverie.layers.l4_compact.anchors import anchor_list
+from reverie.layers.l4_compact.summary import directive, notes_text
+from reverie.layers.l4_compact.tail import TailPolicy, kept_from, legal_starts, standing, tokens_of
+from reverie.layers.l4_compact.words import Spoken, chosen_words, spoken_in, words_text
+from reverie.testing.random_logs import random_log
+from reverie.testing.script import Script, call, text
+
+
+def entries_of(items: tuple[Item, ...]) -> list[Entry]:
+    return [Entry(one.uuid, None, "", "s", one.kind, {**one.entry.body, "message": one.message}) for one in items]
+
+
+@pytest.mark.requirement("L4.3")
+@given(st.integers(0, 10**9))
+def test_a_kept_tail_splits_no_pair_and_no_reply(seed: int):
+    view = View().fold_all(random_log(Random(seed), entries=40))
+    items = standing(view)
+    legal = legal_starts(items)
+    plain = entries_of(items)
+    for at in range(len(items) + 1):
+        if legal[at]:
+            assert widened(plain, at) == at  # the slow and separate definition of K10 agrees
+    rng = Random(seed)
+    policy = TailPolicy(rng.randrange(200), rng.randrange(6), rng.randrange(200, 900), rng.choice((0, 300)))
+    cursor = rng.choice((None, rng.randrange(len(items) + 1)))
+    start = kept_from(view, items, policy, cursor=cursor)
+    assert legal[start] or start == 0
+    assert cursor is None or start <= cursor
+
+
+def test_a_tail_cut_anywhere_would_split_pairs():
+    """The known-bad twin: places exist at which a tail may not start."""
+    script = Script()
+    script.user("go")
+    script.reply(call("t1"), id="m")
+    script.result("t1")
+    assert legal_starts(standing(script.view)) == [True, True, False, True]
+
+
+@pytest.mark.requirement("L4.3")
+def test_a_tail_grows_until_it_has_enough_and_stops_before_it_has_too_much():
+    script = Script()
+    for n in range(30):
+        script.user(f"question {n} " * 20)
+        script.reply(text(f"answer {n} " * 20))
+    view = script.view
+    items = standing(view)
+    start = kept_from(view, items, TailPolicy(600, 5, 5_000))
+    assert 600 <= sum(tokens_of(view, one) for one in items[start:]) < 900 and len(items) - start >= 5
+    start = kept_from(view, items, TailPolicy(600, 50, 1_000))
+    assert sum(tokens_of(view, one) for one in items[start:]) <= 1_000
+    assert kept_from(view, items, TailPolicy(0, 0, 0), cursor=10) == 10  # what follows the cursor is never cut
+
+
+@pytest.mark.requirement("L4.7")
+@given(st.lists(st.text(min_size=1, max_size=400), max_size=30), st.integers(0, 2_000))
+def test_the_users_words_are_repeated_newest_first_within_the_budget(texts: list[str], tokens: int):
+    said = [Spoken(f"h{n}", words) for n, words in enumerate(texts)]
+    words = chosen_words(said, tokens=tokens, handle_tokens=100, pinned=frozenset())
+    handles = [one.handle for one in words.whole]
+    assert handles == [one.handle for one in reversed(said)][: len(handles)]
+    assert sum(one.tokens for one in words.whole) <= tokens
+    assert len(handles) + words.by_handle + (words.short is not None) == len(said)
+    written = words_text(words)
+    assert all(one.text in written for one in words.whole)
+
+
+@pytest.mark.requirement("L4.7")
+def test_what_programs_put_into_user_messages_is_not_taken_for_words():
+    script = Script()
+    script.user("<local-command-stdout>ok</local-command-stdout>")
+    script.user([{"type": "tool_result", "tool_use_id": "t", "content": "x"}, text("But keep 42. ")])
+    assert [one.text for one in spoken_in(script.entries)] == ["But keep 42. "]
+
+
+@pytest.mark.requirement("L4.6", "L4.5")
+def test_the_draft_is_thrown_away_and_instructions_stand_last():
+    assert summary_of("<analysis>draft</analysis>\n<summary>kept</summary> more") == "kept"
+    assert summary_of("<analysis>cut off in the middle of the dr") == ""
+    assert summary_of("no tags at all") == "no tags at all"
+    assert summary_of("<analysis>x</analysis><summary>open end") == "open end"
+    asked = directive("up_to", quote="What of it?", instructions="Mind the tides.")
+    assert asked.endswith("Mind the tides.") and "> What of it?" in asked and asked.count("\n9. ") == 1
+
+
+@pytest.mark.requirement("L4.12")
+def test_oldest_rounds_go_until_the_gap_is_covered_and_one_always_stays():
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
+    for n in range(10):
+        messages += [{"role": "assistant", "content": "word " * 100}, {"role": "user", "content": f"{n}"}]
+    fewer = dropped_rounds(messages, 250)
+    assert fewer is not None and fewer[0]["role"] == "user" and len(fewer) < len(messages)
+    again = dropped_rounds(fewer, None)
+    assert again is not None and [one["role"] for one in again[:2]] == ["user", "assistant"]
+    assert str(again).count("left out here") == 1
+    last = dropped_rounds(messages, 10**9)
+    assert last is not None and last[-2:] == messages[-2:]
+    assert dropped_rounds(last, 10) is None
+
+
+@pytest.mark.requirement("B2", "L4.7")
+def test_the_loss_report_names_what_is_out_of_view_with_a_way_back():
+    script = Script()
+    script.user("Use port 48151 and read src/app/tides.py.")
+    script.reply(text("Done."), call("t1", "TodoWrite", todos=[{"content": "paint the boat", "status": "pending"}]))
+    script.result("t1", "src/lost/harbour.py src/lost/harbour.py 9f8e7d6c5b4a")
+    last = script.user("go on")
+    before = script.view
+    cut = Compacted(Cause("compact", "test"), "auto", "full", "It was src/app/tides.py.", 10, None, last, handle="cut-1")
+    script.decide(cut)
+    loss = loss_of(before, script.view, cut)
+    gone = {(one.kind, one.text): one for one in loss.lost}
+    assert ("path", "src/lost/harbour.py") in gone and ("path", "src/app/tides.py") not in gone
+    assert gone["path", "src/lost/harbour.py"].count == 2
+    assert ("open step", "paint the boat") in gone and ("number", "48151") in gone
+    known = {entry.uuid for entry in before.said}
+    assert all(one.handle in known for one in loss.lost) and 0 < loss.share_kept < 1
+    assert "src/lost/harbour.py" in loss_text(loss)
+
+
+def test_names_that_are_shown_already_are_not_listed_again():
+    script = Script()
+    script.user("a/b.py a/b.py c/d.py")
+    from reverie.layers.l4_compact.anchors import mined
+
+    counts, _ = mined(standing(script.view))
+    assert [one.text for one in anchor_list(counts, "see a/b.py", tokens=50)] == ["c/d.py"]
+
+
+@pytest.mark.requirement("L4.10")
+def test_a_boundary_whose_line_is_torn_or_whose_summary_is_empty_changes_nothing():
+    script = Script()
+    first = script.user("hello")
+    script.reply(text("hi"))
+    before = script.view.messages()
+    whole = b"".join(encode_entry(one) + b"\n" for one in script.entries)
+    made = Compacted(Cause("compact", "test"), "auto", "full", "A summary.", 10, first, None)
+    script.decide(made)
+    line = encode_entry(script.entries[-1]) + b"\n"
+    for size in range(0, len(line) - 1, 7):  # cut short anywhere by a crash
+        assert View().fold_all(parse_log(whole + line[:size]).entries).messages() == before
+    assert View().fold_all(parse_log(whole + line).entries).messages() != before
+    empty = Script()
+    empty.entries = script.entries[:-1]
+    empty.decide(Compacted(Cause("compact", "test"), "auto", "full", " ", 10, first, None))
+    assert empty.view.messages() == before
+
+
+@pytest.mark.requirement("T8")
+def test_a_small_window_shrinks_every_budget():
+    policy = CompactPolicy()
+    large, small = room_of(policy, 180_000), room_of(policy, 8_000)
+    assert (large.tail.tokens, large.tail.max_tokens, large.words) == (10_000, 40_000, 20_000)
+    assert (small.tail.tokens, small.tail.max_tokens, small.words) == (480, 2_000, 960)
+    long = notes_text({"A": "word " * 5_000, "B": "b"}, section_tokens=100, total_tokens=150)
+    assert "rest of this section" in long and "## B" in long
+
+
+def test_a_taking_never_holds_the_context_a_session_opens_with():
+    script = Script()
+    script.add("attachment", {"type": "user_context", "message": {"role": "user", "content": "Rules."}})
+    script.user("go")
+    script.reply(text("went"))
+    assert [one.message["content"] for one in taking_tail(script.view, TailPolicy(0, 0, 0)).cut][0] == "go"
