@@ -32,7 +32,7 @@ from view import SYSTEM, TOOLS, Talk
 
 from reverie.layers.l2_trim import TrimPolicy
 from reverie.runtime.session import Session
-from reverie.settings import Settings
+from reverie.settings import Settings, Switches
 from reverie.storage.in_memory import InMemoryStorage
 
 SIZES = (200, 2_000)
@@ -61,7 +61,9 @@ class Loop:
     def __init__(self, talk: Talk, size: int, trim: TrimPolicy) -> None:
         self.talk = talk
         self.clock = Clock()
-        settings = Settings(Path("."), trim=trim)
+        # The usage that is played grows as if nothing were ever cut, and the view is to hold all of it: no compaction.
+        switches = Switches(compact=False)
+        settings = Settings(Path("."), trim=trim, switches=switches)
         self.session = Session.open(f"turns-{size}", storage=InMemoryStorage(), settings=settings, clock=self.clock)
         self.turns = 0
 

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.cache.economics import CLASSIC, Clearing, Forecast, Rates, Verdict, choose_ttl, turns_ahead, weigh
+from reverie.cache.economics import (
+    CLASSIC,
+    Clearing,
+    Compaction,
+    Forecast,
+    Rates,
+    Verdict,
+    call_price,
+    choose_ttl,
+    turns_ahead,
+    weigh,
+    weigh_compaction,
+)
 from reverie.values import replace
 
 tokens = st.integers(0, 200_000)
@@ -180,7 +192,9 @@ def test_a_provider_without_a_dearer_lifetime_keeps_everything_long():
 def test_compacting_is_nearly_free_when_the_cache_is_cold_and_dear_while_it_lives():
     cold = weigh_compaction(Compaction(120_000, 20_000), turns=10, need=0.5, margin=1.5)
     live = weigh_compaction(Compaction(120_000, 20_000, live=120_000), turns=10, need=0.5, margin=1.5)
-    assert cold.act and cold.net > 0 and not live.act
+    assert cold.act
+    assert cold.net > 0
+    assert not live.act
     called = Compaction(120_000, 20_000, call=call_price(120_000, live=0, output=5_000))
     assert weigh_compaction(called, turns=3, need=0.5, margin=1.5).cost > cold.cost
     assert call_price(120_000, live=120_000, output=0) < 0.1 * call_price(120_000, live=0, output=0)

@@ -69,32 +69,51 @@ def shown() -> list[bytes]:
 def test_it_shows_before_it_acts_and_undo_gives_everything_back(ran: Ran, harbour: list[str]):
     before = shown()
     code, report, _ = ran(compact, "harbour", "--dry-run", "--json")
-    assert code == 0 and not report["applied"] and shown() == before
-    assert report["tokens_after"] < 0.75 * report["tokens_before"] and report["model_calls"] == 0
-    assert report["kept_messages"] > 0 and report["loss"]["by_kind"]["path"][0] > 0 and "price" in report
+    assert code == 0
+    assert not report["applied"]
+    assert shown() == before
+    assert report["tokens_after"] < 0.75 * report["tokens_before"]
+    assert report["model_calls"] == 0
+    assert report["kept_messages"] > 0
+    assert report["loss"]["by_kind"]["path"][0] > 0
+    assert "price" in report
     code, text, _ = ran(compact, "harbour")
-    assert code == 0 and "tokens" in text and "read back" in text and "compacted" in text
+    assert code == 0
+    assert "tokens" in text
+    assert "read back" in text
+    assert "compacted" in text
     assert len(shown()) < len(before)
     code, told, _ = ran(loss, "harbour", "--json")
     made = told[0]["compactions"]
-    assert code == 0 and len(made) == 1 and not made[0]["undone"] and made[0]["handle"].startswith("cut-")
+    assert code == 0
+    assert len(made) == 1
+    assert not made[0]["undone"]
+    assert made[0]["handle"].startswith("cut-")
     code, undone, _ = ran(undo, "harbour", "--json")
-    assert code == 0 and undone["tokens_after"] > undone["tokens_before"] and shown() == before
+    assert code == 0
+    assert undone["tokens_after"] > undone["tokens_before"]
+    assert shown() == before
     assert ran(loss, "harbour", "--json")[1][0]["compactions"][0]["undone"]
     code, _, complaint = ran(undo, "harbour")
-    assert code == 2 and "no compaction to undo" in complaint
+    assert code == 2
+    assert "no compaction to undo" in complaint
 
 
 @pytest.mark.requirement("L4.11")
 def test_a_part_is_named_by_a_message(ran: Ran, harbour: list[str]):
     code, report, _ = ran(compact, "harbour", "--up-to", harbour[45][:13], "--json")
-    assert code == 0 and report["method"] == "up_to" and report["applied"]
+    assert code == 0
+    assert report["method"] == "up_to"
+    assert report["applied"]
     code, _, complaint = ran(compact, "harbour", "--from", "nowhere-at-all")
-    assert code == 2 and "stands in the view" in complaint
+    assert code == 2
+    assert "stands in the view" in complaint
     code, _, complaint = ran(compact, "harbour", "--from", "a", "--up-to", "b")
-    assert code == 2 and "two different parts" in complaint
+    assert code == 2
+    assert "two different parts" in complaint
     code, _, complaint = ran(compact, "harbour", "--instructions", "Mind the tides.")
-    assert code == 2 and "--model" in complaint
+    assert code == 2
+    assert "--model" in complaint
 
 
 @pytest.mark.requirement("K13")
@@ -103,11 +122,14 @@ def test_a_session_that_is_open_elsewhere_is_asked_to_do_it(ran: Ran, tmp_path: 
         async with Session.open("harbour", cwd=tmp_path) as session:
             await talk(session, 60)
             code, told, _ = await anyio.to_thread.run_sync(lambda: ran(compact, "harbour", "--json"))
-            assert code == 0 and told["queued"] and not told["applied"]
+            assert code == 0
+            assert told["queued"]
+            assert not told["applied"]
             await session.prepare(model=MODEL, max_tokens=100)
             assert len(session.view.facts.compactions) == 1
             code, told, _ = await anyio.to_thread.run_sync(lambda: ran(undo, "harbour", "--json"))
-            assert code == 0 and told["queued"]
+            assert code == 0
+            assert told["queued"]
             await session.prepare(model=MODEL, max_tokens=100)
             assert session.view.facts.undone == {session.view.facts.compactions[0]}
 

@@ -104,19 +104,27 @@ def test_at_the_threshold_the_past_becomes_a_summary_without_any_model():
             first = await session.say("Please keep to src/harbour/ledger.py and the number 7741, nothing else.")
             ended = await talk.until_compacted()
             line = session.lines.auto_compact
-            assert ended.model_calls == 0 and ended.method == "notes" and ended.trigger == "auto"
-            assert ended.tokens_before >= line * 3 // 4 > ended.tokens_after and ended.tokens_after < line
+            assert ended.model_calls == 0
+            assert ended.method == "notes"
+            assert ended.trigger == "auto"
+            assert ended.tokens_before >= line * 3 // 4 > ended.tokens_after
+            assert ended.tokens_after < line
             assert ended.metrics  # what filled the window before
             shown = talk.requests[-1]["messages"][0]["content"]
             text = shown if isinstance(shown, str) else shown[0]["text"]
             assert text.startswith("This session goes on")
             assert "Please keep to src/harbour/ledger.py and the number 7741, nothing else." in text
-            assert "src/part_1/model.py" in text and "test_it" in text
+            assert "src/part_1/model.py" in text
+            assert "test_it" in text
             boundary = next(e.decision for e in talk.events if isinstance(getattr(e, "decision", None), Compacted))
-            assert boundary.last_before and boundary.first_kept and boundary.preserved["head"] == boundary.first_kept
-            assert boundary.handle in boundary.summary and boundary.discovered_tools == ["Read"]
+            assert boundary.last_before
+            assert boundary.first_kept
+            assert boundary.preserved["head"] == boundary.first_kept
+            assert boundary.handle in boundary.summary
+            assert boundary.discovered_tools == ["Read"]
             back = (await session.read_back(boundary.handle)).decode()
-            assert first.uuid in back and "part_1/model.py" in back
+            assert first.uuid in back
+            assert "part_1/model.py" in back
             assert [event.phase for event in talk.of(CompactionProgressed)][-1] == "done"
             await talk.turn()  # and the work goes on
 
@@ -145,7 +153,8 @@ def test_undo_gives_the_past_back_byte_for_byte_and_does_not_compact_again_at_on
         async with opened(storage, small(**keeping())) as session:  # it stays so in another process
             talk = Talk(session)
             await talk.prepare()
-            assert talk.of(CompactionEnded) == [] and session.compacting.breaker.suspended
+            assert talk.of(CompactionEnded) == []
+            assert session.compacting.breaker.suspended
             report = await session.compact()  # a person may always
             assert report.tokens_after < report.tokens_before
             assert not session.compacting.breaker.suspended
@@ -184,9 +193,13 @@ def test_notes_of_a_model_are_used_and_what_follows_their_cursor_is_never_cut():
             cause = Cause("notes", "due")
             for _ in range(3):
                 await talk.turn()
-            await session.decide(NotesUpdated(cause, {"Current State": "Half of the harbour is read."}, covered, "model"))
+            await session.decide(
+                NotesUpdated(cause, {"Current State": "Half of the harbour is read."}, covered, "model")
+            )
             report = await session.compact()
-            assert report.method == "notes" and report.model_calls == 0 and model.requests == []
+            assert report.method == "notes"
+            assert report.model_calls == 0
+            assert model.requests == []
             assert "Half of the harbour is read." in report.summary
             kept = str((await talk.prepare())["messages"][1:])
             assert all(f"src/part_{n}/model.py" in kept for n in (15, 16, 17))
@@ -212,12 +225,16 @@ def test_notes_whose_cursor_is_gone_are_not_used_and_the_model_is_asked():
                 await talk.turn()
             await session.decide(NotesUpdated(Cause("notes", "due"), {"Current State": "x"}, "nowhere", "model"))
             report = await session.compact()
-            assert report.method == "full" and report.model_calls == 1
-            assert "read all of it" in report.summary and "My draft" not in report.summary
-            assert "<summary>" not in report.summary and "Look at everything." in report.summary
+            assert report.method == "full"
+            assert report.model_calls == 1
+            assert "read all of it" in report.summary
+            assert "My draft" not in report.summary
+            assert "<summary>" not in report.summary
+            assert "Look at everything." in report.summary
             assert any(event.what == "compact from notes" for event in talk.of(FellBack))
             assert [event.characters for event in talk.of(CompactionProgressed) if event.characters]
-            assert asked[0]["tools"] and asked[0]["messages"][-1]["content"][-1]["text"].startswith("<reverie-fork")
+            assert asked[0]["tools"]
+            assert asked[0]["messages"][-1]["content"][-1]["text"].startswith("<reverie-fork")
 
     run(steps)
 
@@ -238,9 +255,12 @@ def test_a_fork_without_text_is_followed_by_one_plain_request_and_that_by_a_clea
             for _ in range(5):
                 await talk.turn()
             report = await session.compact(instructions="Mind the tides.")
-            assert report.model_calls == 2 and "Plain." in report.summary
+            assert report.model_calls == 2
+            assert "Plain." in report.summary
             plain = calls[1]
-            assert "You summarise" in plain["system"] and "thinking" not in plain and "[image]" in str(plain)
+            assert "You summarise" in plain["system"]
+            assert "thinking" not in plain
+            assert "[image]" in str(plain)
             assert plain["messages"][-1]["content"][-1]["text"].endswith("Mind the tides.")
             assert problems(dict(plain)) == []
             for _ in range(5):
@@ -296,7 +316,8 @@ def test_a_part_from_a_message_on_keeps_the_prefix_and_up_to_one_keeps_what_foll
             before = await talk.prepare()
             report = await session.compact(from_message=second.uuid, dry_run=True)
             assert canonical(await talk.prepare()) == canonical(before)  # a dry run changes nothing
-            assert report.method == "from" and "The second task, please." in report.summary
+            assert report.method == "from"
+            assert "The second task, please." in report.summary
             await session.compact(from_message=second.uuid)
             after = canonical(await talk.prepare())
             kept = len(canonical(before)) // 3
@@ -305,8 +326,10 @@ def test_a_part_from_a_message_on_keeps_the_prefix_and_up_to_one_keeps_what_foll
             assert canonical(await talk.prepare()) == canonical(before)
             report = await session.compact(up_to=second.uuid[:13])
             request = await talk.prepare()
-            assert report.method == "up_to" and "part_3" in report.summary
-            assert str(request["messages"][1:]).count("part_12/model.py") and "The second task" in str(request)
+            assert report.method == "up_to"
+            assert "part_3" in report.summary
+            assert str(request["messages"][1:]).count("part_12/model.py")
+            assert "The second task" in str(request)
             with pytest.raises(Exception, match="stands in the view"):
                 await session.compact(up_to="nothing")
 
@@ -330,7 +353,9 @@ def test_one_that_frees_too_little_is_not_applied_and_three_failures_stop_trying
                     await session.prepare(model=MODEL, max_tokens=100, system=system, tools=TOOLS)
                 usage = {"input_tokens": 23_000, "output_tokens": 5}
                 text = [{"type": "text", "text": "Yes."}]
-                await session.observe({"id": f"m{now[0]}", "role": "assistant", "model": MODEL, "content": text, "usage": usage})
+                await session.observe(
+                    {"id": f"m{now[0]}", "role": "assistant", "model": MODEL, "content": text, "usage": usage}
+                )
                 await session.say("And now?")
             assert session.compacting.breaker.failures == 3
             tried = [event for event in talk.of(FellBack) if "not compacted" in event.why]
@@ -361,7 +386,9 @@ def test_what_is_restored_shrinks_until_the_whole_result_is_at_most_half_of_the_
             await session.say("Look.")
             await talk.until_compacted(120)
             sent = str(talk.requests[-1]["messages"])
-            assert "The plan is to read." in sent and "Todo: read on." in sent and "src/file_0.py, as it is" in sent
+            assert "The plan is to read." in sent
+            assert "Todo: read on." in sent
+            assert "src/file_0.py, as it is" in sent
             assert "src/file_5.py" not in sent  # five at most
             ended = talk.of(CompactionEnded)[0]
             assert ended.tokens_after <= session.lines.auto_compact // 2
@@ -409,7 +436,8 @@ def test_hooks_may_add_instructions_block_and_add_context():
             assert payloads[-1][1] == {"source": "compact"}
             assert "The hook says hello." in str((await talk.prepare())["messages"][-1])
             phases = [event.phase for event in talk.of(CompactionProgressed)]
-            assert {"hooks before", "compacting", "hooks after"} <= set(phases) and phases[-1] == "done"
+            assert {"hooks before", "compacting", "hooks after"} <= set(phases)
+            assert phases[-1] == "done"
 
     run(steps)
 
@@ -425,7 +453,8 @@ def test_a_prompt_that_the_provider_refuses_is_compacted_well_below_what_it_take
             count = session.view.counted.tokens
             error = PromptTooLong("too long", tokens=count * 2, limit=count)  # half of it fits
             report = await session.compact_reactively(error)
-            assert report.decision.trigger == "reactive" and report.tokens_after <= count * 3 // 8
+            assert report.decision.trigger == "reactive"
+            assert report.tokens_after <= count * 3 // 8
             await talk.prepare()
 
     run(steps)
@@ -446,7 +475,8 @@ def test_commands_from_other_processes_compact_and_undo_at_the_round_boundary():
             inbox = inbox_key(project_slug(Path(".")), "s")
             post(storage, inbox, "compact", {"instructions": ""})
             await talk.prepare()
-            assert len(talk.of(CompactionEnded)) == 1 and list(storage.list(inbox)) == []
+            assert len(talk.of(CompactionEnded)) == 1
+            assert list(storage.list(inbox)) == []
             done = session.view.facts.compactions[-1]
             post(storage, inbox, "undo", {"compaction": done})
             post(storage, inbox, "undo", {"compaction": done})  # asked twice, done once
@@ -494,9 +524,12 @@ def test_pinned_words_of_the_user_survive_whatever_their_age():
                 await session.say(f"Message {n}: " + PROSE * 6)
             for _ in range(12):
                 await talk.turn()
-            summary = next(e.decision.summary for e in talk.events if isinstance(getattr(e, "decision", None), Compacted))
+            summary = next(
+                e.decision.summary for e in talk.events if isinstance(getattr(e, "decision", None), Compacted)
+            )
             assert "Never touch the lighthouse." in summary
-            assert "Message 29: " in summary and "Older messages of the user" in summary
+            assert "Message 29: " in summary
+            assert "Older messages of the user" in summary
 
     run(steps)
 
@@ -559,7 +592,8 @@ def test_a_compaction_by_fork_costs_a_fraction_of_one_with_a_prompt_of_its_own()
                     assert await asking.plainly("Summarise in nine sections.", 200_000)
                 else:
                     report = await session.compact()
-                    assert report.model_calls == 1 and report.method == "full"
+                    assert report.model_calls == 1
+                    assert report.method == "full"
                 assert server.errors == []
             await model.aclose()
         return usage_of(spent[0])

@@ -28,7 +28,8 @@ from reverie.testing.messages_server import Clock, MessagesServer
 MODEL = "claude-sonnet-4-5"
 START = 1_790_000_000.0
 TOOLS: list[dict[str, Any]] = [
-    {"name": name, "description": f"{name} something.", "input_schema": {"type": "object"}} for name in ("Read", "Agent")
+    {"name": name, "description": f"{name} something.", "input_schema": {"type": "object"}}
+    for name in ("Read", "Agent")
 ]
 SYSTEM = "You are careful and brief. " * 200
 STORY = "The harbour master wrote down every ship that came in, and the tide it came with. " * 60
@@ -103,11 +104,14 @@ def test_a_fork_is_the_parents_request_and_one_directive():
             answer = await Forks(session, model).ask("What was read?", source="test", max_tokens=300)
             forked = model.requests[0]
             parent = await asked(session)
-            assert answer.text == "An answer." and answer.cache_read_share == pytest.approx(0.9)
-            assert extends(canonical(sent), canonical(forked)) and extends(canonical(parent), canonical(forked))
+            assert answer.text == "An answer."
+            assert answer.cache_read_share == pytest.approx(0.9)
+            assert extends(canonical(sent), canonical(forked))
+            assert extends(canonical(parent), canonical(forked))
             assert len(canonical(forked)) == len(canonical(parent)) + 1  # the directive, and nothing else
             assert {key: forked[key] for key in ("model", "temperature")} == {"model": MODEL, "temperature": 0.5}
-            assert forked["max_tokens"] == 300 and problems(forked) == []
+            assert forked["max_tokens"] == 300
+            assert problems(forked) == []
             assert session.view.messages() == before  # nothing of it is in the parent's conversation
 
     run(steps)
@@ -125,13 +129,15 @@ def test_what_a_fork_used_is_recorded_under_its_source_and_its_words_are_not():
             await session.observe(reply({"type": "text", "text": "Hi."}))
             answer = await Forks(session, model).ask("Say something.", source="session_memory", max_tokens=100)
             assert answer.usage == Usage(read=900, uncached=100, output=10)
-            assert answer.cost_usd is not None and answer.cost_usd > 0
+            assert answer.cost_usd is not None
+            assert answer.cost_usd > 0
         log = storage.load(log_key(project_slug(Path(".")), "s")) or b""
         entries = parse_log(log).entries
         calls = [decision_of(entry.body) for entry in entries if entry.kind == DECISION]
         sources = [one.source for one in calls if isinstance(one, CallRecorded)]
         assert sources == ["main", "session_memory"]
-        assert b"secret answer" not in log and b"Say something" not in log
+        assert b"secret answer" not in log
+        assert b"Say something" not in log
 
     run(steps)
 
@@ -168,7 +174,8 @@ def test_a_fork_cannot_fork_and_the_tool_list_stays():
             refused: list[str] = []
 
             async def tools(one: Call, state: ForkState) -> Answered:
-                assert forking() == "outer" and state.source == "outer"
+                assert forking() == "outer"
+                assert state.source == "outer"
                 with pytest.raises(SessionError, match="cannot fork") as found:
                     await Forks(session, model).ask("Again?", source="inner", max_tokens=10)
                 refused.append(str(found.value))
@@ -179,7 +186,9 @@ def test_a_fork_cannot_fork_and_the_tool_list_stays():
             answer = await Forks(session, model).ask(
                 "Use an agent.", source="outer", max_tokens=100, tools=tools, max_turns=3
             )
-            assert answer.text == "Done." and answer.denied == ("Agent",) and len(refused) == 1
+            assert answer.text == "Done."
+            assert answer.denied == ("Agent",)
+            assert len(refused) == 1
             assert [tool["name"] for tool in model.requests[1]["tools"]] == ["Read", "Agent"]
             assert forking() == ""
         async with Session.open("child", storage=InMemoryStorage()) as child:
@@ -211,13 +220,15 @@ def test_tools_are_denied_unless_the_caller_runs_them_and_state_is_the_forks_own
                 return Answered("read it")
 
             answer = await forks.ask("Look.", source="test", max_tokens=50, tools=tools, max_turns=3)
-            assert answer.turns == 3 and answer.denied == ()
+            assert answer.turns == 3
+            assert answer.denied == ()
             assert seen == [{"/a": "t1"}, {"/a": "t1", "/b": "x1"}]
             assert all(problems(request) == [] for request in model.requests)
             denying = iter([[call("y1")], "Fine."])
             model.answer = lambda _: next(denying)
             answer = await forks.ask("Look again.", source="test", max_tokens=50, max_turns=2)
-            assert answer.denied == ("Read",) and model.requests[-1]["messages"][-1]["content"][0]["content"] == DENIED
+            assert answer.denied == ("Read",)
+            assert model.requests[-1]["messages"][-1]["content"][0]["content"] == DENIED
 
     run(steps)
 
@@ -250,7 +261,8 @@ def test_a_fork_that_hangs_is_given_up_in_time_by_its_caller_or_by_cancel():
             assert len(outcome) == 1
             with anyio.move_on_after(0.05) as parent:  # the caller's own scope ends it as well
                 await forks.ask("Anything?", source="test", max_tokens=10)
-            assert parent.cancelled_caught and forking() == ""
+            assert parent.cancelled_caught
+            assert forking() == ""
 
     run(steps)
 
@@ -283,7 +295,8 @@ def test_on_a_real_server_a_fork_reads_nearly_all_of_its_input_from_the_cache():
                 assert one.cache_read_share >= 0.95
                 many = await forks.ask_many(["Who?", "When?", "Where?"], source="test", max_tokens=200)
                 shares = [other.cache_read_share for other in many if not isinstance(other, BaseException)]
-                assert len(shares) == 3 and min(shares) >= 0.95
+                assert len(shares) == 3
+                assert min(shares) >= 0.95
                 after = (await model.complete(await asked(session))).body
                 used = usage_of(after["usage"])
                 assert used.read / used.input >= 0.95  # the parent's own cache was not disturbed

@@ -262,14 +262,18 @@ class History:
     def blame(self, file: str) -> list[BlamedLine]:
         """Return a file's lines as they are now, each with the change that brought it."""
         owned: list[tuple[str, JournalEntry]] = []
+        versions: dict[str | None, list[tuple[str, JournalEntry]]] = {}
         for entry, change in self.of_file(file):
+            if change.after in versions:  # what an undo brings back is still whoever's it was
+                owned = versions[change.after]
+                continue
             data = content_of(change) or b""
             lines = data.decode("utf-8", "replace").splitlines()
             matcher = SequenceMatcher(None, [line for line, _ in owned], lines, autojunk=False)
             now: list[tuple[str, JournalEntry]] = []
             for tag, a, b, c, d in matcher.get_opcodes():
                 now += owned[a:b] if tag == "equal" else [(line, entry) for line in lines[c:d]]
-            owned = now
+            owned = versions[change.after] = now
         return [
             BlamedLine(number, line, entry.id, entry.time, entry.who, entry.why)
             for number, (line, entry) in enumerate(owned, 1)

@@ -20,11 +20,11 @@ from ..paths import (
     TEMPORARY_PREFIX,
     append_line,
     check_key,
+    explain,
     explained,
     flush,
     open_folder,
     open_plain,
-    read_all,
     refuse_unless_plain,
     replace_file,
     sync_folder,
@@ -39,23 +39,37 @@ JOURNAL: Final = ".journal"
 _LINES: Final = "journal.jsonl"
 _LOCK: Final = "lock"
 _MARK_DIGITS: Final = 20
+_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never wait for a pipe
 
 
 def read_plain(root: str, file: str) -> bytes | None:
     """Return the bytes of a plain file beneath the root, or None where it is not there."""
     *folders, name = check_key(file)
-    path = os.path.join(root, file)
-    with explained("read", path):
+    path = f"{root}/{file}"
+    try:
+        if not folders:
+            return _read_whole(os.open(path, _READ_FLAGS), path)
+        folder = open_folder(root, folders)
         try:
-            folder = open_folder(root, folders)
-        except FileNotFoundError:
-            return None
-        try:
-            return read_all(open_plain(folder, name, os.O_RDONLY, path))
-        except FileNotFoundError:
-            return None
+            return _read_whole(os.open(name, _READ_FLAGS, dir_fd=folder), path)
         finally:
             os.close(folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise explain(error, "read", path) from error
+
+
+def _read_whole(descriptor: int, path: str) -> bytes:
+    try:
+        found = os.fstat(descriptor)
+        refuse_unless_plain(found, path)
+        data = os.read(descriptor, found.st_size + 1)
+        while len(data) != found.st_size and (more := os.read(descriptor, 1 << 20)):
+            data += more
+        return data
+    finally:
+        os.close(descriptor)
 
 
 def _version(data: bytes | None) -> str | None:
@@ -67,6 +81,7 @@ class JournalFiles:
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self._lock_path, self._lines_path = self.path(_LOCK), self.path(_LINES)
         self.history = History()
         self._gate = threading.RLock()
         self._lock: int | None = None
@@ -80,9 +95,12 @@ class JournalFiles:
     def is_settled(self) -> bool:
         """Say whether every line is carried out, as far as can be seen without the lock."""
         try:
-            size = os.stat(self.path(_LINES), follow_symlinks=False).st_size
-            with open(self.path(_LOCK), "rb", buffering=0) as lock:
-                return lock.read(_MARK_DIGITS) == b"%0*d" % (_MARK_DIGITS, size)
+            lock = os.open(self._lock_path, _READ_FLAGS)
+            try:
+                mark = os.read(lock, _MARK_DIGITS)
+            finally:
+                os.close(lock)
+            return mark == b"%0*d" % (_MARK_DIGITS, os.stat(self._lines_path, follow_symlinks=False).st_size)
         except OSError:
             return True  # nothing was ever journaled here, or nothing can be seen
 

@@ -20,6 +20,7 @@ DAILY_LOG_PATTERN: Final = "logs/YYYY/MM/YYYY-MM-DD.md"
 """What a prompt says of daily logs; never today's date, which would change the cached prefix."""
 
 _PART: Final = re.compile(r"\w(?:[\w .,+@=~()'&-]*[\w)'+~])?")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.md")  # what nearly all are; the long way gives the same
 _MAX_DEPTH: Final = 4
 _MAX_FILE_CHARS: Final = 200
 _STEM_CHARS: Final = 48
@@ -45,6 +46,8 @@ def check_file(file: str) -> tuple[str, ...]:
 
 def is_memory(file: str) -> bool:
     """Say whether a file beneath the directory is a memory of this scope."""
+    if _PLAIN.fullmatch(file) and len(file) <= _MAX_FILE_CHARS:
+        return file.lower() != "memory.md"
     try:
         check_file(file)
     except UnsafePath:

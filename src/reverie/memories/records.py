@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, cast
 
 from ..errors import InputError
 from ..values import field, record
-from .frontmatter import LIMIT_BYTES, FrontMatter, Value, parse, render
+from .frontmatter import FrontMatter, Value, parse, render
 from .trust import Trust, claimed, worst
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
 Scope: TypeAlias = Literal["private", "team"]
 
 OWN_FIELDS: Final = ("name", "description", "type", "created", "modified", "source", "trust", "expires", "scope")
+_OWN: Final = frozenset(OWN_FIELDS)
+_QUICK_CHARS: Final = 4_096
 _NOTHING: Final[Mapping[str, Value]] = MappingProxyType({})
 _TOP_KEY: Final = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*):(?:[ \t]|$)")
 _HEADING: Final = re.compile(r"#{1,6}[ \t]+(.*?)[ \t#]*$", re.MULTILINE)
@@ -68,39 +71,46 @@ def version_of(data: bytes) -> str:
 
 
 def read_record(
-    file: str, data: bytes, *, modified: str = "", scope: Scope = "private", head_only: bool = False
+    file: str, data: bytes, *, modified: float = 0.0, scope: Scope = "private", head_only: bool = False
 ) -> MemoryRecord:
     """Read a memory file, or only its head; whatever is in it, a record comes back.
 
-    ``modified`` is the file's own time, used where the front matter has none.
+    ``modified`` is the file's own time in seconds, used where the front matter has none.
     """
     text, problem = _decoded(data, cut=head_only)
+    if head_only and (own := _OWN_HEAD.match(text, 0, _QUICK_CHARS)) and "  " not in own[0]:
+        return _own_record(file, own, modified, scope)
     try:
-        matter = front_matter(text)
+        fields = _plain_fields(text)
+        matter = parse(text) if fields is None else None
     except InputError as error:
-        problem, matter = str(error), FrontMatter({}, text)
-    fields = matter.fields
-    metadata = fields.get("metadata")
-    nested: Mapping[str, object] = metadata if isinstance(metadata, dict) else {}
-    origin = _texts(fields.get("source")) or _texts(nested.get("originSessionId"))
-    trust = claimed(_text(fields.get("trust")))
-    extra = {key: value for key, value in fields.items() if key not in OWN_FIELDS}
+        problem, fields, matter = str(error), None, FrontMatter({}, text)
+    found = matter.fields if matter else fields or {}
+    get = found.get
+    metadata = get("metadata")
+    nested: Mapping[str, object] = metadata if isinstance(metadata, dict) else _NOTHING
+    trust = claimed(_text(get("trust", "")))
+    body = matter.body if matter else "" if head_only else text[text.index("\n---\n", 3) + 5 :]
     return MemoryRecord(
         file,
-        _text(fields.get("name")) or _heading(matter.body) or _stem(file),
-        _text(fields.get("description")),
-        _text(fields.get("type")) or _text(nested.get("type")),
-        _text(fields.get("created")),
-        _text(fields.get("modified")) or modified,
-        origin,
+        _text(get("name", "")) or _heading(body) or _stem(file),
+        _text(get("description", "")),
+        _text(get("type", "")) or _text(nested.get("type", "")),
+        _text(get("created", "")),
+        _text(get("modified", "")) or _time(modified),
+        _texts(get("source")) or _texts(nested.get("originSessionId")),
         worst((trust, "agent")) if scope == "team" else trust,  # another person's "user" is not this user
-        _text(fields.get("expires")),
+        _text(get("expires", "")),
         scope,
-        "" if head_only else matter.body,
-        extra or _NOTHING,
+        "" if head_only else body,
+        _NOTHING if found.keys() <= _OWN else {key: value for key, value in found.items() if key not in _OWN},
         "" if head_only else version_of(data),
         problem,
     )
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
 
 
 def _decoded(data: bytes, *, cut: bool) -> tuple[str, str]:
@@ -113,10 +123,14 @@ def _decoded(data: bytes, *, cut: bool) -> tuple[str, str]:
 
 
 def _text(value: object) -> str:
-    return " ".join(value.split()) if isinstance(value, str) else ""
+    if value == "" or not isinstance(value, str):
+        return ""
+    return value if value.isprintable() and "  " not in value and value[:1] != " " else " ".join(value.split())
 
 
 def _texts(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
     if isinstance(value, list):
         return tuple(text for item in cast("list[object]", value) if (text := _text(item)))
     text = _text(value)
@@ -134,53 +148,84 @@ def _stem(file: str) -> str:
 
 # -- a quick reading of the plain case, which a scan of thousands of files needs
 
+_PLAIN_KEY: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_INSIDE: Final = r"[^\x00-\x1f#\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f\u3000\ufeff\ud800-\udfff]"
+_PLAIN_VALUE: Final = rf'(?:"[^"\\\n\r]*"|[A-Za-z0-9](?:{_INSIDE}*(?! ){_INSIDE})?)'
+_PLAIN_HEAD: Final = re.compile(
+    rf"---\n((?:{_PLAIN_KEY}: {_PLAIN_VALUE}\n|{_PLAIN_KEY}: ?\n(?:  {_PLAIN_KEY}: {_PLAIN_VALUE}\n)+)+)---\n"
+)
+_PAIR: Final = re.compile(rf'^( *)({_PLAIN_KEY}): ?(?:"(.*)"|(.*))$', re.MULTILINE)
+
+
+# The fields as the store writes them and others do, in this order, none but the first needed.
+_QUOTED: Final = rf'"(?! )({_INSIDE.replace("#", chr(34) + chr(92) * 2)}*+)(?<! )"'
+_CLEAN: Final = rf"(?:{_QUOTED}|([A-Za-z0-9]{_INSIDE}*+(?<! )))"
+_OWN_HEAD: Final = re.compile(
+    rf"---\nname: {_CLEAN}\n"
+    + "".join(
+        rf"(?:{key}: {_CLEAN}\n)?"
+        for key in ("description", "type", "source", "trust", "expires", "scope", "created", "modified")
+    )
+    + "---\n"
+)
+
+
+def _own_record(file: str, own: re.Match[str], modified: float, scope: Scope) -> MemoryRecord:
+    """Return the head of a memory whose front matter has the plainest form."""
+    one = own.groups("")  # two for each field: as it stands in quotes, and as it stands without
+    source, trust = one[6] or one[7], one[8] or one[9]
+    vouched = claimed(trust)
+    return MemoryRecord(
+        file,
+        one[0] or one[1] or _stem(file),
+        one[2] or one[3],
+        one[4] or one[5],
+        one[14] or one[15],
+        one[16] or one[17] or _time(modified),
+        (source,) if source else (),
+        worst((vouched, "agent")) if scope == "team" else vouched,
+        one[10] or one[11],
+        scope,
+        "",
+        _NOTHING,
+    )
+
 
 def front_matter(text: str) -> FrontMatter:
     """Split a text into fields and body: quickly where every line is plain, else by the strict parser."""
-    return _plain_matter(text) or parse(text)
+    fields = _plain_fields(text)
+    if fields is None:
+        return parse(text)
+    return FrontMatter(fields, text[text.index("\n---\n", 3) + 5 :])
 
 
-def _plain_matter(text: str) -> FrontMatter | None:
-    """Return what ``parse`` would, or None where a line is not of the plainest form."""
-    end = text.find("\n---\n", 3)
-    if not text.startswith("---\n") or not 3 < end < LIMIT_BYTES // 4:
+def _plain_fields(text: str) -> dict[str, Value] | None:
+    """Return the fields that ``parse`` would, or None where a line is not of the plainest form."""
+    head = _PLAIN_HEAD.match(text, 0, _QUICK_CHARS)
+    if head is None:
         return None
+    pairs = _PAIR.findall(head[1])
+    if "\n  " in head[1]:
+        return _plain_tables(pairs)
+    fields: dict[str, Value] = {key: quoted or bare for _, key, quoted, bare in pairs}
+    return fields if len(fields) == len(pairs) else None
+
+
+def _plain_tables(pairs: list[tuple[str, str, str, str]]) -> dict[str, Value] | None:
     fields: dict[str, Value] = {}
-    table: dict[str, str | list[str]] | None = None
-    for line in text[4:end].split("\n"):
-        key, colon, value = line.partition(": ")
-        if line.startswith("  ") and table is not None and line[2:3] != " ":
-            key, into = key[2:], table
-        elif colon and value.strip(" "):
-            table, into = None, fields
-        else:
-            key, into = line.rstrip(" ").removesuffix(":"), fields
-            if key == line.rstrip(" ") or not _is_plain_key(key) or key in fields:
+    table: dict[str, str | list[str]] = {}
+    for number, (indent, key, quoted, bare) in enumerate(pairs):
+        if indent:
+            if key in table:
                 return None
-            table = {}
-            fields[key] = cast(Value, table)
+            table[key] = quoted or bare
             continue
-        plain = _plain_value(value)
-        if plain is None or not _is_plain_key(key) or key in into:
+        if key in fields:
             return None
-        into[key] = plain  # type: ignore[index]  # both hold text
-    if any(value == {} for value in fields.values()):
-        return None
-    return FrontMatter(fields, text[end + 5 :])
-
-
-def _is_plain_key(key: str) -> bool:
-    return key.isascii() and key.replace("-", "_").isidentifier() and key[0] != "-"
-
-
-def _plain_value(value: str) -> str | None:
-    value = value.strip(" ")
-    if value[:1] == '"':
-        inner = value[1:-1]
-        return inner if len(value) > 1 and value[-1] == '"' and '"' not in inner and "\\" not in inner else None
-    if not value[:1].isalnum() or "#" in value or "\t" in value or not value.isprintable():
-        return None
-    return value
+        opens = number + 1 < len(pairs) and bool(pairs[number + 1][0])
+        table = {}
+        fields[key] = table if opens else quoted or bare
+    return fields
 
 
 # -- writing

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from ..errors import StorageConflict, StorageError
 from ..paths import append_line, check_key, explained, open_folder, open_plain, refuse_unless_plain
@@ -30,7 +30,13 @@ _SURFACED: Final = "surfaced.jsonl"
 _HEAD_BYTES: Final = 2_048
 _MAX_HEAD_BYTES: Final = 70_000
 _MAX_DEPTH: Final = 3
+_KIND: Final = 0o170000
+_REGULAR: Final = 0o100000
 _HEAD_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+
+_RACY_SECONDS: Final = 2.0
+_Print: TypeAlias = tuple[int, int, int, int, int]
 
 
 def utc_now() -> datetime:
@@ -91,6 +97,7 @@ class Shelf:
         self.scope: Scope = scope
         self._clock = clock
         self._journal = JournalFiles(self.root)
+        self._heads: dict[str, tuple[_Print, MemoryRecord]] = {}
 
     # -- reading
 
@@ -105,9 +112,9 @@ class Shelf:
         data = read_plain(self.root, file)
         if data is None:
             return None
-        modified = ""
+        modified = 0.0
         with suppress(FileNotFoundError):
-            modified = _mtime(os.stat(self.path(file), follow_symlinks=False))
+            modified = os.stat(self.path(file), follow_symlinks=False).st_mtime
         return read_record(file, data, modified=modified, scope=self.scope)
 
     def read_index(self) -> str:
@@ -121,12 +128,21 @@ class Shelf:
         return self.scan_files()
 
     def scan_files(self) -> Scan:
-        """Read the heads without looking at the journal."""
+        """Read the heads without looking at the journal; one that has not changed since is not read again."""
         memories: list[MemoryRecord] = []
         problems: dict[str, str] = {}
+        known, fresh = self._heads, dict[str, tuple[_Print, MemoryRecord]]()
+        settled = self._clock().timestamp() - _RACY_SECONDS
         with explained("read", self.root):
             for file, folder, name in self._files():
                 try:
+                    seen = known.get(file)
+                    if seen is not None and seen[0] == _fingerprint(
+                        os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    ):
+                        memories.append(seen[1])
+                        fresh[file] = seen
+                        continue
                     head, found = _read_head(folder, name, file)
                 except FileNotFoundError:
                     continue  # removed meanwhile
@@ -136,10 +152,12 @@ class Shelf:
                 except StorageError as error:
                     problems[file] = str(error)
                     continue
-                memory = read_record(file, head, modified=_mtime(found), scope=self.scope, head_only=True)
+                memory = read_record(file, head, modified=found.st_mtime, scope=self.scope, head_only=True)
                 memories.append(memory)
-                if memory.problem:
-                    problems[file] = memory.problem
+                if found.st_mtime < settled:  # one just written might change again within the clock's grain
+                    fresh[file] = (_fingerprint(found), memory)
+        self._heads = fresh
+        problems.update((memory.file, memory.problem) for memory in memories if memory.problem)
         return Scan(memories, problems)
 
     def _files(self) -> Iterator[tuple[str, int, str]]:
@@ -315,7 +333,8 @@ def _read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result
     descriptor = os.open(name, _HEAD_FLAGS, dir_fd=folder)
     try:
         found = os.fstat(descriptor)
-        refuse_unless_plain(found, file)
+        if found.st_mode & _KIND != _REGULAR or found.st_nlink > 1:
+            refuse_unless_plain(found, file)
         head = os.read(descriptor, _HEAD_BYTES)
         if len(head) == _HEAD_BYTES and b"\n---" not in head[3:]:
             head += os.read(descriptor, _MAX_HEAD_BYTES)
@@ -324,5 +343,5 @@ def _read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result
         os.close(descriptor)
 
 
-def _mtime(found: os.stat_result) -> str:
-    return datetime.fromtimestamp(found.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _fingerprint(found: os.stat_result) -> _Print:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink

@@ -17,6 +17,7 @@ LABELS: Final[dict[Trust, str]] = {
     "agent": "written by an agent",
     "unconfirmed": "derived from untrusted text, not confirmed by the user",
 }
+_CLAIMS: Final[dict[str, Trust]] = {"": "agent", **{trust: trust for trust in TRUSTS}}
 
 
 def worst(inputs: Iterable[Trust], *, default: Trust = "agent") -> Trust:
@@ -27,6 +28,4 @@ def worst(inputs: Iterable[Trust], *, default: Trust = "agent") -> Trust:
 
 def claimed(word: str) -> Trust:
     """Return the trust a file claims: an agent's where it says nothing, the worst where the word is not known."""
-    if not word:
-        return "agent"
-    return TRUSTS[TRUSTS.index(word)] if word in TRUSTS else "unconfirmed"
+    return _CLAIMS.get(word, "unconfirmed")

@@ -185,7 +185,7 @@ async def _room(run: Query, error: PromptTooLong) -> End | None:
         return End("prompt_too_long", f"{error}; compacting did not make enough room")
     run.made_room = True
     try:
-        await run.interrupt.guard(run.session.compact_reactively())
+        await run.interrupt.guard(run.session.compact_reactively(error))
     except CompactionError as failed:
         return End("prompt_too_long", f"{error}; {failed}")
     return None

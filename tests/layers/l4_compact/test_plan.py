@@ -15,7 +15,15 @@ from reverie.conversation.entries import Entry, encode_entry
 from reverie.conversation.log import parse_log
 from reverie.conversation.rounds import widened
 from reverie.conversation.view import View
-from reverie.layers.l4_compact import CompactPolicy, dropped_rounds, loss_of, loss_text, room_of, summary_of, taking_tail
+from reverie.layers.l4_compact import (
+    CompactPolicy,
+    dropped_rounds,
+    loss_of,
+    loss_text,
+    room_of,
+    summary_of,
+    taking_tail,
+)
 from reverie.layers.l4_compact.anchors import anchor_list
 from reverie.layers.l4_compact.summary import directive, notes_text
 from reverie.layers.l4_compact.tail import TailPolicy, kept_from, legal_starts, standing, tokens_of
@@ -64,7 +72,8 @@ def test_a_tail_grows_until_it_has_enough_and_stops_before_it_has_too_much():
     view = script.view
     items = standing(view)
     start = kept_from(view, items, TailPolicy(600, 5, 5_000))
-    assert 600 <= sum(tokens_of(view, one) for one in items[start:]) < 900 and len(items) - start >= 5
+    assert 600 <= sum(tokens_of(view, one) for one in items[start:]) < 900
+    assert len(items) - start >= 5
     start = kept_from(view, items, TailPolicy(600, 50, 1_000))
     assert sum(tokens_of(view, one) for one in items[start:]) <= 1_000
     assert kept_from(view, items, TailPolicy(0, 0, 0), cursor=10) == 10  # what follows the cursor is never cut
@@ -98,7 +107,9 @@ def test_the_draft_is_thrown_away_and_instructions_stand_last():
     assert summary_of("no tags at all") == "no tags at all"
     assert summary_of("<analysis>x</analysis><summary>open end") == "open end"
     asked = directive("up_to", quote="What of it?", instructions="Mind the tides.")
-    assert asked.endswith("Mind the tides.") and "> What of it?" in asked and asked.count("\n9. ") == 1
+    assert asked.endswith("Mind the tides.")
+    assert "> What of it?" in asked
+    assert asked.count("\n9. ") == 1
 
 
 @pytest.mark.requirement("L4.12")
@@ -107,12 +118,16 @@ def test_oldest_rounds_go_until_the_gap_is_covered_and_one_always_stays():
     for n in range(10):
         messages += [{"role": "assistant", "content": "word " * 100}, {"role": "user", "content": f"{n}"}]
     fewer = dropped_rounds(messages, 250)
-    assert fewer is not None and fewer[0]["role"] == "user" and len(fewer) < len(messages)
+    assert fewer is not None
+    assert fewer[0]["role"] == "user"
+    assert len(fewer) < len(messages)
     again = dropped_rounds(fewer, None)
-    assert again is not None and [one["role"] for one in again[:2]] == ["user", "assistant"]
+    assert again is not None
+    assert [one["role"] for one in again[:2]] == ["user", "assistant"]
     assert str(again).count("left out here") == 1
     last = dropped_rounds(messages, 10**9)
-    assert last is not None and last[-2:] == messages[-2:]
+    assert last is not None
+    assert last[-2:] == messages[-2:]
     assert dropped_rounds(last, 10) is None
 
 
@@ -124,15 +139,20 @@ def test_the_loss_report_names_what_is_out_of_view_with_a_way_back():
     script.result("t1", "src/lost/harbour.py src/lost/harbour.py 9f8e7d6c5b4a")
     last = script.user("go on")
     before = script.view
-    cut = Compacted(Cause("compact", "test"), "auto", "full", "It was src/app/tides.py.", 10, None, last, handle="cut-1")
+    cut = Compacted(
+        Cause("compact", "test"), "auto", "full", "It was src/app/tides.py.", 10, None, last, handle="cut-1"
+    )
     script.decide(cut)
     loss = loss_of(before, script.view, cut)
     gone = {(one.kind, one.text): one for one in loss.lost}
-    assert ("path", "src/lost/harbour.py") in gone and ("path", "src/app/tides.py") not in gone
+    assert ("path", "src/lost/harbour.py") in gone
+    assert ("path", "src/app/tides.py") not in gone
     assert gone["path", "src/lost/harbour.py"].count == 2
-    assert ("open step", "paint the boat") in gone and ("number", "48151") in gone
+    assert ("open step", "paint the boat") in gone
+    assert ("number", "48151") in gone
     known = {entry.uuid for entry in before.said}
-    assert all(one.handle in known for one in loss.lost) and 0 < loss.share_kept < 1
+    assert all(one.handle in known for one in loss.lost)
+    assert 0 < loss.share_kept < 1
     assert "src/lost/harbour.py" in loss_text(loss)
 
 
@@ -171,7 +191,8 @@ def test_a_small_window_shrinks_every_budget():
     assert (large.tail.tokens, large.tail.max_tokens, large.words) == (10_000, 40_000, 20_000)
     assert (small.tail.tokens, small.tail.max_tokens, small.words) == (480, 2_000, 960)
     long = notes_text({"A": "word " * 5_000, "B": "b"}, section_tokens=100, total_tokens=150)
-    assert "rest of this section" in long and "## B" in long
+    assert "rest of this section" in long
+    assert "## B" in long
 
 
 def test_a_taking_never_holds_the_context_a_session_opens_with():
@@ -179,4 +200,4 @@ def test_a_taking_never_holds_the_context_a_session_opens_with():
     script.add("attachment", {"type": "user_context", "message": {"role": "user", "content": "Rules."}})
     script.user("go")
     script.reply(text("went"))
-    assert [one.message["content"] for one in taking_tail(script.view, TailPolicy(0, 0, 0)).cut][0] == "go"
+    assert next(one.message["content"] for one in taking_tail(script.view, TailPolicy(0, 0, 0)).cut) == "go"

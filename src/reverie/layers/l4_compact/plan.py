@@ -49,7 +49,9 @@ class Room:
     def scaled(self, share: float) -> Room:
         """Return the same with less of everything; with nothing left for the tail at 0."""
         if share <= 0:
-            return replace(self, tail=TailPolicy(0, 0, 0, keeps_open=False), words=self.words // 2, anchors=self.anchors // 2)
+            return replace(
+                self, tail=TailPolicy(0, 0, 0, keeps_open=False), words=self.words // 2, anchors=self.anchors // 2
+            )
         least, most = int(self.tail.tokens * share), int(self.tail.max_tokens * share)
         texts = self.tail.texts if share >= 1 else 0
         return replace(self, tail=replace(self.tail, tokens=least, texts=texts, max_tokens=most))

@@ -1,0 +1,168 @@
+"""What does it cost to scan a memory directory, load its index and save into it?
+
+The scan reads the head of every memory; beside it, in the same run and in turn, every file is opened and 2 KB of it are
+read, which is the least any program must do. Prints a table, or JSON with ``--json``; with ``--check`` exits 1 where a
+limit is passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from reverie.memories.secrets import find_secrets
+from reverie.memories.shelf import Shelf
+from reverie.runtime.memory import Memory
+
+MAX_SCAN_RATIO = 2.0
+MAX_INDEX_US = 100.0
+MAX_SECRETS_MS = 20.0
+TYPES = ("user", "feedback", "project", "reference")
+
+
+def fill(folder: Path, count: int) -> None:
+    """Write so many memories as the store writes them."""
+    folder.mkdir()
+    for number in range(count):
+        text = (
+            f"---\nname: Rule {number} of the deployment\n"
+            f'description: "Service {number} is deployed by hand: the pipeline of team {number % 7} is broken"\n'
+            f"type: {TYPES[number % 4]}\nsource: session-{number % 50} message-{number}\ntrust: agent\n"
+            f'created: "2026-10-{number % 28 + 1:02}T08:00:00Z"\n'
+            f'modified: "2026-11-{number % 28 + 1:02}T08:00:00Z"\n---\n'
+        )
+        body = f"Service {number} goes out by hand.\n\n**Why:** the pipeline lost a release.\n" * (1 + number % 12)
+        (folder / f"{TYPES[number % 4]}_rule_{number}.md").write_text(text + body)
+
+
+def timed(way: Callable[[], object]) -> float:
+    """Return how many seconds one call takes."""
+    gc.collect()
+    start = time.perf_counter()
+    way()
+    return time.perf_counter() - start
+
+
+def measure_scan(folder: Path, count: int, rounds: int) -> dict[str, float]:
+    """Scan and read 2 KB of each file, in turn."""
+    fill(folder, count)
+    names = sorted(os.listdir(folder))
+    warm = Shelf(str(folder))
+
+    def bare() -> None:
+        for name in names:
+            with open(os.path.join(folder, name), "rb", buffering=0) as file:
+                file.read(2_048)
+
+    def ours() -> None:
+        assert len(Shelf(str(folder)).scan().memories) == count
+
+    def again() -> None:
+        assert len(warm.scan().memories) == count
+
+    bare()
+    ours()
+    bare_seconds: list[float] = []
+    ours_seconds: list[float] = []
+    for _ in range(rounds):
+        bare_seconds.append(timed(bare))
+        ours_seconds.append(timed(ours))
+    again()
+    again_seconds = [timed(again) for _ in range(rounds)]
+    pairs = [one / other for one, other in zip(ours_seconds, bare_seconds, strict=True)]
+    return {
+        "files": count,
+        "bare_us_a_file": round(min(bare_seconds) / count * 1e6, 2),
+        "scan_us_a_file": round(min(ours_seconds) / count * 1e6, 2),
+        "again_us_a_file": round(min(again_seconds) / count * 1e6, 2),
+        "ratio": round(min(min(ours_seconds) / min(bare_seconds), statistics.median(pairs)), 3),
+    }
+
+
+def measure_index(folder: Path, rounds: int) -> dict[str, float]:
+    """Load an index that is as long as one may be."""
+    folder.mkdir()
+    memory = Memory(folder)
+    memory.save("The release train leaves on Tuesdays at noon", type="project", why="the customers are told so")
+    lines = [f"- [Memory {number}](project_memory_{number}.md) — {'what it is about ' * 4}" for number in range(200)]
+    (folder / "MEMORY.md").write_text("\n".join(lines) + "\n")
+    memory.log()
+    seconds = sorted(timed_many(memory.index, rounds))
+    return {"lines": 200, "p50_us": round(seconds[len(seconds) // 2] * 1e6, 1), "best_us": round(seconds[0] * 1e6, 1)}
+
+
+def timed_many(way: Callable[[], object], rounds: int) -> list[float]:
+    """Return how long each of many calls takes."""
+    found: list[float] = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        way()
+        found.append(time.perf_counter() - start)
+    return found
+
+
+def measure_saves(folder: Path, count: int) -> dict[str, float]:
+    """Save so many memories, each durable when it is acknowledged."""
+    memory = Memory(folder)
+    seconds = [
+        timed(lambda: memory.save(f"Rule {number} is about service {number}", type="project", why="it is so"))  # noqa: B023
+        for number in range(count)
+    ]
+    return {"saves": count, "p50_ms": round(statistics.median(seconds) * 1e3, 2)}
+
+
+def measure_secrets(rounds: int) -> dict[str, float]:
+    """Look for secrets in 100 kB of this project's own source."""
+    files = sorted((Path(__file__).resolve().parents[1] / "src").rglob("*.py"))
+    text = "".join(file.read_text() for file in files)[:100_000]
+    return {"bytes": len(text), "best_ms": round(min(timed_many(lambda: find_secrets(text), rounds)) * 1e3, 2)}
+
+
+def main() -> int:
+    """Measure, print, and say by the exit status whether the limits hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--check", action="store_true", help="exit 1 where a limit is passed")
+    parser.add_argument("--files", type=int, nargs="*", default=[200, 20_000])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path, default=None, help="what lies under it is measured")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="reverie-memories-") as folder:
+        scans = [
+            measure_scan(
+                Path(folder) / f"scan-{count}", count, options.rounds if count > 2_000 else options.rounds * 10
+            )
+            for count in options.files
+        ]
+        index = measure_index(Path(folder) / "index", 500)
+        saves = measure_saves(Path(folder) / "saves", 50)
+    secrets = measure_secrets(10)
+    if options.json:
+        print(json.dumps({"scans": scans, "index": index, "saves": saves, "secrets": secrets}))
+    else:
+        for row in scans:
+            print(
+                f"scan of {row['files']:>6} files: {row['scan_us_a_file']:>7} µs a file, reading 2 KB of each "
+                f"{row['bare_us_a_file']:>7} µs, ratio {row['ratio']} (limit {MAX_SCAN_RATIO}); again {row['again_us_a_file']} µs"
+            )
+        print(f"index of 200 lines: {index['p50_us']} µs, best {index['best_us']} µs (limit {MAX_INDEX_US})")
+        print(f"save: {saves['p50_ms']} ms")
+        print(f"secret scan of 100 kB: {secrets['best_ms']} ms (limit {MAX_SECRETS_MS})")
+    held = (
+        all(row["ratio"] <= MAX_SCAN_RATIO for row in scans)
+        and index["p50_us"] <= MAX_INDEX_US
+        and secrets["best_ms"] <= MAX_SECRETS_MS
+    )
+    return 0 if held or not options.check else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
