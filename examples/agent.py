@@ -1,6 +1,6 @@
 """An agent of your own in one loop. Without a key it follows a script: name a model to ask a real one.
 
-    python examples/agent.py anthropic:claude-sonnet-4-5
+python examples/agent.py anthropic:claude-sonnet-4-5
 """
 
 from __future__ import annotations

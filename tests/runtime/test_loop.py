@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from reverie import InMemoryStorage, Session, Settings
+from reverie import InMemoryStorage, Session, Settings, load_settings
 from reverie.conversation.canonical import canonical
 from reverie.conversation.validate import problems
-from reverie.errors import ModelRefused, ModelUnavailable, PromptTooLong
+from reverie.errors import ModelRefused, ModelUnavailable, PromptTooLong, SettingsError
 from reverie.events import (
     Event,
     FellBack,
@@ -29,6 +29,7 @@ from reverie.models.scripted import Broken
 from reverie.ports import Capabilities
 from reverie.runtime.agent import Agent
 from reverie.runtime.permissions import Answer, Approval
+from reverie.runtime.trust import Trust
 from reverie.settings import AgentPolicy, McpServer, PermissionRules
 from reverie.values import replace
 
@@ -50,9 +51,7 @@ class Bench:
         self.storage = InMemoryStorage()
         self.cwd = tmp_path / "work"
         self.cwd.mkdir(exist_ok=True)
-        self.settings: Settings = replace(
-            Settings(home=tmp_path / "home"), **given.pop("settings", {})
-        )
+        self.settings: Settings = replace(Settings(home=tmp_path / "home"), **given.pop("settings", {}))
         self.model = ScriptedModel(replies, capabilities=given.pop("capabilities", Capabilities(True, window=200_000)))
         self.given = given
 
@@ -441,3 +440,32 @@ def test_a_server_that_cannot_be_had_is_said_and_the_rest_works(tmp_path: Path) 
     anyio.run(main)
     assert [event.what for event in found if isinstance(event, FellBack)] == ["mcp"]
     assert ended(found[: found.index(next(e for e in found if isinstance(e, QueryEnded))) + 1]).end == "completed"
+
+
+@pytest.mark.requirement("S2")
+def test_a_repository_offers_no_skill_no_hook_and_no_server_before_it_is_trusted(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ["ok", "ok"])
+    skill = bench.cwd / ".claude" / "skills" / "shout"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text(
+        "---\nname: shout\ndescription: Answer in capitals when asked to shout.\n---\nSHOUT."
+    )
+    outside = tmp_path / "outside.md"
+    outside.write_text("Imported from outside.")
+    (bench.cwd / "AGENTS.md").write_text(f"Read this: @{outside}")
+    bench.ask(session="before")
+    Trust.open(bench.settings.home).trust(bench.cwd)
+    bench.ask(session="after")
+    before, after = map(texts, bench.model.requests)
+    assert "shout: Answer in capitals" not in before
+    assert "Imported from outside." not in before
+    assert "shout: Answer in capitals" in after
+    assert "Imported from outside." in after
+
+
+@pytest.mark.requirement("S2")
+@pytest.mark.parametrize("key", ["hooks", "mcp_servers", "permissions", "model", "model_aliases", "flag_provider"])
+def test_a_repositorys_own_settings_cannot_reach_further(tmp_path: Path, key: str) -> None:
+    (tmp_path / ".reverie.toml").write_text(f'{key} = "anything"\n')
+    with pytest.raises(SettingsError, match="may not set"):
+        load_settings(home=tmp_path / "home", project=tmp_path, environ={})

@@ -78,7 +78,7 @@ def read_record(
     ``modified`` is the file's own time in seconds, used where the front matter has none.
     """
     text, problem = _decoded(data, cut=head_only)
-    if head_only and (own := _OWN_HEAD.match(text, 0, _QUICK_CHARS)) and "  " not in own[0]:
+    if head_only and (own := _OWN_HEAD.match(text, 0, _QUICK_CHARS)) and text.find("  ", 0, own.end()) < 0:
         return _own_record(file, own, modified, scope)
     try:
         fields = _plain_fields(text)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import Final
 
 from ..errors import StorageConflict, StorageError
 from ..paths import append_line, check_key, explained, open_folder, open_plain, refuse_unless_plain
@@ -36,7 +37,6 @@ _HEAD_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK 
 
 
 _RACY_SECONDS: Final = 2.0
-_Print: TypeAlias = tuple[int, int, int, int, int]
 
 
 def utc_now() -> datetime:
@@ -97,7 +97,9 @@ class Shelf:
         self.scope: Scope = scope
         self._clock = clock
         self._journal = JournalFiles(self.root)
-        self._heads: dict[str, tuple[_Print, MemoryRecord]] = {}
+        self._heads: dict[str, MemoryRecord] = {}
+        self._prints: dict[str, int] = {}
+        self._scanned = False
 
     # -- reading
 
@@ -131,17 +133,17 @@ class Shelf:
         """Read the heads without looking at the journal; one that has not changed since is not read again."""
         memories: list[MemoryRecord] = []
         problems: dict[str, str] = {}
-        known, fresh = self._heads, dict[str, tuple[_Print, MemoryRecord]]()
-        settled = self._clock().timestamp() - _RACY_SECONDS
+        heads, prints = dict[str, MemoryRecord](), dict[str, int]()
+        # Only who scans again keeps what was read: a program that scans once need not pay for it.
+        settled = time.time() - _RACY_SECONDS if self._scanned else 0.0
+        self._scanned = True
         with explained("read", self.root):
             for file, folder, name in self._files():
                 try:
-                    seen = known.get(file)
-                    if seen is not None and seen[0] == _fingerprint(
-                        os.stat(name, dir_fd=folder, follow_symlinks=False)
-                    ):
-                        memories.append(seen[1])
-                        fresh[file] = seen
+                    seen = self._prints.get(file) if self._prints else None
+                    if seen and seen == _print_of(os.stat(name, dir_fd=folder, follow_symlinks=False)):
+                        prints[file], heads[file] = seen, self._heads[file]
+                        memories.append(heads[file])
                         continue
                     head, found = _read_head(folder, name, file)
                 except FileNotFoundError:
@@ -155,8 +157,8 @@ class Shelf:
                 memory = read_record(file, head, modified=found.st_mtime, scope=self.scope, head_only=True)
                 memories.append(memory)
                 if found.st_mtime < settled:  # one just written might change again within the clock's grain
-                    fresh[file] = (_fingerprint(found), memory)
-        self._heads = fresh
+                    prints[file], heads[file] = _print_of(found), memory
+        self._heads, self._prints = heads, prints
         problems.update((memory.file, memory.problem) for memory in memories if memory.problem)
         return Scan(memories, problems)
 
@@ -343,5 +345,6 @@ def _read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result
         os.close(descriptor)
 
 
-def _fingerprint(found: os.stat_result) -> _Print:
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink
+def _print_of(found: os.stat_result) -> int:
+    """Return a number that is another one whenever the file may have changed."""
+    return hash((found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink))

@@ -120,6 +120,10 @@ class SessionSearch:
 
         return self._sturdy(ranked)
 
+    def keys(self, project: str | None = None) -> dict[int, str]:
+        """Return the keys of the logs that are indexed, by the number that ``rank`` gives a session."""
+        return self._sturdy(lambda rows: rows.keys(project))
+
     def refresh(self) -> Refreshed:
         """Follow the logs: read what is new in them, and remove the rows of those that are gone."""
         return self._sturdy(self._refreshed)
