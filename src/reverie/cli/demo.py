@@ -6,11 +6,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .output import bar, emit_json, paint, say, table
+
+if TYPE_CHECKING:
+    from ..runtime.session import Session
 
 __all__ = ["command"]
 
@@ -49,15 +52,15 @@ class _Stage:
     def __init__(self, *, quiet: bool, pace: float) -> None:
         self.quiet = quiet
         self.pace = pace
-        self.acts = {"offload": 0, "trim": 0}
-        self.freed = {"offload": 0, "trim": 0}
+        self.acts = {"offload": 0, "trim": 0, "notes": 0, "compact": 0}
+        self.freed = {"offload": 0, "trim": 0, "notes": 0, "compact": 0}
         self.peak = 0
         self._live = sys.stdout.isatty() and not quiet
 
     def heard(self, event: Any) -> None:
         """Tell of what a layer did."""
         from ..conversation.decisions import ResultOffloaded
-        from ..events import DecisionMade, FellBack, ResultsTrimmed
+        from ..events import CompactionEnded, DecisionMade, FellBack, NotesWritten, ResultsTrimmed
 
         if isinstance(event, ResultsTrimmed):
             freed = event.tokens_before - event.tokens_after
@@ -68,6 +71,15 @@ class _Stage:
             self.acts["offload"] += 1
             self.freed["offload"] += event.decision.cause.frees
             self.line(f"  layer 1  moved a result of {event.decision.size:,} characters to disk", "a preview stays")
+        elif isinstance(event, NotesWritten):
+            self.acts["notes"] += 1
+            self.line(f"  layer 3  noted {len(event.sections)} sections of what happened so far", "no model call")
+        elif isinstance(event, CompactionEnded):
+            freed = event.tokens_before - event.tokens_after
+            self.acts["compact"] += 1
+            self.freed["compact"] += freed
+            sizes = f"{event.tokens_before:,} -> {event.tokens_after:,} tokens"
+            self.line(f"  layer 4  the past became a summary: {sizes}", f"from notes, {event.model_calls} model calls")
         elif isinstance(event, FellBack):
             self.line(f"  {event.what}: {event.why}", "")
 
@@ -121,6 +133,7 @@ async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[st
             last = session.view.facts.last_call
             spent += (last.cost_usd or 0.0) if last is not None else 0.0
             stage.turn(turn.number, turn.window, spent)
+        kept = await _compacted_and_back(session, stage)
     stage.end()
     with LedgerStore(settings.home) as store:
         (sums,) = store.by("session").values()
@@ -141,8 +154,23 @@ async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[st
             "hit_rate": sums.hit_rate,
             "lost_usd": sums.lost_usd,
         },
+        "compaction": {"share_of_names_kept": kept, "undone": True},
         "policies": {name: totals(report.of(policy=name)) for name in report.policies},
     }
+
+
+async def _compacted_and_back(session: Session, stage: _Stage) -> float:
+    """Let the past become a summary, take that back, and say what it kept."""
+    before = session.view.messages()
+    stage.line("> /compact", "", style="bold")
+    report = await session.compact()
+    names = f"{report.loss.share_kept:.0%} of the uses of exact names are still in view"
+    stage.line(f"           your words stand byte for byte; {names}", f"the rest by handle {report.handle}")
+    stage.line("> /undo", "", style="bold")
+    await session.undo()
+    same = session.view.messages()[: len(before)] == before
+    stage.line(f"           the part before it is back, byte for byte: {'yes' if same else 'NO'}", "")
+    return report.loss.share_kept
 
 
 def _close(found: dict[str, Any]) -> None:

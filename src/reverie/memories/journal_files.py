@@ -113,6 +113,7 @@ class JournalFiles:
             descriptor = self._take()
             self._lock = descriptor
             try:
+                self._sweep()
                 self._catch_up()
                 yield
             finally:
@@ -180,7 +181,6 @@ class JournalFiles:
         if mark != self._offset:
             for entry in undone if mark is not None else undone[-1:]:
                 self._apply(entry, {})
-            self._sweep()
             self._set_mark()
 
     def _mark(self) -> int | None:

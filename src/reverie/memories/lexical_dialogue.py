@@ -98,6 +98,8 @@ class Weights:
     feedback_in_message: float = 0.5
     feedback_messages: int = 20
     feedback_words: int = 40
+    feedback_pool: int = 80
+    """How many of the words they share most are weighed."""
     decay: float = 0.7
     """What each further message of a session counts for the session."""
     max_postings: int = 12_000
@@ -185,9 +187,9 @@ def rank(
     board = _Board(source, weights)
     board.add({word: 1.0 for word in query.words}, query.frequencies, within)
     if weights.feedback:
-        board.keep_best()
-        shared = board.shared_words(query)
-        board.add(shared, board.frequencies, board.kept, in_message=weights.feedback_in_message)
+        if source.sessions > weights.max_sessions:
+            within = board.keep_best()
+        board.add(board.shared_words(query), board.frequencies, within, in_message=weights.feedback_in_message)
     return board.ranked(query, limit)
 
 
@@ -200,7 +202,6 @@ class _Board:
         self.own: dict[int, dict[int, float]] = {}
         self.whole: dict[int, float] = {}
         self.facts: dict[int, SessionFacts] = {}
-        self.kept: list[int] | None = None
         self.frequencies: dict[str, tuple[int, int]] = {}
         average = source.words / (source.messages or 1)
         self._worth = _Worths(average, weights)
@@ -244,18 +245,16 @@ class _Board:
         if missing:
             self.facts |= self.source.facts(missing)
 
-    def keep_best(self) -> None:
-        """Forget all but the best sessions and messages, by what is known so far."""
-        weights = self.weights
-        if len(self.own) > weights.max_sessions:
-            self.own = {session: self.own[session] for session in self._best_sessions(weights.max_sessions)}
-        self.kept = list(self.own)
+    def keep_best(self) -> list[int]:
+        """Forget all but the best sessions, by what is known so far, and return these."""
+        share, facts = self.weights.session, self.facts
 
-    def _best_sessions(self, most: int) -> list[int]:
         def worth(session: int) -> tuple[float, str]:
-            return -(self.weights.session * self.whole[session] + max(self.own[session].values())), self.facts[session].key
+            return -(share * self.whole[session] + max(self.own[session].values())), facts[session].key
 
-        return heapq.nsmallest(most, self.own, key=worth)
+        best = heapq.nsmallest(self.weights.max_sessions, self.own, key=worth)
+        self.own = {session: self.own[session] for session in best}
+        return best
 
     def scores(self, session: int) -> dict[int, float]:
         """Return what the messages of a session are worth with their neighbours and their session."""
@@ -289,7 +288,7 @@ class _Board:
                 shares[word] = shares.get(word, 0.0) - value / total
         names, asked = self.source.speakers(), set(query.words)
         common = heapq.nsmallest(
-            2 * weights.feedback_words,
+            weights.feedback_pool,
             ((-share, word) for word, share in shares.items() if word not in FUNCTION_WORDS and word not in names),
         )
         self.frequencies = self.source.frequencies(word for _, word in common)

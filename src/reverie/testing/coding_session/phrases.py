@@ -44,8 +44,8 @@ OPENINGS: Final = {
         "support says {thing} updates got lost today. Anything in the log?",
     ),
     "feature": (
-        "a {thing} needs a second limit, per depot. Add it to the service, the gateway and the page",
-        "let people undo the last change to a {thing}. Service and page, with tests please",
+        "the {thing} needs a second limit, per depot. Add it to the service, the gateway and the page",
+        "let people undo the last change to the {thing}. Service and page, with tests please",
     ),
     "refactor": (
         "rename the grace period handling so {thing} and its neighbours use the same rule, and keep the tests green",
@@ -56,8 +56,8 @@ OPENINGS: Final = {
         "look over the diff, I am not sure about the rounding in {thing}",
     ),
     "question": (
-        "how does a {thing} get from the page to the store? I need the order of calls for the docs",
-        "where do we decide that a {thing} is stale, and can two depots race for it?",
+        "how does the {thing} get from the page to the store? I need the order of calls for the docs",
+        "where do we decide that the {thing} is stale, and can two depots race for it?",
     ),
 }
 
@@ -112,7 +112,7 @@ CLOSINGS: Final = {
     ),
     "question": (
         "The page asks the gateway, the gateway asks {short}, and only there the row is locked. What I have not "
-        "checked is what happens when two depots share a {thing}."
+        "checked is what happens when two depots share the {thing}."
     ),
 }
 INTERRUPTED: Final = "[Stopped by the user]"
