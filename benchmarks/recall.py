@@ -2,10 +2,10 @@
 
     python benchmarks/recall.py [FILE] [--json] [--check] [--no-speed] [--tune]
 
-FILE is a LoCoMo file (default: ../shared/locomo-dev beside the repository, or $REVERIE_LOCOMO). Each conversation becomes
-a home of its own with a log a session, and is searched through the same door as ``reverie search``, with no model. Beside
-it, in the same run, plain BM25 over turns and over whole sessions. R@k is the share of a question's evidence among
-the first k, averaged over questions that have evidence.
+FILE is a LoCoMo file (default: ../shared/locomo-dev beside the repository, or $REVERIE_LOCOMO). Each conversation
+becomes a home of its own with a log a session, and is searched through the same door as ``reverie search``, with no
+model. Beside it, in the same run, plain BM25 over turns and over whole sessions. R@k is the share of a question's
+evidence among the first k, averaged over questions that have evidence.
 
 ``--tune`` says how well the constants carry over: for each conversation they are chosen anew from a grid by the other
 four alone, and the left-out one is measured with those.
@@ -248,17 +248,13 @@ def left_out(talks: list[Conversation], ours: list[Ours]) -> dict[str, Any]:
 # -- speed
 
 
-WORDS = [f"{first}{second}{third}" for first in "bcdfghklmnprstvw" for second in "aeiou" for third in "dgklmnprstx"]
+SYLLABLES = [f"{first}{second}{third}" for first in "bcdfghklmnprstvw" for second in "aeiou" for third in "dgkmnprtx"]
+WORDS = [f"{SYLLABLES[at * 7 % len(SYLLABLES)]}{SYLLABLES[at // 19 % len(SYLLABLES)]}" for at in range(30_000)]
 
 
 def sentence(rng: Random, words: int) -> str:
-    """Write words as common and as rare as in real text."""
-    return " ".join(
-        WORDS[min(int(rng.paretovariate(0.6)) - 1, len(WORDS) - 1)]
-        if rng.random() < 0.6
-        else f"{rng.choice(WORDS)}{rng.choice(WORDS)}"
-        for _ in range(words)
-    )
+    """Write words as common and as rare as in real text: the nth most common is n times rarer than the first."""
+    return " ".join(WORDS[int(len(WORDS) ** rng.random()) - 1] for _ in range(words))
 
 
 def milliseconds(act: Callable[[], object]) -> float:

@@ -1,7 +1,7 @@
 """A process that has the store loaded and forks one child an act, so that hundreds of acts under a tracer are cheap.
 
-Run as ``python -S -E zygote.py PATH...``. Each line on stdin is an act as JSON, with the directory, and a pipe on which
-the child waits to be let go. The child says its process id, then how the act went; the zygote says how it ended.
+Run as ``python -S -E zygote.py PATH...``. Each line on stdin is an act as JSON, with the directory. The child says its
+process id, waits for a signal to go on, and says how the act went; the zygote says how it ended.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 
 sys.path[:0] = sys.argv[1:]
 
-from reverie.errors import ReverieError, StorageError
-from reverie.runtime.memory import Memory
+from reverie.errors import ReverieError, StorageError  # noqa: E402
+from reverie.runtime.memory import Memory  # noqa: E402
 
 ANY_TRACER = 0x59616D61
 NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
@@ -32,11 +32,11 @@ def act(root: str, name: str, how: dict[str, object]) -> None:
     getattr(memory, name)(*how.pop("args", []), **how)  # type: ignore[misc]
 
 
-def child(root: str, gate: str, name: str, how: dict[str, object]) -> None:
+def child(root: str, name: str, how: dict[str, object]) -> None:
     ctypes.CDLL(None).prctl(ANY_TRACER, -1, 0, 0, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     say(pid=os.getpid())
-    with open(gate) as waiting:
-        waiting.read()
+    signal.sigwait([signal.SIGUSR1])
     try:
         act(root, name, how)
         say(ok=True)
@@ -45,7 +45,6 @@ def child(root: str, gate: str, name: str, how: dict[str, object]) -> None:
         say(error=type(error).__name__, message=str(error), path=path)
     except Exception as error:
         say(error=type(error).__name__, message=str(error), untyped=True)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [])
     os._exit(0)
 
 
@@ -54,7 +53,7 @@ def main() -> None:
         asked = json.loads(line)
         pid = os.fork()
         if pid == 0:
-            child(asked["root"], asked["gate"], asked["act"], asked["how"])
+            child(asked["root"], asked["act"], asked["how"])
         _, status = os.waitpid(pid, 0)
         say(ended=status)
 

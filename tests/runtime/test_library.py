@@ -100,6 +100,8 @@ def test_worktrees_of_a_repository_share_one_project(tmp_path: Path):
     worktree = tmp_path / "feature"
     worktree.mkdir()
     (worktree / ".git").write_text(f"gitdir: {main / '.git' / 'worktrees' / 'feature'}\n")
+    assert canonical_root(worktree) == worktree.resolve(), "a repository that does not know of it lends it nothing"
+    (main / ".git" / "worktrees" / "feature" / "gitdir").write_text(f"{worktree / '.git'}\n")
     assert canonical_root(worktree) == canonical_root(main / "src") == main.resolve()
     assert project_slug(worktree) == project_slug(main)
     assert project_slug(tmp_path) != project_slug(main)

@@ -20,6 +20,7 @@ from reverie.conversation.request import build_request
 from reverie.errors import ReverieError
 from reverie.layers.l1_offload import form_of
 from reverie.runtime.projects import log_key, project_slug
+from reverie.values import replace
 
 MakeDrive = Callable[..., Any]
 SIZES = (10, 10, 80, 300, 700, 4_000, 6_000, 40_000, 300_000)
@@ -146,6 +147,7 @@ def test_every_needle_is_in_view_or_one_read_away(make_drive: MakeDrive, seed: i
 def test_what_was_cleared_comes_back_into_view_byte_for_byte(make_drive: MakeDrive):
     async def play() -> None:
         drive = make_drive(Random(5), cuts=False)
+        drive.settings = replace(drive.settings, switches=replace(drive.settings.switches, compact=False))
         garden = Garden(drive)
         async with drive.open() as session:
             await drive.say(session)

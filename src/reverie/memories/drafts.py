@@ -12,7 +12,7 @@ from ..errors import InputError, StorageConflict
 from ..values import field, record
 from .frontmatter import Value
 from .index import changed, line_for, lines_of, patched, rebuilt
-from .journal import Act, History, JournalEntry
+from .journal import Act, Change, History, JournalEntry
 from .records import MemoryRecord, new_text, read_record, revised_text, version_of
 from .trust import Trust, worst
 
@@ -120,6 +120,10 @@ def revise(
     old, data = _there(table, file)
     if old.problem:
         raise InputError(f"{file} cannot be changed: {old.problem}; mend the file by hand first")
+    if expect is not None and version_of(data) != expect:  # even where it says the same: somebody else said it
+        raise StorageConflict(
+            f"{file} was changed by someone else meanwhile; read it again and repeat the change", path=file
+        )
     same = body is None or body.strip() == old.body.strip()
     if same and all(_is_set(old, key, value) for key, value in changes.items()):
         return None
@@ -134,7 +138,7 @@ def revise(
     index = table.index
     if not listed or (now.name, now.description) != (old.name, old.description):
         index = changed(index, {file: line_for(now)})
-    return Draft("updated", who, why, {file: new_data}, index, source, expect={file: expect or version_of(data)})
+    return Draft("updated", who, why, {file: new_data}, index, source, expect={file: version_of(data)})
 
 
 def _is_set(old: MemoryRecord, key: str, value: Value | None) -> bool:
@@ -195,10 +199,6 @@ def _following(index: str, files: Mapping[str, bytes | None]) -> str:
 def undo(table: Table, entries: Sequence[JournalEntry], *, who: str) -> Draft:
     """Plan to take changes back, newest first, byte for byte."""
     target = table.history.reversal(entries)
-    index = table.index
-    for entry in entries:
-        if entry.index is not None:
-            index = _taken_back(index, entry)
     files = {file: data for file, (_, data) in target.items()}
     names = ", ".join(entry.id for entry in entries)
     return Draft(
@@ -206,30 +206,38 @@ def undo(table: Table, entries: Sequence[JournalEntry], *, who: str) -> Draft:
         who,
         f"undo of {names}",
         files,
-        _following(index, files),
+        _index_before(table.index, entries, files),
         undoes=tuple(entry.id for entry in entries),
         expect={file: version for file, (version, _) in target.items()},
     )
 
 
-def _taken_back(index: str, entry: JournalEntry) -> str:
-    assert entry.index is not None
-    back = patched(index, entry.index, backwards=True)
-    return index if back is None else back
+def _index_before(index: str, entries: Sequence[JournalEntry], files: Mapping[str, bytes | None]) -> str:
+    """Return the index as it was before these changes, newest first.
+
+    Byte for byte where nobody else wrote in it since; else with lines for the files that are there and for no others.
+    """
+    clean = True
+    for entry in entries:
+        back = index if entry.index is None else patched(index, entry.index, backwards=True)
+        clean = clean and back is not None and entry.act != "outside"
+        index = index if back is None else back
+    return index if clean else _following(index, files)
 
 
-def rewind(table: Table, versions: Mapping[str, str | None], *, who: str, why: str) -> Draft | None:
-    """Plan to bring every file to the version it had at a time."""
+def rewind(table: Table, later: Sequence[JournalEntry], *, who: str, why: str) -> Draft | None:
+    """Plan to bring every file to what it was before these changes, newest first."""
     history = table.history
+    versions: dict[str, Change] = {}
+    for entry in later:
+        versions.update((change.file, change) for change in entry.changes)
     files = {
-        file: None if version is None else history.content(file, version)
-        for file, version in versions.items()
-        if history.known.get(file) != version
+        file: history.content_before(change)
+        for file, change in versions.items()
+        if history.known.get(file) != change.before
     }
-    if not files:
-        return None
-    index = table.index
-    return Draft("rewound", who, why, files, _following(index, files))
+    index = _index_before(table.index, later, files)
+    return Draft("rewound", who, why, files, index) if files or index != table.index else None
 
 
 def reindex(table: Table, *, who: str) -> Draft | None:

@@ -90,4 +90,4 @@ def fenced(memory: MemoryRecord, *, tag: str, now: datetime, text: str | None = 
 
 
 def _attribute(value: str) -> str:
-    return " ".join(escaped(value).replace('"', "&quot;").split())
+    return " ".join(escaped(value).replace('"', "&quot;").replace(">", "&gt;").split())

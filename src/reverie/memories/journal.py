@@ -247,17 +247,17 @@ class History:
         later = [one for one, _ in self.of_file(change.file) if one.number > entry.number]
         return f"{later[-1].id} ({later[-1].who})" if later else "someone"
 
-    def versions_at(self, time: str = "", *, after: str = "") -> dict[str, str | None]:
-        """Return the hash each file had at a time (ISO 8601 in UTC) or after a change.
+    def since(self, time: str = "", *, after: str = "") -> list[JournalEntry]:
+        """Return the changes made since a time (ISO 8601 in UTC), or after a change, newest first.
 
         What was found at first was always there.
         """
         last = self.entry(after).number if after else 0
-        state: dict[str, str | None] = dict.fromkeys(self._known)
-        for entry in self.entries:
-            if entry.act == "found" or (entry.number <= last if after else entry.time <= time):
-                state.update((change.file, change.after) for change in entry.changes)
-        return state
+        later = (entry.number > last if after else entry.time > time for entry in self.entries)
+        found = [
+            entry for entry, is_later in zip(self.entries, later, strict=True) if is_later and entry.act != "found"
+        ]
+        return found[::-1]
 
     def blame(self, file: str) -> list[BlamedLine]:
         """Return a file's lines as they are now, each with the change that brought it."""

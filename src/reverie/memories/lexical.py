@@ -36,18 +36,23 @@ _MONTH_STEMS: Final = {stem(name): number for number, name in enumerate(_MONTHS,
 _SHORT_MONTHS: Final = {name[:3]: stem(name) for name in _MONTHS if name != "may"} | {"sept": "septemb"}
 _NUMBERS: Final = {
     word: str(number)
-    for number, word in enumerate("one two three four five six seven eight nine ten eleven twelve".split(), 1)
+    for number, word in enumerate(
+        re.findall(r"\w+", "one two three four five six seven eight nine ten eleven twelve"), 1
+    )
 }
 
 FUNCTION_WORDS: Final = frozenset(
     stem(word)
-    for word in """
+    for word in re.findall(
+        r"\w+",
+        """
     a about all also am an and any are as at be been being both but by can cannot could did do does doing done each for
     from had has have having he her here hers him his how i if in into is it its just me might mine more most much
     many must my no nor not of on only or our ours out over shall she should so some such than that the their theirs
     them then there these they this those to too up us very was we were what when where which while who whom whose why
     will with would you your yours down really
-    """.split()
+    """,
+    )
 )
 """Words of grammar, which say nothing of what a text is about."""
 

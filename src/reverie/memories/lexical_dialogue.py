@@ -13,15 +13,18 @@ import heapq
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, Protocol
 
-from ..values import field, record
+from ..values import field, record, replace
 from .lexical import FUNCTION_WORDS, Moment, idf, moment_in, saturated, terms, tokens
+from .lexical_kin import kin_of
 from .stems import stem
 
-__all__ = ["Dialogues", "Ranked", "Scored", "SessionFacts", "Spread", "Weights", "packed", "rank", "size_code"]
+__all__ = ["Dialogues", "Ranked", "Scored", "SessionFacts", "Spread", "Weights", "differ_by_one", "packed", "rank", "size_code"]
 
 _SHIFT: Final = 16
+_MIN_AMISS_CHARS: Final = 5
 _LOW: Final = (1 << _SHIFT) - 1
 _LENGTHS: Final = tuple(2 ** (code / 8) - 1 for code in range(256))
 
@@ -46,6 +49,10 @@ class Dialogues(Protocol):
 
     def frequencies(self, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:
         """Return for each word that occurs how many sessions and how many messages have it."""
+        ...
+
+    def starting(self, letters: str) -> Sequence[str]:
+        """Return the words that begin with these letters, so many at most."""
         ...
 
     def postings(self, term: str, within: Sequence[int] | None = None) -> list[tuple[int, array[int]]]:
@@ -93,6 +100,9 @@ class Weights:
     speaker: float = 0.3
     month: float = 1.0
     next_month: float = 0.5
+    kin: float = 0.15
+    """What a word of one kin with a word of the question counts beside that."""
+    kin_in_message: float = 1.0
     feedback: float = 0.2
     """What the words that the best messages share count beside those of the question."""
     feedback_in_message: float = 0.5
@@ -102,10 +112,15 @@ class Weights:
     """How many of the words they share most are weighed."""
     decay: float = 0.7
     """What each further message of a session counts for the session."""
-    max_postings: int = 12_000
+    max_postings: int = 2_500
     """Words are taken rarest first until this many postings have been looked at."""
     max_sessions: int = 40
-    max_messages: int = 400
+    """With more sessions than these only the best are looked at for more than the words of the question."""
+    kept_sessions: int = 12
+    kept_messages: int = 32
+    """Messages of a session that give worth to their neighbours."""
+    kept_feedback_messages: int = 8
+    kept_feedback_words: int = 12
 
 
 @record
@@ -145,17 +160,40 @@ class _Query:
         self.names = [word for word in found if word in names]
         words = [word for word in terms(text) if word not in names]
         self.moment: Moment | None = moment_in(words)
-        joined = [left + right for left, right in zip(found, found[1:], strict=False) if len(left) + len(right) > 5]
+        joined = [left + right for left, right in pairwise(found) if len(left) + len(right) > 5]
         known = source.frequencies([*words, *joined])
         words += [word for word in joined if word in known and word not in words]
-        missing = [halves for word in words if word not in known for halves in _halves(word)]
-        if missing:
-            known |= source.frequencies({half for halves in missing for half in halves})
-            for left, right in missing:
-                if left in known and right in known:
-                    words += [half for half in (left, right) if half not in words]
+        for word in [word for word in words if word not in known]:
+            others = _other_spellings(word, source)
+            known |= source.frequencies(others)
+            words += [other for other in others if other in known and other not in words]
+        related = kin_of(words) if weights.kin else []
+        known |= source.frequencies(related)
         self.frequencies = known
         self.words = _affordable([word for word in words if word in known], known, weights.max_postings)
+        rest = weights.max_postings - sum(known[word][1] for word in self.words)
+        kin = [word for word in related if word in known and word not in names]
+        self.kin = _affordable(kin, known, rest) if kin and rest > 0 else []
+
+
+def _other_spellings(word: str, source: Dialogues) -> list[str]:
+    """Return words of the index that a word nobody wrote may stand for: two in one, or one letter amiss."""
+    halves = [halves for halves in _halves(word) if len(source.frequencies(halves)) == 2]
+    if halves:
+        return list(halves[0])
+    if len(word) < _MIN_AMISS_CHARS or not word.isalpha():
+        return []
+    return [other for other in source.starting(word[:3]) if differ_by_one(word, other)]
+
+
+def differ_by_one(word: str, other: str) -> bool:
+    """Say whether one letter more, less, other or swapped with the next makes one word of the other."""
+    if word == other or abs(len(word) - len(other)) > 1:
+        return False
+    at = next((at for at, (one, two) in enumerate(zip(word, other, strict=False)) if one != two), min(len(word), len(other)))
+    rest, left = word[at:], other[at:]
+    swapped = rest[:2] == left[1::-1] and rest[2:] == left[2:] and len(rest) > 1
+    return rest[1:] == left[1:] or rest[1:] == left or rest == left[1:] or swapped
 
 
 def _halves(word: str) -> list[tuple[str, str]]:
@@ -177,18 +215,29 @@ def _affordable(words: list[str], known: Mapping[str, tuple[int, int]], budget: 
 
 
 def rank(
-    text: str, source: Dialogues, *, limit: int = 10, weights: Weights | None = None, within: Sequence[int] | None = None
+    text: str,
+    source: Dialogues,
+    *,
+    limit: int = 10,
+    weights: Weights | None = None,
+    within: Sequence[int] | None = None,
 ) -> Ranked:
     """Return the messages and sessions that a question is most likely about, of all sessions or of these."""
     weights = weights or Weights()
     query = _Query(text, source, weights)
-    if not query.words:
+    if not (query.words or query.kin):
         return Ranked()
     board = _Board(source, weights)
     board.add({word: 1.0 for word in query.words}, query.frequencies, within)
+    board.add(dict.fromkeys(query.kin, weights.kin), query.frequencies, within, in_message=weights.kin_in_message)
     if weights.feedback:
         if source.sessions > weights.max_sessions:
-            within = board.keep_best()
+            board.weights = replace(
+                weights,
+                feedback_messages=weights.kept_feedback_messages,
+                feedback_words=weights.kept_feedback_words,
+            )
+            within = board.keep_best(max(weights.kept_sessions, limit))
         board.add(board.shared_words(query), board.frequencies, within, in_message=weights.feedback_in_message)
     return board.ranked(query, limit)
 
@@ -245,22 +294,22 @@ class _Board:
         if missing:
             self.facts |= self.source.facts(missing)
 
-    def keep_best(self) -> list[int]:
+    def keep_best(self, most: int) -> list[int]:
         """Forget all but the best sessions, by what is known so far, and return these."""
         share, facts = self.weights.session, self.facts
 
         def worth(session: int) -> tuple[float, str]:
             return -(share * self.whole[session] + max(self.own[session].values())), facts[session].key
 
-        best = heapq.nsmallest(self.weights.max_sessions, self.own, key=worth)
+        best = heapq.nsmallest(most, self.own, key=worth)
         self.own = {session: self.own[session] for session in best}
         return best
 
     def scores(self, session: int) -> dict[int, float]:
         """Return what the messages of a session are worth with their neighbours and their session."""
         own, weights = self.own[session], self.weights
-        if len(own) > weights.max_messages:
-            own = dict(heapq.nlargest(weights.max_messages, own.items(), key=lambda item: (item[1], -item[0])))
+        if len(own) > weights.kept_messages:
+            own = dict(heapq.nlargest(weights.kept_messages, own.items(), key=lambda item: (item[1], -item[0])))
         base = weights.session * self.whole[session]
         found: dict[int, float] = {}
         for number, value in own.items():
@@ -278,7 +327,11 @@ class _Board:
         weights = self.weights
         best = heapq.nsmallest(
             weights.feedback_messages,
-            ((-value, self.facts[one].key, number, one) for one in self.own for number, value in self.scores(one).items()),
+            (
+                (-value, self.facts[one].key, number, one)
+                for one in self.own
+                for number, value in self.scores(one).items()
+            ),
         )
         total = sum(-value for value, *_ in best)
         texts = self.source.texts([(session, number) for _, _, number, session in best])
@@ -304,7 +357,12 @@ class _Board:
         if not telling:
             return {}
         most = telling[0][0]
-        return {word: weights.feedback * value / most for value, word in telling if word not in asked}
+        share = min(1.0, len(self.own) / (self.source.sessions or 1))
+        near = {word: (logs, round(having * share)) for word, (logs, having) in self.frequencies.items()}
+        fitting = set(_affordable([word for _, word in telling], near, weights.max_postings))
+        return {
+            word: weights.feedback * value / most for value, word in telling if word in fitting and word not in asked
+        }
 
     def ranked(self, query: _Query, limit: int) -> Ranked:
         """Return the best messages and the best sessions."""

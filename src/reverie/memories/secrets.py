@@ -24,7 +24,7 @@ class Rule:
     name: str
     needles: tuple[str, ...]
     shape: re.Pattern[str]
-    back: int = 0
+    back: tuple[int, ...] = (0,)
     """How far before the needle a secret may begin."""
     spaced: bool = False
     """Whether such a secret may hold blanks."""
@@ -40,7 +40,7 @@ class Finding:
     length: int
 
 
-def _rule(name: str, needles: str, shape: str, *, back: int = 0, spaced: bool = False) -> Rule:
+def _rule(name: str, needles: str, shape: str, *, back: tuple[int, ...] = (0,), spaced: bool = False) -> Rule:
     return Rule(name, tuple(needles.split()), re.compile(shape), back, spaced)
 
 
@@ -85,7 +85,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _prefixed("Google OAuth secret", "GOCSPX-", "[A-Za-z0-9_-]{24,40}"),
     _rule(
         "Azure client secret", "Q~",
-        r"(?<![A-Za-z0-9_~.-])[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])", back=4,
+        r"(?<![A-Za-z0-9_~.-])[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])", back=(4,),
     ),
     _rule("Azure storage key", "AccountKey= SharedAccessKey=", r"\w+=[A-Za-z0-9+/]{40,90}={0,2}"),
     _rule("Azure shared access signature", "sig=", r"(?<=[?&])sig=[A-Za-z0-9%+/]{40,70}(?:%3D|=)"),
@@ -100,7 +100,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _prefixed("Neon key", "napi_", "[a-z0-9]{40,80}"),
     _prefixed("Databricks token", "dapi", "[a-f0-9]{32}(?:-\\d)?"),
     _prefixed("HashiCorp Vault token", "hvs. hvb. hvr.", "[A-Za-z0-9_-]{24,300}"),
-    _rule("Terraform Cloud token", ".atlasv1.", _BEGIN + r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,80}", back=14),
+    _rule("Terraform token", ".atlasv1.", _BEGIN + r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,80}", back=(14,)),
     _prefixed("Pulumi token", "pul-", "[a-f0-9]{40}"),
     _prefixed("Doppler token", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", "[A-Za-z0-9_.-]{40,60}"),
     _prefixed("Tailscale key", "tskey-", "[a-z]+-[A-Za-z0-9]{8,30}-[A-Za-z0-9]{16,50}"),
@@ -135,7 +135,7 @@ RULES: Final[tuple[Rule, ...]] = (
         r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9_/]{40,90}",
     ),
     _rule("Discord webhook", "/webhooks/", r"/webhooks/\d{17,20}/[A-Za-z0-9_-]{60,75}"),
-    _rule("Telegram bot token", ":A", r"(?<![A-Za-z0-9:])\d{8,10}:A[A-Za-z0-9_-]{34}(?![A-Za-z0-9_-])", back=10),
+    _rule("Telegram token", ":A", r"(?<![A-Za-z0-9:])\d{8,10}:A[A-Za-z0-9_-]{34}(?![A-Za-z0-9_-])", back=(8, 9, 10)),
     _rule("Microsoft Teams webhook", "webhook.office.com", r"webhook\.office\.com/webhookb2/[a-z0-9@/-]{70,250}"),
     _prefixed("Linear key", "lin_api_ lin_oauth_", "[A-Za-z0-9]{32,64}"),
     _prefixed("Notion token", "ntn_", "[A-Za-z0-9]{40,50}"),
@@ -164,7 +164,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _prefixed("SendGrid key", "SG.", "[A-Za-z0-9_-]{16,32}\\.[A-Za-z0-9_-]{30,50}"),
     _prefixed("Sendinblue key", "xkeysib- xsmtpsib-", "[a-f0-9]{64}-[A-Za-z0-9]{16}"),
     _prefixed("Mailgun key", "key- pubkey-", "[a-f0-9]{32}"),
-    _rule("Mailchimp key", "-us", _BEGIN + r"[a-f0-9]{32}-us\d{1,2}" + _END, back=32),
+    _rule("Mailchimp key", "-us", _BEGIN + r"[a-f0-9]{32}-us\d{1,2}" + _END, back=(32,)),
     _prefixed("Resend key", "re_", "[A-Za-z0-9]{8}_[A-Za-z0-9]{20,30}"),
     _prefixed("Klaviyo key", "pk_", "[a-f0-9]{34}"),
     _prefixed("HubSpot token", "pat-na1- pat-eu1- pat-na2- pat-ap1-", "[0-9a-f-]{36}"),
@@ -212,7 +212,6 @@ _VALUE: Final = re.compile(
 _KEY_ROOM: Final = 16
 _MIN_CHARS: Final = 16
 """No token is shorter."""
-_MAX_CHARS: Final = 2_500
 _DIGITS: Final = frozenset("0123456789")
 _PLACEHOLDER: Final = re.compile(
     r"example|placeholder|changeme|change_me|change-me|dummy|sample|redacted|your|insert|replace|here|todo|xxxx|\*\*\*|\.\.\."
@@ -255,8 +254,8 @@ def _of_needle(text: str, rule: Rule, needle: str) -> Iterator[tuple[int, int, s
     group = "value" if "value" in rule.shape.groupindex else 0
     at = text.find(needle)
     while at >= 0:
-        start = max(0, at - rule.back)
-        found = rule.shape.search(text, start, at + _MAX_CHARS) if rule.back else rule.shape.match(text, at)
+        tries = (rule.shape.match(text, at - back) for back in rule.back if back <= at)
+        found = next(filter(None, tries), None)
         if found and not _is_placeholder(found[group]):
             yield found.start(), found.end(), rule.name
         at = text.find(needle, max(at + len(needle), found.end() if found else 0))

@@ -6,8 +6,9 @@ of other scripts are left as they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 __all__ = ["stem"]
 
@@ -53,6 +54,20 @@ _DROPPED: Final = (
     *("ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ist", "ate", "iti", "ous", "ive"),
     *("ize", "ion", "al", "er", "ic", "or", "i"),
 )
+_Rules: TypeAlias = Mapping[str, tuple[tuple[str, str], ...]]
+
+
+def _by_last_letter(rules: Iterable[tuple[str, str]]) -> _Rules:
+    """Return rules by the last letter of their suffix, so that a word is held against few of them."""
+    found: dict[str, tuple[tuple[str, str], ...]] = {}
+    for rule in rules:
+        found[rule[0][-1]] = (*found.get(rule[0][-1], ()), rule)
+    return found
+
+
+_TO_DERIVE: Final = _by_last_letter(_DERIVED)
+_TO_SHORTEN: Final = _by_last_letter(_SHORTENED)
+_TO_DROP: Final = _by_last_letter((suffix, "") for suffix in _DROPPED)
 _MIN_CHARS: Final = 4
 _MAX_CHARS: Final = 30
 
@@ -68,7 +83,7 @@ def stem(word: str) -> str:
     word = _without_degree(word)
     if word[-1] == "y" and len(word) > 2 and word[-2] not in _VOWELS:
         word = word[:-1] + "i"
-    word = _replaced(_replaced(word, _DERIVED), _SHORTENED)
+    word = _replaced(_replaced(word, _TO_DERIVE), _TO_SHORTEN)
     return _without_final_e(_without_suffix(word))
 
 
@@ -101,8 +116,8 @@ def _without_degree(word: str) -> str:
     return word
 
 
-def _replaced(word: str, rules: tuple[tuple[str, str], ...]) -> str:
-    for suffix, other in rules:
+def _replaced(word: str, rules: _Rules) -> str:
+    for suffix, other in rules.get(word[-1], ()):
         if word.endswith(suffix):
             base = word.removesuffix(suffix)
             return base + other if _syllables(base) else word
@@ -110,7 +125,7 @@ def _replaced(word: str, rules: tuple[tuple[str, str], ...]) -> str:
 
 
 def _without_suffix(word: str) -> str:
-    for suffix in _DROPPED:
+    for suffix, _ in _TO_DROP.get(word[-1], ()):
         if not word.endswith(suffix):
             continue
         base = word.removesuffix(suffix)

@@ -114,9 +114,16 @@ class LedgerStore:
         reasons = self._lost_by_reason(column, where, given)
         return {row[0]: _totals(row, reasons.get(row[0], {})) for row in rows}
 
-    def calls(self, *, session: str | None = None, project: str | None = None) -> list[Call]:
-        """Return the calls, oldest first."""
-        where, given = _where(session=session, project=project)
+    def calls(
+        self,
+        *,
+        session: str | None = None,
+        project: str | None = None,
+        source: str | None = None,
+        day: str | None = None,
+    ) -> list[Call]:
+        """Return the calls, oldest first; ``day`` is a date in UTC."""
+        where, given = _where(session=session, project=project, source=source, day=day)
         query = f"SELECT {', '.join(_COLUMNS)} FROM calls {where} ORDER BY at, rowid"
         return [_call(row) for row in self._asked(lambda connection: connection.execute(query, given).fetchall(), [])]
 

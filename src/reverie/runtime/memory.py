@@ -22,8 +22,7 @@ from ..memories.trust import Trust
 from ..settings import Settings, load_settings
 from ..values import replace
 from .memory_results import Forgotten, Lint, Pending, Saved
-from .memory_scopes import Scopes, moment_of, sources_of, vouched_of
-from .projects import project_slug
+from .memory_scopes import Scopes, memory_directory, moment_of, sources_of, vouched_of
 
 __all__ = ["Memory", "memory_directory"]
 
@@ -35,14 +34,6 @@ Log: TypeAlias = list[JournalEntry]
 
 MAX_TEAM_BYTES: Final = 250_000
 _OURS: Final = frozenset({"trust", "source", "created", "modified", "scope"})  # not for a text to claim
-
-
-def memory_directory(project: str | os.PathLike[str], settings: Settings) -> Path:
-    """Return where a project's memories are: where the user says, else its folder under home.
-
-    All worktrees of a repository share one. Nothing in the project itself has a say.
-    """
-    return settings.memory_dir or settings.home / "projects" / project_slug(Path(project)) / "memory"
 
 
 class Memory:
@@ -97,6 +88,11 @@ class Memory:
             raise InputError(f"there is no memory {file_or_name[:100]!r}; 'reverie memory list' names what there is")
         return self._scopes.outward(scope, found)
 
+    def path_of(self, file: str) -> Path:
+        """Return where a memory's file lies."""
+        scope, inner = self._scopes.split(file)
+        return Path(self._shelf(scope).path(inner))
+
     def index(self, scope: Scope = "private") -> LoadedIndex:
         """Return the index as far as it is shown, with a warning that names what is not."""
         return load(self._shelf(scope).read_index())
@@ -108,7 +104,12 @@ class Memory:
     def blame(self, file_or_name: str) -> Sequence[BlamedLine]:
         """Return the lines of a memory's file, each with who brought it, when and why."""
         scope, file = self._scopes.find(file_or_name)
-        return self._shelf(scope).history().blame(file)
+        lines = self._shelf(scope).history().blame(file)
+        if not lines:
+            raise InputError(
+                f"the journal knows no memory {file_or_name[:100]!r}; 'reverie memory list' names what is there"
+            )
+        return lines
 
     def review(self) -> Sequence[Pending]:
         """Return the memories that wait to be confirmed, each as a diff to what the user last knew."""
@@ -158,7 +159,7 @@ class Memory:
             "expires": moment_of(expires),
             "scope": chosen if chosen == "team" else "",
         }
-        self._check(chosen, file, body, fields, why)
+        self._check(chosen, body, fields, why)
         entry = self._shelf(chosen).commit(
             lambda desk: drafts.save(desk, file, fields, body, who=author, why=why), dry_run=dry_run
         )
@@ -189,7 +190,7 @@ class Memory:
         body = body_for(text, why, how) if text is not None else None
         given = {"name": name, "description": description, "type": type, "expires": moment_of(expires) or None}
         changes = {key: " ".join(value.split()) for key, value in given.items() if value is not None}
-        self._check(scope, file, body or "", changes, why)
+        self._check(scope, body or "", changes, why)
 
         def plan(desk: Desk) -> Draft | None:
             trusted, sources = vouched_of(author, trust), sources_of(source)
@@ -235,15 +236,23 @@ class Memory:
         self._refuse(matter.body, type_name if isinstance(type_name, str) else "")
         vouched = vouched_of(author, trust)
         fields = {key: value for key, value in matter.fields.items() if key not in _OURS}
-        self._check(scope, inner, content, {}, "")
+        self._check(scope, content, {}, "")
 
         def plan(desk: Desk) -> Draft | None:
             if desk.read(inner) is None:
                 born = {**fields, "trust": vouched, "source": source}
                 return drafts.save(desk, inner, born, matter.body, who=author, why="written as a file")
             sources = sources_of(source)
+            dropped = dict.fromkeys(old.extra.keys() - fields.keys() if old else ())
             return drafts.revise(
-                desk, inner, fields, matter.body, who=author, why="written as a file", trust=vouched, source=sources
+                desk,
+                inner,
+                {**dropped, **fields},
+                matter.body,
+                who=author,
+                why="written as a file",
+                trust=vouched,
+                source=sources,
             )
 
         entry = shelf.commit(plan)
@@ -315,8 +324,8 @@ class Memory:
         time = "" if after else stamp(datetime.fromisoformat(moment_of(to)) if isinstance(to, str) else to)
 
         def plan(desk: Desk) -> Draft | None:
-            versions = desk.history.versions_at(time, after=after)
-            return drafts.rewind(desk, versions, who=author, why=f"back to {after or time}")
+            later = desk.history.since(time, after=after)
+            return drafts.rewind(desk, later, who=author, why=f"back to {after or time}")
 
         return self._outward(scope, self._shelf(scope).commit(plan, notice=True, dry_run=dry_run))
 
@@ -362,9 +371,9 @@ class Memory:
         if reason := refusal(text, type_name, instructions=said):
             raise InputError(reason)
 
-    def _check(self, scope: Scope, file: str, body: str, fields: Mapping[str, object], why: str) -> None:
+    def _check(self, scope: Scope, body: str, fields: Mapping[str, object], why: str) -> None:
         for part in (body, why, *(str(value) for value in fields.values())):
-            refuse_secrets(part, f"the memory {file}")
+            refuse_secrets(part, "the memory")
         if scope == "team" and len(body.encode()) > MAX_TEAM_BYTES:
             raise InputError(f"a shared memory may have {MAX_TEAM_BYTES} bytes and this has more; split it")
 

@@ -5,9 +5,11 @@ Outside, a shared memory is called ``team/<file>`` and its changes ``team:<id>``
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from difflib import unified_diff
+from pathlib import Path
 from typing import Final
 
 from ..errors import InputError
@@ -19,12 +21,22 @@ from ..memories.records import MemoryRecord, Scope
 from ..memories.shelf import Shelf, stamp
 from ..memories.taxonomy import lint_memory, route
 from ..memories.trust import Trust, worst
+from ..settings import Settings
 from ..values import replace
 from .memory_results import Lint, Pending
+from .projects import project_slug
 
-__all__ = ["Scopes", "moment_of", "sources_of", "vouched_of"]
+__all__ = ["Scopes", "memory_directory", "moment_of", "sources_of", "vouched_of"]
 
 TEAM: Final = "team"
+
+
+def memory_directory(project: str | os.PathLike[str], settings: Settings) -> Path:
+    """Return where a project's memories are: where the user says, else its folder under home.
+
+    All worktrees of a repository share one. Nothing in the project itself has a say.
+    """
+    return settings.memory_dir or settings.home / "projects" / project_slug(Path(project)) / "memory"
 
 
 class Scopes:

@@ -31,7 +31,10 @@ def canonical_root(directory: Path) -> Path:
 
 
 def _main_worktree(marker: Path) -> Path | None:
-    """Follow a worktree's ``.git`` file to the repository it was made from."""
+    """Follow a worktree's ``.git`` file to the repository it was made from, if that repository knows of it too.
+
+    Anybody can write a ``.git`` file into a folder that others download; only git writes the other half.
+    """
     try:
         text = marker.read_text(errors="replace")[:4096].strip()
     except OSError:
@@ -40,6 +43,12 @@ def _main_worktree(marker: Path) -> Path | None:
         return None
     target = (marker.parent / text.removeprefix("gitdir:").strip()).resolve()
     if target.parent.name != "worktrees" or target.parent.parent.name != ".git":
+        return None
+    try:
+        known = Path((target / "gitdir").read_text(errors="replace")[:4096].strip())
+    except (OSError, ValueError):
+        return None
+    if (target / known).resolve() != marker.resolve():
         return None
     return target.parent.parent.parent
 

@@ -23,10 +23,11 @@ __all__ = ["Indexed", "LogRow", "Rows", "connected"]
 
 _VERSION: Final = 1
 _WAIT_SECONDS: Final = 10.0
+_CACHE_KILOBYTES: Final = 32_768
 _TABLES: Final = (
-    "CREATE TABLE logs (id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, project TEXT NOT NULL, offset INTEGER NOT NULL,"
-    " inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, mark BLOB NOT NULL, messages INTEGER NOT"
-    " NULL, words INTEGER NOT NULL, first TEXT NOT NULL, last TEXT NOT NULL)",
+    "CREATE TABLE logs (id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, project TEXT NOT NULL, offset INTEGER NOT"
+    " NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, mark BLOB NOT NULL, messages INTEGER"
+    " NOT NULL, words INTEGER NOT NULL, first TEXT NOT NULL, last TEXT NOT NULL)",
     "CREATE TABLE messages (log INTEGER NOT NULL, number INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT"
     " NULL, uuid TEXT NOT NULL, PRIMARY KEY (log, number)) WITHOUT ROWID",
     "CREATE TABLE speakers (name TEXT NOT NULL, log INTEGER NOT NULL, numbers BLOB NOT NULL, PRIMARY KEY (name, log))"
@@ -34,7 +35,8 @@ _TABLES: Final = (
     "CREATE TABLE words (word TEXT PRIMARY KEY, logs INTEGER NOT NULL, messages INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE postings (word TEXT NOT NULL, log INTEGER NOT NULL, posts BLOB NOT NULL, PRIMARY KEY (word, log))"
     " WITHOUT ROWID",
-    "CREATE INDEX postings_by_log ON postings (log)",
+    "CREATE TABLE contents (log INTEGER NOT NULL, part INTEGER NOT NULL, words TEXT NOT NULL, PRIMARY KEY (log, part))"
+    " WITHOUT ROWID",
     "CREATE INDEX speakers_by_log ON speakers (log)",
 )
 _IN_ONE_QUESTION: Final = 500
@@ -81,7 +83,8 @@ def connected(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is read from the logs again
-        connection.execute("PRAGMA secure_delete = ON")  # what is purged is not left in free pages
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
+        connection.execute("PRAGMA wal_autocheckpoint = 16384")
         if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
             _set_up(connection)
     except BaseException:
@@ -94,7 +97,7 @@ def _set_up(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
-            for table in ("logs", "messages", "speakers", "words", "postings"):
+            for table in ("logs", "messages", "speakers", "words", "postings", "contents"):
                 connection.execute(f"DROP TABLE IF EXISTS {table}")
             for statement in _TABLES:
                 connection.execute(statement)
@@ -123,7 +126,9 @@ class Rows:
         changes = self._connection.execute("PRAGMA data_version").fetchone()[0], self._connection.total_changes
         if changes == self._seen:
             return
-        row = self._connection.execute("SELECT COUNT(*), SUM(messages), SUM(words) FROM logs WHERE messages > 0").fetchone()
+        row = self._connection.execute(
+            "SELECT COUNT(*), SUM(messages), SUM(words) FROM logs WHERE messages > 0"
+        ).fetchone()
         self.sessions, self.messages, self.words = row[0], row[1] or 0, row[2] or 0
         self._facts = {}
         self._names = {}
@@ -141,6 +146,11 @@ class Rows:
             ):
                 found[word] = (logs, messages)
         return found
+
+    def starting(self, letters: str) -> Sequence[str]:
+        """Return the words that begin with these letters, so many at most."""
+        asked = "SELECT word FROM words WHERE word >= ? AND word < ? ORDER BY word LIMIT 2000"
+        return [row[0] for row in self._connection.execute(asked, (letters, letters + "\U0010ffff"))]
 
     def postings(self, term: str, within: Sequence[int] | None = None) -> list[tuple[int, array[int]]]:
         """Return a word's postings by session, of all sessions or of these."""
@@ -256,12 +266,16 @@ class Rows:
             [(name, log, numbers.tobytes()) for name, numbers in spoken.items()],
         )
         connection.execute(
-            "UPDATE logs SET messages = ?, words = ?, first = ?, last = ? WHERE id = ?", (number, words, first, last, log)
+            "UPDATE logs SET messages = ?, words = ?, first = ?, last = ? WHERE id = ?",
+            (number, words, first, last, log),
         )
 
     def _add_postings(self, log: int, posts: Mapping[str, array[int]]) -> None:
         connection = self._connection
-        old = {row[0] for row in connection.execute("SELECT word FROM postings WHERE log = ?", (log,))}
+        old = self._contents(log)
+        new = sorted(word for word in posts if word not in old)
+        asked = "INSERT INTO contents SELECT ?, COALESCE(MAX(part), 0) + 1, ? FROM contents WHERE log = ?"
+        connection.execute(asked, (log, "\n".join(new), log))
         connection.executemany(
             "INSERT INTO postings VALUES (?, ?, ?)"
             " ON CONFLICT (word, log) DO UPDATE SET posts = CAST(posts || excluded.posts AS BLOB)",
@@ -283,14 +297,24 @@ class Rows:
     def remove(self, log: int) -> None:
         """Take out everything of a log."""
         connection = self._connection
-        counts = connection.execute("SELECT word, length(posts) / 8 FROM postings WHERE log = ?", (log,)).fetchall()
+        connection.execute("PRAGMA secure_delete = ON")  # what is purged is not left in free pages
+        asked = "SELECT length(posts) / 8 FROM postings WHERE word = ? AND log = ?"
+        words = self._contents(log)
+        counts = [(word, connection.execute(asked, (word, log)).fetchone()[0]) for word in words]
+        connection.executemany("DELETE FROM postings WHERE word = ? AND log = ?", [(word, log) for word in words])
         connection.executemany(
             "UPDATE words SET logs = logs - 1, messages = messages - ? WHERE word = ?",
             [(count, word) for word, count in counts],
         )
         connection.executemany("DELETE FROM words WHERE word = ? AND messages <= 0", [(word,) for word, _ in counts])
-        for table, column in (("postings", "log"), ("speakers", "log"), ("messages", "log"), ("logs", "id")):
+        for table, column in (("contents", "log"), ("speakers", "log"), ("messages", "log"), ("logs", "id")):
             connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (log,))
+        connection.execute("PRAGMA secure_delete = OFF")
+
+    def _contents(self, log: int) -> set[str]:
+        """Return the words a log has."""
+        rows = self._connection.execute("SELECT words FROM contents WHERE log = ?", (log,))
+        return {word for (words,) in rows for word in words.split("\n") if word}
 
 
 def _numbers(data: bytes) -> array[int]:

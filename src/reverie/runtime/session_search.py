@@ -96,9 +96,7 @@ class SessionSearch:
 
     # -- the doors
 
-    def search(
-        self, query: str, *, project: str | None = None, limit: int = 10, refresh: bool = True
-    ) -> list[Found]:
+    def search(self, query: str, *, project: str | None = None, limit: int = 10, refresh: bool = True) -> list[Found]:
         """Return the messages a question is most likely about, best first."""
         for _ in range(_TRIES):
             if refresh:

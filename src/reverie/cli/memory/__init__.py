@@ -1,0 +1,35 @@
+"""``reverie memory``: what is kept across sessions, to read, change, take back and approve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .changing import add, edit, reindex, rm
+from .history import blame, log, rewind, undo
+from .reading import lint, list_memories, path, show
+from .review import review
+
+__all__ = ["command"]
+
+
+@click.group(name="memory", short_help="Read, change, take back and approve memories.")
+@click.option(
+    "--project",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path(),
+    help="The project's directory, if it is not this one.",
+)
+@click.pass_context
+def command(ctx: click.Context, project: Path) -> None:
+    """Read, change, take back and approve memories.
+
+    Memories are Markdown files; 'reverie memory path' says where. Edit them as you like: what was changed by hand is
+    noticed and can be taken back like everything else.
+    """
+    ctx.obj = project
+
+
+for one in (list_memories, show, add, edit, rm, log, blame, undo, rewind, lint, reindex, path, review):
+    command.add_command(one)

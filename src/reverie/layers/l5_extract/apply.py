@@ -1,0 +1,123 @@
+"""What a model is asked for, and its answer read as memories: strictly, each by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from ...errors import InputError
+from ...memories.taxonomy import TYPES
+from ...values import record
+from .policy import ExtractPolicy
+
+__all__ = ["Asked", "Form", "asked_of", "directive"]
+
+Form: TypeAlias = Literal["tools", "structured"]
+
+_HERE: Final = Path(__file__).parent
+_FIELDS: Final = ("type", "text", "why", "how", "name", "description", "updates")
+_SHORT: Final = {"name": 120, "description": 400, "why": 2_000, "how": 2_000, "updates": 200, "type": 20}
+
+
+@record
+class Asked:
+    """One memory as a model answered it, checked; ``updates`` names the file it changes."""
+
+    type: str
+    text: str
+    why: str = ""
+    how: str = ""
+    name: str = ""
+    description: str = ""
+    updates: str = ""
+
+
+@lru_cache(maxsize=4)
+def _prompt(name: str) -> str:
+    return (_HERE / "prompts" / f"{name}.md").read_text("utf-8")
+
+
+def directive(
+    form: Form, *, manifest: str, messages: int, path: str, tag: str, unseen: str = "", policy: ExtractPolicy
+) -> str:
+    """Return what a model is asked; ``unseen`` is what was said since the last look and is out of view."""
+    kinds = "\n".join(
+        f"- {kind.name}: {kind.what} Save when: {kind.when} Shape: {kind.shape}" for kind in TYPES.values()
+    )
+    values = {
+        "types": kinds,
+        "manifest": manifest or "(none yet)",
+        "messages": str(messages),
+        "path": path,
+        "tag": tag,
+        "turns": str(policy.max_turns),
+        "unseen": f"\n<unseen-{tag}>\n{unseen}\n</unseen-{tag}>\n" if unseen else "",
+        "form": _prompt(form),
+    }
+    text = _filled(_prompt("extract"), {"form": values.pop("form")})
+    return _filled(text, values)
+
+
+def _filled(prompt: str, values: Mapping[str, str]) -> str:
+    """Fill the places of a prompt; what is filled in is not looked at again."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: values.get(place.group(1), place.group(0)), prompt)
+
+
+def asked_of(answer: str, policy: ExtractPolicy) -> tuple[list[Asked], list[str]]:
+    """Read an answer: the memories that are well formed, and why the others are not.
+
+    Raise ``InputError`` where the answer as a whole is none.
+    """
+    rows = _rows(answer)
+    found: list[Asked] = []
+    refused: list[str] = []
+    for row in rows:
+        if len(found) >= policy.max_memories:
+            refused.append(f"more than {policy.max_memories} memories in one answer")
+            break
+        made = _asked(row, policy)
+        if isinstance(made, Asked):
+            found.append(made)
+        else:
+            refused.append(made)
+    return found, refused
+
+
+def _rows(answer: str) -> list[Any]:
+    """Return the list in an answer, with or without words or a fence around it."""
+    decoder = json.JSONDecoder()
+    for at in [found.start() for found in re.finditer(r"[\[{]", answer)][:50]:
+        try:
+            value, _ = decoder.raw_decode(answer, at)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            value = cast("dict[str, Any]", value).get("memories")
+        if isinstance(value, list):
+            return cast("list[Any]", value)
+    raise InputError("the answer holds no list of memories")
+
+
+def _asked(row: Any, policy: ExtractPolicy) -> Asked | str:
+    if not isinstance(row, dict):
+        return f"a memory is an object, not {type(row).__name__}"
+    fields = cast("dict[str, Any]", row)
+    values: dict[str, str] = {}
+    for name in _FIELDS:
+        value = fields.get(name, "")
+        if value is None:
+            value = ""
+        if not isinstance(value, str):
+            return f"the field {name} is {type(value).__name__}, not text"
+        if len(value) > _SHORT.get(name, policy.max_chars):
+            return f"the field {name} has {len(value):,} characters, more than {_SHORT.get(name, policy.max_chars):,}"
+        values[name] = value.strip()
+    if values["type"] not in TYPES:
+        return f"{values['type'][:40]!r} is no type of memory"
+    if not values["text"]:
+        return "a memory without text"
+    return Asked(**values)

@@ -1,0 +1,116 @@
+"""When a conversation is looked through for memories, and which part of it. Pure; the state is in the log."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from ...conversation.entries import ASSISTANT, USER, Entry
+from ...conversation.rounds import reply_id
+from ...conversation.spoken import heard, own_words
+from ...conversation.uses import path_of
+from ...conversation.view import View
+from ...values import record
+from .policy import ExtractPolicy
+
+__all__ = ["CURSOR", "Act", "Looking", "after_cursor", "looking", "wrote_memories"]
+
+CURSOR: Final = "extract"
+Act: TypeAlias = Literal["run", "skip", "wait"]
+
+_CHANGING: Final = re.compile(r"save|update|forget|write|create|insert|replace|rename|delete|edit|remove|add")
+_WRITERS: Final = re.compile(r"write|edit|create|replace|insert|patch", re.IGNORECASE)
+_SHELL_WRITES: Final = re.compile(r">|\b(?:tee|mv|cp|rm|sed\s+-i|install|touch|ln)\b")
+_SHELLS: Final = re.compile(r"bash|shell|exec|terminal|run", re.IGNORECASE)
+
+
+@record
+class Looking:
+    """What is to be done with the messages after the cursor: look, move past them, or wait; and why."""
+
+    act: Act
+    why: str
+    entries: tuple[Entry, ...] = ()
+    upto: str = ""
+    """The message the cursor moves to."""
+    turns: int = 0
+    lost: bool = False
+    """Whether the cursor's message is not known any more, so that every message counts."""
+
+
+def after_cursor(said: Sequence[Entry], cursor: str | None) -> tuple[tuple[Entry, ...], bool]:
+    """Return the entries after the cursor, and whether it was lost; without one, or with a lost one, all count."""
+    if not cursor:
+        return tuple(said), False
+    for at in range(len(said) - 1, -1, -1):
+        if said[at].uuid == cursor:
+            return tuple(said[at + 1 :]), False
+    return tuple(said), True
+
+
+def looking(view: View, cursor: str | None, policy: ExtractPolicy, *, memory_path: str = "") -> Looking:
+    """Say what is to be done after a query; ``view`` is the conversation as it was then.
+
+    The cursor is given beside it, since it may have moved after the view was taken.
+    """
+    final = view.final
+    if final is None or final.role != ASSISTANT or final.uses:
+        return Looking("wait", "the query has not come to its end")
+    entries, lost = after_cursor(view.said, cursor)
+    if not entries:
+        return Looking("wait", "nothing has been said since")
+    upto = entries[-1].uuid
+    cwd = view.facts.meta.get("cwd")
+    if memory_path and wrote_memories(entries, memory_path, cwd=cwd if isinstance(cwd, str) else ""):
+        return Looking("skip", "the agent wrote memories itself", entries, upto, lost=lost)
+    turns = _completed(entries)
+    if not any(own_words(entry) for entry in entries if entry.kind == USER):
+        return Looking("wait", "nobody has said anything since", entries, upto, turns, lost)
+    if turns < policy.every_turns:
+        return Looking("wait", f"{turns} of {policy.every_turns} turns", entries, upto, turns, lost)
+    return Looking("run", "due", entries, upto, turns, lost)
+
+
+def _completed(entries: Sequence[Entry]) -> int:
+    """Count the replies that ask for no tool: each ends a query."""
+    calls: dict[str, bool] = {}
+    for entry in entries:
+        if entry.kind == ASSISTANT:
+            id = reply_id(entry)
+            calls[id] = calls.get(id, False) or any(one.kind == "call" and one.id for one in heard(entry))
+    return sum(not called for called in calls.values())
+
+
+def wrote_memories(entries: Sequence[Entry], memory_path: str, *, cwd: str = "") -> bool:
+    """Say whether the agent changed memories with its own tools in these entries, and that went well."""
+    asked: dict[str, bool] = {}
+    for entry in entries:
+        for one in heard(entry):
+            if one.kind == "call" and one.id:
+                asked[one.id] = _changes_memory(one.tool, one.input, memory_path, cwd)
+            elif one.kind == "result" and one.id and asked.get(one.id) and not one.failed:
+                return True
+    return False
+
+
+def _changes_memory(tool: str, given: Any, memory_path: str, cwd: str) -> bool:
+    name = tool.rpartition("__")[2].lower()
+    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    path = path_of(fields)
+    if path and _WRITERS.search(name):
+        return _is_beneath(path, memory_path, cwd)
+    if "memory" in name or "memory" in tool.lower().split("__"):
+        act = fields.get("action") or fields.get("command") or name
+        return bool(_CHANGING.search(str(act)))
+    command = fields.get("command")
+    if isinstance(command, str) and _SHELLS.search(name):
+        return memory_path in command and bool(_SHELL_WRITES.search(command))
+    return False
+
+
+def _is_beneath(path: str, folder: str, cwd: str) -> bool:
+    whole = posixpath.normpath(posixpath.join(cwd, path))
+    root = posixpath.normpath(folder)
+    return whole == root or whole.startswith(root.rstrip("/") + "/")

@@ -1,0 +1,107 @@
+"""Whose word a text is that a model wrote: told by where its words stand in the conversation. Pure.
+
+A model sees everything, tool output too, and may repeat what that tells it to. So what it writes is an agent's word
+only where its words come from what the user or the agent said; else it waits for the user to confirm it. It is never
+the user's word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ...conversation.entries import ATTACHMENT, USER, Entry
+from ...conversation.spoken import heard, text_of
+from ...memories.lexical import tokens, without_noise
+from ...memories.trust import Trust
+
+__all__ = ["Witnesses", "is_specific"]
+
+_OWN_SHARE: Final = 0.6
+_FOREIGN_SHARE: Final = 0.25
+_SPECIFIC: Final = re.compile(
+    r"https?://\S+|\b[\w.-]+\.(?:com|org|net|io|dev|sh|ru|cn|xyz|app|co|ai|example|internal)\b\S*"
+    r"|[\w.+-]+@[\w-]+\.\w+"
+    r"|(?<![\w/])/(?:[\w.-]+/)+[\w.-]+|`[^`\n]{3,}`|\b(?:curl|wget|sudo|rm|chmod|eval|base64|ssh|npx"
+    r"|pip install|npm i(?:nstall)?)\b",
+    re.IGNORECASE,
+)
+_MOST_CHARS: Final = 2_000_000
+
+
+class Witnesses:
+    """The words of a conversation by who said them: the user, the agent, or nobody who can be trusted."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.user: set[str] = set()
+        self.agent: set[str] = set()
+        self.foreign: set[str] = set()
+        self._user_text: list[str] = []
+        self._foreign_text: list[str] = []
+        self._messages: list[tuple[str, frozenset[str]]] = []
+        self._left = _MOST_CHARS
+        for entry in entries:
+            self._hear(entry)
+
+    def _hear(self, entry: Entry) -> None:
+        words: set[str] = set()
+        if entry.kind == ATTACHMENT:
+            message = entry.message or entry.body
+            words |= self.distrust(text_of(message))
+        for one in heard(entry):
+            found = set(without_noise(tokens(one.text[: self._left])))
+            self._left = max(0, self._left - len(one.text))
+            if one.kind == "said":
+                self.user |= found
+                self._user_text.append(one.text.casefold())
+            elif one.kind == "told":
+                self.agent |= found
+            elif one.kind == "result":
+                self.foreign |= found
+                self._foreign_text.append(one.text.casefold())
+            if entry.kind == USER:
+                words |= found
+        if words:
+            self._messages.append((entry.uuid, frozenset(words)))
+
+    def trust_text(self, text: str) -> None:
+        """Count a text among what the agent said: a memory that is trusted, for one."""
+        self.agent |= set(without_noise(tokens(text)))
+
+    def distrust(self, text: str) -> set[str]:
+        """Count a text among what nobody vouches for, and return its words."""
+        words = set(without_noise(tokens(text[: self._left])))
+        self.foreign |= words
+        self._foreign_text.append(text.casefold())
+        return words
+
+    def trust(self, text: str) -> Trust:
+        """Return the trust of a text that a model wrote after hearing all this."""
+        if not self.foreign:
+            return "agent"
+        words = set(without_noise(tokens(text)))
+        if not words:
+            return "unconfirmed"
+        own = words & self.user
+        told = (words & self.agent) - self.foreign - own
+        foreign = (words & self.foreign) - own
+        if len(foreign) > _FOREIGN_SHARE * len(words) or len(own) + len(told) < _OWN_SHARE * len(words):
+            return "unconfirmed"
+        return "unconfirmed" if any(self._is_foreign(one) for one in is_specific(text)) else "agent"
+
+    def _is_foreign(self, exact: str) -> bool:
+        """Say whether an exact name was not said by the user themselves."""
+        return not any(exact in said for said in self._user_text)
+
+    def messages_of(self, text: str, most: int = 3) -> Sequence[str]:
+        """Return the messages that a text shares the most words with, in their order."""
+        words = set(without_noise(tokens(text)))
+        scored = [(len(words & heard_words), at) for at, (_, heard_words) in enumerate(self._messages)]
+        best = sorted((one for one in scored if one[0]), key=lambda one: (-one[0], -one[1]))[:most]
+        return [self._messages[at][0] for at in sorted(at for _, at in best)]
+
+
+def is_specific(text: str) -> list[str]:
+    """Return the exact names in a text that could do harm: addresses, paths, commands."""
+    return [found.group().casefold().strip("`.,;:)") for found in _SPECIFIC.finditer(text)]

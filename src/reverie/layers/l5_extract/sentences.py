@@ -1,0 +1,119 @@
+"""The sentences a person wrote themselves: without what they pasted, quoted or fenced."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ...values import record
+
+__all__ = ["Sentence", "bare", "sentences_of"]
+
+_FENCED: Final = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
+_TAGGED: Final = re.compile(r"<([a-zA-Z][\w:.-]{0,60})\b[^<>]{0,400}>.*?</\1\s*>", re.DOTALL)
+_OPEN_TAG: Final = re.compile(r"<[a-zA-Z/!][^<>\n]{0,400}>")
+_HIDDEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
+)
+_BULLET: Final = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,2}[.)])[ \t]+")
+# A line that a program printed or that stands in a source file.
+_PRINTED: Final = re.compile(
+    r"\s*(?:>|\||\$ |#!|#{1,6} |//|/\*|\*/|diff --git|@@ |[+-]{3} [ab]/|\+ |- \{|[{}\[\]();]\s*$|Traceback"
+    r"|File \"|at \w[\w.$]*\("
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d|\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|FATAL)\b|E   |import "
+    r"|from \w+ import"
+    r"|def |class \w+[:(]|(?:const|let|var|return|function)\b|[A-Z_]{3,}=|[\"'][\w-]+[\"']\s*:|\w+Error\b|root@"
+    r"|~/|/\w+/\w)"
+)
+_ENDS: Final = re.compile(r"(?<=[.!?…])[\"')\]]*\s+(?=[\"'(\[]?[A-Z0-9`#@])")
+_ABBREVIATED: Final = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|Mr|Mrs|Ms|Dr|St|No|Inc|Ltd|a\.m|p\.m)\.$")
+_SAID_BY: Final = re.compile(
+    r"\b(?:readme|docs?|documentation|page|site|website|article|output|log|message|email|mail|ticket|issue"
+    r"|comment|file|"
+    r"error|result|tool|it|he|she|they|someone|somebody|colleague|boss|manager|copilot|chatgpt|stack ?overflow)\s+"
+    r"(?:just\s+)?(?:says?|said|states?|reads?|claims?|tells?|told|wrote|writes|mentions?|recommends?|suggests?)\b",
+    re.IGNORECASE,
+)
+_QUOTED: Final = re.compile(r"“[^”\n]{12,}”|\"[^\"\n]{12,}\"|‘[^’\n]{12,}’|(?<!\w)'[^'\n]{12,}'(?!\w)")
+
+DOCUMENT_CHARS: Final = 1_500
+DOCUMENT_LINES: Final = 14
+MOST_SENTENCES: Final = 60
+MOST_CHARS: Final = 8_000
+
+
+@record
+class Sentence:
+    """One sentence of a person, the ones that follow it in the paragraph, and whether it repeats somebody else's."""
+
+    text: str
+    after: tuple[str, ...] = ()
+    quoting: bool = False
+    first: bool = False
+    """Whether it opens the message."""
+    in_document: bool = False
+    """Whether it stands in a text so long that it was hardly typed into a conversation."""
+
+
+def bare(text: str) -> str:
+    """Return a text as one line of plain lower-case words, to tell whether one text stands in another."""
+    return " ".join(re.findall(r"[\w']+", text.casefold()))
+
+
+def sentences_of(words: str) -> list[Sentence]:
+    """Return the sentences that a person wrote in a message, in order, at most so many."""
+    text = _TAGGED.sub("\n\n", _FENCED.sub("\n\n", words[:MOST_CHARS]))
+    lines = text.split("\n")
+    long = len(words) > DOCUMENT_CHARS or sum(1 for line in lines if line.strip()) > DOCUMENT_LINES
+    found: list[Sentence] = []
+    announced = False
+    for paragraph in _paragraphs(lines):
+        parts = _split(paragraph)
+        quoting, announced = announced, False  # "The page says:" is about what follows it
+        for at, part in enumerate(parts):
+            if len(found) >= MOST_SENTENCES:
+                return found
+            repeats = _SAID_BY.search(part) is not None
+            quoting = quoting or repeats
+            announced = repeats and part.endswith(":")
+            own = _QUOTED.sub("“…”", part) if repeats else part
+            found.append(Sentence(own, tuple(parts[at + 1 : at + 3]), quoting, not found, long))
+    return found
+
+
+def _paragraphs(lines: list[str]) -> list[str]:
+    """Return runs of prose; a bullet is a paragraph of its own, and what a program printed is left out."""
+    out: list[str] = []
+    current: list[str] = []
+
+    def close() -> None:
+        if current:
+            out.append(" ".join(current))
+            current.clear()
+
+    for line in lines:
+        if (
+            not line.strip()
+            or _PRINTED.match(line)
+            or _OPEN_TAG.search(line)
+            or _HIDDEN.search(line)
+            or len(line) > 2_000
+        ):
+            close()
+            continue
+        bullet = _BULLET.match(line)
+        if bullet:
+            close()
+        current.append(line[bullet.end() if bullet else 0 :].strip())
+    close()
+    return out
+
+
+def _split(paragraph: str) -> list[str]:
+    parts: list[str] = []
+    for piece in _ENDS.split(paragraph):
+        if parts and _ABBREVIATED.search(parts[-1]):
+            parts[-1] = f"{parts[-1]} {piece}"
+        elif piece.strip():
+            parts.append(piece.strip())
+    return parts

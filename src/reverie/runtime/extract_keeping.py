@@ -1,0 +1,111 @@
+"""What becomes of what was found: saved through the store, each with its source and a trust the program decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..conversation.entries import Entry
+from ..errors import InputError, StorageConflict
+from ..layers.l5_extract.apply import Asked
+from ..layers.l5_extract.known import Known
+from ..layers.l5_extract.local import Candidate, extract
+from ..layers.l5_extract.provenance import Witnesses
+from ..memories.records import MemoryRecord
+from ..values import field, record
+from .extract_tools import AUTHOR
+from .memory_results import Saved
+
+if TYPE_CHECKING:
+    from .memory import Memory
+
+__all__ = ["Keeper", "Ran"]
+
+
+@record
+class Ran:
+    """What one run wrote and what it refused, by whom (``local`` or ``model``), and what it used."""
+
+    by: str
+    saved: list[Saved] = field(default_factory=lambda: [])
+    refused: list[str] = field(default_factory=lambda: [])
+    usage: dict[str, Any] = field(default_factory=lambda: {})
+
+
+class Keeper:
+    """Saves for one session; every method may block."""
+
+    def __init__(self, memory: Memory, session: str) -> None:
+        self._memory = memory
+        self._session = session
+
+    def found(self, entries: Sequence[Entry], before: Sequence[Entry], instructions: Sequence[str], most: int) -> Ran:
+        """Save what the local extractor finds in these entries; ``before`` are those that came earlier."""
+        heads = list(self._memory.list())
+        made = extract(entries, heads, instructions=instructions, heard_before=before, most=most)
+        ran = Ran("local", refused=[why for _, why in made.refused])
+        for one in made.candidates:
+            try:
+                saved = self._kept(one)
+            except (InputError, StorageConflict) as error:
+                ran.refused.append(str(error))
+                continue
+            if saved.changed:
+                ran.saved.append(saved)
+        return ran
+
+    def _kept(self, one: Candidate) -> Saved:
+        """Save what a person said, as theirs, or bring up to date what they said before."""
+        fields: dict[str, Any] = {
+            "why": one.why,
+            "how": one.how,
+            "source": f"{self._session} {one.message}",
+            "author": "user" if one.trust == "user" else AUTHOR,
+            "trust": one.trust,
+            "expires": one.expires or None,
+        }
+        if one.updates:
+            return self._memory.update(one.updates, one.text, **fields)
+        return self._memory.save(one.text, type=one.type, **fields)
+
+    def answered(
+        self, asked: Sequence[Asked], refused: Sequence[str], witnesses: Witnesses, heads: Sequence[MemoryRecord]
+    ) -> Ran:
+        """Save the memories of a model's answer."""
+        ran = Ran("model", refused=list(refused))
+        known = Known(heads)
+        files = {head.file for head in heads}
+        for one in asked:
+            try:
+                saved = self._written(one, witnesses, known, files)
+            except (InputError, StorageConflict) as error:
+                ran.refused.append(str(error))
+                continue
+            if saved is not None and saved.changed:
+                ran.saved.append(saved)
+                files.add(saved.file)
+        return ran
+
+    def _written(self, one: Asked, witnesses: Witnesses, known: Known, files: set[str]) -> Saved | None:
+        """Save one memory of an answer, as an agent's word at best; what is there already is not saved again."""
+        whole = " ".join((one.name, one.description, one.text, one.why, one.how))
+        trust = witnesses.trust(whole)
+        messages = witnesses.messages_of(whole)
+        fields: dict[str, Any] = {
+            "why": one.why,
+            "how": one.how,
+            "source": [f"{self._session} {message}" for message in messages] or self._session,
+            "author": AUTHOR,
+            "trust": trust,
+            "name": one.name or None,
+            "description": one.description or None,
+        }
+        if one.updates:
+            if one.updates not in files:
+                raise InputError("an answer may change only memories that are there")
+            return self._memory.update(one.updates, one.text, type=one.type, **fields)
+        near = known.placed(one.type, one.text, trust)
+        if near is None:
+            return None
+        known.add(one.type, one.text, file=near)
+        return self._memory.save(one.text, type=one.type, **fields)

@@ -1,0 +1,128 @@
+"""Whatever a model calls a memory, nothing outside the directory is read or written."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reverie.errors import InputError, ReverieError, UnsafePath
+from reverie.memories.names import check_file, daily_log, file_for, is_memory
+from reverie.runtime.memory import Memory
+
+UPS = [
+    "..",
+    "%2e%2e",
+    "%252e%252e",
+    "．．",
+    "..%00",
+    ".%2e",
+    "\u2024\u2024",
+    "..\u200b",
+    "%c0%ae%c0%ae",
+    "%u002e%u002e",
+]
+SLASHES = ["/", "\\", "%2f", "%5c", "％２ｆ", "∕", "／", "%252f", "//", "/./"]
+ENDS = ["outside.md", "outside", "victim.md\0.md"]
+OTHERS = [
+    "/etc/passwd", "/tmp/outside.md", "~/outside.md", "file:///outside.md", "C:\\outside.md",
+    "\\\\host\\share\\x.md", "MEMORY.md", "memory.MD", "Memory.md", "ＭＥＭＯＲＹ.md", ".journal/lock",
+    ".journal/journal.jsonl", ".journal/x.md", ".hidden.md", "team/../../outside.md", "logs/2026/11/x.md",
+    "a/" * 600 + "x.md", "x" * 300 + ".md", "\ud800.md", "a\nb.md", "a\x1b[31m.md", "a\u202egpj.md",
+    "con.md/..", "cafe\u0301.md", ".md", " .md", "-rf.md", "a .md ", "", ".", "..", "x.md/", "x.md\0",
+    ".reverie-tmp-1.md", "$(id).md", "`id`.md", "a|b.md", "a;b.md", "link/x.md", "link.md", "fifo.md",
+    "hard.md", "dir.md",
+]  # fmt: skip
+TRICKS = [f"{up}{slash}{end}" for up, slash, end in itertools.product(UPS, SLASHES, ENDS)] + OTHERS
+
+
+@pytest.fixture
+def trapped(tmp_path: Path) -> Path:
+    """Return a memory directory with traps in it, beside files that must not be touched."""
+    root = tmp_path / "store" / "memory"
+    root.mkdir(parents=True)
+    (tmp_path / "store" / "outside.md").write_text("outside")
+    (tmp_path / "outside.md").write_text("outside")
+    (root / "link").symlink_to(tmp_path)
+    (root / "link.md").symlink_to(tmp_path / "outside.md")
+    os.link(tmp_path / "outside.md", root / "hard.md")
+    os.mkfifo(root / "fifo.md")
+    (root / "dir.md").mkdir()
+    return root
+
+
+@pytest.mark.requirement("S1")
+def test_three_hundred_tricks_with_names_reach_nothing_outside(trapped: Path, tmp_path: Path) -> None:
+    assert len(TRICKS) >= 300
+    memory = Memory(trapped)
+    memory.save("A first memory so that there is a store", type="user", name="first")
+    outside = {
+        path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and trapped not in path.parents
+    }
+    text = "---\nname: x\ndescription: y\ntype: user\n---\nWritten by a model.\n"
+    for number, name in enumerate(TRICKS):
+        with pytest.raises(ReverieError):
+            memory.write(name, text, author="model")
+        for act in (memory.get, memory.forget, memory.blame):
+            with pytest.raises(ReverieError):
+                act(name)
+        with pytest.raises(ReverieError):
+            memory.update(name, "changed by a model", author="model")
+        if "\ud800" in name or number % 6:
+            continue  # no such text can be written at all, or a sixth of them is enough
+        saved = memory.save(
+            f"A memory with a name that tricks {len(name)}", type="user", name=name or None, author="model"
+        )
+        assert saved.path.parent == trapped, name
+        memory.forget(saved.file)
+    now = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and trapped not in path.parents}
+    assert now == outside
+    assert [head.file for head in memory.list()] == ["user_first.md"]
+
+
+@pytest.mark.requirement("S1")
+def test_traps_are_named_and_hide_nothing(trapped: Path) -> None:
+    memory = Memory(trapped)
+    memory.save("A first memory so that there is a store", type="user", name="first")
+    named = {found.file for found in memory.lint()}
+    assert {"link.md", "hard.md", "fifo.md"} <= named
+    assert [head.file for head in memory.list()] == ["user_first.md"]
+    with pytest.raises(UnsafePath):
+        memory.get("fifo.md")
+
+
+@given(st.text(), st.sampled_from(["user", "feedback", "project", "reference"]))
+def test_any_name_becomes_a_plain_file(name: str, kind: str) -> None:
+    file = file_for(kind, name)
+    assert check_file(file) == (file,)
+    assert file.isascii()
+    assert is_memory(file)
+
+
+@given(st.text(st.sampled_from("aZ9_-. /\\%2e\u00e9\uff0e"), max_size=12).map(lambda text: text + ".md"))
+def test_the_quick_look_at_a_name_agrees_with_the_long_one(file: str) -> None:
+    try:
+        check_file(file)
+        allowed = True
+    except UnsafePath:
+        allowed = False
+    assert is_memory(file) == allowed
+
+
+@pytest.mark.requirement("M11")
+def test_a_daily_log_lies_under_its_year_and_month_and_is_only_appended_to(tmp_path: Path) -> None:
+    assert daily_log(date(2026, 3, 7)) == "logs/2026/03/2026-03-07.md"
+    memory = Memory(tmp_path / "memory")
+    path = memory.append_daily("The first thing\nof the day")
+    memory.append_daily("The second thing")
+    assert path.read_text() == "The first thing of the day\nThe second thing\n"
+    assert path.relative_to(tmp_path / "memory").parts[0] == "logs"
+    assert memory.list() == [], "a log is no memory"
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(InputError):
+        memory.append_daily("password: hunter2Zq!7Kx")
