@@ -23,7 +23,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent / "src"
 SITE = Path(msgspec.__file__).resolve().parents[1]
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 WRITE_CLASS = (
     "openat",
     "openat2",

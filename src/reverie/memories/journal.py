@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import InputError
 from ..values import field, record, replace
-from .index import Hunk
+from .index import Hunk, lines_of
 from .records import version_of
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "content_of",
     "encode",
     "erased",
+    "erased_name",
     "read_entries",
 ]
 
@@ -141,11 +142,22 @@ def read_entries(data: bytes) -> Iterator[tuple[JournalEntry, int]]:
 
 
 def erased(entry: JournalEntry, files: set[str]) -> JournalEntry:
-    """Return an entry without what it says of these files but for their hashes."""
+    """Return an entry without what it says of these files: contents, reasons, index lines, and their names."""
+    hunk = entry.index
+    if hunk is not None and any(line.file in files for line in lines_of("\n".join(hunk.old + hunk.new))):
+        entry = replace(entry, index=None)
     if not files & set(entry.files):
         return entry
-    changes = [replace(one, text=None, base64=None) if one.file in files else one for one in entry.changes]
-    return replace(entry, changes=changes, index=None, why="(erased)" if entry.why else "")
+    changes = [
+        replace(one, file=erased_name(one.file), text=None, base64=None) if one.file in files else one
+        for one in entry.changes
+    ]
+    return replace(entry, changes=changes, index=None, why="(erased)" if entry.why else "", source=[])
+
+
+def erased_name(file: str) -> str:
+    """Return what an erased file is called: names are made of words too."""
+    return f"erased_{version_of(file.encode())[:12]}.md"
 
 
 class History:

@@ -18,8 +18,8 @@ _FAMILIES: Final = """
         grandpa grandmother grandfather aunt uncle cousin siblings spouse
     partner spouse: husband wife girlfriend boyfriend fiance fiancee
     pet animal: dog cat puppy kitten horse bird fish hamster rabbit turtle
-    hobby pastime interest leisure: painting reading gardening photography hiking cooking knitting gaming dancing fishing
-        drawing pottery writing
+    hobby pastime interest leisure: painting reading gardening photography hiking cooking knitting gaming dancing
+        fishing drawing pottery writing
     sport exercise workout fitness: running swimming yoga gym tennis football soccer basketball cycling training
         climbing skiing surfing boxing
     outdoors nature: hike camping mountain beach forest park trail lake

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ..values import record
-from .lexical import idf, saturated, terms, tokens, without_noise
+from .lexical import idf, terms, tokens, without_noise
 from .records import MemoryRecord
 from .taxonomy import TYPES
 
@@ -37,7 +37,7 @@ class MemoryWeights:
     """How long it takes until less than half of that is left."""
     decaying_fresh_days: float = 60.0
     """The same for types that decay fast."""
-    max_postings: int = 4_000
+    max_postings: int = 2_000
     """Words are taken rarest first until this many memories have been looked at."""
 
 
@@ -90,7 +90,9 @@ class MemoryIndex:
         self._numbers: dict[str, int] = {}
         self._shelved: dict[int, _Shelved] = {}
         self._postings: dict[str, dict[int, int]] = {}
+        self._lengths: dict[int, int] = {}
         self._length = 0
+        self._latest: float | None = None
         self._next = 0
         for memory in memories:
             self.put(memory)
@@ -111,7 +113,9 @@ class MemoryIndex:
         number, self._next = self._next, self._next + 1
         self._numbers[memory.file] = number
         self._shelved[number] = shelved
+        self._lengths[number] = shelved.length
         self._length += shelved.length
+        self._latest = None
         for word, count in counts.items():
             self._postings.setdefault(word, {})[number] = count
 
@@ -121,7 +125,8 @@ class MemoryIndex:
         if number is None:
             return False
         shelved = self._shelved.pop(number)
-        self._length -= shelved.length
+        self._length -= self._lengths.pop(number)
+        self._latest = None
         for word in shelved.words:
             having = self._postings[word]
             del having[number]
@@ -134,25 +139,44 @@ class MemoryIndex:
     ) -> list[Match]:
         """Return the memories a question is most likely about, best first; without some files."""
         found = self._affordable(query)
-        scores: dict[int, float] = {}
-        average = self._length / (len(self._shelved) or 1)
-        weights, shelved, memories = self._weights, self._shelved, len(self._shelved)
-        for word in found:
-            having = self._postings[word]
-            tells = idf(memories, len(having))
-            for number, count in having.items():
-                value = saturated(count, shelved[number].length, average, k1=weights.k1, b=weights.b)
-                scores[number] = scores.get(number, 0.0) + tells * value
-        newest = now.timestamp() if now is not None else max((one.modified for one in shelved.values()), default=0.0)
+        scores = self._scores(found)
+        if without:
+            hidden = {self._numbers[file] for file in without if file in self._numbers}
+            scores = {number: value for number, value in scores.items() if number not in hidden}
+        if not scores or limit < 1:
+            return []
+        newest = now.timestamp() if now is not None else self._newest()
+        # What is new is worth a little more: whatever is further behind than that cannot be among the best.
+        last = min(heapq.nlargest(limit, scores.values())) / (1.0 + self._weights.recency)
+        shelved = self._shelved
         best = heapq.nsmallest(
             limit,
             (
                 (-value * self._freshness(shelved[number], newest), -shelved[number].modified, shelved[number].file)
                 for number, value in scores.items()
-                if shelved[number].file not in without
+                if value >= last
             ),
         )
         return [self._match(file, -value, found) for value, _, file in best]
+
+    def _scores(self, words: list[str]) -> dict[int, float]:
+        """Return what the memories that have some of the words are worth by these, by number."""
+        weights, lengths, memories = self._weights, self._lengths, len(self._shelved)
+        plain = weights.k1 * (1 - weights.b)
+        slope = weights.k1 * weights.b * memories / (self._length or 1)
+        scores: dict[int, float] = {}
+        for word in words:
+            having = self._postings[word]
+            tells = idf(memories, len(having)) * (weights.k1 + 1)
+            for number, count in having.items():
+                value = tells * count / (count + plain + slope * lengths[number])
+                scores[number] = scores.get(number, 0.0) + value
+        return scores
+
+    def _newest(self) -> float:
+        if self._latest is None:
+            self._latest = max(one.modified for one in self._shelved.values())
+        return self._latest
 
     def _affordable(self, query: str) -> list[str]:
         """Return the words to look for, rarest first, within the budget; at least one."""

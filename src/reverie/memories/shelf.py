@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from ..errors import StorageConflict, StorageError
-from ..paths import append_line, check_key, explained, open_folder, open_plain, refuse_unless_plain
+from ..paths import append_line, check_key, explained, open_folder, open_plain, refuse_unless_plain, replace_file
 from ..values import record
 from .drafts import Draft
 from .index import INDEX, hunk_between
@@ -295,8 +295,12 @@ class Shelf:
 
     def erase(self, files: Iterable[str]) -> None:
         """Take every version of these files out of the journal, so that nothing of them is left on disk."""
+        gone = set(files)
         with self._journal.locked():
-            self._journal.erase(set(files))
+            self._journal.erase(gone)
+            kept = [line for line in self._surfaced_lines() if not gone & set(line["files"])]
+            data = "".join(json.dumps(line) + "\n" for line in kept).encode()
+            replace_file(self.root, f"{JOURNAL}/{_SURFACED}", data)
 
     # -- what is only ever appended to
 
@@ -321,13 +325,14 @@ class Shelf:
 
     def surfaced(self, files: Iterable[str]) -> list[str]:
         """Return the sessions that were shown one of these memories."""
-        wanted, found = set(files), dict[str, None]()
+        wanted = set(files)
+        return list(dict.fromkeys(line["session"] for line in self._surfaced_lines() if wanted & set(line["files"])))
+
+    def _surfaced_lines(self) -> Iterator[dict[str, Any]]:
         for line in (read_plain(self.root, f"{JOURNAL}/{_SURFACED}") or b"").splitlines():
             with suppress(ValueError, KeyError, TypeError):
                 said = json.loads(line)
-                if wanted & set(said["files"]):
-                    found[str(said["session"])] = None
-        return list(found)
+                yield {"session": str(said["session"]), "files": list(said["files"]), "time": str(said["time"])}
 
 
 def _read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:

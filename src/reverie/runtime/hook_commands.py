@@ -56,15 +56,16 @@ async def run_command(
     command: str, given: bytes, *, cwd: str, environment: Mapping[str, str], timeout_seconds: float
 ) -> Ran:
     """Run a command by ``/bin/sh -c`` with this on its stdin; what outlives its time is killed with all it started."""
-    process = await anyio.open_process(
-        [*_SHELL, command],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        env={**os.environ, **environment},
-        start_new_session=True,
-    )
+    with anyio.CancelScope(shield=True):  # one that is cancelled while it starts would run on without anybody
+        process = await anyio.open_process(
+            [*_SHELL, command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
     out, err = _Output(), _Output()
     over = False
     try:

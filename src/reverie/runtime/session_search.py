@@ -9,24 +9,21 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import stat
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar
 
-from ..conversation.cuts import message_of
-from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry, decode_entry
-from ..conversation.spoken import strings_of, text_of
+from ..conversation.entries import Entry, decode_entry
 from ..errors import StorageError
 from ..events import FellBack, Listener
 from ..memories.lexical import snippet
 from ..memories.lexical_dialogue import Ranked, Weights, rank
 from ..paths import explained, open_folder, open_plain, open_root
 from ..values import record, replace
-from .session_index import Indexed, LogRow, Rows, connected
+from .session_index import LogRow, Rows, connected
+from .session_lines import logs_in, mark_of, messages_in, speaker_of, stamp_of, text_of_entry, whole_lines
 
 __all__ = ["FILE_NAME", "Found", "Refreshed", "SessionSearch"]
 
@@ -34,8 +31,6 @@ T = TypeVar("T")
 
 FILE_NAME: Final = "search.sqlite"
 _LOCK: Final = ".reverie-search.lock"
-_CHUNK_BYTES: Final = 8_000_000
-_MARK_BYTES: Final = 4_096
 _FEEDBACK_BYTES: Final = 16_384
 _TRIES: Final = 3
 
@@ -151,10 +146,10 @@ class SessionSearch:
 
     def _refreshed(self, rows: Rows) -> Refreshed:
         total = Refreshed()
-        known, there = rows.logs(), dict(_logs(self._home))
+        known, there = rows.logs(), dict(logs_in(self._home))
         for key, found in there.items():
             row = known.get(key)
-            if row is None or (row.inode, row.size, row.mtime) != _stamp(found):
+            if row is None or (row.inode, row.size, row.mtime) != stamp_of(found):
                 total = _sum(total, self._follow(rows, key))
         gone = [row for key, row in known.items() if key not in there]
         for row in gone:
@@ -188,22 +183,22 @@ class SessionSearch:
     def _read(self, rows: Rows, key: str, descriptor: int) -> Refreshed:
         found = os.fstat(descriptor)
         row, restarted = rows.log(key), 0
-        if row is not None and (found.st_size < row.offset or row.mark != _mark(descriptor, row.offset)):
+        if row is not None and (found.st_size < row.offset or row.mark != mark_of(descriptor, row.offset)):
             rows.remove(row.id)
             row, restarted = None, 1
         row = row or rows.begin(key)
         offset = start = row.offset
         messages = 0
         while offset < found.st_size:
-            data = _whole_lines(descriptor, offset, found.st_size)
+            data = whole_lines(descriptor, offset, found.st_size)
             if not data:
                 break  # a line that is still being written
-            some = list(_messages(data, offset))
+            some = list(messages_in(data, offset))
             rows.add(row.id, some)
             messages += len(some)
             offset += len(data)
-        inode, size, mtime = _stamp(found)
-        rows.reached(LogRow(row.id, key, offset, inode, size, mtime, _mark(descriptor, offset)))
+        inode, size, mtime = stamp_of(found)
+        rows.reached(LogRow(row.id, key, offset, inode, size, mtime, mark_of(descriptor, offset)))
         return Refreshed(1, messages, offset - start, 0, restarted)
 
     # -- showing
@@ -226,9 +221,9 @@ class SessionSearch:
                     project,
                     entry.uuid,
                     entry.kind,
-                    _speaker(entry),
+                    speaker_of(entry),
                     entry.time,
-                    snippet(_text(entry), ranked.words),
+                    snippet(text_of_entry(entry), ranked.words),
                     round(hit.score, 4),
                 )
             )
@@ -259,7 +254,7 @@ class SessionSearch:
 
     def _texts(self, log: int, numbers: Sequence[int]) -> list[str]:
         entries = self._entries(self._rows, log, numbers, max_bytes=_FEEDBACK_BYTES)
-        return [_text(entries[number]) if number in entries else "" for number in numbers]
+        return [text_of_entry(entries[number]) if number in entries else "" for number in numbers]
 
     # -- the file
 
@@ -354,92 +349,6 @@ def _inode(path: Path) -> int:
         return os.stat(path).st_ino
     except FileNotFoundError:
         return 0
-
-
-def _logs(home: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the logs there are, by key."""
-    root = os.path.join(home, "projects")
-    for project in _names(root):
-        for name in _names(os.path.join(root, project)):
-            if name.endswith(".jsonl"):
-                with suppress(OSError):
-                    found = os.lstat(os.path.join(root, project, name))
-                    if stat.S_ISREG(found.st_mode):
-                        yield f"projects/{project}/{name}", found
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _stamp(found: os.stat_result) -> tuple[int, int, int]:
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _mark(descriptor: int, offset: int) -> bytes:
-    """Return what tells whether the part that was read is still the same: a hash of its beginning and its end."""
-    head = os.pread(descriptor, min(offset, _MARK_BYTES), 0)
-    start = max(0, offset - _MARK_BYTES)
-    return blake2b(head + os.pread(descriptor, offset - start, start), digest_size=16).digest()
-
-
-def _whole_lines(descriptor: int, offset: int, end: int) -> bytes:
-    """Read on from an offset, as far as lines are whole; a line longer than a piece is read to its end."""
-    wanted = _CHUNK_BYTES
-    while True:
-        data = os.pread(descriptor, min(wanted, end - offset), offset)
-        cut = data.rfind(b"\n") + 1
-        if cut or len(data) < wanted:
-            return data[:cut]
-        wanted *= 2
-
-
-def _messages(data: bytes, offset: int) -> Iterator[Indexed]:
-    """Yield the messages in some lines of a log; lines that cannot be read are passed over."""
-    for line in data.split(b"\n"):
-        with suppress(ValueError):
-            entry = decode_entry(line)
-            text = _text(entry)
-            if text.strip():
-                yield Indexed(offset, len(line), entry.uuid, entry.time, _speaker(entry), text)
-        offset += len(line) + 1
-
-
-def _speaker(entry: Entry) -> str:
-    """Return the name a message gives its speaker, where it gives one."""
-    name = (entry.message or {}).get("name")
-    return name if isinstance(name, str) else ""
-
-
-def _text(entry: Entry) -> str:
-    """Return what a message says, calls and results of tools included, thinking left out."""
-    message = message_of(entry) if entry.kind in (USER, ASSISTANT, ATTACHMENT) else None
-    content: Any = None if message is None else message.get("content")
-    if isinstance(content, str):
-        return content
-    parts: list[str] = []
-    for block in cast("list[Any]", content) if isinstance(content, list) else []:
-        if isinstance(block, str):
-            parts.append(block)
-        elif isinstance(block, dict):
-            parts += _block_texts(cast("dict[str, Any]", block))
-    return "\n".join(parts)
-
-
-def _block_texts(block: dict[str, Any]) -> list[str]:
-    match block.get("type"):
-        case "text":
-            text = block.get("text")
-            return [text] if isinstance(text, str) else []
-        case "tool_use":
-            return [str(block.get("name") or ""), *strings_of(block.get("input"))]
-        case "tool_result":
-            return [text_of(block)]
-        case _:
-            return []
 
 
 def _sum(one: Refreshed, other: Refreshed) -> Refreshed:

@@ -37,7 +37,7 @@ _SAID: Final = re.compile(
     | (?P<past>{_COUNT})\ (?P<punit>{_UNIT})\ ago
     | (?P<month>{_MONTH})\.?\ (?P<mday>\d{{1,2}})(?:st|nd|rd|th)?(?:,?\ (?P<year>\d{{4}}))?
     | (?P<dday>\d{{1,2}})(?:st|nd|rd|th)?\ (?:of\ )?(?P<dmonth>{_MONTH})(?:,?\ (?P<dyear>\d{{4}}))?
-    | (?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)days?)
+    | (?<!every\ )(?<!each\ )(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b(?!\ \d{{4}}-\d\d))
     )\b""",
     re.IGNORECASE | re.VERBOSE,
 )

@@ -157,14 +157,16 @@ ENDS_FROM_NOW: Final = re.compile(
 
 # -- rules
 VERB: Final = (
-    r"(?:use|run|write|add|put|keep|make|ask|check|commit|push|create|include|include|name|prefer|avoid|format"
+    r"(?:use|run|write|add|put|keep|make|ask|check|commit|push|create|include|name|prefer|avoid|format"
     r"|test|lint|explain|show|tell|give"
     r"|answer|reply|respond|summari[sz]e|start|begin|end|leave|remove|delete|rebase|squash|merge|sign|document"
     r"|update|edit|touch|mock|import"
     r"|install|deploy|force|amend|skip|call|read|quote|cite|log|print|throw|raise|return|wrap|assume|guess"
     r"|apologi[sz]e|say|set|pin|do|go|work"
     r"|send|open|close|verify|confirm|be|treat|translate|spell|round|store|change|modify|generate|suggest"
-    r"|propose|stop|wait|let|have|try|hard-?code)"
+    r"|propose|stop|wait|let|have|try|hard-?code"
+    r"|restart|drop|catch|expose|share|rely|block|disable|enable|bump|upgrade|downgrade|publish|tag|release|cache|copy"
+    r"|mix|break|nest|inline|abbreviate|define|declare|handle|validate|escape|encrypt|review|approve|fix|reuse|reply)"
 )
 RULE: Final = re.compile(
     rf"(?:(?:in|for|on|with) [\w -]{{2,40}},\s*)?(?:(?:you|we|i want you to|i need you to"

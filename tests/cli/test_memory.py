@@ -1,0 +1,156 @@
+"""``reverie memory``: everything the store does, for people and, with --json, for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reverie.cli.main import run
+from reverie.cli.memory import command
+from reverie.runtime.memory import Memory
+
+Answer = tuple[int, str, str]
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:
+    """Return the memories of the project the commands are run in."""
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    return Memory.open(".")
+
+
+@pytest.fixture
+def said(capsysbinary: pytest.CaptureFixture[bytes], memory: Memory) -> Callable[..., Answer]:
+    """Return a function that runs a command of the group and gives exit code, stdout and stderr."""
+
+    def call_it(*arguments: object) -> Answer:
+        code = run([str(argument) for argument in arguments], commands=command)
+        out, err = capsysbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call_it
+
+
+@pytest.fixture
+def told(said: Callable[..., Answer]) -> Callable[..., Any]:
+    """Return a function that runs a command with --json and gives what it says."""
+
+    def ask(*arguments: object, code: int = 0) -> Any:
+        got, out, err = said(*arguments, "--json")
+        assert got == code, err
+        return json.loads(out)
+
+    return ask
+
+
+@pytest.mark.requirement("M9", "B4")
+def test_a_memory_is_added_listed_shown_edited_taken_back_and_forgotten(
+    told: Callable[..., Any], memory: Memory
+) -> None:
+    added = told("add", "Use the real database in tests", "--type", "feedback", "--why", "a mock hid a bug")
+    listed = told("list")
+    assert [set(listed[0]) >= {"file", "name", "type", "description", "modified", "trust"}, len(listed)] == [True, 1]
+    assert (listed[0]["file"], listed[0]["trust"]) == (added["file"], "user")
+    assert told("show", added["file"])["body"].startswith("Use the real database in tests\n")
+    edited = told("edit", added["file"], "--text", "Use the real database in all tests", "--why", "again")
+    assert edited["changed"] is True
+    assert [entry["act"] for entry in told("log")] == ["updated", "saved"]
+    assert {line["who"] for line in told("blame", added["file"])} == {"user"}
+    assert told("undo", "--dry-run")["change"]["files"] == [added["file"]]
+    assert told("undo")["change"]["undoes"] == [edited["id"]]
+    assert told("show", added["file"])["body"].startswith("Use the real database in tests\n")
+    assert told("rewind", edited["id"])["change"]["act"] == "rewound"
+    assert told("rm", added["file"], "--dry-run")["files"] == [added["file"]]
+    assert told("rm", added["file"])["files"] == [added["file"]]
+    assert told("list") == []
+    assert told("undo")["change"]["act"] == "undone"
+    assert told("path") == {"path": str(memory.path)}
+    assert told("lint") == []
+    assert told("reindex")["change"] is None
+
+
+def test_what_is_wrong_is_refused_in_one_clear_line(said: Callable[..., Answer]) -> None:
+    for arguments, words in [
+        (["add", "We are currently debugging it", "--type", "project"], "not saved: it is a passing detail"),
+        (["add", "x", "--type", "idea"], "idea"),
+        (["show", "nothing.md"], "there is no memory"),
+        (["show", "../../etc/passwd.md"], "cannot be used"),
+        (["undo"], "nothing stands"),
+        (["undo", "c99"], "no change"),
+        (["rewind", "yesterday"], "is no time"),
+        (["rm"], "say which"),
+        (["edit", "nothing.md", "--text", "y"], "there is no memory"),
+    ]:
+        code, out, err = said(*arguments)
+        assert (code, out) == (2, ""), arguments
+        assert words in err
+        assert err.count("\n") == 1
+
+
+def test_lint_names_the_bad_file_and_leaves_by_1(
+    told: Callable[..., Any], said: Callable[..., Answer], memory: Memory
+) -> None:
+    told("add", "The user is a nurse who codes in Rust", "--type", "user")
+    (memory.path / "bad.md").write_text("---\nname: &x\n---\n")
+    found = told("lint", code=1)
+    assert {one["file"] for one in found} == {"bad.md"}
+    code, out, _ = said("list")
+    assert code == 0
+    assert "nurse" in out
+
+
+def test_review_shows_a_diff_and_accepts_or_rejects(
+    told: Callable[..., Any], said: Callable[..., Answer], memory: Memory
+) -> None:
+    one = memory.save(
+        "Deploys run at night by cron", type="user", author="extract", trust="unconfirmed", source="s1 m1"
+    )
+    two = memory.save(
+        "Backups go to the other region", type="user", author="extract", trust="unconfirmed", source="s2 m1"
+    )
+    pending = told("review")["pending"]
+    assert {entry["file"] for entry in pending} == {one.file, two.file}
+    assert all("+trust: unconfirmed" in entry["diff"] for entry in pending)
+    assert "+Deploys run at night by cron" in said("review")[1]
+    told("review", "--accept", one.file, "--dry-run")
+    assert len(told("review")["pending"]) == 2
+    assert told("review", "--accept", one.file, "--reject", two.file)["pending"] == []
+    assert [(head.file, head.trust) for head in memory.list()] == [(one.file, "user")]
+
+
+def test_forgetting_a_source_and_erasing_need_no_terminal_but_a_word(
+    told: Callable[..., Any], said: Callable[..., Answer], memory: Memory
+) -> None:
+    memory.save("Deploys run at night by cron", type="user", source="s1 m1")
+    assert len(told("rm", "--source", "s1", "--dry-run")["files"]) == 1
+    code, _, err = said("rm", "--source", "s1", "--erase")
+    assert (code, "nobody can be asked" in err) == (2, True)
+    assert len(told("rm", "--source", "s1", "--erase", "--yes")["files"]) == 1
+    assert b"cron" not in (memory.path / ".journal/journal.jsonl").read_bytes()
+
+
+def test_nothing_that_is_printed_can_drive_a_terminal(said: Callable[..., Answer], memory: Memory) -> None:
+    memory.save(
+        "Red \x1b[31malert\u202e for the user",
+        type="user",
+        name="red \x1b]0;x\x07",
+        author="extract",
+        trust="unconfirmed",
+    )
+    memory.update(memory.list()[0].file, why="because \x1b[2J", description="an alert \x1b[1m for all of us")
+    file = memory.list()[0].file
+    for arguments in (["list"], ["show", file], ["log"], ["blame", file], ["review"], ["lint"]):
+        _, out, err = said(*arguments)
+        assert not set(out + err) & {"\x1b", "\x07", "\u202e"}, arguments
+
+
+def test_another_project_has_other_memories(told: Callable[..., Any], tmp_path: Path) -> None:
+    told("add", "The user is a nurse who codes in Rust", "--type", "user")
+    (tmp_path / "other").mkdir()
+    assert told("--project", tmp_path / "other", "list") == []
