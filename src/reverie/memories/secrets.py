@@ -169,6 +169,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _prefixed("Klaviyo key", "pk_", "[a-f0-9]{34}"),
     _prefixed("HubSpot token", "pat-na1- pat-eu1- pat-na2- pat-ap1-", "[0-9a-f-]{36}"),
     _prefixed("Twilio key or account", "SK AC", "[a-f0-9]{32}"),
+    _rule("Firebase key", ":APA91b", _BEGIN + r"AAAA[A-Za-z0-9_-]{7}:APA91b[A-Za-z0-9_-]{130,140}", back=(11,)),
     _prefixed("Facebook token", "EAACEdEose0cBA EAAG EAAB EAAC EAAJ EAAM", "[A-Za-z0-9]{60,300}"),
     _prefixed("Twitter bearer token", "AAAAAAAAAAAAAAAAAAAA", "[A-Za-z0-9%]{60,200}"),
     _prefixed("Mapbox secret token", "sk.eyJ", "[A-Za-z0-9_-]{40,200}\\.[A-Za-z0-9_-]{16,40}"),
@@ -205,10 +206,11 @@ _KEY_BEFORE: Final = re.compile(
     re.IGNORECASE,
 )
 _VALUE: Final = re.compile(
-    r"[\w.-]{0,24}[\"'`*]{0,3}(?:[ \t]{0,3}(?:=>|:=|={1,3}|:|,)[ \t]{0,3}|[ \t]+(?:is|was|to)[ \t]+)[\"'`*]{0,3}"
+    r"[\w.-]{0,24}[\"'`*]{0,3}(?:[ \t]{0,3}(?:=>|:=|={1,3}|:)[ \t]{0,3}|[ \t]+(?:is|was|to)[ \t]+)[\"'`*]{0,3}"
     r"(?:bearer[ \t]+|basic[ \t]+)?(?P<value>[A-Za-z0-9_.~!@#$%^&*+/=-]{8,256})",
     re.IGNORECASE,
 )
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _KEY_ROOM: Final = 16
 _MIN_CHARS: Final = 16
 """No token is shorter."""
@@ -281,7 +283,10 @@ def _beside_keywords(text: str) -> Iterator[tuple[int, int, str]]:
             if word != "key" or _KEY_BEFORE.search(text, max(0, at - _KEY_ROOM), at):
                 found = _VALUE.match(text, at + len(word))
                 value = found["value"].rstrip(".,;:!?") if found else ""
-                if found and value and _looks_random(value) and not _is_placeholder(value):
+                # An id beside a word is an id; beside the name of a variable or an API it is what lets one in.
+                named = text[at : at + len(word)].isupper() or "api" in lowered[max(0, at - 5) : at]
+                random = _looks_random(value) or (named and _UUID.fullmatch(value) is not None)
+                if found and value and random and not _is_placeholder(value):
                     yield found.start("value"), found.start("value") + len(value), "value beside a keyword"
             at = lowered.find(word, at + len(word))
 
