@@ -22,7 +22,10 @@ for the summary costs, and writing what is left to the cache anew. Seconds are m
 The names are mined by the rules that the anchor list uses too; ``--plain`` mines them with a handful of regular
 expressions of its own instead, so that no rule judges itself.
 
-Run: python benchmarks/retention.py [PATH...] [--plain] [--json] [--seed N]
+With ``--check`` it exits 1 unless each of ours (the first three) keeps more than every other way does at no fewer
+tokens, at least 0.75 on average within a summary of 12,000 tokens, and everything is reachable by reading back.
+
+Run: python benchmarks/retention.py [PATH...] [--plain] [--json] [--check] [--seed N]
 """
 
 from __future__ import annotations
@@ -66,6 +69,9 @@ PLAIN = (
     re.compile(r"^.*\b\w*(?:Error|Exception)\b:.*$", re.MULTILINE),
 )
 LEAST_TOKENS = 24_000
+OURS = ("notes (local)", "notes (model)", "full (model)")
+OTHERS = ("keep-tail", "langchain", "drop-results")
+AIM, SUMMARY_TOKENS = 0.75, 12_000
 LANGCHAIN_MESSAGES = 20
 CLEARED = "[Old tool result content cleared]"
 
@@ -320,16 +326,40 @@ def table(rows: Sequence[Row]) -> list[str]:
     for way in dict.fromkeys(row.way for row in rows):
         mine = [row for row in rows if row.way == way]
 
-        def mean(field: str, mine: list[Row] = mine) -> float:
-            return sum(getattr(row, field) for row in mine) / len(mine)
-
         back = f"{min(row.read_back for row in mine):>6.2f}" if any(row.read_back for row in mine) else f"{'-':>6}"
         lines.append(
-            f"{way:<16}{mean('kept'):>7.3f}{min(row.kept for row in mine):>7.3f}{mean('planted'):>9.2f}"
-            f"{mean('retained_tokens'):>9,.0f}{max(row.summary_tokens for row in mine):>9,}{mean('usd'):>9.4f}"
-            f"{mean('seconds'):>8.3f}{back}"
+            f"{way:<16}{mean(rows, way, 'kept'):>7.3f}{min(row.kept for row in mine):>7.3f}"
+            f"{mean(rows, way, 'planted'):>9.2f}{mean(rows, way, 'retained_tokens'):>9,.0f}"
+            f"{max(row.summary_tokens for row in mine):>9,}{mean(rows, way, 'usd'):>9.4f}"
+            f"{mean(rows, way, 'seconds'):>8.3f}{back}"
         )
     return lines
+
+
+def mean(rows: Sequence[Row], way: str, field: str) -> float:
+    """Return the mean of a field over the sessions of one way."""
+    found = [float(getattr(row, field)) for row in rows if row.way == way]
+    return sum(found) / len(found) if found else 0.0
+
+
+def shortfalls(rows: Sequence[Row]) -> list[str]:
+    """Name everything in which ours is not what it is meant to be; a way that was not run falls short too."""
+    wrong: list[str] = []
+    sessions = {row.session for row in rows}
+    for way in OURS:
+        mine = [row for row in rows if row.way == way]
+        if not mine or {row.session for row in mine} != sessions:
+            wrong.append(f"{way}: {len(mine)} of {len(sessions)} sessions were compacted")
+            continue
+        kept, longest = mean(rows, way, "kept"), max(row.summary_tokens for row in mine)
+        if kept < AIM:
+            wrong.append(f"{way}: keeps {kept:.3f} of what was used, less than {AIM}")
+        if longest > SUMMARY_TOKENS:
+            wrong.append(f"{way}: a summary of {longest:,} tokens, more than {SUMMARY_TOKENS:,}")
+        if min(row.read_back for row in mine) < 1.0:
+            wrong.append(f"{way}: not everything can be read back")
+        wrong += [f"{way}: {other} keeps as much" for other in OTHERS if kept <= mean(rows, other, "kept")]
+    return wrong if rows else ["no session was long enough to be compacted"]
 
 
 def main() -> None:
@@ -338,6 +368,7 @@ def main() -> None:
     parser.add_argument("paths", nargs="*", type=Path, default=[CORPUS])
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--check", action="store_true", help="exit 1 where ours is not what it is meant to be")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if not all(path.exists() for path in options.paths):
@@ -348,10 +379,22 @@ def main() -> None:
         rows += anyio.run(measured, case)
     if options.json:
         print(json.dumps({"seed": options.seed, "rows": [asdict(row) for row in rows]}, indent=1))
-        return
-    print(f"{len({row.session for row in rows})} sessions, seed {options.seed}; 'kept' is weighted by use, 'least' the")
+    else:
+        shown_for_people(rows, options.seed)
+    wrong = shortfalls(rows) if options.check else []
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+def shown_for_people(rows: Sequence[Row], seed: int) -> None:
+    """Print the table, how to read it, and the sessions in which another way is ahead."""
+    first = {row.session: row.kept for row in rows if row.way == OURS[0]}
+    ahead = [row for row in rows if row.way in OTHERS and row.kept >= first[row.session]]
+    print(f"{len({row.session for row in rows})} sessions, seed {seed}; 'kept' is weighted by use, 'least' the")
     print("session with the least, 'summary' the longest, 'back' what can be reached by reading the cut part back\n")
     print("\n".join(table(rows)))
+    for row in ahead:
+        print(f"{row.session}: {row.way} keeps {row.kept:.3f}, {OURS[0]} {first[row.session]:.3f}")
 
 
 if __name__ == "__main__":

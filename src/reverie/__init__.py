@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .importers import read_session
     from .runtime.agent import Agent
     from .runtime.library import Library
+    from .runtime.memory import Memory
     from .runtime.session import Session
     from .settings import Settings, load_settings
     from .storage.files import FileStorage
@@ -27,6 +28,7 @@ __all__ = [
     "InMemoryStorage",
     "InputError",
     "Library",
+    "Memory",
     "ReverieError",
     "Session",
     "SessionBusy",
@@ -49,6 +51,7 @@ _HOMES: Final = {
     "InMemoryStorage": "storage.in_memory",
     "InputError": "errors",
     "Library": "runtime.library",
+    "Memory": "runtime.memory",
     "ReverieError": "errors",
     "Session": "runtime.session",
     "SessionBusy": "errors",

@@ -17,6 +17,7 @@ EXPORTED = [
     "InMemoryStorage",
     "InputError",
     "Library",
+    "Memory",
     "ReverieError",
     "Session",
     "SessionBusy",

@@ -55,18 +55,23 @@ def test_an_identifier_is_found_by_its_parts_and_as_a_whole(spelled: str) -> Non
 
 
 def test_numbers_dates_accents_and_scripts_without_spaces_are_read_alike() -> None:
-    assert tokens("1,000") == tokens("1000") and tokens("007") == tokens("7")
-    assert tokens("the 3rd") == tokens("the 3") and tokens("two") == tokens("2")
-    assert stem("july") in tokens("2023-07-05") and tokens("Sept") == tokens("September")
+    assert tokens("1,000") == tokens("1000")
+    assert tokens("007") == tokens("7")
+    assert tokens("the 3rd") == tokens("the 3")
+    assert tokens("two") == tokens("2")
+    assert stem("july") in tokens("2023-07-05")
+    assert tokens("Sept") == tokens("September")
     assert tokens("Café") == tokens("cafe\u0301") == tokens("cafe")
     assert set(tokens("全文検索")) & set(tokens("検索"))
 
 
 def test_the_month_may_is_not_the_verb() -> None:
     asked = moment_in(terms("What happened in May 2023?"))
-    assert asked is not None and (asked.month, asked.year) == (5, 2023)
+    assert asked is not None
+    assert (asked.month, asked.year) == (5, 2023)
     assert moment_in(terms("You may leave in 2023")) is None
-    assert asked.months_until(2023, 6) == 1 and asked.months_until(2022, 5) == -12
+    assert asked.months_until(2023, 6) == 1
+    assert asked.months_until(2022, 5) == -12
 
 
 def test_words_of_grammar_are_looked_for_only_where_there_are_no_others() -> None:
@@ -89,7 +94,8 @@ def test_a_stem_is_never_empty_and_never_much_longer(word: str) -> None:
 @given(st.text(max_size=400), st.lists(st.text(max_size=8), max_size=4), st.integers(60, 200))
 def test_a_snippet_is_one_line_of_its_text_and_no_longer_than_asked(text: str, wanted: list[str], chars: int) -> None:
     shown = snippet(text, wanted, max_chars=chars)
-    assert "\n" not in shown and len(shown) <= chars
+    assert "\n" not in shown
+    assert len(shown) <= chars
     assert shown.strip("…") in " ".join(text.split())
 
 
@@ -115,12 +121,17 @@ def test_one_letter_amiss_is_noticed(word: str, other: str, near: bool) -> None:
 @given(st.text("abcd", min_size=3, max_size=8), st.integers(0, 7), st.sampled_from("abcd"), st.sampled_from("+-~"))
 def test_every_single_slip_is_noticed(word: str, at: int, letter: str, slip: str) -> None:
     at %= len(word)
-    made = {"+": word[:at] + letter + word[at:], "-": word[:at] + word[at + 1 :], "~": word[:at] + letter + word[at + 1 :]}
+    made = {
+        "+": word[:at] + letter + word[at:],
+        "-": word[:at] + word[at + 1 :],
+        "~": word[:at] + letter + word[at + 1 :],
+    }
     assert differ_by_one(word, made[slip]) is (made[slip] != word)
 
 
 def test_kin_widens_a_question_and_never_repeats_it() -> None:
-    assert stem("dog") in kin_of([stem("pet")]) and stem("pet") not in kin_of([stem("pet")])
+    assert stem("dog") in kin_of([stem("pet")])
+    assert stem("pet") not in kin_of([stem("pet")])
     assert kin_of(["xyzzy"]) == []
 
 
@@ -184,7 +195,8 @@ def test_an_index_kept_up_to_date_is_the_same_as_a_fresh_one(
     left.pop(gone)
     fresh = MemoryIndex(left.values())
     assert index.search(query, limit=50) == fresh.search(query, limit=50)
-    assert set(index.files) == set(left) and len(index) == len(left)
+    assert set(index.files) == set(left)
+    assert len(index) == len(left)
 
 
 class _NeverForgets(MemoryIndex):

@@ -11,9 +11,12 @@ from typing import Any
 import anyio
 import click
 
+from ..cache.prices import Prices, prices_for
+from ..cache.usage import Usage
+from ..conversation.entries import ASSISTANT
 from ..errors import InputError, SessionBusy
 from ..events import CompactionProgressed, Event, FellBack
-from ..layers.l4_compact import Loss, loss_text
+from ..layers.l4_compact import Loss, Words, loss_text
 from ..ports import Model
 from ..runtime.drafting import CompactionReport
 from ..runtime.inbox import post
@@ -22,7 +25,7 @@ from ..runtime.projects import inbox_key, project_slug
 from ..runtime.session import Session
 from ..settings import Settings, load_settings
 from ..storage.files import FileStorage
-from .output import emit_json, printable, say, warn
+from .output import console, emit_json, printable, say, warn
 
 __all__ = ["command", "loss_report", "opened_for_writing", "place_of"]
 
@@ -73,15 +76,16 @@ async def _compact(
         async with opened_for_writing(name, settings, model) as session:
             session.listen(_tell)
             report = await session.compacting.compact(**asked, dry_run=True)
+            prices = _prices(session)
             if not as_json:
-                _show(report)
+                _show(report, prices)
             agreed = dry_run or yes or not (sys.stdin.isatty() and sys.stderr.isatty())
             if not agreed and not click.confirm("Compact?", err=True):
                 warn("nothing was changed")
                 return 1
             entry = None if dry_run else await session.compacting.apply(report)
             if as_json:
-                emit_json({**as_json_report(report), "applied": entry is not None, "uuid": entry and entry.uuid})
+                emit_json({**as_json_report(report, prices), "applied": entry is not None, "uuid": entry and entry.uuid})
             elif entry is not None:
                 say(f"compacted; 'reverie undo {session.name}' takes it back")
             return 0
@@ -129,7 +133,14 @@ def place_of(storage: FileStorage, name: str) -> tuple[str, str]:
     return project, session
 
 
-def as_json_report(report: CompactionReport) -> dict[str, Any]:
+def _prices(session: Session) -> Prices | None:
+    """Return what the model of the session's last reply costs, where that is known."""
+    replied = (entry.reply.get("model") for entry in reversed(session.view.said) if entry.kind == ASSISTANT)
+    model = next((name for name in replied if isinstance(name, str) and name), "")
+    return prices_for(model) if model else None
+
+
+def as_json_report(report: CompactionReport, prices: Prices | None = None) -> dict[str, Any]:
     """Return a report as plain values."""
     return {
         "method": report.method,
@@ -147,6 +158,8 @@ def as_json_report(report: CompactionReport) -> dict[str, Any]:
         "price": {
             "compacting_token_prices": round(report.price.cost),
             "carrying_token_prices": round(report.price.saves),
+            "compacting_usd": _usd(report.price.cost, prices),
+            "carrying_usd": _usd(report.price.saves, prices),
             "pays": report.price.act,
             "reason": report.price.reason,
         },
@@ -161,18 +174,37 @@ def loss_report(loss: Loss) -> dict[str, Any]:
     return {"by_kind": loss.counts, "share_kept": loss.share_kept, "lost": list(loss.lost)}
 
 
-def _show(report: CompactionReport) -> None:
+def _usd(tokens: float, prices: Prices | None) -> float | None:
+    """Return what so many tokens cost at the input price."""
+    return prices.cost_of(Usage(uncached=round(tokens))) if prices is not None else None
+
+
+def _show(report: CompactionReport, prices: Prices | None) -> None:
     words, price = report.words, report.price
-    say(f"method          {report.method}, {report.model_calls} model calls")
-    say(f"tokens          {report.tokens_before:,} before, {report.tokens_after:,} after")
-    say(f"price           {price.cost:,.0f} token prices to compact, {price.saves:,.0f} saved by it: {price.reason}")
+    say(f"method      {report.method}, {report.model_calls} model calls")
+    say(f"tokens      {report.tokens_before:,} before, {report.tokens_after:,} after")
+    cost, saves = _usd(price.cost, prices), _usd(price.saves, prices)
+    if cost is not None and saves is not None:
+        say(f"price       ${cost:,.2f} to compact, ${saves:,.2f} saved by it")
+    head = "price " if cost is None else "      "
+    say(f"{head}      {price.cost:,.0f} and {price.saves:,.0f} tokens at the input price")
+    say(f"            {price.reason}")
     if report.cost_usd is not None and report.model_calls:
-        say(f"spent           ${report.cost_usd:.4f} on the summary")
-    say(f"kept            {report.kept_messages} messages as they are; of the user's own words {len(words.whole)}")
-    say(f"                messages word for word and {words.by_handle} by handle")
-    say(f"read back       handle {report.handle}")
+        say(f"spent       ${report.cost_usd:.4f} on the summary")
+    say(f"kept        {report.kept_messages} messages as they are")
+    say(f"            {_counted(len(words.whole), 'message')} of the user word for word{_shortened(words)}")
+    say(f"read back   handle {report.handle}")
     say()
-    say(loss_text(report.loss))
+    say(loss_text(report.loss, width=console().width))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _shortened(words: Words) -> str:
+    short = ", 1 shortened" if words.short is not None else ""
+    return f"{short}, {words.by_handle} by handle" if words.by_handle else short
 
 
 def _tell(event: Event) -> None:

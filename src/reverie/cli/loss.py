@@ -13,7 +13,7 @@ from ..conversation.view import View
 from ..layers.l4_compact import Loss, loss_of, loss_text
 from ..values import record
 from .compact import loss_report
-from .output import emit_json, say
+from .output import console, emit_json, say
 from .recordings import recordings
 
 __all__ = ["command", "losses"]
@@ -50,11 +50,11 @@ def command(session: str, as_json: bool) -> None:
             say(f"{name}: nothing was compacted")
         for one in taken:
             undone = ", undone since" if one.undone else ""
-            say(
-                f"{name}: {one.decision.trigger} compaction by {one.decision.method} at {one.time or 'an unknown time'}"
-            )
-            say(f"  {one.tokens_before:,} tokens before, {one.tokens_after:,} after; {one.uuid}{undone}")
-            say(loss_text(one.loss))
+            how = f"{one.decision.trigger} compaction by {one.decision.method}"
+            say(name)
+            say(f"  {how}, {one.time or 'at an unknown time'}{undone}")
+            say(f"  {one.tokens_before:,} tokens before, {one.tokens_after:,} after; {one.uuid}")
+            say(loss_text(one.loss, width=console().width))
             say()
 
 

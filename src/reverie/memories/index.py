@@ -154,9 +154,12 @@ def rebuilt(text: str, memories: Iterable[MemoryRecord]) -> str:
     return changed(text, lines)
 
 
-def load(text: str, *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> LoadedIndex:
-    """Return the index as far as it is shown: so many lines, then so many bytes, cut at a newline."""
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+def load(text: str, *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES, size: int | None = None) -> LoadedIndex:
+    """Return the index as far as it is shown: so many lines, then so many bytes, cut at a newline.
+
+    ``size`` is its size in bytes, where that is known already.
+    """
+    size = len(text.encode("utf-8", "replace")) if size is None else size
     lines = text.count("\n") + (not text.endswith("\n"))
     if size <= max_bytes and (lines <= max_lines or not text):
         return LoadedIndex(text)

@@ -122,7 +122,9 @@ async def select(
 
 
 def certain(match: Match, policy: RecallPolicy) -> bool:
-    """Say whether a match is good enough to be shown unasked: by its head, or by several words, that tell enough."""
+    """Say whether a match is good enough to be shown unasked: two words of its head, or words that tell enough."""
+    if len(match.headed) > 1:
+        return True
     return match.strength >= policy.min_strength and (bool(match.headed) or len(match.words) > 1)
 
 
@@ -235,7 +237,8 @@ def surfaced(
 def _left_out(files: list[str], room: int) -> str:
     if not files:
         return ""
-    note = f"[Left out, since the session has been shown {len(files)} too many: {', '.join(map(escaped, files))}]"
+    named = ", ".join(map(escaped, files))
+    note = f"[Left out, since the session's budget for memories is used up: {named}]"
     short = "[Others were left out: the session's budget for memories is used up]"
     return next((text for text in (note, short) if len(text.encode()) <= room), "")
 

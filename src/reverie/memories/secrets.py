@@ -302,9 +302,7 @@ def _looks_random(value: str) -> bool:
         return _is_strong_password(value)
     if re.fullmatch(r"[A-Za-z_][\w.]*(?:\.[A-Za-z_]\w*)+|[\w/.-]+\.\w{1,5}|[a-z]+(?:[-_][a-z0-9]+)+", value):
         return False  # an attribute, a path, a name with dashes
-    if re.fullmatch(
-        r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|v?\d+(?:\.\d+)+\S*|\d{4}-\d\d-\d\d.*", value
-    ):
+    if _UUID.fullmatch(value) or re.fullmatch(r"v?\d+(?:\.\d+)+\S*|\d{4}-\d\d-\d\d.*", value):
         return False  # an id, a version, a date
     return _entropy(value) >= _MIN_ENTROPY
 

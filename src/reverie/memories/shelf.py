@@ -19,7 +19,7 @@ from ..errors import StorageConflict, StorageError
 from ..paths import append_line, check_key, explained, open_folder, open_plain, refuse_unless_plain, replace_file
 from ..values import record
 from .drafts import Draft
-from .index import INDEX, hunk_between
+from .index import INDEX, LoadedIndex, hunk_between, load
 from .journal import Act, Change, History, JournalEntry, change_to
 from .journal_files import JOURNAL, JournalFiles, read_plain
 from .names import FOLDERS, check_file, is_memory
@@ -123,6 +123,12 @@ class Shelf:
         """Return the index as it stands on disk."""
         self.settle()
         return (read_plain(self.root, INDEX) or b"").decode("utf-8", "replace")
+
+    def load_index(self) -> LoadedIndex:
+        """Return the index as far as it is shown."""
+        self.settle()
+        data = read_plain(self.root, INDEX) or b""
+        return load(data.decode("utf-8", "replace"), size=len(data))
 
     def scan(self) -> Scan:
         """Read the heads of all memories, whatever is wrong with some."""

@@ -242,9 +242,11 @@ class Drafting:
             after = await session.foreseen(decision)
         before, left = view.counted.tokens, after.counted.tokens
         if left > (1 - policy.least_freed) * before:
+            fixed = round(view.counted.overhead)
+            around = f"; {fixed:,} of them are system prompt and tools, which stay" if fixed >= left // 4 else ""
             raise CompactionError(
                 f"it would free too little: {before:,} tokens before, {left:,} after, and at least "
-                f"{policy.least_freed:.0%} must go"
+                f"{policy.least_freed:.0%} must go{around}"
             )
         if asked.limit and after.counted.threshold_tokens >= asked.limit:
             raise CompactionError(

@@ -166,11 +166,12 @@ class Extracting:
         """Do one run, and one more for what came meanwhile, until nothing did."""
         running = self._running
         try:
-            with anyio.CancelScope() as self._scope:
+            with anyio.CancelScope() as scope:
+                self._scope = scope
                 while view is not None:
                     await self._once(view)
                     view, self._pending = self._pending, None
-            if self._scope.cancelled_caught:
+            if scope.cancelled_caught:
                 self._session.tell(BackgroundChanged(self._session.name, _WHAT, "killed"))
         except BaseException:
             self._session.tell(BackgroundChanged(self._session.name, _WHAT, "killed"))

@@ -10,7 +10,9 @@ from ..conversation.log import Loaded, parse_log
 from ..conversation.view import View
 from ..errors import InputError, SessionBusy, SessionNotFound
 from ..ports import Storage
+from ..storage.files import FileStorage
 from ..values import record
+from .memory import Memory
 
 __all__ = ["Library", "Removed", "Shelved"]
 
@@ -140,11 +142,21 @@ class Library:
         if holder is not None:
             raise SessionBusy(f"session {_session(key)} is open ({holder}); close it first", holder=holder)
         keys = [key, *(self.belongings(key) if purge else [])]
-        memories = self._quoting(key) if purge else []
+        memories = self._forgotten(key, dry_run=dry_run) if purge else []
         if not dry_run:
-            for name in [*keys[1:], *memories, key]:
+            for name in [*keys[1:], key]:
                 self._storage.delete(name)
         return Removed(_session(key), keys, memories)
+
+    def _forgotten(self, key: str, *, dry_run: bool) -> list[str]:
+        """Forget the memories that came from a session, through their journal where they have one."""
+        memories = self._quoting(key)
+        if memories and not dry_run and isinstance(self._storage, FileStorage):
+            folder = self._storage.root / key.rsplit("/", 1)[0] / "memory"
+            Memory(folder).forget_source(_session(key), erase=True)
+        for name in memories if not dry_run else ():
+            self._storage.delete(name)
+        return memories
 
     def _quoting(self, key: str) -> list[str]:
         """Return the memories that name this session as their source."""

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from ..errors import InputError, SettingsError, StorageConflict
 from ..memories import drafts
 from ..memories.drafts import Draft
-from ..memories.index import LoadedIndex, load
+from ..memories.index import LoadedIndex
 from ..memories.journal import BlamedLine, JournalEntry
 from ..memories.names import daily_log, file_for, title_for
 from ..memories.records import MemoryRecord, Scope, front_matter
@@ -95,7 +95,7 @@ class Memory:
 
     def index(self, scope: Scope = "private") -> LoadedIndex:
         """Return the index as far as it is shown, with a warning that names what is not."""
-        return load(self._shelf(scope).read_index())
+        return self._shelf(scope).load_index()
 
     def log(self, file_or_name: str | None = None) -> Log:
         """Return every change, newest first, or those of one memory; edits made outside are noticed here."""

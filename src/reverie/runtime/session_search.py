@@ -93,25 +93,28 @@ class SessionSearch:
 
     def search(self, query: str, *, project: str | None = None, limit: int = 10, refresh: bool = True) -> list[Found]:
         """Return the messages a question is most likely about, best first."""
-        for _ in range(_TRIES):
-            if refresh:
-                self.refresh()
-            ranked = self.rank(query, project=project, limit=limit)
-            shown = self._sturdy(lambda rows, ranked=ranked: self._shown(rows, ranked))
-            if shown is not None:
-                return shown
-            refresh = True  # a log is not what it was: follow it and look again
-        return []
+
+        def searched(rows: Rows) -> list[Found]:
+            follow = refresh
+            for _ in range(_TRIES):
+                if follow:
+                    self._refreshed(rows)
+                shown = self._shown(rows, self._ranked(rows, query, project, limit))
+                if shown is not None:
+                    return shown
+                follow = True  # a log is not what it was: follow it and look again
+            return []
+
+        return self._sturdy(searched)
 
     def rank(self, query: str, *, project: str | None = None, limit: int = 10) -> Ranked:
         """Return what a question finds by the rows alone, sessions included, without reading the messages found."""
+        return self._sturdy(lambda rows: self._ranked(rows, query, project, limit))
 
-        def ranked(rows: Rows) -> Ranked:
-            rows.look()
-            within = None if project is None else list(rows.keys(project))
-            return rank(query, rows, limit=limit, weights=self._weights, within=within)
-
-        return self._sturdy(ranked)
+    def _ranked(self, rows: Rows, query: str, project: str | None, limit: int) -> Ranked:
+        rows.look()
+        within = None if project is None else list(rows.keys(project))
+        return rank(query, rows, limit=limit, weights=self._weights, within=within)
 
     def keys(self, project: str | None = None) -> dict[int, str]:
         """Return the keys of the logs that are indexed, by the number that ``rank`` gives a session."""
@@ -139,7 +142,7 @@ class SessionSearch:
 
     def rebuild(self) -> Refreshed:
         """Throw the index away and read every log again."""
-        self._discard()
+        self._discard(_inode(self.path))
         return self.refresh()
 
     # -- following the logs
@@ -260,20 +263,24 @@ class SessionSearch:
 
     @property
     def _connection(self) -> sqlite3.Connection:
-        return self._open()[0]
+        assert self._opened is not None
+        return self._opened[0]
 
     @property
     def _rows(self) -> Rows:
-        return self._open()[1]
+        assert self._opened is not None
+        return self._opened[1]
 
-    def _open(self) -> tuple[sqlite3.Connection, Rows, int]:
-        if self._opened is not None and self._opened[2] != _inode(self.path):
-            self.close()  # another process threw it away
-        if self._opened is None:
-            with self._locked(fcntl.LOCK_SH):
+    @contextmanager
+    def _using(self) -> Generator[Rows]:
+        """Open the file for a while, in which no process can throw it away."""
+        with self._locked(fcntl.LOCK_SH):
+            if self._opened is not None and self._opened[2] != _inode(self.path):
+                self.close()  # another process has thrown it away
+            if self._opened is None:
                 connection = connected(self.path)
                 self._opened = (connection, Rows(connection, self._texts), _inode(self.path))
-        return self._opened
+            yield self._opened[1]
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
@@ -294,8 +301,12 @@ class SessionSearch:
         """Do something with the rows; where they are damaged, make them anew and do it again."""
         for last in (False, True):
             try:
-                return act(self._rows)
+                with self._using() as rows:
+                    if last:
+                        self._refreshed(rows)
+                    return act(rows)
             except (sqlite3.Error, ValueError, KeyError) as error:
+                before = _inode(self.path)
                 self.close()
                 if last or not _is_damage(error):
                     raise StorageError(
@@ -303,16 +314,14 @@ class SessionSearch:
                         path=str(self.path),
                     ) from error
                 self._tell(f"{self.path} was damaged ({error}) and is made anew from the logs")
-                self._discard()
-                self._refreshed(self._rows)
+                self._discard(before)
         raise AssertionError("unreachable")
 
-    def _discard(self) -> None:
-        """Remove the file and what belongs to it, while nobody is opening it."""
-        before = _inode(self.path) if self._opened is None else self._opened[2]
+    def _discard(self, inode: int) -> None:
+        """Remove the file and what belongs to it, while nobody uses it; not where it is another file already."""
         self.close()
         with self._locked(fcntl.LOCK_EX):
-            if _inode(self.path) == before:  # else another process has made it anew already
+            if _inode(self.path) == inode:
                 for ending in ("", "-wal", "-shm"):
                     with suppress(FileNotFoundError):
                         os.unlink(f"{self.path}{ending}")

@@ -91,7 +91,7 @@ def test_a_correction_has_the_rule_first_then_why_and_how_to_apply() -> None:
     ]
     rule, why, how = made.body.strip().split("\n\n")
     assert rule == "Don't mock the database in integration tests."
-    assert why == "**Why:** In spring the mocks hid a broken migration."
+    assert why == "**Why:** Q3 2026 the mocks hid a broken migration."
     assert how.startswith("**How to apply:** ")
     assert lint_memory(as_memory(made)) == []
 
@@ -238,6 +238,31 @@ def test_the_same_thing_is_kept_once_and_a_changed_one_brings_the_old_up_to_date
     other = kept("The security audit starts on December 12.", existing=known)
     assert [one.updates for one in other] == [""]
     assert len(kept("Never push to main.", "Never push to main!", "never push to main")) == 1
+
+
+def test_two_rules_that_differ_in_one_word_are_two_rules() -> None:
+    rules = [
+        f"Never touch the {name} module without asking the owner of the build first." for name in ("billing", "mail")
+    ]
+    made = kept(*rules)
+    assert [one.text for one in made] == rules
+    assert kept(rules[1], existing=[as_memory(made[0])])[0].updates == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Always use semicolons in scripts.", "Never use semicolons in scripts."),
+        ("Never push to main.", "Never push to main or to the release branches."),
+        ("The dashboard is at https://a.example/d/1", "The dashboard is at https://b.example/d/2"),
+        ("The code freeze starts on December 5.", "The code freeze starts on January 7."),
+    ],
+)
+def test_the_opposite_the_same_with_more_and_another_date_or_address_take_the_old_ones_place(
+    before: str, after: str
+) -> None:
+    made = kept(before)[0]
+    assert [one.updates for one in kept(after, existing=[as_memory(made, "old.md")])] == ["old.md"]
 
 
 @pytest.mark.requirement("S5")

@@ -107,8 +107,8 @@ def open_steps(items: Sequence[Item]) -> list[tuple[str, str]]:
     return []
 
 
-def loss_text(loss: Loss, *, listed: int = _LISTED) -> str:
-    """Write a loss report for people."""
+def loss_text(loss: Loss, *, listed: int = _LISTED, width: int = 200) -> str:
+    """Write a loss report for people, in lines no longer than that where handles allow it."""
     if not loss.had:
         return "Nothing that can be named exactly was in the part that left."
     lines = [f"{'kind':<14}{'had':>8}{'out of view':>13}"]
@@ -116,10 +116,21 @@ def loss_text(loss: Loss, *, listed: int = _LISTED) -> str:
     lines.append(f"Exact names still in view, by use: {loss.share_kept:.1%}. Everything can be read back.")
     if loss.lost:
         lines += ["", "Out of view, most used first (kind, uses, text, handle):"]
-        lines += [f"  {one.kind:<13}{one.count:>5}  {one.text[:100]}  {one.handle}" for one in loss.lost[:listed]]
+        lines += [_line(one, width) for one in loss.lost[:listed]]
     if len(loss.lost) > listed:
         lines.append(f"  and {len(loss.lost) - listed:,} more")
     return "\n".join(lines)
+
+
+def _line(one: Lost, width: int) -> str:
+    """Write one thing in a line, or where that is too long with its handle below."""
+    head = f"  {one.kind:<13}{one.count:>5}  "
+    text = one.text if len(one.text) <= 100 else f"{one.text[:97]}..."
+    if len(head) + len(text) + 2 + len(one.handle) <= width:
+        return f"{head}{text}  {one.handle}"
+    room = max(20, width - len(head))
+    text = text if len(text) <= room else f"{text[: room - 3]}..."
+    return f"{head}{text}\n{'':<{len(head)}}{one.handle}"
 
 
 def _calls(item: Item) -> list[dict[str, Any]]:

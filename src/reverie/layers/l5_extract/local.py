@@ -18,7 +18,7 @@ from ...memories.secrets import find_secrets
 from ...memories.taxonomy import body_for, description_for, refusal, vagueness
 from ...memories.trust import Trust
 from ...values import record
-from .dates import absolute, has_date
+from .dates import absolute
 from .known import Known
 from .said import Found, found_in
 from .sentences import Sentence, bare, sentences_of
@@ -117,12 +117,11 @@ def _candidate(
     day = said_on(entry)
     text, why = _stated(found.text), _stated(found.why)
     expires = ""
-    if found.type == "project" or (has_date(text) and found.type != "reference"):
-        dated = absolute(text, day)
-        reason = absolute(why, day)
-        if dated.unknown or reason.unknown:
+    if found.type != "reference":
+        dated, since = absolute(text, day), absolute(why, day)
+        if found.type == "project" and (dated.unknown or since.unknown):
             return None, "it names a day relative to a time that is not known"
-        text, why = dated.text, reason.text
+        text, why = dated.text, since.text
         if found.type == "project" and dated.last is not None:
             expires = _later(dated.last)
     reason = refusal(text, found.type, instructions=instructions) or vagueness(description_for(text))

@@ -1,0 +1,80 @@
+"""``reverie search``: messages of past sessions, with handles that ``reverie read`` opens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reverie import FileStorage, Library
+from reverie.cli.main import COMMANDS
+from reverie.runtime.projects import log_key, project_slug
+from reverie.settings import load_settings
+from reverie.testing.script import Script, text
+
+Answer = tuple[int, str, str]
+
+pytestmark = pytest.mark.skipif("search" not in COMMANDS, reason="the command is not in the table yet")
+
+
+@pytest.fixture
+def past(tmp_path: Path) -> Path:
+    """Put two sessions of two projects into the library."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    storage = FileStorage(load_settings().home)
+    for folder, name in ((here, "fence"), (there, "harbour")):
+        folder.mkdir()
+        script = Script()
+        script.user(f"Please mend the {name} \x1b[31mred")
+        script.reply(text(f"The {name} by the lighthouse stands again."))
+        Library(storage).store(log_key(project_slug(folder), name), script.entries)
+    storage.close()
+    return here
+
+
+@pytest.mark.requirement("R8")
+def test_what_is_found_can_be_opened_by_its_handle(
+    past: Path, asked: Callable[..., Any], reverie: Callable[..., Answer]
+) -> None:
+    found = asked("search", "lighthouse fence")["messages"]
+    assert found[0]["session"] == "fence"
+    assert found[0]["kind"] == "assistant"
+    code, out, _ = reverie("read", found[0]["session"], found[0]["handle"])
+    assert code == 0
+    assert "The fence by the lighthouse" in out
+
+
+def test_a_project_and_a_limit_narrow_the_search(past: Path, asked: Callable[..., Any]) -> None:
+    assert {one["session"] for one in asked("search", "lighthouse")["messages"]} == {"fence", "harbour"}
+    assert {one["session"] for one in asked("search", "lighthouse", "--project", past)["messages"]} == {"fence"}
+    assert len(asked("search", "lighthouse", "--limit", 1)["messages"]) == 1
+
+
+@pytest.mark.requirement("S7")
+def test_what_is_printed_cannot_drive_a_terminal(past: Path, reverie: Callable[..., Answer]) -> None:
+    code, out, _ = reverie("search", "mend fence")
+    assert code == 0
+    assert "mend the fence" in out
+    assert "\x1b" not in out
+
+
+def test_nothing_found_says_so_and_bad_input_is_refused(past: Path, reverie: Callable[..., Answer]) -> None:
+    assert reverie("search", "xyzzy")[:2] == (
+        0,
+        "Nothing found. Other words may do: names, identifiers, parts of a path.\n",
+    )
+    assert reverie("search", "  ")[0] == 2
+    assert reverie("search", "x", "--project", past / "none")[0] == 2
+    assert reverie("search", "x", "--limit", 0)[0] == 2
+
+
+@pytest.mark.requirement("F1")
+def test_it_is_switched_off_with_memory(
+    past: Path, reverie: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_SWITCH_MEMORY", "off")
+    code, _, said = reverie("search", "fence")
+    assert code == 2
+    assert "switched off" in said
