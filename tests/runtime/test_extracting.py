@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from reverie import InMemoryStorage, Session, load_settings
 from reverie.cache.usage import Usage
-from reverie.conversation.decisions import CursorMoved, Decision, MemoriesExtracted
+from reverie.conversation.decisions import Cause, Compacted, CursorMoved, Decision, MemoriesExtracted
 from reverie.errors import ModelUnavailable, StorageError
 from reverie.events import BackgroundChanged, DecisionMade, Event, FellBack, PermissionDecided
 from reverie.layers.l5_extract import ExtractPolicy
@@ -413,6 +413,40 @@ def test_what_a_rule_denies_is_denied_to_a_fork_too(tmp_path: Path) -> None:
     with_desk(tmp_path, steps, model=model, tools=True, rules=PermissionRules(deny=(f"Read({secret})",)))
 
 
+@pytest.mark.requirement("L5.7")
+def test_what_a_model_wrote_before_it_failed_is_named_in_the_log(tmp_path: Path) -> None:
+    front = {"name": "Tabs", "description": "Indent every file with tabs", "type": "feedback"}
+    saves = [write(tmp_path / "memory" / "tabs.md", "Indent every file with tabs.", **front)]
+    model = ScriptedModel([saves, ModelUnavailable("overloaded")], name=f"scripted:{MODEL}")
+
+    async def steps(desk: Desk) -> None:
+        await desk.turn("Please indent every file with tabs. Never push to the main branch.")
+        made = desk.decided(MemoriesExtracted)[0]
+        assert made.names[0] == "tabs.md"
+        assert len(made.names) == len(made.usage["changes"]) == 2
+        assert desk.texts == ["", "Never push to the main branch."]
+        assert len(desk.decided(CursorMoved)) == 1
+
+    with_desk(tmp_path, steps, model=model, tools=True)
+
+
+@pytest.mark.requirement("L5.6")
+def test_what_a_compaction_took_out_of_view_before_it_was_looked_at_is_told_to_the_model(tmp_path: Path) -> None:
+    model = ScriptedModel([answer()], name=f"scripted:{MODEL}")
+
+    async def steps(desk: Desk) -> None:
+        await desk.turn("The heron nests by the lock.")
+        assert model.requests == []
+        cut = Compacted(Cause("compact", "full"), "manual", "full", "They spoke of birds.", 10, None, None)
+        await desk.session.decide(cut)
+        await desk.turn("Go on.")
+        asked = json.dumps(model.requests[0])
+        assert asked.count("The heron nests by the lock.") == 1
+        assert "<unseen-" in asked
+
+    with_desk(tmp_path, steps, model=model, policy=ExtractPolicy(every_turns=2))
+
+
 @pytest.mark.requirement("L5.5")
 def test_a_fork_that_never_stops_has_five_turns(tmp_path: Path) -> None:
     model = ScriptedModel(
@@ -574,7 +608,7 @@ async def interleaved(desk: Desk, schedule: list[bool], kind: type[Extracting]) 
 
 
 @pytest.mark.requirement("L5.2", "L5.6")
-@settings(max_examples=15)
+@settings(max_examples=settings().max_examples // 3)
 @given(schedule=st.lists(st.booleans(), min_size=1, max_size=8))
 def test_however_turns_and_slow_runs_fall_together_no_message_is_passed_over(
     tmp_path_factory: pytest.TempPathFactory, schedule: list[bool]

@@ -30,7 +30,7 @@ from reverie.ports import Capabilities
 from reverie.runtime.agent import Agent
 from reverie.runtime.permissions import Answer, Approval
 from reverie.runtime.trust import Trust
-from reverie.settings import AgentPolicy, McpServer, PermissionRules
+from reverie.settings import AgentPolicy, McpServer, PermissionRules, Switches
 from reverie.values import replace
 
 
@@ -51,7 +51,8 @@ class Bench:
         self.storage = InMemoryStorage()
         self.cwd = tmp_path / "work"
         self.cwd.mkdir(exist_ok=True)
-        self.settings: Settings = replace(Settings(home=tmp_path / "home"), **given.pop("settings", {}))
+        alone = Switches(extraction=False, recall=False)  # so that a script answers only what a test asks
+        self.settings: Settings = replace(Settings(home=tmp_path / "home", switches=alone), **given.pop("settings", {}))
         self.model = ScriptedModel(replies, capabilities=given.pop("capabilities", Capabilities(True, window=200_000)))
         self.given = given
 

@@ -68,12 +68,12 @@ def test_what_is_found_stands_in_the_next_request_and_in_the_log(kept: Path) -> 
             await session.say("when is the launch date?")
             recall.start("when is the launch date?")
             decision = await recall.surface()
-        assert decision is not None
-        assert decision.names == ["project_launch.md"]
-        assert decision.text in str(build_request(session.view)["messages"]).encode().decode("unicode_escape")
-        assert shown_in(session.view).files == {"project_launch.md"}
-        assert shown_in(session.view).bytes == len(decision.text.encode())
-        assert await recall.take() is None  # once
+            assert decision is not None
+            assert decision.names == ["project_launch.md"]
+            assert decision.text in str(build_request(session.view)["messages"]).encode().decode("unicode_escape")
+            assert shown_in(session.view).files == {"project_launch.md"}
+            assert shown_in(session.view).bytes == len(decision.text.encode())
+            assert await recall.take() is None  # once
 
     running(act)
 

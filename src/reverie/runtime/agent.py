@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from anyio import to_thread
+from anyio import create_task_group, to_thread
 
 from ..conversation.entries import new_uuid
 from ..errors import SessionError
@@ -32,6 +32,7 @@ from .limits import compact_at, max_output_tokens, window_tokens
 from .loop import End, Prompt, Query, query
 from .permissions import Approver
 from .projects import canonical_root, log_key, project_slug
+from .remembering import Remembering
 from .reopening import Reopening, todos_in
 from .session import Session
 from .status import Meter, Status
@@ -128,9 +129,17 @@ class Agent:
         self._hooks = Hooks(self.settings.hooks, self._callables, session=self.name, cwd=str(self.cwd), emit=self._hear)
         self.session.hooks = self._hooks
         self.session.restoring = Reopening(self.context)
+        self._tasks = await stack.enter_async_context(create_task_group())
+        self._sandboxed = (await to_thread.run_sync(available)).works
+        self.remembering = self._remembers(small)
         self.around = Around(self.session, self.context, self.settings, self._hooks, clock=self._clock)
         given = self._tools if self._tools is not None else standard_tools(self.settings.agent)
         tools = [tool for tool in given if not small or self._tools is not None or tool.name in SMALL_TOOLS]
+        if self.remembering is not None:
+            if self._tools is None:
+                tools.append(self.remembering.tool())
+                self._system = f"{self._system}\n\n{self.remembering.rules()}"
+            self.around.also = self.remembering.context
         tools += await self.around.enter(stack)
         self._runs = ToolRuns(
             self.session,
@@ -141,10 +150,24 @@ class Agent:
             approve=self._approve,
             emit=self._hear,
             protected=[self.settings.home],
-            sandboxed=(await to_thread.run_sync(available)).works,
+            sandboxed=self._sandboxed,
         )
         self._declared = declared_tools(tools)
         stack.push_async_callback(self.context.aclose)
+
+    def _remembers(self, small: bool) -> Remembering | None:
+        """Return the agent's memory; None where it is switched off or a small window has no room for it."""
+        if small or not Remembering.allowed(self.settings):
+            return None
+        return Remembering(
+            self.session,
+            self.context,
+            self.settings,
+            model=self.model,
+            tasks=self._tasks,
+            rules=self.settings.permissions,
+            sandboxed=self._sandboxed,
+        )
 
     async def _count_what_was_spent(self) -> None:
         """Begin with what a session that goes on has cost already."""
@@ -158,7 +181,10 @@ class Agent:
     ) -> None:
         stack, self._stack = self._stack, None
         if stack is not None:
+            if self.remembering is not None:
+                await self.remembering.close()
             await self.around.leave()
+            self._tasks.cancel_scope.cancel()
             await stack.aclose()
 
     def _opened(self, asked: str | Model | None) -> Model:
@@ -297,8 +323,10 @@ class Agent:
             return End("budget", f"${spent:.2f} of ${self._budget_usd:.2f} is spent")
         return None
 
-    async def begin(self) -> None:
-        """Attach what has changed since the last prompt."""
+    async def begin(self, prompt: str) -> None:
+        """Attach what has changed since the last prompt, and begin to look for memories."""
+        if self.remembering is not None:
+            self.remembering.look(prompt)
         await self.around.refresh()
         await self.attachments()
 
@@ -306,6 +334,13 @@ class Agent:
         """Attach what the turn calls for."""
         touched, self._runs.touched = self._runs.touched, set()
         await self.around.attach(touched)
+        if self.remembering is not None:
+            await self.remembering.surface()
+
+    async def completed(self) -> None:
+        """Let what was said become memories, behind the conversation."""
+        if self.remembering is not None:
+            await self.remembering.completed()
 
     def cost_usd(self) -> float | None:
         """Return what the session has cost so far."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -49,6 +49,8 @@ class Around:
     ) -> None:
         self.registered: set[str] = set()
         """Instruction files of sub-directories that stand in the view."""
+        self.also: Callable[[], Awaitable[str]] | None = None
+        """Who has something more to say in the first message, such as the index of memories."""
         self._session = session
         self._context = context
         self._settings = settings
@@ -71,7 +73,8 @@ class Around:
         if new:
             skills = brief_listing(await to_thread.run_sync(available_skills, self._context))
             listed = f"Skills you can load:\n{skills}" if skills else ""
-            parts = [self._surroundings(), render(self._gathered), listed]
+            more = await self.also() if self.also is not None else ""
+            parts = [self._surroundings(), render(self._gathered), listed, more]
             await self._session.attach("\n\n".join(part for part in parts if part), type=USER_CONTEXT)
         else:
             await self._take_up()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..conversation.entries import Entry
@@ -41,8 +41,7 @@ class Keeper:
 
     def found(self, entries: Sequence[Entry], before: Sequence[Entry], instructions: Sequence[str], most: int) -> Ran:
         """Save what the local extractor finds in these entries; ``before`` are those that came earlier."""
-        heads = list(self._memory.list())
-        made = extract(entries, heads, instructions=instructions, heard_before=before, most=most)
+        made = extract(entries, self._heads(), instructions=instructions, heard_before=before, most=most)
         ran = Ran("local", refused=[why for _, why in made.refused])
         for one in made.candidates:
             try:
@@ -53,6 +52,10 @@ class Keeper:
             if saved.changed:
                 ran.saved.append(saved)
         return ran
+
+    def _heads(self) -> Iterator[MemoryRecord]:
+        """Yield what is there; the directory is read when the first is wanted."""
+        yield from self._memory.list()
 
     def _kept(self, one: Candidate) -> Saved:
         """Save what a person said, as theirs, or bring up to date what they said before."""
@@ -69,21 +72,26 @@ class Keeper:
         return self._memory.save(one.text, type=one.type, **fields)
 
     def answered(
-        self, asked: Sequence[Asked], refused: Sequence[str], witnesses: Witnesses, heads: Sequence[MemoryRecord]
+        self,
+        asked: Sequence[Asked],
+        refused: Sequence[str],
+        witnesses: Witnesses,
+        heads: Sequence[MemoryRecord],
+        saved: list[Saved],
     ) -> Ran:
-        """Save the memories of a model's answer."""
-        ran = Ran("model", refused=list(refused))
+        """Save the memories of a model's answer; each is added to ``saved``, whatever becomes of the next."""
+        ran = Ran("model", saved, list(refused))
         known = Known(heads)
         files = {head.file for head in heads}
         for one in asked:
             try:
-                saved = self._written(one, witnesses, known, files)
+                made = self._written(one, witnesses, known, files)
             except (InputError, StorageConflict) as error:
                 ran.refused.append(str(error))
                 continue
-            if saved is not None and saved.changed:
-                ran.saved.append(saved)
-                files.add(saved.file)
+            if made is not None and made.changed:
+                saved.append(made)
+                files.add(made.file)
         return ran
 
     def _written(self, one: Asked, witnesses: Witnesses, known: Known, files: set[str]) -> Saved | None:

@@ -28,7 +28,6 @@ from ..layers.l5_extract.policy import ExtractPolicy
 from ..layers.l5_extract.provenance import Witnesses
 from ..memories.fence import escaped
 from ..memories.manifest import manifest, manifest_text
-from ..memories.records import MemoryRecord
 from ..ports import Model
 from ..settings import PermissionRules
 from ..tools.context import ToolContext
@@ -205,7 +204,6 @@ class Extracting:
     async def _ran(self, view: View, found: Looking) -> Ran:
         """Let a model look, where there is one and money for it, and else the local extractor."""
         already: list[Saved] = []  # what a model wrote before it failed
-        heads = await to_thread.run_sync(lambda: list(self._memory.list()))
         if self.model is not None:
             over = await to_thread.run_sync(
                 lambda: self._spending.over(self._policy.daily_tokens, self._policy.daily_usd)
@@ -214,7 +212,7 @@ class Extracting:
                 self._fell_back(over)
             else:
                 try:
-                    return await self._asked(self.model, view, found, heads, already)
+                    return await self._asked(self.model, view, found, already)
                 except Exception as error:
                     self._fell_back(f"looked through without a model: {error}")
         before, said = view.said[: -len(found.entries)], self._instructions
@@ -240,9 +238,8 @@ class Extracting:
 
     # -- with a model
 
-    async def _asked(
-        self, model: Model, view: View, found: Looking, heads: Sequence[MemoryRecord], already: list[Saved]
-    ) -> Ran:
+    async def _asked(self, model: Model, view: View, found: Looking, already: list[Saved]) -> Ran:
+        heads = await to_thread.run_sync(lambda: list(self._memory.list()))
         parent = _Parent(self._session, view, self._spending)
         witnesses = await to_thread.run_sync(lambda: Witnesses(view.said))
         tools = self._hands(witnesses, already)
@@ -267,8 +264,8 @@ class Extracting:
             return Ran("model", tools.saved, tools.refused, _used(reply))
         asked, refused = asked_of(reply.text, self._policy)
         keeper = Keeper(self._memory, self._session.name)
-        saved = await to_thread.run_sync(lambda: keeper.answered(asked, refused, witnesses, heads))
-        return replace(saved, usage=_used(reply))
+        ran = await to_thread.run_sync(lambda: keeper.answered(asked, refused, witnesses, heads, already))
+        return replace(ran, usage=_used(reply))
 
     def _hands(self, witnesses: Witnesses, saved: list[Saved]) -> ExtractTools | None:
         if self._tools is None:

@@ -56,16 +56,7 @@ async def run_command(
     command: str, given: bytes, *, cwd: str, environment: Mapping[str, str], timeout_seconds: float
 ) -> Ran:
     """Run a command by ``/bin/sh -c`` with this on its stdin; what outlives its time is killed with all it started."""
-    with anyio.CancelScope(shield=True):  # one that is cancelled while it starts would run on without anybody
-        process = await anyio.open_process(
-            [*_SHELL, command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
+    process = await _started(command, cwd, environment)
     out, err = _Output(), _Output()
     over = False
     try:
@@ -79,6 +70,21 @@ async def run_command(
         with anyio.CancelScope(shield=True):
             await process.aclose()
     return Ran(process.returncode if over else None, out.text(), err.text())
+
+
+async def _started(command: str, cwd: str, environment: Mapping[str, str]) -> Process:
+    """Start a command; one that is cancelled while it starts would run on without anybody."""
+    with anyio.CancelScope(shield=True):
+        return await anyio.open_process(
+            [*_SHELL, command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+    raise AssertionError("a shielded scope does not swallow anything")
 
 
 async def _talk(process: Process, given: bytes, out: _Output, err: _Output) -> None:

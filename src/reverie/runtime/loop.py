@@ -72,8 +72,12 @@ class Seat(Protocol):
         """Say whether turns or money have run out."""
         ...
 
-    async def begin(self) -> None:
-        """Attach what has changed since the last prompt."""
+    async def begin(self, prompt: str) -> None:
+        """Attach what has changed since the last prompt, and look for what helps with this one."""
+        ...
+
+    async def completed(self) -> None:
+        """Begin what runs behind a query that is complete."""
         ...
 
     async def attachments(self) -> None:
@@ -158,7 +162,7 @@ async def _begun(run: Query, prompt: Prompt) -> End | None:
     outcome = await run.interrupt.guard(run.hooks.run("user_prompt", {"prompt": text}))
     if outcome.block or outcome.stop:
         return End("hook_stopped", outcome.reason or "a hook refused the prompt")
-    await run.seat.begin()
+    await run.seat.begin(text)
     await run.session.say(prompt)
     if outcome.context:
         await run.session.attach(outcome.context, type="hook")
@@ -244,6 +248,7 @@ async def _finished(run: Query) -> End | None:
         run.sent_back += 1
         await run.session.attach(outcome.reason or CONTINUE, type="hook")
         return None
+    await run.seat.completed()
     return End("completed")
 
 

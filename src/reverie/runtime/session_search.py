@@ -99,7 +99,8 @@ class SessionSearch:
             for _ in range(_TRIES):
                 if follow:
                     self._refreshed(rows)
-                shown = self._shown(rows, self._ranked(rows, query, project, limit))
+                with self._transaction("BEGIN"):  # one state of the rows, whatever others add meanwhile
+                    shown = self._shown(rows, self._ranked(rows, query, project, limit))
                 if shown is not None:
                     return shown
                 follow = True  # a log is not what it was: follow it and look again
@@ -109,7 +110,12 @@ class SessionSearch:
 
     def rank(self, query: str, *, project: str | None = None, limit: int = 10) -> Ranked:
         """Return what a question finds by the rows alone, sessions included, without reading the messages found."""
-        return self._sturdy(lambda rows: self._ranked(rows, query, project, limit))
+
+        def ranked(rows: Rows) -> Ranked:
+            with self._transaction("BEGIN"):
+                return self._ranked(rows, query, project, limit)
+
+        return self._sturdy(ranked)
 
     def _ranked(self, rows: Rows, query: str, project: str | None, limit: int) -> Ranked:
         rows.look()
@@ -283,12 +289,9 @@ class SessionSearch:
             yield self._opened[1]
 
     @contextmanager
-    def _transaction(self) -> Generator[None]:
+    def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Generator[None]:
         connection = self._connection
-        if connection.in_transaction:
-            yield
-            return
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(begin)
         try:
             yield
             connection.execute("COMMIT")

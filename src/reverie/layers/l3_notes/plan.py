@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from ...conversation.entries import ASSISTANT
-from ...conversation.tokens import estimate_text
 from ...conversation.view import View
 from ...conversation.window import Budgets
 from ...values import record
@@ -16,6 +16,8 @@ from .sections import CURRENT, Notes, Template, changed_sections
 __all__ = ["Limits", "covered_by", "due", "enough_tokens", "limits_of", "worth_logging"]
 
 _WORTH: Final = 0.25
+_WORD: Final = re.compile(r"\S+")
+_COUNT: Final = re.compile(r"\(?\d+x?[),:;.]*")
 
 
 @record
@@ -93,9 +95,10 @@ def worth_logging(before: Notes, after: Notes, template: Template) -> dict[str, 
 
 
 def _news(before: str, after: str) -> bool:
-    """Say whether a quarter of the lines is new, by their size."""
+    """Say whether a quarter of the words is new, by their length; how often something was done is not news."""
     if not before.strip() or not after.strip():
         return True
-    known = set(before.split("\n"))
-    fresh = sum(estimate_text(line) for line in after.split("\n") if line not in known)
-    return fresh >= _WORTH * estimate_text(after)
+    known = set(_WORD.findall(before))
+    words = _WORD.findall(after)
+    fresh = sum(len(word) for word in words if word not in known and not _COUNT.fullmatch(word))
+    return fresh >= _WORTH * sum(map(len, words))

@@ -75,9 +75,10 @@ def extract(
 ) -> Local:
     """Return the memories that these entries hold and that are not there yet.
 
-    ``heard_before`` are earlier entries whose tool output a person may be repeating.
+    ``heard_before`` are earlier entries whose tool output a person may be repeating. ``existing`` is not looked at
+    before something is found, which is seldom.
     """
-    known = Known(existing)
+    known: Known | None = None
     outputs = _Outputs([*heard_before, *entries])
     kept: list[Candidate] = []
     refused: list[tuple[str, str]] = []
@@ -91,6 +92,7 @@ def extract(
             if made is None:
                 refused.append((entry.uuid, reason))
                 continue
+            known = known or Known(existing)
             placed = known.placed(made.type, made.text, made.trust)
             if placed is None:
                 continue

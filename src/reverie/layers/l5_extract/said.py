@@ -108,13 +108,14 @@ def _is_shouted(text: str) -> bool:
 
 
 def _is_recalling(text: str) -> bool:
-    return bool(
-        re.search(
-            r"\b(?:do|did|don'?t) you (?:still )?remember\b|\bremember (?:when|how|what|why|where|if|whether)\b",
-            text,
-            ANY,
-        )
+    """Say whether a person speaks of something both know, and asks nobody to keep it."""
+    if text.rstrip().endswith("?") and not re.match(r"(?:can|could|would|will) you\b", _polite(text), ANY):
+        return True
+    asked = r"\b(?:do|did|don'?t) you (?:still )?remember\b|\bremember (?:when|how|what|why|where|if|whether)\b"
+    that_one = (
+        r"\bremember that (?!(?:the|our|my|an?|i|we|you|they|he|she|it)\b)(?:\w+ ){1,3}(?:i|we|you|he|she|they)\b"
     )
+    return bool(re.search(rf"{asked}|{that_one}", text, ANY))
 
 
 def _explicit(what: str, sentence: Sentence) -> Found | None:
@@ -132,6 +133,8 @@ def _explicit(what: str, sentence: Sentence) -> Found | None:
         return Found("feedback", re.sub(r"^to ", "", text), why, _how(text), "remember")
     if URL.search(text):
         return Found("reference", text, why, by="remember")
+    if re.search(r"\bremember,", sentence.text, ANY):  # "Remember, every step counts": said to cheer, not to be kept
+        return None
     return Found("project", text, why, by="remember")
 
 

@@ -1,0 +1,114 @@
+"""An agent remembers: what it is told, what it finds again in another session, what is kept behind its back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from reverie import InMemoryStorage, Memory, Settings
+from reverie.conversation.decisions import MemoriesExtracted, MemoriesSurfaced
+from reverie.errors import ModelRefused
+from reverie.events import DecisionMade, Event, FellBack
+from reverie.models import Retrying, ScriptedModel
+from reverie.ports import Capabilities
+from reverie.runtime.agent import Agent
+from reverie.settings import Switches
+
+
+class Home:
+    """One user's machine: a project, a home, and sessions one after another."""
+
+    def __init__(self, folder: Path, **switches: bool) -> None:
+        self.cwd = folder / "project"
+        self.cwd.mkdir()
+        self.settings = Settings(home=folder / "home", switches=Switches(**switches))
+        self.storage = InMemoryStorage()
+        self.asked: list[dict[str, Any]] = []
+
+    def talk(self, session: str, prompt: str, *replies: Any) -> list[Event]:
+        """Ask once in a session; side questions are refused, so that the local twins do their work."""
+        left = list(replies)
+
+        def answer(request: dict[str, Any]) -> Any:
+            if not request.get("tools") or not left:
+                return ModelRefused("no side questions today")
+            self.asked.append(request)
+            return left.pop(0)
+
+        async def main() -> list[Event]:
+            heard: list[Event] = []
+            model = Retrying(ScriptedModel(answer, capabilities=Capabilities(True, window=200_000)))
+            given: dict[str, Any] = {"storage": self.storage, "settings": self.settings, "session": session}
+            agent = Agent(model=model, cwd=self.cwd, **given)
+            agent.listen(heard.append)
+            async with agent:
+                async for _ in agent.ask(prompt):
+                    pass
+            return heard
+
+        return anyio.run(main)
+
+    @property
+    def memory(self) -> Memory:
+        """What is kept."""
+        return Memory.open(self.cwd, settings=self.settings)
+
+
+def decisions(events: list[Event], kind: type[Any]) -> list[Any]:
+    """Return the decisions of a kind."""
+    return [event.decision for event in events if isinstance(event, DecisionMade) and isinstance(event.decision, kind)]
+
+
+@pytest.mark.requirement("M8", "M9")
+def test_rules_stand_in_the_system_prompt_the_index_in_the_first_message_and_the_tool_saves(tmp_path: Path) -> None:
+    home = Home(tmp_path, extraction=False, recall=False)
+    save = {"action": "save", "type": "feedback", "text": "Use the real database in tests.", "why": "a mock hid a bug"}
+    call = {"type": "tool_use", "name": "Memory", "input": save}
+    home.talk("one", "Please remember: use the real database in tests, a mock hid a bug.", [call], "Kept.")
+    (kept,) = home.memory.list()
+    assert kept.type == "feedback"
+    home.talk("two", "Hello again.", "Hello.")
+    first, last = home.asked[0], home.asked[-1]
+    assert "# Memory" in repr(first["system"])
+    assert "Before recommending from memory" in repr(first["system"])
+    assert first["system"] == last["system"]  # what is kept is not in the prefix
+    assert "(no memories yet)" in repr(first["messages"][0])
+    assert kept.file in repr(last["messages"][0])
+    assert "persists across conversations" in repr(last["messages"][0])
+
+
+@pytest.mark.requirement("R5", "R7")
+def test_a_memory_is_found_again_in_a_later_session(tmp_path: Path) -> None:
+    home = Home(tmp_path, extraction=False)
+    home.memory.save(
+        "The staging database is reset every Monday at 06:00 by the ops team.",
+        type="project",
+        why="tests that run across the reset fail",
+        name="Staging database reset",
+        description="The staging database is reset every Monday at 06:00 UTC",
+    )
+    events = home.talk("later", "Why did the staging database tests fail on Monday?", "Because of the reset.")
+    (shown,) = decisions(events, MemoriesSurfaced)
+    assert "reset every Monday" in shown.text
+    assert "reset every Monday at 06:00 by the ops" in repr(home.asked[0]["messages"])
+
+
+@pytest.mark.requirement("L5.1")
+def test_what_a_user_asks_to_remember_is_kept_after_the_query_even_where_no_model_helps(tmp_path: Path) -> None:
+    home = Home(tmp_path, recall=False)
+    events = home.talk("one", "Remember that the release branch is cut on Thursdays by Dana.", "I will.")
+    assert decisions(events, MemoriesExtracted)
+    assert any("Thursdays" in (home.memory.get(one.file).body or "") for one in home.memory.list())
+    assert any(isinstance(event, FellBack) for event in events)
+
+
+@pytest.mark.requirement("F1")
+def test_memory_switched_off_leaves_nothing(tmp_path: Path) -> None:
+    home = Home(tmp_path, memory=False, extraction=False, recall=False)
+    home.talk("one", "Remember that the release branch is cut on Thursdays by Dana.", "I will not.")
+    assert "# Memory" not in repr(home.asked[0]["system"])
+    assert not list((tmp_path / "home").rglob("*.md"))
+    assert "Memory" not in [tool["name"] for tool in home.asked[0]["tools"]]
