@@ -66,6 +66,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
             monkeypatch.delenv(key, raising=False)
         monkeypatch.setenv("ANTHROPIC_BASE_URL", running.base_url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "a key of the tests")
+        monkeypatch.setenv("REVERIE_SWITCH_EXTRACTION", "off")  # the script answers the conversation only
         yield running
         assert running.errors == []
 

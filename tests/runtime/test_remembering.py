@@ -33,7 +33,7 @@ class Home:
         left = list(replies)
 
         def answer(request: dict[str, Any]) -> Any:
-            if not request.get("tools") or not left:
+            if not left:
                 return ModelRefused("no side questions today")
             self.asked.append(request)
             return left.pop(0)

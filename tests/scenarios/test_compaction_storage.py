@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from reverie import InMemoryStorage, Session, load_settings
 from reverie.conversation.canonical import canonical
+from reverie.conversation.entries import encode_entry
 from reverie.conversation.log import parse_log
 from reverie.conversation.request import build_request
 from reverie.conversation.validate import problems
@@ -99,10 +102,30 @@ def test_a_store_that_fails_at_any_step_leaves_a_log_that_goes_on(torn: bool):
     assert anyio.run(steps) >= 2  # the boundary, and the metadata after it
 
 
+class Work:
+    """Counts the calls that a turn makes, by the interpreter's own account: unlike seconds, the same on every machine."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __enter__(self) -> Work:
+        self._before = sys.getprofile()
+        sys.setprofile(self._seen)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._before)
+
+    def _seen(self, frame: Any, event: str, argument: Any) -> None:
+        self.calls += event == "call"
+
+
 @pytest.mark.requirement("L4.14", "K5")
 def test_in_a_long_session_compactions_are_a_small_part_of_the_log_and_a_turns_work_does_not_grow(torture: bool):
     turns = 5_000 if torture else 1_500
+    early, late = range(300, 500), range(turns - 200, turns)
     shown: list[int] = []
+    work: dict[int, int] = {}
     made: list[Event] = []
     storage = InMemoryStorage()
     settings = replace(load_settings(), switches=Switches(priced_trim=False, idle_trim=False, offload=False))
@@ -112,21 +135,33 @@ def test_in_a_long_session_compactions_are_a_small_part_of_the_log_and_a_turns_w
             session.listen(made.append)
             await session.say("Write down every ship, pier by pier.")
             for n in range(turns):
-                await turn(session, n, 50)
+                if n % 50 == 7:
+                    await session.say(f"And what of pier {n}?")
+                if n in early or n in late:
+                    with Work() as counted:
+                        await turn(session, n, 50)
+                    work[n] = counted.calls
+                else:
+                    await turn(session, n, 50)
                 shown.append(session.view.length)
 
     anyio.run(steps)
     ended = [event for event in made if isinstance(event, CompactionEnded)]
     entries = parse_log(storage.load(log_key(project_slug(Path(".")), "s")) or b"").entries
-    sizes = {"compacted": 0, "all": 0}
-    from reverie.conversation.entries import encode_entry
-
+    sizes = Counter({"all": 0})
     for entry in entries:
         size = len(encode_entry(entry))
-        sizes["all"] += size
-        sizes["compacted"] += size if entry.body.get("decision") == "compacted" else 0
+        sizes.update({"all": size, str(entry.body.get("decision", "")): size})
+    shares = {name: sizes[name] / sizes["all"] for name in ("compacted", "notes_updated")}
+    # A turn that compacts or takes notes does more; the others do the same however much was said before.
+    usual = [sorted(work[n] for n in part)[len(part) // 2] for part in (early, late)]
+    print(f"{turns} turns, {len(ended)} compactions; of the log {shares}; calls a turn early and late: {usual}")
     assert len(ended) >= turns // 400
-    assert sizes["compacted"] < 0.05 * sizes["all"]
+    assert shares["compacted"] < 0.05
+    assert shares["notes_updated"] < 0.05
+    assert usual[1] <= 1.1 * usual[0]
+    # All turns together, those that compact included: what grows there is a walk over what was ever said, and small.
+    assert sum(work[n] for n in late) <= (4 if torture else 2) * sum(work[n] for n in early)
     # The view, which is what a turn works on, is as long at the end as it was in the beginning.
     assert max(shown[-turns // 3 :]) <= 1.1 * max(shown[: turns // 3])
     after = [event.tokens_after for event in ended]
@@ -134,3 +169,13 @@ def test_in_a_long_session_compactions_are_a_small_part_of_the_log_and_a_turns_w
     assert not [
         event for event in made if isinstance(event, DecisionMade) and "Failed" in type(event.decision).__name__
     ]
+
+
+def test_a_turn_whose_work_grows_with_the_session_would_be_caught():
+    """The known-bad twin of the measure above."""
+    counts: list[int] = []
+    for said in (100, 1_000):
+        with Work() as counted:
+            sum(len(str(one)) for one in (n for n in range(said)))
+        counts.append(counted.calls)
+    assert counts[1] > 1.1 * counts[0]

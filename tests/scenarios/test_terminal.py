@@ -180,6 +180,7 @@ def make_terminal(server: MessagesServer, tmp_path: Path) -> Iterator[Callable[.
         key: value for key, value in os.environ.items() if key not in (*KEYS, "TMUX", "NO_COLOR", "COLUMNS", "LINES")
     }
     environ = {**kept, "ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "x", "LC_ALL": "C.UTF-8"}
+    environ["REVERIE_SWITCH_EXTRACTION"] = "off"  # the script answers the conversation only
 
     def make(columns: int = 80, rows: int = 24, **more: str) -> Terminal:
         made.append(Terminal(tmp_path, columns=columns, rows=rows, environ={**environ, **more}))

@@ -85,7 +85,9 @@ async def _compact(
                 return 1
             entry = None if dry_run else await session.compacting.apply(report)
             if as_json:
-                emit_json({**as_json_report(report, prices), "applied": entry is not None, "uuid": entry and entry.uuid})
+                emit_json(
+                    {**as_json_report(report, prices), "applied": entry is not None, "uuid": entry and entry.uuid}
+                )
             elif entry is not None:
                 say(f"compacted; 'reverie undo {session.name}' takes it back")
             return 0

@@ -39,9 +39,9 @@ If such a thing is asked for, say why it is not saved and offer to save what was
 
 ## How to save
 
-One file a memory, with front matter `name`, `description`, `type`. The description is all that a later search sees:
-name the things, people and rules in it. Then one line in MEMORY.md: `- [Title](file.md) — hook`, about 150
-characters. Look for a memory to update before you write a new one. Remove what turned out wrong.
+With the Memory tool, which writes one file a memory with front matter `name`, `description`, `type`, and its line in
+MEMORY.md (`- [Title](file.md) — hook`, about 150 characters). The description is all that a later search sees: name the
+things, people and rules in it. Look for a memory to update before you write a new one. Remove what turned out wrong.
 
 ## Before recommending from memory
 

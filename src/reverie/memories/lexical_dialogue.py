@@ -75,6 +75,7 @@ def rank(
                 weights,
                 feedback_messages=weights.kept_feedback_messages,
                 feedback_words=weights.kept_feedback_words,
+                max_postings=weights.kept_postings,
             )
             within = board.keep_best(max(weights.kept_sessions, limit))
         board.add(board.shared_words(query), board.frequencies, within, in_message=weights.feedback_in_message)

@@ -107,8 +107,10 @@ class Weights:
     kept_sessions: int = 12
     kept_messages: int = 32
     """Messages of a session that give worth to their neighbours."""
-    kept_feedback_messages: int = 8
-    kept_feedback_words: int = 12
+    kept_feedback_messages: int = 5
+    kept_feedback_words: int = 8
+    kept_postings: int = 1_000
+    """What ``max_postings`` is then."""
 
 
 class Query:
@@ -130,8 +132,9 @@ class Query:
         related = kin_of(words) if weights.kin else []
         known |= source.frequencies(related)
         self.frequencies = known
-        self.words = affordable([word for word in words if word in known], known, weights.max_postings)
-        rest = weights.max_postings - sum(known[word][1] for word in self.words)
+        budget = weights.max_postings if source.sessions <= weights.max_sessions else weights.kept_postings
+        self.words = affordable([word for word in words if word in known], known, budget)
+        rest = budget - sum(known[word][1] for word in self.words)
         kin = [word for word in related if word in known and word not in names]
         self.kin = affordable(kin, known, rest) if kin and rest > 0 else []
 

@@ -159,11 +159,13 @@ class Agent:
         """Return the agent's memory; None where it is switched off or a small window has no room for it."""
         if small or not Remembering.allowed(self.settings):
             return None
+        named = self.settings.model_aliases.get("small")
         return Remembering(
             self.session,
             self.context,
             self.settings,
             model=self.model,
+            small=self._opened(named) if named else None,
             tasks=self._tasks,
             rules=self.settings.permissions,
             sandboxed=self._sandboxed,
@@ -259,6 +261,8 @@ class Agent:
         before, self.model = self.model, found
         self._fell_back = False
         self.session.settings = self._fitted()
+        if self.remembering is not None:
+            self.remembering.use_model(found)
         await before.aclose()
 
     @property

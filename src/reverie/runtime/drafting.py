@@ -17,6 +17,7 @@ from ..layers.l3_notes import Budget, Gathered, Notes, take_notes
 from ..layers.l4_compact import (
     Loss,
     Room,
+    Saying,
     Taking,
     Words,
     Written,
@@ -99,6 +100,7 @@ class Drafting:
     def __init__(self, session: Kept) -> None:
         self._session = session
         self._gathered = Gathered()
+        self._saying = Saying()
 
     def progress(self, phase: str, characters: int = 0) -> None:
         """Tell where a compaction stands."""
@@ -233,7 +235,11 @@ class Drafting:
         view, policy = session.view, session.settings.compact
         handle = f"cut-{new_uuid()[:12]}"
         decision, words = compacted(
-            view, taking, written, room, trigger=asked.trigger, handle=handle, reason=asked.reason
+            *(view, taking, written, room),
+            trigger=asked.trigger,
+            handle=handle,
+            reason=asked.reason,
+            spoken=self._saying.follow(view),
         )
         after = await session.foreseen(decision)
         extra = await self._restored(asked, after, plan_only=written.method == "notes")

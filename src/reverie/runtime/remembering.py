@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 
 from ..errors import ReverieError
 from ..events import FellBack
+from ..layers.l5_extract.provenance import Witnesses
 from ..memories.guidance import index_context, rules_text
 from ..ports import Model
 from ..settings import PermissionRules, Settings
@@ -22,6 +23,7 @@ from .memory import Memory
 from .memory_scopes import memory_directory
 from .recalling import Recalling
 from .session import Session
+from .spending import Spending
 
 __all__ = ["Remembering"]
 
@@ -36,10 +38,12 @@ class Remembering:
         settings: Settings,
         *,
         model: Model | None,
+        small: Model | None,
         tasks: TaskGroup,
         rules: PermissionRules,
         sandboxed: bool,
     ) -> None:
+        """``model`` writes memories; ``small`` chooses among them, and without one the local search does, for free."""
         self._session = session
         directory = memory_directory(context.cwd, settings)
         self.memory = Memory.open(context.cwd, settings=settings)
@@ -47,7 +51,7 @@ class Remembering:
         self._recalling = Recalling(
             session,
             directory,
-            model,
+            small,
             team=settings.team_memory,
             tasks=tasks,
             spent=self._spent_on_recall,
@@ -56,9 +60,11 @@ class Remembering:
             session,
             self.memory,
             model=model,
+            policy=settings.extract,
             tools=context,
             rules=rules,
             sandboxed=sandboxed,
+            spending=Spending(home=settings.home),
             allowed=self._may_extract,
             tasks=tasks,
         )
@@ -70,7 +76,7 @@ class Remembering:
 
     def tool(self) -> Tool:
         """Return the door by which the agent saves, changes and forgets when it is asked to."""
-        return MemoryTool(self.memory)
+        return MemoryTool(self.memory, trust_of=lambda text: Witnesses(self._session.view.said).trust(text))
 
     def rules(self) -> str:
         """Return what the system prompt says about memory; the same bytes for a whole session."""
@@ -84,6 +90,10 @@ class Remembering:
             self._session.tell(FellBack(self._session.name, "memory", f"the index cannot be read: {error}"))
             return ""
         return index_context(index, path=self.path, tag=os.urandom(4).hex())
+
+    def use_model(self, model: Model) -> None:
+        """Let another model write memories from now on."""
+        self._extracting.model = model
 
     def look(self, prompt: str) -> None:
         """Begin to look for memories that help with a prompt, beside whatever else goes on."""

@@ -13,6 +13,7 @@ from ..errors import SettingsError
 from ..layers.l2_trim.policy import TrimPolicy
 from ..layers.l3_notes.policy import NotesPolicy
 from ..layers.l4_compact.policy import CompactPolicy
+from ..layers.l5_extract.policy import ExtractPolicy
 from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, PermissionRules
 from .records import SWITCHES
 
@@ -172,6 +173,7 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "trim": read_trim,
     "notes": table_of(NotesPolicy, "step_tokens=5000"),
     "compact": table_of(CompactPolicy, "tail_tokens=10000"),
+    "extract": table_of(ExtractPolicy, "every_turns=2"),
     "model": read_name,
     "fallback_model": read_name,
     "model_aliases": read_aliases,

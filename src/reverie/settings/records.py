@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast
 from ..layers.l2_trim.policy import TrimPolicy
 from ..layers.l3_notes.policy import NotesPolicy
 from ..layers.l4_compact.policy import CompactPolicy
+from ..layers.l5_extract.policy import ExtractPolicy
 from ..values import field, record, replace
 from .agent import AgentPolicy, HookCommand, McpServer, PermissionRules
 
@@ -54,6 +55,8 @@ class Settings:
     """When layer 3 brings the notes up to date, and how large they may be."""
     compact: CompactPolicy = field(default_factory=CompactPolicy)
     """What layer 4 keeps, restores and retries."""
+    extract: ExtractPolicy = field(default_factory=ExtractPolicy)
+    """When layer 5 looks for memories, and what a day of it may cost."""
     model: str | None = None
     """The model an agent asks, such as ``anthropic:claude-sonnet-4-5``, or an alias."""
     fallback_model: str | None = None

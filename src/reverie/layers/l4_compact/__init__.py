@@ -13,13 +13,14 @@ from .policy import CompactPolicy
 from .spans import plan_collapse, plan_snip
 from .summary import directive, notes_text, summary_of
 from .tail import Taking, standing
-from .words import Words
+from .words import Saying, Words
 
 __all__ = [
     "CompactPolicy",
     "Loss",
     "Lost",
     "Room",
+    "Saying",
     "Taking",
     "Words",
     "Written",

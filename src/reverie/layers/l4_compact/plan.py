@@ -16,7 +16,7 @@ from .loss import open_steps
 from .policy import CompactPolicy
 from .summary import summary_text
 from .tail import TailPolicy, Taking, is_summary, kept_from, legal_starts, open_from, standing, tokens_of
-from .words import Words, chosen_words, spoken_in, words_text
+from .words import Spoken, Words, chosen_words, spoken_in, words_text
 
 __all__ = [
     "LAYER",
@@ -135,25 +135,30 @@ def compacted(
     handle: str,
     reason: str,
     attachments: Sequence[dict[str, object]] = (),
+    spoken: Sequence[Spoken] | None = None,
 ) -> tuple[Compacted, Words]:
-    """Put the decision together: the summary with the user's words and the exact names in it, and the boundary."""
+    """Put the decision together: the summary with the user's words and the exact names in it, and the boundary.
+
+    ``spoken`` is all that the user ever said, where the caller has followed it; else the view is read for it.
+    """
     kept_uuids = {item.uuid for item in taking.kept} | {item.uuid for item in taking.items[: taking.start]}
     if written.method == "from":
         said = spoken_in(item.entry for item in taking.cut)
     else:
-        said = [one for one in spoken_in(view.said) if one.handle not in kept_uuids]
+        everything = spoken_in(view.said) if spoken is None else spoken
+        said = [one for one in everything if one.handle not in kept_uuids]
     words = chosen_words(said, tokens=room.words, handle_tokens=room.handles, pinned=view.facts.pinned)
-    spoken = words_text(words)
+    repeated = words_text(words)
     steps = [step for step, _ in open_steps(taking.cut)]
     missing = [step for step in steps if step not in written.body]
     body = written.body + (
         "\n\n## Steps not done yet\n\n" + "\n".join(f"- {one}" for one in missing) if missing else ""
     )
-    around = "\n".join((body, spoken, *_texts(taking)))
+    around = "\n".join((body, repeated, *_texts(taking)))
     anchors = anchors_text(anchor_list(written.names, around, tokens=room.anchors))
     earlier = [one for one in view.facts.compactions if one not in view.facts.undone][-_EARLIER:]
     go_on = trigger != "manual" or written.method == "notes"
-    text = summary_text(body, spoken, anchors, handle=handle, earlier=earlier, go_on=go_on)
+    text = summary_text(body, repeated, anchors, handle=handle, earlier=earlier, go_on=go_on)
     kept = taking.kept
     decision = Compacted(
         Cause(LAYER, reason, moves_prefix=True),

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from ...conversation.cuts import Item
 from ...conversation.entries import USER, Entry
 from ...conversation.spoken import own_words
 from ...conversation.tokens import estimate_text
+from ...conversation.view import View
 from ...values import record
 
-__all__ = ["Spoken", "Words", "chosen_words", "spoken_in", "words_text"]
+__all__ = ["Saying", "Spoken", "Words", "chosen_words", "spoken_in", "words_text"]
 
 _FRAME_TOKENS = 24  # what the line with the handle takes beside the words
 _HANDLE_TOKENS = 26
@@ -58,6 +60,27 @@ def spoken_in(entries: Iterable[Entry]) -> list[Spoken]:
         if texts:
             out.append(Spoken(entry.uuid, "\n\n".join(texts)))
     return out
+
+
+class Saying:
+    """All that the user said in one session, followed as it grows, so that nothing is read twice."""
+
+    def __init__(self) -> None:
+        self.spoken: list[Spoken] = []
+        self._items = 0
+        self._last = ""
+
+    def follow(self, view: View) -> list[Spoken]:
+        """Take in what the view has gained; a view that is another one is read from its beginning."""
+        known = view.said_from(max(0, self._items - 1))
+        if self._items and (not known or known[0].uuid != self._last):
+            self.spoken, self._items = [], 0
+            known = view.said_from(0)
+        fresh = known[1:] if self._items else known
+        self.spoken += spoken_in(one.entry for one in fresh if isinstance(one, Item))
+        if fresh:
+            self._items, self._last = self._items + len(fresh), fresh[-1].uuid
+        return self.spoken
 
 
 def chosen_words(said: Sequence[Spoken], *, tokens: int, handle_tokens: int, pinned: frozenset[str]) -> Words:
