@@ -556,18 +556,26 @@ def test_snip_and_collapse_make_room_by_cuts_that_leave_the_users_words():
 
 @pytest.mark.requirement("L4.5")
 def test_a_compaction_by_fork_costs_a_fraction_of_one_with_a_prompt_of_its_own():
-    billed: dict[str, Usage] = {}
+    """The same session twice, through the front door; where the fork gets no words, a plain request follows it."""
 
-    def answer(request: dict[str, Any]) -> Any:
-        last = str(request["messages"][-1]["content"][-1])
-        if "nine sections" in last:
-            return "<summary>" + "All ships are written down. " * 40 + "</summary>"
-        turn = len(request["messages"]) // 2
-        return [{"type": "text", "text": f"Turn {turn}."}, {"type": "tool_use", "name": "Read", "input": {"n": turn}}]
+    def answering(fork: bool) -> Callable[[dict[str, Any]], Any]:
+        def answer(request: dict[str, Any]) -> Any:
+            last = str(request["messages"][-1]["content"][-1])
+            if "<reverie-fork" in last and not fork:
+                return [{"type": "tool_use", "name": "Read", "input": {"n": 0}}]
+            if "nine sections" in last:
+                return "<summary>" + "All ships are written down. " * 40 + "</summary>"
+            turn = len(request["messages"]) // 2
+            return [
+                {"type": "text", "text": f"Turn {turn}."},
+                {"type": "tool_use", "name": "Read", "input": {"n": turn}},
+            ]
 
-    async def compacted(fork: bool) -> Usage:
+        return answer
+
+    async def compacted(fork: bool) -> tuple[Usage, float | None]:
         clock = Clock(START)
-        async with MessagesServer(answer, clock=clock) as server:
+        async with MessagesServer(answering(fork), clock=clock) as server:
             model = AnthropicModel(MODEL, base_url=server.base_url, api_key="any")
             settings = small(200_000, **keeping(), notes=False, compact_from_notes=False)
             async with opened(InMemoryStorage(), settings, model=model, clock=lambda: clock.now) as session:
@@ -577,35 +585,25 @@ def test_a_compaction_by_fork_costs_a_fraction_of_one_with_a_prompt_of_its_own()
                     for one in await session.observe((await model.complete(request)).body):
                         await session.result(one.id, PROSE * 100)
                     clock.advance(5)
-                spent: list[dict[str, Any]] = []
-                inner = session.spent
-
-                async def listening(reply: Mapping[str, Any], *, source: str) -> float | None:
-                    spent.append(dict(reply["usage"]))
-                    return await inner(reply, source=source)
-
-                session.spent = listening
-                if not fork:
-                    from reverie.runtime import summarising
-
-                    asking = summarising._Asking(session, model, lambda _: None)  # pyright: ignore[reportPrivateUsage]
-                    assert await asking.plainly("Summarise in nine sections.", 200_000)
-                else:
-                    report = await session.compact()
-                    assert report.model_calls == 1
-                    assert report.method == "full"
+                turns = len(server.ledger)
+                report = await session.compact()
+                assert report.method == "full"
+                assert report.model_calls == (1 if fork else 2)
                 assert server.errors == []
+                billed = [usage_of(call.usage) for call in server.ledger[turns:]]
+                assert len(billed) == report.model_calls
             await model.aclose()
-        return usage_of(spent[0])
+        return billed[-1], report.cost_usd
 
     async def steps() -> None:
-        billed["fork"], billed["own"] = await compacted(True), await compacted(False)
+        (fork, told), (own, _) = await compacted(True), await compacted(False)
+        prices = prices_for(MODEL)
+        assert prices is not None
+        assert told == pytest.approx(prices.cost_of(fork))  # what we say it cost is what the server billed
+        assert fork.read / fork.input >= 0.95
+        assert own.read == 0
+        assert 0.5 * fork.input <= own.input <= 1.1 * fork.input  # both are shown the same conversation
+        assert abs(own.output - fork.output) <= 2
+        assert prices.cost_of(fork) <= 0.3 * prices.cost_of(own)
 
     run(steps)
-    from reverie.cache.prices import prices_for
-
-    prices = prices_for(MODEL)
-    assert prices is not None
-    fork, own = prices.cost_of(billed["fork"]), prices.cost_of(billed["own"])
-    assert billed["fork"].read / billed["fork"].input >= 0.95
-    assert fork <= 0.3 * own

@@ -1,7 +1,8 @@
 """A process that keeps one session in a small window, takes notes and compacts, and says what is safe.
 
 Run as ``python -E compacting_child.py live NUMBER`` to work until it is killed, or ``... obey NUMBER`` to do what it is
-told, one word a line. ``REVERIE_HOME`` names the store. Every line it says is JSON; a uuid is said once its entry is safe.
+told, one word a line. ``REVERIE_HOME`` names the store. Every line it says is JSON; a uuid is said once its entry is
+safe.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def test_every_recorded_session_compacts_from_local_notes_and_comes_back(corpus:
             try:
                 report = await session.compact()
             except CompactionError as error:
-                assert "free too little" in str(error)
-                assert count < 12_000, str(error)  # there is too little of it to be worth a summary
+                if count >= 12_000 or "free too little" not in str(error):
+                    pytest.fail(str(error))  # only of a short one is there too little to be worth a summary
                 told.update(refused=1)
                 return
             assert (report.model_calls, report.method) == (0, "notes")

@@ -1,4 +1,4 @@
-"""Kill -9 and failing disks in the middle of notes and compaction: nothing acknowledged is lost, the session goes on."""
+"""Kill -9 and failing disks in the middle of notes and compaction: nothing acknowledged is lost, work goes on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ MODEL = "claude-sonnet-4-5"
 PATIENCE_SECONDS = 60.0
 LIVES_A_LOG = 5
 MOMENTS = ("NotesUpdated", "Compacted", "meta", "compacting", "done", "CompactionUndone", "CallRecorded", "anything")
-WRITE_CLASS = "openat openat2 mkdirat write pwrite64 ftruncate fchmod fsync fdatasync rename renameat renameat2".split()
+WRITE_CLASS = (
+    *("openat", "openat2", "mkdirat", "write", "pwrite64", "ftruncate", "fchmod"),
+    *("fsync", "fdatasync", "rename", "renameat", "renameat2"),
+)
 
 
 class Child:

@@ -103,7 +103,7 @@ def test_a_store_that_fails_at_any_step_leaves_a_log_that_goes_on(torn: bool):
 
 
 class Work:
-    """Counts the calls that a turn makes, by the interpreter's own account: unlike seconds, the same on every machine."""
+    """Counts the calls that a turn makes, by the interpreter's own account: the same on every machine."""
 
     def __init__(self) -> None:
         self.calls = 0

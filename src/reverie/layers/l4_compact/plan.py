@@ -11,7 +11,7 @@ from ...conversation.identifiers import Identifier
 from ...conversation.view import View
 from ...errors import CompactionError, InputError
 from ...values import record, replace
-from .anchors import anchor_list, anchors_text
+from .anchors import anchor_list, anchors_text, mined
 from .loss import open_steps
 from .policy import CompactPolicy
 from .summary import summary_text
@@ -155,7 +155,7 @@ def compacted(
         "\n\n## Steps not done yet\n\n" + "\n".join(f"- {one}" for one in missing) if missing else ""
     )
     around = "\n".join((body, repeated, *_texts(taking)))
-    anchors = anchors_text(anchor_list(written.names, around, tokens=room.anchors))
+    anchors = anchors_text(anchor_list(_worth_naming(written.names, taking), around, tokens=room.anchors))
     earlier = [one for one in view.facts.compactions if one not in view.facts.undone][-_EARLIER:]
     go_on = trigger != "manual" or written.method == "notes"
     text = summary_text(body, repeated, anchors, handle=handle, earlier=earlier, go_on=go_on)
@@ -175,6 +175,12 @@ def compacted(
         handle=handle,
     )
     return decision, words
+
+
+def _worth_naming(names: Mapping[Identifier, int], taking: Taking) -> dict[Identifier, int]:
+    """Leave out what was used once, in a part that was cut before: else old lists are copied from summary to summary."""
+    fresh, _ = mined(item for item in taking.cut if item.entry.message is not None)
+    return {one: count for one, count in names.items() if count > 1 or one in fresh}
 
 
 def _checked(taking: Taking) -> Taking:

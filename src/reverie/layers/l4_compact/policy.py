@@ -22,7 +22,7 @@ class CompactPolicy:
     """How much of the user's own words is repeated verbatim; older ones are named by handle."""
     handle_tokens: int = 1_000
     """How much the list of handles of older messages may take."""
-    anchor_tokens: int = 3_000
+    anchor_tokens: int = 4_000
     """How much the list of exact identifiers may take."""
     notes_section_tokens: int = 2_000
     notes_tokens: int = 12_000
