@@ -263,3 +263,18 @@ def test_nothing_a_model_or_a_tool_says_can_drive_the_terminal(text: str, other:
 def test_a_terminal_without_colours_gets_no_escape_sequence() -> None:
     assert "\x1b" not in "".join(markdown_lines("**bold** `code`\n\n```py\nx = 1\n```", columns=80, colour=False))
     assert "\x1b[" in "".join(markdown_lines("**bold** `code`", columns=80, colour=True))
+
+
+def test_memories_that_were_recalled_and_saved_are_said_with_the_way_back() -> None:
+    from reverie.conversation.decisions import Cause, MemoriesExtracted, MemoriesSurfaced
+    from reverie.events import DecisionMade
+
+    shown = Cause("recall", "looks right")
+    page = Watched()
+    page.show(DecisionMade("s", "u1", MemoriesSurfaced(shown, ["a.md", "b.md"], "text")))
+    page.show(DecisionMade("s", "u2", MemoriesExtracted(shown, ["c.md"])))
+    page.show(DecisionMade("s", "u3", MemoriesExtracted(shown, [])))
+    said = page.text
+    assert "recalled 2 memories: a.md, b.md" in said
+    assert "saved 1 memory: c.md · /memory undo takes it back" in said
+    assert said.count("saved") == 1

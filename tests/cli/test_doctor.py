@@ -79,9 +79,7 @@ def test_every_extra_of_the_package_but_those_of_its_makers_is_looked_for() -> N
 
     project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]
     extras = [name for name in project["optional-dependencies"] if name != "dev" and not name.startswith("bench-")]
-    assert sorted([*doctor.EXTRAS, "ripgrep"]) == sorted(
-        extras
-    )
+    assert sorted([*doctor.EXTRAS, "ripgrep"]) == sorted(extras)
 
 
 def test_people_get_a_table_and_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,13 @@ import anyio
 import pytest
 
 from reverie import InMemoryStorage, Session, Settings, load_settings
+from reverie.cache.prices import prices_for
 from reverie.cache.usage import Usage, usage_of
 from reverie.conversation.canonical import canonical
-from reverie.conversation.decisions import Cause, Compacted, NotesUpdated, Pinned
+from reverie.conversation.decisions import CallRecorded, Cause, Compacted, NotesUpdated, Pinned
 from reverie.conversation.validate import problems
 from reverie.errors import CompactionError, PromptTooLong, SessionError, WindowFull
-from reverie.events import CacheBroken, CompactionEnded, CompactionProgressed, Event, FellBack
+from reverie.events import CacheBroken, CompactionEnded, CompactionProgressed, DecisionMade, Event, FellBack
 from reverie.models import ScriptedModel
 from reverie.models.anthropic import AnthropicModel
 from reverie.runtime.hook_answers import HookOutcome
@@ -585,13 +586,15 @@ def test_a_compaction_by_fork_costs_a_fraction_of_one_with_a_prompt_of_its_own()
                     for one in await session.observe((await model.complete(request)).body):
                         await session.result(one.id, PROSE * 100)
                     clock.advance(5)
-                turns = len(server.ledger)
+                made: list[Event] = []
+                session.listen(made.append)
                 report = await session.compact()
                 assert report.method == "full"
                 assert report.model_calls == (1 if fork else 2)
                 assert server.errors == []
-                billed = [usage_of(call.usage) for call in server.ledger[turns:]]
-                assert len(billed) == report.model_calls
+                calls = [one.decision for one in made if isinstance(one, DecisionMade)]
+                billed = [usage_of(one.usage) for one in calls if isinstance(one, CallRecorded)]  # by the server
+                assert len(billed) == report.model_calls == len(server.requests) - 40
             await model.aclose()
         return billed[-1], report.cost_usd
 

@@ -293,6 +293,8 @@ def test_on_a_real_server_a_fork_reads_nearly_all_of_its_input_from_the_cache():
                 forks = Forks(session, model)
                 one = await forks.ask("What ship?", source="test", max_tokens=200)
                 assert one.cache_read_share >= 0.95
+                assert one.usage.read / one.usage.input == one.cache_read_share  # all of it, as the server bills it
+                assert one.usage.input > 0.9 * session.view.tokens
                 many = await forks.ask_many(["Who?", "When?", "Where?"], source="test", max_tokens=200)
                 shares = [other.cache_read_share for other in many if not isinstance(other, BaseException)]
                 assert len(shares) == 3

@@ -159,3 +159,6 @@ def test_a_log_gets_the_current_state_and_what_says_enough_that_is_new(template:
     much = Notes({CURRENT: "b", WORKLOG: lines + "\n- something else" * 12})
     assert set(worth_logging(before, much, template)) == {CURRENT, WORKLOG}
     assert worth_logging(before, before, template) == {}
+    counted = Notes({CURRENT: "b", WORKLOG: "- `a/b.py`: read 3x, changed 1x\n" * 20})
+    again = Notes({CURRENT: "b", WORKLOG: "- `a/b.py`: read 4x, changed 2x\n" * 20})
+    assert worth_logging(counted, again, template) == {}  # how often is not news

@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 from reverie.conversation.cuts import Item
 from reverie.conversation.decisions import Cause, Compacted
 from reverie.conversation.entries import Entry, encode_entry
+from reverie.conversation.identifiers import mine_entries
 from reverie.conversation.log import parse_log
 from reverie.conversation.rounds import widened
 from reverie.conversation.view import View
+from reverie.errors import CompactionError
 from reverie.layers.l4_compact import (
     CompactPolicy,
+    Written,
+    compacted,
     dropped_rounds,
     loss_of,
     loss_text,
@@ -25,9 +29,10 @@ from reverie.layers.l4_compact import (
     taking_tail,
 )
 from reverie.layers.l4_compact.anchors import anchor_list
+from reverie.layers.l4_compact.loss import Loss, Lost
 from reverie.layers.l4_compact.summary import directive, notes_text
 from reverie.layers.l4_compact.tail import TailPolicy, kept_from, legal_starts, standing, tokens_of
-from reverie.layers.l4_compact.words import Spoken, chosen_words, spoken_in, words_text
+from reverie.layers.l4_compact.words import Saying, Spoken, chosen_words, spoken_in, words_text
 from reverie.testing.random_logs import random_log
 from reverie.testing.script import Script, call, text
 
@@ -201,3 +206,60 @@ def test_a_taking_never_holds_the_context_a_session_opens_with():
     script.user("go")
     script.reply(text("went"))
     assert next(one.message["content"] for one in taking_tail(script.view, TailPolicy(0, 0, 0)).cut) == "go"
+
+
+@given(st.integers(0, 10**9))
+def test_words_followed_as_they_are_said_are_the_words_there_are(seed: int):
+    rng, saying, view = Random(seed), Saying(), View()
+    log = random_log(rng, entries=40)
+    for entry in log:
+        view = view.fold(entry)
+        if rng.random() < 0.3:
+            assert saying.follow(view) == spoken_in(view.said)
+    other = View().fold_all(log[1::2])
+    assert saying.follow(other) == spoken_in(other.said)  # another view is read anew
+
+
+@pytest.mark.requirement("L4.7")
+def test_names_used_once_are_listed_by_the_compaction_that_cuts_them_and_not_for_ever():
+    script = Script()
+    room = room_of(CompactPolicy(), 180_000)
+    summaries: list[str] = []
+    for part in range(2):
+        for n in range(12):
+            script.user("Go on.")
+            script.reply(call(f"t{part}_{n}"), id=f"m{part}_{n}")
+            script.result(f"t{part}_{n}", f"src/often.py and src/once_{part}_{n}.py " + "the tide came in " * 200)
+        view = script.view
+        names = mine_entries(view.said)
+        taking = taking_tail(view, TailPolicy(0, 0, 0))
+        made, _ = compacted(view, taking, Written("notes", "Work.", names), room, trigger="auto", handle="h", reason="")
+        summaries.append(made.summary)
+        script.decide(made)
+    assert all("src/often.py" in one for one in summaries)
+    assert "src/once_0_3.py" in summaries[0]
+    assert "src/once_1_3.py" in summaries[1]
+    assert "src/once_0_3.py" not in summaries[1]
+
+
+def test_a_loss_report_fits_a_narrow_screen():
+    loss = Loss({"path": 1}, (Lost("path", "a/" * 70 + "b.py", 3, "0" * 36),), 3, 3)
+    for width in (80, 120):
+        lines = loss_text(loss, width=width).splitlines()
+        assert max(map(len, lines)) <= width
+        assert "0" * 36 in lines[-1]
+
+
+@given(st.integers(0, 10**9))
+def test_whatever_stands_in_a_log_a_compaction_can_be_put_together_or_is_refused(seed: int):
+    rng = Random(seed)
+    view = View().fold_all(random_log(rng, entries=40))
+    room = room_of(CompactPolicy(), rng.choice((4_000, 180_000)))
+    try:
+        taking = taking_tail(view, rng.choice((room.tail, TailPolicy(0, 0, 0))))
+    except CompactionError:
+        return
+    written = Written("notes", "Work.", mine_entries(view.said))
+    made, _ = compacted(view, taking, written, room, trigger="auto", handle="h", reason="")
+    assert made.summary.strip()
+    assert made.last_before == taking.cut[-1].uuid

@@ -149,6 +149,30 @@ async def show_todos(talk: Conversation, rest: str) -> None:
     talk.transcript.put("block", lines or [talk.paint("nothing is planned", "dim")])
 
 
+async def show_memory(talk: Conversation, rest: str) -> None:
+    """List the memories, show one, or take the last change of them back."""
+    remembering = talk.agent.remembering
+    if remembering is None:
+        talk.transcript.note("this agent has no memory: it is switched off, or the model's window is too small for it")
+        return
+    memory = remembering.memory
+    if rest == "undo":
+        entry = await to_thread.run_sync(memory.undo)
+        talk.transcript.note(
+            f"taken back: {one_line(entry.why)}" if entry is not None else "there is nothing to take back"
+        )
+    elif rest:
+        found = await to_thread.run_sync(memory.get, rest)
+        talk.transcript.prose(f"**{found.name}** ({found.type}, {found.trust})\n\n{found.body}")
+    else:
+        listed = await to_thread.run_sync(memory.list)
+        lines = [f"  {one_line(one.file, 40):<42} {one_line(one.description, 100)}" for one in listed]
+        lines.append(
+            talk.paint(f"  in {remembering.path} · /memory FILE shows one, /memory undo takes a change back", "dim")
+        )
+        talk.transcript.put("block", lines)
+
+
 async def leave(talk: Conversation, rest: str) -> None:
     """Leave."""
     talk.leave()
@@ -163,6 +187,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "compact": Command("make a summary of the past: /compact [what matters]", compact),
     "undo": Command("take the last compaction back", undo),
     "notes": Command("the running notes", show_notes, anytime=True),
+    "memory": Command("what is remembered: /memory [FILE | undo]", show_memory, anytime=True),
     "todos": Command("the agent's plan", show_todos, anytime=True),
     "resume": Command("go on with another session: /resume [NAME]", resume),
     "clear": Command("begin a new session; this one is kept", clear),

@@ -9,10 +9,12 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
+from ...conversation.decisions import MemoriesExtracted, MemoriesSurfaced
 from ...events import (
     CacheBroken,
     CompactionEnded,
     CompactionProgressed,
+    DecisionMade,
     Event,
     FellBack,
     HookRan,
@@ -172,6 +174,10 @@ class Transcript:
                 self._compacting = ""
                 before, after = thousands(event.tokens_before), thousands(event.tokens_after)
                 self.note(f"⌁ compacted ({event.trigger}, {event.method}): {before} → {after} tokens")
+            case DecisionMade(decision=MemoriesSurfaced(names=names)) if names:
+                self.note(f"⌁ recalled {_memories(names)}")
+            case DecisionMade(decision=MemoriesExtracted(names=names)) if names:
+                self.note(f"⌁ saved {_memories(names)} · /memory undo takes it back")
             case _:
                 pass
 
@@ -264,3 +270,7 @@ class Transcript:
     def _gap(self, kind: str) -> list[str]:
         together = kind == self._last and kind != "prose" and kind != "prompt"
         return [] if not self._last or together or {kind, self._last} <= CLOSE else [""]
+
+
+def _memories(names: Sequence[str]) -> str:
+    return f"{len(names)} {'memory' if len(names) == 1 else 'memories'}: {one_line(', '.join(names), 160)}"

@@ -178,7 +178,7 @@ def compacted(
 
 
 def _worth_naming(names: Mapping[Identifier, int], taking: Taking) -> dict[Identifier, int]:
-    """Leave out what was used once, in a part that was cut before: else old lists are copied from summary to summary."""
+    """Leave out what was used once, in a part that was cut before: lists are not copied from summary to summary."""
     fresh, _ = mined(item for item in taking.cut if item.entry.message is not None)
     return {one: count for one, count in names.items() if count > 1 or one in fresh}
 

@@ -161,7 +161,8 @@ def has_text(item: Item) -> bool:
     content: Any = item.message.get("content")
     if isinstance(content, str):
         return bool(content.strip())
-    blocks = (cast("dict[str, Any]", one) for one in cast("list[Any]", content or ()) if isinstance(one, dict))
+    listed = cast("list[Any]", content) if isinstance(content, list) else []
+    blocks = (cast("dict[str, Any]", one) for one in listed if isinstance(one, dict))
     return any(block.get("type") == "text" and str(block.get("text") or "").strip() for block in blocks)
 
 

@@ -127,7 +127,8 @@ def _texts(entry: Entry) -> list[str]:
     content: Any = (entry.message or {}).get("content")
     if isinstance(content, str):
         return [content]
-    blocks = (cast("dict[str, Any]", one) for one in cast("list[Any]", content or ()) if isinstance(one, dict))
+    listed = cast("list[Any]", content) if isinstance(content, list) else []
+    blocks = (cast("dict[str, Any]", one) for one in listed if isinstance(one, dict))
     found = (block.get("text") for block in blocks if block.get("type") == "text")
     return [text for text in found if isinstance(text, str)]
 
