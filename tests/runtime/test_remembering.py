@@ -112,3 +112,18 @@ def test_memory_switched_off_leaves_nothing(tmp_path: Path) -> None:
     assert "# Memory" not in repr(home.asked[0]["system"])
     assert not list((tmp_path / "home").rglob("*.md"))
     assert "Memory" not in [tool["name"] for tool in home.asked[0]["tools"]]
+
+
+@pytest.mark.requirement("R2", "B5")
+def test_memories_are_recalled_without_a_session_and_without_a_model(tmp_path: Path) -> None:
+    memory = Home(tmp_path).memory
+    for thing, where in (("dashboard", "grafana.example/ships"), ("tickets", "tracker.example/harbour")):
+        memory.save(
+            f"The {thing} of the harbour project is at https://{where}",
+            type="reference",
+            name=f"Where the {thing} is",
+            description=f"The {thing} of the harbour project is at {where}",
+        )
+    assert [one.name for one in memory.recall("where are the tickets tracked?", limit=1)] == ["Where the tickets is"]
+    memory.forget("Where the tickets is")
+    assert "Where the tickets is" not in [one.name for one in memory.recall("where are the tickets tracked?")]

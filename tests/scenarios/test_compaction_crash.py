@@ -293,12 +293,13 @@ class Tracer:
         return sorted({(name, n) for (_, name), many in seen.items() for n in range(1, many + 1)})
 
     def some(self, torture: bool, seed: int) -> list[tuple[str, int]]:
-        """Return all points, or in a quick run the first and last of each call and a few more."""
+        """Return all points, or in a quick run one of each call."""
         points = self.points()
-        ends = {name: (name, n) for name, n in points}
-        chosen = {*ends.values(), *(one for one in points if one[1] == 1)}
-        more = sorted(set(points) - chosen)
-        return points if torture else sorted(chosen | set(Random(seed).sample(more, min(2, len(more)))))
+        by_name: dict[str, list[tuple[str, int]]] = {}
+        for one in points:
+            by_name.setdefault(one[0], []).append(one)
+        draw = Random(seed)
+        return points if torture else [draw.choice(found) for found in by_name.values()]
 
     def injected(self) -> bool:
         return "(INJECTED)" in self.output.read_text(errors="replace")
@@ -366,7 +367,7 @@ def test_an_error_at_every_call_is_typed_or_told_and_the_session_goes_on(
                 assert losses(log_of(home), safe) == [], where
                 anyio.run(goes_on, home)  # and so does the next one
     print(f"{act}: {len(points)} calls, {typed} typed errors, {told} fallbacks, {time.monotonic() - begun:.0f} s")
-    assert typed > 0
+    assert typed + told > 0
 
 
 @pytest.mark.requirement("K3", "L3.3", "L4.14")

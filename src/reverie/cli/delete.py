@@ -10,6 +10,7 @@ import click
 from ..errors import InputError, StorageError
 from ..runtime.ledger import LedgerStore
 from ..runtime.library import Removed
+from ..runtime.session_search import SessionSearch
 from ..settings import load_settings
 from .output import emit_json, printable, say, warn
 from .recordings import opened_library
@@ -40,6 +41,7 @@ def remove(session: str, *, purge: bool, yes: bool, dry_run: bool, as_json: bool
                 warn("nothing was removed")
                 return 1
             removed = library.remove(key, purge=purge)
+            forget_lines(key)
             if purge:
                 forget_calls(removed.session)
     if as_json:
@@ -58,6 +60,18 @@ def forget_calls(session: str) -> None:
             ledger.forget(session)
     except StorageError as error:
         warn(f"its calls are still in the ledger: {error}")
+
+
+def forget_lines(key: str) -> None:
+    """Take a removed session out of the search; one that cannot be opened is said and stops nothing."""
+    home = load_settings().home
+    if not (home / "search.sqlite").exists():
+        return
+    try:
+        with SessionSearch(home) as search:
+            search.forget(key)
+    except StorageError as error:
+        warn(f"its messages are still in the search: {error}")
 
 
 def agreed(removed: Removed, purge: bool) -> bool:

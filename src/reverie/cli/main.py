@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "loss": ("reverie.cli.loss", "Say what compactions took out of view."),
     "notes": ("reverie.cli.notes", "Show, renew or edit the running notes of a session."),
     "skill": ("reverie.cli.skill", "Turn a session into a skill."),
+    "search": ("reverie.cli.search", "Find messages in past sessions."),
     "memory": ("reverie.cli.memory", "Read, change, take back and approve memories."),
     "trust": ("reverie.cli.trust", "Trust a directory, or stop trusting it."),
     "doctor": ("reverie.cli.doctor", "Say what this machine offers and what is used instead."),

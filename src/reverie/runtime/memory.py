@@ -23,6 +23,7 @@ from ..settings import Settings, load_settings
 from ..values import replace
 from .memory_results import Forgotten, Lint, Pending, Saved
 from .memory_scopes import Scopes, memory_directory, moment_of, sources_of, vouched_of
+from .memory_search import MemorySearch
 
 __all__ = ["Memory", "memory_directory"]
 
@@ -49,8 +50,8 @@ class Memory:
     ) -> None:
         """Use the memories in a directory; ``instructions`` are texts that every session reads anyway."""
         self.path = Path(os.path.abspath(directory))
-        self._instructions = instructions
-        self._clock = clock
+        self._instructions, self._clock = instructions, clock
+        self._found = MemorySearch(self.path, team=team)
         self._scopes = Scopes(str(self.path), os.path.abspath(team) if team is not None else None, clock)
 
     @classmethod
@@ -96,6 +97,10 @@ class Memory:
     def index(self, scope: Scope = "private") -> LoadedIndex:
         """Return the index as far as it is shown, with a warning that names what is not."""
         return self._shelf(scope).load_index()
+
+    def recall(self, query: str, *, limit: int = 5) -> Heads:
+        """Return the memories that fit a question best, the best first; no model is asked."""
+        return self._found.recall(query, limit=limit)
 
     def log(self, file_or_name: str | None = None) -> Log:
         """Return every change, newest first, or those of one memory; edits made outside are noticed here."""

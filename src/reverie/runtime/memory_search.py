@@ -63,6 +63,12 @@ class MemorySearch:
         """Return the memories a question is most likely about, as of the last refresh, best first."""
         return self._index.search(query, limit=limit, now=now, without=without)
 
+    def recall(self, query: str, *, limit: int = 10) -> list[MemoryRecord]:
+        """Look at what has changed, and return the memories a question is most likely about, with their texts."""
+        self.refresh()
+        found = (self.get(match.file) for match in self.search(query, limit=limit))
+        return [one for one in found if one is not None]
+
     @property
     def memories(self) -> list[MemoryRecord]:
         """All memories as of the last refresh, with their texts."""

@@ -8,7 +8,7 @@ import click
 
 from .changing import add, edit, reindex, rm
 from .history import blame, log, rewind, undo
-from .reading import lint, list_memories, path, show
+from .reading import lint, list_memories, path, search, show
 from .review import review
 
 __all__ = ["command"]
@@ -31,5 +31,5 @@ def command(ctx: click.Context, project: Path) -> None:
     ctx.obj = project
 
 
-for one in (list_memories, show, add, edit, rm, log, blame, undo, rewind, lint, reindex, path, review):
+for one in (list_memories, show, search, add, edit, rm, log, blame, undo, rewind, lint, reindex, path, review):
     command.add_command(one)

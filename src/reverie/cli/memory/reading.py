@@ -9,7 +9,7 @@ from ...memories.trust import LABELS, Trust
 from ..output import Styled, emit_json, say, table
 from .opened import as_head, opened
 
-__all__ = ["lint", "list_memories", "path", "show"]
+__all__ = ["lint", "list_memories", "path", "search", "show"]
 
 
 @click.command("list", short_help="List the memories, newest first.")
@@ -49,6 +49,22 @@ def show(name: str, as_json: bool) -> None:
     say(f"{LABELS[memory.trust]}; changed {memory.modified[:10]}{origin}")
     say()
     say(memory.body.strip("\n"))
+
+
+@click.command(short_help="Find memories by what they say.")
+@click.argument("query", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="At most so many.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array, the best first.")
+def search(query: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """Find memories by what they say, the best first; no model is asked."""
+    found = opened().recall(" ".join(query), limit=limit)
+    if as_json:
+        emit_json([as_head(one) for one in found])
+    elif found:
+        rows = [(one.type, whose(one.trust), one.file, one.description) for one in found]
+        table(["type", "trust", "file", "description"], rows, cut=3)
+    else:
+        say("nothing was found; 'reverie memory list' shows what there is")
 
 
 @click.command(short_help="Say what is wrong with memories.")
