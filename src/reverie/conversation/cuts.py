@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -11,7 +12,7 @@ from ..values import record
 from .decisions import Collapsed, Compacted, Decision, Snipped
 from .entries import ATTACHMENT, USER, Entry, Message
 
-__all__ = ["EDIT", "USER_CONTEXT", "Cut", "Cutting", "Item", "message_of", "shown_by", "visible"]
+__all__ = ["EDIT", "USER_CONTEXT", "Cut", "Cutting", "Item", "Standing", "message_of", "shown_by", "visible"]
 
 USER_CONTEXT: Final = "user_context"
 """The type of attachments that open a session, such as instruction files: no compaction takes them out of the view."""
@@ -54,6 +55,24 @@ def shown_by(entry: Entry, decision: Decision) -> Item | None:
     if not text or not text.strip():
         return None
     return Item(entry.uuid, ATTACHMENT, {"role": "user", "content": text}, entry)
+
+
+@record
+class Standing:
+    """What stood in the view at its last cut, so that the next one looks only at what was said since."""
+
+    count: int = 0
+    undone: frozenset[str] = frozenset()
+    items: tuple[Item, ...] = ()
+
+    def of(self, undone: frozenset[str]) -> Standing:
+        """Return this, or the beginning of all where other cuts are undone by now."""
+        return self if self.undone == undone else Standing(undone=undone)
+
+    def then(self, said: Sequence[Item | Cutting]) -> Standing:
+        """Return what stands after all this was said and cut too."""
+        counted = (one for one in said if isinstance(one, Item) or one.uuid not in self.undone)
+        return Standing(self.count + len(said), self.undone, tuple(visible(chain(self.items, counted))))
 
 
 def visible(said: Iterable[Item | Cutting]) -> list[Item]:

@@ -46,6 +46,7 @@ EXACT: Final[frozenset[Kind]] = frozenset({"path", "url", "sha", "id", "test", "
 _WORD: Final = re.compile(r"[\w./@+~:#%=&?$-]{3,}")
 _MAX_WORD: Final = 256
 _MAX_ERROR: Final = 200
+_MISSES: Final = 32  # names that do not fit any more before the rest is not looked at
 _LINE_CHARS: Final = 800
 _SCANNED: Final = 400_000  # of one text; beyond it only the ends are looked at
 _ENDINGS: Final = (
@@ -144,7 +145,7 @@ def chosen(
         return (-item[1] / (len(item[0].text) + 6), item[0].text)
 
     out: list[Identifier] = []
-    left, covered = budget_tokens, present
+    left, covered, missed = budget_tokens, present, 0
     fresh: list[str] = []
     for identifier, weight in sorted(weights.items(), key=worth):
         text = identifier.text
@@ -152,7 +153,8 @@ def chosen(
             continue
         cost = estimate_text(text) + 1
         if cost > left:
-            if left < 8:
+            missed += 1
+            if left < 8 or missed == _MISSES:
                 break
             continue
         left -= cost

@@ -15,7 +15,7 @@ from typing import Final
 from .blocks import Block, admitted, as_blocks, count_images, edit_block
 from .closed import Closed, Result, Said, results_in
 from .counting import Counted
-from .cuts import EDIT, Cutting, Item, message_of, shown_by, visible
+from .cuts import EDIT, Cutting, Item, Standing, message_of, shown_by
 from .decisions import (
     CacheEdits,
     Collapsed,
@@ -54,7 +54,7 @@ class View:
 
     __slots__ = (
         *("_closed", "_events", "_folded", "_groups", "_head", "_items", "_offloaded", "_results", "_said"),
-        *("_tail", "_tally", "_tools", "cuts", "facts", "images", "last", "last_reply_time", "shown"),
+        *("_tail", "_tally", "_tools", "cuts", "facts", "images", "last", "last_reply_time", "shown", "standing"),
     )
 
     def __init__(self) -> None:
@@ -67,8 +67,7 @@ class View:
         self._tools: tuple[str, ...] = ()
         self._offloaded: Layered[ResultOffloaded] = Layered()
         self.images = self.cuts = 0
-        self.shown = _NOTHING
-        self.facts = Facts()
+        self.shown, self.facts, self.standing = _NOTHING, Facts(), Standing()
         self.last: str | None = None
         self.last_reply_time = ""
 
@@ -197,7 +196,7 @@ class View:
         new._events, new._folded, new._tally = self._events, self._folded, self._tally
         new._tail, new._tools, new._offloaded = self._tail, self._tools, self._offloaded
         new.shown, new.facts, new.images, new.cuts = self.shown, self.facts, self.images, self.cuts
-        new.last, new.last_reply_time = self.last, self.last_reply_time
+        new.standing, new.last, new.last_reply_time = self.standing, self.last, self.last_reply_time
         new._own()
         return new
 
@@ -391,10 +390,11 @@ class View:
         replied = self.last_reply_time
         self._count(CUT)
         self.cuts += 1
-        said, undone = self._said.items[: self._items], self.facts.undone
+        known = self.standing.of(self.facts.undone)
+        self.standing = known.then(self.said_from(known.count))
         self._closed = Closed(self._head)
         self._groups = self._results = self.images = 0
         self._tail = self._tools = ()
-        for item in visible(one for one in said if isinstance(one, Item) or one.uuid not in undone):
+        for item in self.standing.items:
             self._show(item, again=True)
         self.last_reply_time = replied

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from ...conversation.cuts import Item, visible
+from ...conversation.cuts import Item
 from ...conversation.entries import ASSISTANT, ATTACHMENT
 from ...conversation.flatten import as_shown
 from ...conversation.rounds import reply_id
@@ -60,9 +60,8 @@ class Taking:
 
 def standing(view: View) -> tuple[Item, ...]:
     """Return what stands in the view, in the order in which it was said."""
-    undone = view.facts.undone
-    said = view.said_from(0)
-    return tuple(visible(one for one in said if isinstance(one, Item) or one.uuid not in undone))
+    known = view.standing.of(view.facts.undone)
+    return known.then(view.said_from(known.count)).items
 
 
 def legal_starts(items: Sequence[Item]) -> list[bool]:
