@@ -81,7 +81,7 @@ def test_it_streams_counts_reuses_its_prefix_and_can_be_stopped(
 ) -> None:
     async def main() -> None:
         async with served(tmp_path, way) as agent:
-            first = await answered(agent, "".join(LONG.format(number) for number in range(30)) + "Which was the first?")
+            first = await answered(agent, "".join(LONG.format(number) for number in range(16)) + "Which was the first?")
             assert "completed" in ended(first)
             assert sum(isinstance(event, TextStreamed) for event in first) > 3
             agent.max_tokens = 400
