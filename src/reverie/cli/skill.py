@@ -14,7 +14,7 @@ from ..layers.l3_notes.skill import render_skill, skill_of, words_since_compacti
 from .output import emit_json, say
 from .recordings import recordings
 
-__all__ = ["command"]
+__all__ = ["command", "skill_text", "write_skill"]
 
 
 @click.command(short_help="Turn a session into a skill.")
@@ -32,23 +32,32 @@ def command(session: str, name: str, folder: str, dry_run: bool, as_json: bool) 
     it before you share it: it repeats what was said.
     """
     one = recordings(session)[0]
-    view = View().fold_all(one.entries)
-    notes = Notes(dict(view.facts.notes))
-    skill = skill_of(take_notes(view) if notes.empty else notes, words_since_compaction(view), name=name)
-    text = render_skill(skill)
-    path = Path(folder) / skill.name / "SKILL.md"
+    called, text = skill_text(View().fold_all(one.entries), name)
+    path = Path(folder) / called / "SKILL.md"
     if not dry_run:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-        except FileExistsError:
-            raise InputError(f"{path} is there already and was left alone; give another --name or --out") from None
-        except OSError as error:
-            raise InputError(f"{path} cannot be written ({error.strerror}); give another --out") from None
+        write_skill(path, text)
     if as_json:
-        emit_json({"session": one.session, "path": str(path), "written": not dry_run, "name": skill.name, "text": text})
+        emit_json({"session": one.session, "path": str(path), "written": not dry_run, "name": called, "text": text})
     elif dry_run:
         say(text.rstrip("\n"))
     else:
         say(f"wrote {path}")
+
+
+def skill_text(view: View, name: str = "") -> tuple[str, str]:
+    """Return a session's skill: what it is called, and its file."""
+    notes = Notes(dict(view.facts.notes))
+    skill = skill_of(take_notes(view) if notes.empty else notes, words_since_compaction(view), name=name)
+    return skill.name, render_skill(skill)
+
+
+def write_skill(path: Path, text: str) -> None:
+    """Write a skill where there is none yet."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"{path} is there already and was left alone; give another --name or --out") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}); give another --out") from None

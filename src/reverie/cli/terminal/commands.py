@@ -141,6 +141,16 @@ async def show_notes(talk: Conversation, rest: str) -> None:
         talk.transcript.note("no notes yet: they are written as the conversation grows")
 
 
+async def make_skill(talk: Conversation, rest: str) -> None:
+    """Turn this session into a skill of the user's."""
+    from ..skill import skill_text, write_skill
+
+    name, text = await to_thread.run_sync(skill_text, talk.agent.session.view, rest)
+    path = talk.settings.home / "skills" / name / "SKILL.md"
+    await to_thread.run_sync(write_skill, path, text)
+    talk.transcript.note(f"wrote {path}: read it before you share it, it repeats what was said")
+
+
 async def show_todos(talk: Conversation, rest: str) -> None:
     """Show the agent's plan."""
     marks = {"completed": "✓", "in_progress": "▸"}
@@ -187,6 +197,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "compact": Command("make a summary of the past: /compact [what matters]", compact),
     "undo": Command("take the last compaction back", undo),
     "notes": Command("the running notes", show_notes, anytime=True),
+    "skill": Command("turn this session into a skill of yours: /skill [NAME]", make_skill),
     "memory": Command("what is remembered: /memory [FILE | undo]", show_memory, anytime=True),
     "todos": Command("the agent's plan", show_todos, anytime=True),
     "resume": Command("go on with another session: /resume [NAME]", resume),
