@@ -163,7 +163,7 @@ MECHANISMS = {
     "collapse": Mechanism(collapses, ROOM, UNTRIMMED, turns=3),
     "snip": Mechanism(snips, ROOM, UNTRIMMED, turns=3),
 }
-# Layers that are not built yet: their switches exist and act on nothing.
+# Shown elsewhere: an agent's memory (tests/runtime/test_remembering.py). Dream and relay are not built yet.
 TO_COME = {"extraction", "recall", "dream", "relay", "memory"}
 
 PROVIDER = """
