@@ -13,7 +13,7 @@ import pytest
 from reverie import InMemoryStorage, Session, Settings, load_settings
 from reverie.conversation.canonical import canonical
 from reverie.conversation.validate import problems
-from reverie.errors import ModelRefused, ModelUnavailable, PromptTooLong, SettingsError
+from reverie.errors import ModelRefused, ModelUnavailable, PromptTooLong, SessionBusy, SettingsError
 from reverie.events import (
     Event,
     FellBack,
@@ -470,3 +470,38 @@ def test_a_repositorys_own_settings_cannot_reach_further(tmp_path: Path, key: st
     (tmp_path / ".reverie.toml").write_text(f'{key} = "anything"\n')
     with pytest.raises(SettingsError, match="may not set"):
         load_settings(home=tmp_path / "home", project=tmp_path, environ={})
+
+
+def test_another_model_answers_and_writes_the_summaries_too_and_all_are_closed_at_the_end(tmp_path: Path) -> None:
+    first = ScriptedModel(["One."], name="scripted:first", capabilities=Capabilities(True, window=200_000))
+    second = ScriptedModel(["Two."], name="scripted:second", capabilities=Capabilities(True, window=100_000))
+    bench = Bench(tmp_path, [])
+    bench.model = first
+
+    async def main() -> None:
+        async with bench.agent() as agent:
+            await drained(agent.ask("go"))
+            agent._turn_to(agent._opened(second))
+            await drained(agent.ask("again"))
+            assert agent.session.model is agent.model
+            assert agent.status().window == 100_000
+            assert not first.closed
+
+    anyio.run(main)
+    assert [len(model.requests) for model in (first, second)] == [1, 1]
+    assert first.closed
+    assert second.closed
+
+
+def test_an_agent_that_could_not_be_opened_can_be_tried_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ["Hello."])
+    agent = bench.agent()
+    held = Session.open("s", cwd=bench.cwd, storage=bench.storage, settings=bench.settings)
+
+    async def main() -> list[Event]:
+        async with held:
+            with pytest.raises(SessionBusy):
+                await agent.__aenter__()
+        return [event async for event in agent.ask("go")]
+
+    assert ended(anyio.run(main)).end == "completed"

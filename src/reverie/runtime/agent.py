@@ -86,6 +86,7 @@ class Agent:
         self._asking = False
         self._fell_back = False
         self._meter = Meter()
+        self._models: list[Model] = []
 
     # -- opening and closing
 
@@ -93,7 +94,6 @@ class Agent:
         if self._stack is not None:
             raise SessionError("this agent is open already")
         async with AsyncExitStack() as stack:
-            self._stack = stack
             await self._open(stack)
             self._stack = stack.pop_all()
         return self
@@ -103,7 +103,7 @@ class Agent:
         small = (self.model.capabilities.window or SMALL_WINDOW + 1) <= SMALL_WINDOW
         self._system = self._asked_system if self._asked_system is not None else _prompt("small" if small else "system")
         self.max_tokens = self._fitting(self.settings.agent.max_tokens)
-        stack.push_async_callback(lambda: self.model.aclose())
+        stack.push_async_callback(self._close_models)
         self.session = Session.open(
             self.name,
             cwd=self.cwd,
@@ -154,6 +154,7 @@ class Agent:
         )
         self._declared = declared_tools(tools)
         stack.push_async_callback(self.context.aclose)
+        stack.push_async_callback(self._wind_down)
 
     def _remembers(self, small: bool) -> Remembering | None:
         """Return the agent's memory; None where it is switched off or a small window has no room for it."""
@@ -175,29 +176,45 @@ class Agent:
         """Begin with what a session that goes on has cost already."""
         storage = self._storage or FileStorage(self.settings.home)
         key = log_key(project_slug(self.cwd), self.name)
-        if storage.load(key) is not None:
-            self._meter = await to_thread.run_sync(lambda: Meter(Library(storage).load(key).entries))
+        try:
+            if storage.load(key) is not None:
+                self._meter = await to_thread.run_sync(lambda: Meter(Library(storage).load(key).entries))
+        finally:
+            if self._storage is None:
+                storage.close()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         stack, self._stack = self._stack, None
         if stack is not None:
+            await stack.aclose()
+
+    async def _wind_down(self) -> None:
+        """Give what runs behind its time, tell those who are told, and end the rest."""
+        try:
             if self.remembering is not None:
                 await self.remembering.close()
             await self.around.leave()
+        finally:
             self._tasks.cancel_scope.cancel()
-            await stack.aclose()
+
+    async def _close_models(self) -> None:
+        for model in self._models:
+            await model.aclose()
 
     def _opened(self, asked: str | Model | None) -> Model:
         """Return a model that tries again by itself, and another one where that does not help."""
         if isinstance(asked, Retrying):
             asked.on_retry = self._retried
+            self._models.append(asked)
             return asked
         named = open_model(asked, aliases=self.settings.model_aliases) if not isinstance(asked, Model) else asked
         spare = self.settings.fallback_model
         fallback = open_model(spare, aliases=self.settings.model_aliases) if spare else None
-        return Retrying(named, fallback=fallback, on_retry=self._retried)
+        model = Retrying(named, fallback=fallback, on_retry=self._retried)
+        self._models.append(model)  # all are closed at the end: work behind the conversation may still ask an old one
+        return model
 
     def _fitted(self) -> Settings:
         """Return the settings with a window no larger than the model's own, where its provider says how large it is."""
@@ -232,15 +249,7 @@ class Agent:
         self._asking = True
         self._heard.clear()
         try:
-            run = Query(
-                self.session,
-                self,
-                self._runs,
-                self._hooks,
-                self._interrupt,
-                emit=self._hear,
-                heard=self._since,
-            )
+            run = Query(self.session, self, self._runs, self._hooks, self._interrupt, self._hear, self._since)
             async with aclosing(query(run, prompt)) as events:
                 async for event in events:
                     yield event
@@ -257,13 +266,17 @@ class Agent:
 
     async def use_model(self, name: str) -> None:
         """Ask another model from the next request on."""
-        found = self._opened(name)
-        before, self.model = self.model, found
         self._fell_back = False
+        self._turn_to(self._opened(name))
+
+    def _turn_to(self, model: Model) -> None:
+        """Let a model answer, and write notes, summaries and memories, from now on."""
+        self.model = model
+        self.max_tokens = self._fitting(self.settings.agent.max_tokens)
         self.session.settings = self._fitted()
+        self.session.use_model(model)
         if self.remembering is not None:
-            self.remembering.use_model(found)
-        await before.aclose()
+            self.remembering.use_model(model)
 
     @property
     def mode(self) -> Mode:
@@ -314,7 +327,7 @@ class Agent:
             return False
         self._fell_back = True
         before = self.model.name
-        self.model = self._opened(spare)
+        self._turn_to(self._opened(spare))
         self._hear(FellBack(self.name, "model", f"{before} declined; {self.model.name} is asked"))
         return True
 

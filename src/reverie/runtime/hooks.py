@@ -118,7 +118,7 @@ class Hooks:
 
 async def _called(called: Callable[..., Any], given: dict[str, Any]) -> object:
     """Call it: one that is not asynchronous in a worker thread, where it may take its time."""
-    if inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None)):  # noqa: B004
+    if inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None)):  # noqa: B004 - is it async?
         return await called(given)
     found: object = await to_thread.run_sync(called, given, abandon_on_cancel=True)
     return await cast("Awaitable[object]", found) if inspect.isawaitable(found) else found

@@ -146,6 +146,11 @@ class Kept(Logged):
         """Return the way to ask a model side questions on this session's prefix."""
         return Forks(self, model)
 
+    def use_model(self, model: Model) -> None:
+        """Let another model write notes and summaries from now on."""
+        self.model = model
+        self.noting.asks = self.forks(model)
+
     def fork_marks(self, messages: Sequence[Message]) -> Planned:
         """Place the breakpoints of a fork without taking note of them."""
         return self.pipeline.mark_fork(self.view, messages, self.clock())

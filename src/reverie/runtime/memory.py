@@ -276,7 +276,7 @@ class Memory:
             files = [file for one, file in found if one == scope]
             if not files:
                 continue
-            entry = shelf.commit(lambda desk: drafts.forget(desk, files, who=author, why=why), dry_run=dry_run)  # noqa: B023
+            entry = shelf.commit(lambda desk: drafts.forget(desk, files, who=author, why=why), dry_run=dry_run)  # noqa: B023 - runs at once
             ids += [self._scopes.id(scope, entry.id)] if entry and not dry_run else []
             if erase and not dry_run:
                 shelf.erase(files)

@@ -222,7 +222,7 @@ async def run_command(talk: Conversation, line: str) -> None:
 class _Paper(io.StringIO):
     """A page that those who look take for the terminal."""
 
-    encoding = "utf-8"  # type: ignore[assignment]
+    encoding = "utf-8"  # type: ignore[assignment]  # StringIO has none, and bars ask for it
 
     def isatty(self) -> bool:
         return sys.__stdout__ is not None and sys.__stdout__.isatty()
