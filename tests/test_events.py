@@ -19,17 +19,22 @@ from reverie.conversation.decisions import DECISIONS, Cause, CursorMoved, Decisi
 from reverie.conversation.log import parse_log
 from reverie.events import (
     EVENTS,
+    AgentEnded,
+    AgentProgressed,
+    AgentStarted,
     BackgroundChanged,
     CacheBroken,
     CompactionEnded,
     CompactionProgressed,
     DecisionMade,
+    DreamChanged,
     EntryAppended,
     Event,
     FellBack,
     HookRan,
     InboxDrained,
     LogDamaged,
+    MessageArrived,
     ModelRetried,
     NotesWritten,
     PermissionDecided,
@@ -70,6 +75,11 @@ SAMPLES: list[Event] = [
     CompactionEnded("s", "auto", "notes", 170_000, 30_000, 3, 0, None, {"freed": 0.8}),
     NotesWritten("s", "local", ["Worklog"], "u1"),
     BackgroundChanged("s", "notes", "began"),
+    DreamChanged("s", "d1", "updating", "merging two memories", 4, ["feedback_tests.md"]),
+    AgentStarted("s", "a1", "explore", "find the parser", True),
+    AgentProgressed("s", "a1", "Reading view.py"),
+    AgentEnded("s", "a1", "completed", "found it", 4, 12_000, 0.03),
+    MessageArrived("s", "m1", "worker-2", "the tests pass"),
     QueryEnded("s", "completed", "", 3, 0.02),
     SessionClosed("s"),
 ]
@@ -88,9 +98,9 @@ def told(event: Event) -> str:
             return "the model"
         case ToolStarted() | ToolFinished() | PermissionDecided():
             return "tools"
-        case InboxDrained() | HookRan():
+        case InboxDrained() | HookRan() | MessageArrived() | AgentStarted() | AgentProgressed() | AgentEnded():
             return "others"
-        case CompactionProgressed() | CompactionEnded() | NotesWritten() | BackgroundChanged():
+        case CompactionProgressed() | CompactionEnded() | NotesWritten() | BackgroundChanged() | DreamChanged():
             return "layers"
         case _:
             assert_never(event)

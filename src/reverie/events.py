@@ -13,11 +13,15 @@ from .values import field, record
 
 __all__ = [
     "EVENTS",
+    "AgentEnded",
+    "AgentProgressed",
+    "AgentStarted",
     "BackgroundChanged",
     "CacheBroken",
     "CompactionEnded",
     "CompactionProgressed",
     "DecisionMade",
+    "DreamChanged",
     "EntryAppended",
     "Event",
     "FellBack",
@@ -25,6 +29,7 @@ __all__ = [
     "InboxDrained",
     "Listener",
     "LogDamaged",
+    "MessageArrived",
     "ModelRetried",
     "NotesWritten",
     "PermissionDecided",
@@ -256,6 +261,61 @@ class BackgroundChanged:
 
 
 @record
+class DreamChanged:
+    """A dream moved on: ``state`` is starting, updating, completed, failed or killed; ``text`` is what it says now."""
+
+    session: str
+    dream: str
+    state: str
+    text: str = ""
+    tools: int = 0
+    paths: list[str] = field(default_factory=lambda: [])
+
+
+@record
+class AgentStarted:
+    """A sub-agent or fork was started; ``kind`` is its type, or ``fork``."""
+
+    session: str
+    agent: str
+    kind: str
+    description: str
+    background: bool = False
+
+
+@record
+class AgentProgressed:
+    """What an agent is doing, in a few words."""
+
+    session: str
+    agent: str
+    line: str
+
+
+@record
+class AgentEnded:
+    """An agent came to its end: ``status`` is completed, failed or killed."""
+
+    session: str
+    agent: str
+    status: str
+    summary: str
+    turns: int = 0
+    tokens: int = 0
+    cost_usd: float | None = None
+
+
+@record
+class MessageArrived:
+    """A message from another agent or process is in the log."""
+
+    session: str
+    id: str
+    sender: str
+    summary: str
+
+
+@record
 class QueryEnded:
     """A query came to its end: ``completed``, ``blocking_limit``, ``prompt_too_long``, ``model_error``, ``aborted``,
     ``hook_stopped``, ``max_turns`` or ``budget``."""
@@ -296,6 +356,11 @@ Event: TypeAlias = (
     | CompactionEnded
     | NotesWritten
     | BackgroundChanged
+    | DreamChanged
+    | AgentStarted
+    | AgentProgressed
+    | AgentEnded
+    | MessageArrived
     | QueryEnded
     | SessionClosed
 )

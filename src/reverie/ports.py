@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from .values import record
 
-__all__ = ["Capabilities", "Document", "Lease", "Model", "Piece", "Reply", "Storage"]
+__all__ = ["Agents", "Capabilities", "Document", "Lease", "Model", "Piece", "Post", "Reply", "Started", "Storage"]
 
 
 @record
@@ -140,4 +140,39 @@ class Model(Protocol):
 
     async def aclose(self) -> None:
         """Let go of connections; doing it twice is harmless."""
+        ...
+
+
+class Post(Protocol):
+    """Carries messages from one agent to others, in this process or another."""
+
+    async def send(self, to: str, message: str, *, summary: str = "") -> str:
+        """Deliver a message and say how it went; an unknown recipient is an ``InputError``."""
+        ...
+
+
+@record
+class Started:
+    """What starting an agent gave: its result, or, where it runs in the background, only its id."""
+
+    agent: str
+    status: Literal["running", "completed", "failed", "killed"]
+    text: str
+
+
+class Agents(Protocol):
+    """Starts and stops the agents of one agent."""
+
+    async def start(
+        self, prompt: str, *, kind: str = "", description: str = "", background: bool = False, worktree: bool = False
+    ) -> Started:
+        """Start a sub-agent of a type, or a fork where no type is named; limits are an ``InputError``."""
+        ...
+
+    async def stop(self, agent: str) -> str:
+        """Stop an agent and all it started, and say how it ended."""
+        ...
+
+    def kinds(self) -> Mapping[str, str]:
+        """Return the types there are, each with what it is for."""
         ...

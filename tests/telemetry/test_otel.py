@@ -17,6 +17,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from reverie.events import (
+    AgentEnded,
+    AgentProgressed,
+    AgentStarted,
     BackgroundChanged,
     CacheBroken,
     CompactionEnded,
@@ -27,6 +30,7 @@ from reverie.events import (
     HookRan,
     InboxDrained,
     LogDamaged,
+    MessageArrived,
     ModelRetried,
     NotesWritten,
     PermissionDecided,
@@ -176,6 +180,11 @@ A_QUERY: list[Event] = [
     CompactionProgressed("s", "done"),
     NotesWritten("s", "local", ["Worklog", "Current State"]),
     BackgroundChanged("s", "notes", "ended", SECRET),
+    DreamChanged("s", "d1", "updating", SECRET, 2, [SECRET]),
+    AgentStarted("s", "a1", "explore", SECRET),
+    AgentProgressed("s", "a1", SECRET),
+    AgentEnded("s", "a1", "completed", SECRET),
+    MessageArrived("s", "m1", "worker", SECRET),
     QueryEnded("s", "completed", SECRET, 2, 0.5),
     SessionClosed("s"),
 ]

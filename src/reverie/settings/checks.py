@@ -14,6 +14,9 @@ from ..layers.l2_trim.policy import TrimPolicy
 from ..layers.l3_notes.policy import NotesPolicy
 from ..layers.l4_compact.policy import CompactPolicy
 from ..layers.l5_extract.policy import ExtractPolicy
+from ..layers.l6_dream.policy import DreamPolicy
+from ..layers.l7_relay.policy import RelayPolicy
+from ..memories.recall_policy import RecallPolicy
 from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, PermissionRules
 from .records import SWITCHES
 
@@ -107,6 +110,15 @@ def table_of(kind: type[Any], example: str) -> Callable[[object, str], dict[str,
     return read
 
 
+def read_truth(value: object, where: str) -> bool:
+    """Check something that is on or off; variables say it in words."""
+    if isinstance(value, str):
+        return read_word(value, where)
+    if not isinstance(value, bool):
+        raise SettingsError(f"{where} is {value!r}; say true or false")
+    return value
+
+
 def read_name(value: object, where: str) -> str:
     """Check a name that must not be empty."""
     if not isinstance(value, str) or not value.strip():
@@ -174,6 +186,10 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "notes": table_of(NotesPolicy, "step_tokens=5000"),
     "compact": table_of(CompactPolicy, "tail_tokens=10000"),
     "extract": table_of(ExtractPolicy, "every_turns=2"),
+    "recall": table_of(RecallPolicy, "most=5"),
+    "dream": table_of(DreamPolicy, "every_hours=24"),
+    "relay": table_of(RelayPolicy, "max_alive=8"),
+    "daily_logs": read_truth,
     "model": read_name,
     "fallback_model": read_name,
     "model_aliases": read_aliases,

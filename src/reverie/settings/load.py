@@ -18,7 +18,9 @@ from .sources import disabled_by, from_environment, read_toml
 __all__ = ["default_home", "load_settings"]
 
 
-RECORDS: Final = frozenset({"agent", "compact", "extract", "notes", "permissions", "switches", "trim"})
+RECORDS: Final = frozenset(
+    {"agent", "compact", "dream", "extract", "notes", "permissions", "recall", "relay", "switches", "trim"}
+)
 TABLES: Final = frozenset({"hooks", "mcp_servers", "model_aliases", "offload_limits"})
 PROJECT_KEYS: Final = ("switches", "window_tokens", "compact_percent")
 

@@ -12,6 +12,9 @@ from ..layers.l2_trim.policy import TrimPolicy
 from ..layers.l3_notes.policy import NotesPolicy
 from ..layers.l4_compact.policy import CompactPolicy
 from ..layers.l5_extract.policy import ExtractPolicy
+from ..layers.l6_dream.policy import DreamPolicy
+from ..layers.l7_relay.policy import RelayPolicy
+from ..memories.recall_policy import RecallPolicy
 from ..values import field, record, replace
 from .agent import AgentPolicy, HookCommand, McpServer, PermissionRules
 
@@ -57,6 +60,14 @@ class Settings:
     """What layer 4 keeps, restores and retries."""
     extract: ExtractPolicy = field(default_factory=ExtractPolicy)
     """When layer 5 looks for memories, and what a day of it may cost."""
+    recall: RecallPolicy = field(default_factory=RecallPolicy)
+    """How many memories are brought into view, and how large they may be."""
+    dream: DreamPolicy = field(default_factory=DreamPolicy)
+    """When layer 6 puts memories in order, how far it may go, and what it may cost."""
+    relay: RelayPolicy = field(default_factory=RelayPolicy)
+    """How many agents there may be, how deep, and how far each goes."""
+    daily_logs: bool = False
+    """Whether an agent keeps a log of each day, which dreams turn into memories."""
     model: str | None = None
     """The model an agent asks, such as ``anthropic:claude-sonnet-4-5``, or an alias."""
     fallback_model: str | None = None

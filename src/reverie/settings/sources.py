@@ -85,7 +85,7 @@ def read_text(key: str, text: str) -> object:
             case "offload_limits":
                 pairs = (part.partition("=") for part in text.split(",") if part.strip())
                 return {tool.strip(): int(limit) for tool, _, limit in pairs}
-            case "trim" | "notes" | "compact" | "extract" | "agent" | "model_aliases":
+            case "trim" | "notes" | "compact" | "extract" | "recall" | "dream" | "relay" | "agent" | "model_aliases":
                 pairs = (part.partition("=") for part in text.split(",") if part.strip())
                 return {name.strip(): _plain(value.strip()) for name, _, value in pairs}
             case _:

@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Any, Protocol, assert_never
 from ..conversation.decisions import PrefixRendered
 from ..errors import InputError
 from ..events import (
+    AgentEnded,
+    AgentProgressed,
+    AgentStarted,
     BackgroundChanged,
     CacheBroken,
     CompactionEnded,
     CompactionProgressed,
     DecisionMade,
+    DreamChanged,
     EntryAppended,
     Event,
     FellBack,
     HookRan,
     InboxDrained,
     LogDamaged,
+    MessageArrived,
     ModelRetried,
     NotesWritten,
     PermissionDecided,
@@ -154,6 +159,22 @@ class OpenTelemetry:
                 work = {names.WORK: event.what, names.STATE: event.state}
                 span.add_event("background_changed", work, at)
                 metrics.background.add(1, work)
+            case DreamChanged():
+                work = {names.WORK: "dream", names.STATE: event.state}
+                span.add_event("dream_changed", {**work, names.DREAM: event.dream}, at)
+                metrics.background.add(1, work)
+            case AgentStarted():
+                started = {names.AGENT: event.agent, names.AGENT_KIND: event.kind}
+                span.add_event("agent_started", started, at)
+                metrics.agents.add(1, {names.AGENT_KIND: event.kind})
+            case AgentProgressed():
+                pass  # for people who watch; the agent's own session tells what it does
+            case AgentEnded():
+                span.add_event("agent_ended", {names.AGENT: event.agent, names.STATE: event.status}, at)
+                metrics.agents_ended.add(1, {names.STATE: event.status})
+            case MessageArrived():
+                span.add_event("message_arrived", {names.MESSAGE_ID: event.id, names.SENDER: event.sender}, at)
+                metrics.messages.add(1)
             case _:
                 assert_never(event)
 
@@ -227,4 +248,9 @@ Mentioned = (
     | HookRan
     | NotesWritten
     | BackgroundChanged
+    | DreamChanged
+    | AgentStarted
+    | AgentProgressed
+    | AgentEnded
+    | MessageArrived
 )

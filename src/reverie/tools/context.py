@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..events import Event
+from ..ports import Agents, Post
 from ..settings import AgentPolicy
 from ..values import record
 from .read_state import ReadState
@@ -70,6 +71,10 @@ class ToolContext:
     todos: list[Todo] = field(default_factory=lambda: list[Todo]())
     shells: Shells = field(default_factory=Shells)
     web: WebAccess = field(default_factory=WebAccess)
+    agents: Agents | None = None
+    """Starts agents for this one; None where it may start none."""
+    post: Post | None = None
+    """Carries messages to other agents; None where there is nobody to write to."""
 
     def granting(self, target: str, *, restricted: bool | None = None) -> ToolContext:
         """Return this context for one call that was given permission for a target; all else is shared.

@@ -1,0 +1,43 @@
+"""What a dream proposes, as data: a list of changes to files, and questions for a person."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from ...values import record
+
+__all__ = ["Act", "Dreamed", "FileChange", "Question", "Topic"]
+
+Act: TypeAlias = Literal["added", "changed", "merged", "removed"]
+Topic: TypeAlias = Literal["contradiction", "dead_link", "expired", "vague", "unreadable", "duplicate"]
+
+
+@record
+class FileChange:
+    """One memory file, before and after; ``merged`` is gone and its facts stand in ``into`` now."""
+
+    file: str
+    before: bytes | None
+    after: bytes | None
+    act: Act
+    why: str
+    into: str = ""
+
+
+@record
+class Question:
+    """Something a dream found and does not decide: it is put to review."""
+
+    topic: Topic
+    files: tuple[str, ...]
+    text: str
+
+
+@record
+class Dreamed:
+    """All that one dream proposes; the index follows from the files and is never proposed."""
+
+    changes: tuple[FileChange, ...] = ()
+    questions: tuple[Question, ...] = ()
+    by: str = "local"
+    """``local`` or ``model``."""
