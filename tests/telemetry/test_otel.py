@@ -24,6 +24,7 @@ from reverie.events import (
     CacheBroken,
     CompactionEnded,
     CompactionProgressed,
+    DreamChanged,
     EntryAppended,
     Event,
     FellBack,
