@@ -5,7 +5,9 @@ The front door. Names load on first use; importing this package touches nothing 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from .lazy import lazily
 
 if TYPE_CHECKING:
     from .conversation.entries import Entry
@@ -44,37 +46,23 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_HOMES: Final = {
-    "Agent": "runtime.agent",
-    "Entry": "conversation.entries",
-    "FileStorage": "storage.files",
-    "InMemoryStorage": "storage.in_memory",
-    "InputError": "errors",
-    "Library": "runtime.library",
-    "Memory": "runtime.memory",
-    "ReverieError": "errors",
-    "Session": "runtime.session",
-    "SessionBusy": "errors",
-    "SessionError": "errors",
-    "SessionNotFound": "errors",
-    "Settings": "settings",
-    "StorageError": "errors",
-    "View": "conversation.view",
-    "build_request": "conversation.request",
-    "load_settings": "settings",
-    "read_session": "importers",
-}
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'reverie' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(
+    __name__,
+    {
+        "runtime.agent": ("Agent",),
+        "conversation.entries": ("Entry",),
+        "storage.files": ("FileStorage",),
+        "storage.in_memory": ("InMemoryStorage",),
+        "errors": ("InputError", "ReverieError", "SessionBusy", "SessionError", "SessionNotFound", "StorageError"),
+        "runtime.library": ("Library",),
+        "runtime.memory": ("Memory",),
+        "runtime.session": ("Session",),
+        "settings": ("Settings", "load_settings"),
+        "conversation.view": ("View",),
+        "conversation.request": ("build_request",),
+        "importers": ("read_session",),
+    },
+)
 
 
 def __dir__() -> list[str]:

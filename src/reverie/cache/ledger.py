@@ -19,9 +19,32 @@ from .prices import Prices
 from .usage import Usage, usage_of
 from .watch import Break, Watch, registered_by
 
-__all__ = ["MAIN", "Axis", "Call", "Ledger", "Totals", "call_of", "expected_usage", "ledger_of", "totals", "totals_by"]
+__all__ = [
+    "MAIN",
+    "Axis",
+    "Call",
+    "Ledger",
+    "Totals",
+    "call_of",
+    "expected_usage",
+    "layer_of",
+    "ledger_of",
+    "totals",
+    "totals_by",
+]
 
 MAIN: Final = "main"
+LAYERS: Final[Mapping[str, str]] = {
+    "session_memory": "notes",
+    "compact": "compact",
+    "extract": "extract",
+    "recall": "recall",
+    "dream": "dream",
+    "cut_off": "model",
+    "refused": "model",
+    MAIN: "model",
+}
+"""The layer that calls of a source belong to; the rest are calls of agents, the relay."""
 FORKS: Final = frozenset({"session_memory", "extract", "compact"})
 """Sources whose calls share the main conversation's prefix, so that what it left can be read by them."""
 
@@ -90,6 +113,24 @@ class Totals:
     def expected_hit_rate(self) -> float:
         """The share that could have been."""
         return self.expected.read / self.expected.input if self.expected.input else 0.0
+
+    def and_also(self, other: Totals) -> Totals:
+        """Return the sum of both."""
+        lost = dict(self.lost_by_reason)
+        for reason, usd in other.lost_by_reason.items():
+            lost[reason] = lost.get(reason, 0.0) + usd
+        return Totals(
+            self.calls + other.calls,
+            self.actual.plus(other.actual),
+            self.expected.plus(other.expected),
+            self.usd + other.usd,
+            self.expected_usd + other.expected_usd,
+            self.unpriced + other.unpriced,
+            self.breaks + other.breaks,
+            self.lost_tokens + other.lost_tokens,
+            self.lost_usd + other.lost_usd,
+            lost,
+        )
 
     def plus(self, call: Call) -> Totals:
         """Return the sum with one more call."""
@@ -202,6 +243,11 @@ def call_of(
         broke=broke.reason if broke is not None else "",
         id=id,
     )
+
+
+def layer_of(source: str) -> str:
+    """Return the layer whose work a call of this source was."""
+    return LAYERS.get(source, "relay")
 
 
 def expected_usage(actual: Usage, readable: int) -> Usage:

@@ -9,7 +9,6 @@ from typing import Any, cast
 import click
 
 from ..cache.ledger import Axis, Totals
-from ..cache.usage import Usage
 from ..errors import InputError
 from ..runtime.ledger import LedgerStore
 from ..runtime.projects import project_slug
@@ -46,24 +45,10 @@ def command(axis: str, session: str | None, project: str | None, as_json: bool) 
 
 def summed(rows: list[Totals]) -> Totals:
     """Add up totals."""
-    actual, expected = Usage(), Usage()
-    lost: dict[str, float] = {}
+    whole = Totals()
     for row in rows:
-        actual, expected = actual.plus(row.actual), expected.plus(row.expected)
-        for reason, usd in row.lost_by_reason.items():
-            lost[reason] = lost.get(reason, 0.0) + usd
-    return Totals(
-        sum(row.calls for row in rows),
-        actual,
-        expected,
-        sum(row.usd for row in rows),
-        sum(row.expected_usd for row in rows),
-        sum(row.unpriced for row in rows),
-        sum(row.breaks for row in rows),
-        sum(row.lost_tokens for row in rows),
-        sum(row.lost_usd for row in rows),
-        lost,
-    )
+        whole = whole.and_also(row)
+    return whole
 
 
 def as_json_row(row: Totals) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from ..cache.economics import CLASSIC, Rates
-from ..cache.ledger import call_of
+from ..cache.ledger import call_of, layer_of
 from ..cache.prefix import Settled
 from ..cache.prices import Prices, prices_for
 from ..cache.usage import usage_of
@@ -106,7 +106,8 @@ class Accounts:
         used, model = usage_of(usage), _model(reply)
         prices = self.prices(model)
         cost = prices.cost_of(used) if prices is not None else None
-        call = CallRecorded(Cause("model", source), model, dict(usage), cost, source, str(reply.get("id") or ""))
+        cause = Cause(layer_of(source), source)
+        call = CallRecorded(cause, model, dict(usage), cost, source, str(reply.get("id") or ""))
         return Billed(call, None, None, None, used.input)
 
     def enter(self, billed: Billed, entry_id: str) -> None:

@@ -99,9 +99,14 @@ class LedgerStore:
 
     # -- reading
 
-    def by(self, axis: Axis, *, session: str | None = None, project: str | None = None) -> dict[str, Totals]:
-        """Sum the calls by session, day, project or layer, the most expensive first; days in their order."""
-        where, given = _where(session=session, project=project)
+    def by(
+        self, axis: Axis, *, session: str | None = None, project: str | None = None, since: str | None = None
+    ) -> dict[str, Totals]:
+        """Sum the calls by session, day, project or layer, the most expensive first; days in their order.
+
+        ``since`` is the first day that counts, a date in UTC.
+        """
+        where, given = _where(session=session, project=project, since=since)
         column = _AXES[axis]
         order = "key" if axis == "day" else "SUM(COALESCE(usd, 0)) DESC, key"
         sums = ", ".join(f"SUM({kind}), SUM(expected_{kind})" for kind in _KINDS)
@@ -200,7 +205,7 @@ def _forgotten(connection: sqlite3.Connection, session: str) -> int:
 
 def _where(**wanted: str | None) -> tuple[str, list[str]]:
     given = {name: value for name, value in wanted.items() if value is not None}
-    text = " AND ".join(f"{name} = ?" for name in given)
+    text = " AND ".join("day >= ?" if name == "since" else f"{name} = ?" for name in given)
     return (f"WHERE {text}" if text else ""), list(given.values())
 
 

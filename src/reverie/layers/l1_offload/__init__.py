@@ -7,20 +7,25 @@ never sent, and what it decided stands. Where the disk fails the result passes w
 
 from __future__ import annotations
 
-from .apply import Applied, offload_aggregate, offload_result, read_stored
-from .content import Form, Output, form_of, text_of
-from .known import Known
-from .plan import (
-    Aggregate,
-    Duplicate,
-    Kept,
-    Offload,
-    Placeholder,
-    Plan,
-    plan_aggregate,
-    plan_result,
-)
-from .policy import OffloadPolicy, limit_chars
+from typing import TYPE_CHECKING
+
+from ...lazy import lazily
+
+if TYPE_CHECKING:
+    from .apply import Applied, offload_aggregate, offload_result, read_stored
+    from .content import Form, Output, form_of, text_of
+    from .known import Known
+    from .plan import (
+        Aggregate,
+        Duplicate,
+        Kept,
+        Offload,
+        Placeholder,
+        Plan,
+        plan_aggregate,
+        plan_result,
+    )
+    from .policy import OffloadPolicy, limit_chars
 
 __all__ = [
     "Aggregate",
@@ -43,3 +48,14 @@ __all__ = [
     "read_stored",
     "text_of",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "apply": ("Applied", "offload_aggregate", "offload_result", "read_stored"),
+        "content": ("Form", "Output", "form_of", "text_of"),
+        "known": ("Known",),
+        "plan": ("Aggregate", "Duplicate", "Kept", "Offload", "Placeholder", "Plan", "plan_aggregate", "plan_result"),
+        "policy": ("OffloadPolicy", "limit_chars"),
+    },
+)

@@ -8,9 +8,14 @@ which it can be read back.
 
 from __future__ import annotations
 
-from .pending import Candidate, Pending
-from .plan import TrimFacts, Trimming, plan_budget, plan_cache_edit, plan_trim, provider_edits
-from .policy import CLEARED, TrimPolicy, cleared_text
+from typing import TYPE_CHECKING
+
+from ...lazy import lazily
+
+if TYPE_CHECKING:
+    from .pending import Candidate, Pending
+    from .plan import TrimFacts, Trimming, plan_budget, plan_cache_edit, plan_trim, provider_edits
+    from .policy import CLEARED, TrimPolicy, cleared_text
 
 __all__ = [
     "CLEARED",
@@ -25,3 +30,12 @@ __all__ = [
     "plan_trim",
     "provider_edits",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "pending": ("Candidate", "Pending"),
+        "plan": ("TrimFacts", "Trimming", "plan_budget", "plan_cache_edit", "plan_trim", "provider_edits"),
+        "policy": ("CLEARED", "TrimPolicy", "cleared_text"),
+    },
+)

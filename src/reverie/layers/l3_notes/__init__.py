@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from .gathered import Gathered
-from .local import Budget, take_notes
-from .policy import NotesPolicy
-from .sections import HEADINGS, Notes, Template, changed_sections, fitted, overs, parse_notes, render_notes
+from typing import TYPE_CHECKING
+
+from ...lazy import lazily
+
+if TYPE_CHECKING:
+    from .gathered import Gathered
+    from .local import Budget, take_notes
+    from .policy import NotesPolicy
+    from .sections import HEADINGS, Notes, Template, changed_sections, fitted, overs, parse_notes, render_notes
 
 __all__ = [
     "HEADINGS",
@@ -21,3 +26,22 @@ __all__ = [
     "render_notes",
     "take_notes",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "gathered": ("Gathered",),
+        "local": ("Budget", "take_notes"),
+        "policy": ("NotesPolicy",),
+        "sections": (
+            "HEADINGS",
+            "Notes",
+            "Template",
+            "changed_sections",
+            "fitted",
+            "overs",
+            "parse_notes",
+            "render_notes",
+        ),
+    },
+)

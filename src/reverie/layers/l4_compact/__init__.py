@@ -6,14 +6,19 @@ Costs nothing from notes, or one forked call. The prefix moves, by a logged deci
 
 from __future__ import annotations
 
-from .asking import dropped_rounds, fitted_messages, plain_messages, plain_request
-from .loss import Loss, Lost, loss_between, loss_of, loss_text, shown_text
-from .plan import Room, Written, compacted, room_of, round_taking, taking_from, taking_tail, taking_up_to
-from .policy import CompactPolicy
-from .spans import plan_collapse, plan_snip
-from .summary import directive, notes_text, summary_of
-from .tail import Taking, standing
-from .words import Saying, Words
+from typing import TYPE_CHECKING
+
+from ...lazy import lazily
+
+if TYPE_CHECKING:
+    from .asking import dropped_rounds, fitted_messages, plain_messages, plain_request
+    from .loss import Loss, Lost, loss_between, loss_of, loss_text, shown_text
+    from .plan import Room, Written, compacted, room_of, round_taking, taking_from, taking_tail, taking_up_to
+    from .policy import CompactPolicy
+    from .spans import plan_collapse, plan_snip
+    from .summary import directive, notes_text, summary_of
+    from .tail import Taking, standing
+    from .words import Saying, Words
 
 __all__ = [
     "CompactPolicy",
@@ -45,3 +50,26 @@ __all__ = [
     "taking_tail",
     "taking_up_to",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "asking": ("dropped_rounds", "fitted_messages", "plain_messages", "plain_request"),
+        "loss": ("Loss", "Lost", "loss_between", "loss_of", "loss_text", "shown_text"),
+        "plan": (
+            "Room",
+            "Written",
+            "compacted",
+            "room_of",
+            "round_taking",
+            "taking_from",
+            "taking_tail",
+            "taking_up_to",
+        ),
+        "policy": ("CompactPolicy",),
+        "spans": ("plan_collapse", "plan_snip"),
+        "summary": ("directive", "notes_text", "summary_of"),
+        "tail": ("Taking", "standing"),
+        "words": ("Saying", "Words"),
+    },
+)
