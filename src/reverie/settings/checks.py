@@ -7,8 +7,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
-import msgspec
-
 from ..errors import SettingsError
 from ..layers.l2_trim.policy import TrimPolicy
 from ..layers.l3_notes.policy import NotesPolicy
@@ -82,6 +80,8 @@ def read_policy(value: object, where: str, kind: type[Any], example: str) -> tup
     for name in given:
         if name not in kind.__dataclass_fields__:
             refuse_unknown(name, kind.__dataclass_fields__, where)
+    import msgspec  # not before there is a table to read
+
     try:
         policy = msgspec.convert(given, kind)
     except msgspec.ValidationError as error:

@@ -15,7 +15,9 @@ from .records import SWITCHES
 __all__ = ["disabled_by", "from_environment", "read_toml"]
 
 
-NOT_SETTINGS: Final = frozenset({"REVERIE_HOME", "REVERIE_CORPUS", "REVERIE_TEST_SEED", "REVERIE_MODEL_WINDOW_TOKENS"})
+NOT_SETTINGS: Final = frozenset(
+    {"REVERIE_HOME", "REVERIE_WORKER", "REVERIE_CORPUS", "REVERIE_TEST_SEED", "REVERIE_MODEL_WINDOW_TOKENS"}
+)
 FILE_ONLY: Final = frozenset({"switches", "permissions", "hooks", "mcp_servers"})
 SWITCH_PREFIX: Final = "REVERIE_SWITCH_"
 HOOK_PREFIX: Final = "REVERIE_HOOK_"  # what a hook is told; one may call reverie in its turn

@@ -1,0 +1,91 @@
+"""``reverie hook``: answer one moment of a host's loop, quickly, and never get in its way.
+
+Whatever happens, one JSON object goes to stdout and the exit code is 0: hosts take other codes, and text, as a wish to
+stop the user's work.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["answer", "main"]
+
+_MAX_INPUT_BYTES: Final = 64 * 2**20
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read a payload from stdin, answer on stdout, and return 0."""
+    text = "{}"
+    try:
+        data = _read_input()
+        text = answer(arguments, data)
+    except BaseException as error:  # a hook that fails is worse than one that does nothing
+        _complain(error)
+    _say(text)
+    return 0
+
+
+def answer(arguments: Sequence[str], data: bytes) -> str:
+    """Return the answer to one call: its arguments, and what came on stdin."""
+    import json
+
+    from .acts import act
+    from .answers import written
+    from .moments import HOSTS, read_moment
+
+    host, event = _asked(arguments)
+    if host not in HOSTS:
+        return "{}"
+    try:
+        payload: object = json.loads(data)
+    except (ValueError, RecursionError):
+        return "{}"
+    moment = read_moment(host, event, payload)
+    if moment.kind == "other":
+        return "{}"
+    from pathlib import Path
+
+    from ..runtime.projects import canonical_root
+    from ..settings import load_settings
+
+    project = canonical_root(Path(moment.cwd)) if moment.cwd else None
+    return written(moment, act(moment, load_settings(project=project)))
+
+
+def _asked(arguments: Sequence[str]) -> tuple[str, str]:
+    """Return host and event of a command line; both orders and ``--host=`` are understood."""
+    host, event = "", ""
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--host":
+            host = rest.pop(0) if rest else ""
+        elif word.startswith("--host="):
+            host = word.partition("=")[2]
+        elif not word.startswith("-"):
+            event = event or word
+    return host, event
+
+
+def _read_input() -> bytes:
+    if sys.stdin is None or sys.stdin.isatty():
+        return b""
+    return sys.stdin.buffer.read(_MAX_INPUT_BYTES)
+
+
+def _say(text: str) -> None:
+    try:
+        sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads; the exit must stay quiet
+
+
+def _complain(error: BaseException) -> None:
+    try:
+        sys.stderr.write(f"reverie hook: {type(error).__name__}: {' '.join(str(error).split())[:500]}\n")
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,253 @@
+"""Editing a person's JSON file without touching what they wrote: comments, order and spacing stay. Pure.
+
+A file is scanned into values that know where they stand; an edit is a few pieces of text put in or taken out at those
+places. Comments (``//`` and ``/* */``) and commas before a closing bracket are allowed, as many programs allow them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from ..errors import InputError
+from ..values import field, record
+
+__all__ = ["Value", "added", "read", "removed", "scan", "with_member"]
+
+_SPACE: Final = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_WORD: Final = re.compile(r"true|false|null|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_MAX_DEPTH: Final = 200
+Key = str | int
+
+
+@record
+class Value:
+    """A value and where it stands in the text, from its first character to behind its last."""
+
+    start: int
+    end: int
+    plain: Any
+    members: dict[str, Value] = field(default_factory=lambda: dict[str, "Value"]())
+    items: tuple[Value, ...] = ()
+
+
+def read(text: str) -> Any:
+    """Return what a file says; an empty one says nothing, as an empty object does."""
+    return scan(text).plain
+
+
+def scan(text: str) -> Value:
+    """Scan a text, or raise ``InputError`` that names the line."""
+    at = _skip(text, 0)
+    if at == len(text):
+        return Value(at, at, {})
+    value = _value(text, at, 0)
+    end = _skip(text, value.end)
+    if end != len(text):
+        raise _wrong(text, end, "something stands behind the end")
+    return value
+
+
+def with_member(text: str, path: tuple[str, ...], plain: Any) -> str:
+    """Return the text with an object's member set, if there is none of that name; objects on the way are made."""
+    whole = scan(text)
+    if whole.start == whole.end:
+        return _new_file(text, _nested(path, plain))
+    value, done = whole, 0
+    while done < len(path) and path[done] in value.members:
+        value = value.members[path[done]]
+        done += 1
+    if done == len(path):
+        return text
+    if not isinstance(value.plain, dict):
+        raise InputError(f"{'.'.join(path[:done]) or 'the file'} is not an object; it is left alone")
+    return _put(text, value, json.dumps(path[done]) + ": ", _nested(path[done + 1 :], plain))
+
+
+def added(text: str, path: tuple[str, ...], plain: Any) -> str:
+    """Return the text with one more item at the end of the list at a path; the list and objects are made if need be."""
+    value = scan(text)
+    for name in path:
+        if name not in value.members:
+            return with_member(text, path, [plain])
+        value = value.members[name]
+    if not isinstance(value.plain, list):
+        raise InputError(f"{'.'.join(path)} is not a list; it is left alone")
+    return _put(text, value, "", plain)
+
+
+def removed(text: str, path: tuple[Key, ...]) -> str:
+    """Return the text without the member or item at a path, and without the comma that parted it from the next."""
+    value = scan(text)
+    for step in path[:-1]:
+        value = value.items[step] if isinstance(step, int) else value.members[step]
+    last = path[-1]
+    inside = list(value.items) if isinstance(last, int) else list(value.members.values())
+    at = last if isinstance(last, int) else list(value.members).index(last)
+    start = inside[at].start if isinstance(last, int) else _key_start(text, value, last)
+    before = inside[at - 1].end if at else value.start + 1
+    end = _skip(text, inside[at].end)
+    if text[end : end + 1] == ",":
+        return text[: _line_start(text, start, before)] + text[_line_end(text, end + 1) :]
+    comma = text.find(",", before, start) if at else -1
+    kept = (
+        text[:comma] + text[comma + 1 : _line_start(text, start, before)]
+        if comma >= 0
+        else text[: _line_start(text, start, before)]
+    )
+    return kept + text[_line_end(text, inside[at].end) :]
+
+
+# -- putting in
+
+
+def _put(text: str, into: Value, label: str, plain: Any) -> str:
+    """Put one more member or item at the end of an object or list."""
+    close = into.end - 1
+    inside = list(into.members.values()) or list(into.items)
+    edge = len(text[:close].rstrip(" \t\r\n"))
+    unit, end = _unit(text), "\r\n" if "\r\n" in text else "\n"
+    comma = bool(inside) and "," not in _bare(text[inside[-1].end : close])
+    several = "\n" in text[into.start : into.end] or not inside
+    own = _indent(text, into.start)
+    new = label + _dumped(plain, own + unit, unit, end) if several else label + json.dumps(plain, ensure_ascii=False)
+    if not several:
+        return f"{text[:edge]}{', ' if comma else ' '}{new}{text[edge:]}"
+    if comma:
+        text = f"{text[: inside[-1].end]},{text[inside[-1].end :]}"
+        edge, close = edge + 1, close + 1
+    tail = text[edge:close]
+    closing = tail if "\n" in tail else f"{end}{own}"
+    return f"{text[:edge]}{end}{own}{unit}{new}{closing}{text[close:]}"
+
+
+def _new_file(text: str, plain: Any) -> str:
+    end = "\r\n" if "\r\n" in text else "\n"
+    return (
+        f"{text}{'' if not text or text.endswith(chr(10)) or text == chr(0xFEFF) else end}"
+        + _dumped(plain, "", "  ", end)
+        + end
+    )
+
+
+def _nested(path: tuple[str, ...], plain: Any) -> Any:
+    for name in reversed(path):
+        plain = {name: plain}
+    return plain
+
+
+def _dumped(plain: Any, indent: str, unit: str, end: str) -> str:
+    text = json.dumps(plain, indent=unit, ensure_ascii=False)
+    return text.replace("\n", f"{end}{indent}")
+
+
+def _unit(text: str) -> str:
+    """Return by what this file indents: its first indented line says it."""
+    found = re.search(r"\n([ \t]+)\S", text)
+    return found[1] if found else "  "
+
+
+def _indent(text: str, at: int) -> str:
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _bare(text: str) -> str:
+    """Return the text without its comments."""
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+# -- taking out
+
+
+def _key_start(text: str, inside: Value, name: str) -> int:
+    """Return where a member's name begins."""
+    before = inside.start + 1
+    for known, value in inside.members.items():
+        if known == name:
+            return _skip(text, before)
+        before = _skip(text, value.end)
+        before += text[before : before + 1] == ","
+    raise KeyError(name)
+
+
+def _line_start(text: str, at: int, floor: int) -> int:
+    """Return the start of the line where only spaces stand before the place, else the place itself."""
+    start = text.rfind("\n", floor, at) + 1
+    return start if start > floor and not text[start:at].strip() else at
+
+
+def _line_end(text: str, at: int) -> int:
+    """Return the place behind the line's end where only spaces follow, else the place itself."""
+    end = text.find("\n", at)
+    return end + 1 if end >= 0 and not text[at:end].strip() else at
+
+
+# -- scanning
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _value(text: str, at: int, depth: int) -> Value:
+    if depth > _MAX_DEPTH:
+        raise _wrong(text, at, "it is nested too deeply")
+    sign = text[at : at + 1]
+    if sign == "{":
+        return _object(text, at, depth)
+    if sign == "[":
+        return _list(text, at, depth)
+    found = _STRING.match(text, at) if sign == '"' else _WORD.match(text, at)
+    if found is None:
+        raise _wrong(text, at, "a value is expected")
+    try:
+        return Value(at, found.end(), json.loads(found.group()))
+    except ValueError:
+        raise _wrong(text, at, "this is no value") from None
+
+
+def _object(text: str, start: int, depth: int) -> Value:
+    members: dict[str, Value] = {}
+    at = _skip(text, start + 1)
+    while text[at : at + 1] != "}":
+        name = _STRING.match(text, at)
+        if name is None:
+            raise _wrong(text, at, "a name in quotes is expected")
+        at = _skip(text, name.end())
+        if text[at : at + 1] != ":":
+            raise _wrong(text, at, "a colon is expected")
+        value = _value(text, _skip(text, at + 1), depth + 1)
+        key = str(json.loads(name.group()))
+        if key in members:
+            raise _wrong(text, name.start(), f"{key} stands there twice")
+        members[key] = value
+        at = _after(text, value.end, "}")
+    return Value(start, at + 1, {name: value.plain for name, value in members.items()}, members)
+
+
+def _list(text: str, start: int, depth: int) -> Value:
+    items: list[Value] = []
+    at = _skip(text, start + 1)
+    while text[at : at + 1] != "]":
+        value = _value(text, at, depth + 1)
+        items.append(value)
+        at = _after(text, value.end, "]")
+    return Value(start, at + 1, [value.plain for value in items], items=tuple(items))
+
+
+def _after(text: str, at: int, close: str) -> int:
+    """Return the place of the next member or of the closing bracket."""
+    at = _skip(text, at)
+    if text[at : at + 1] == ",":
+        return _skip(text, at + 1)
+    if text[at : at + 1] != close:
+        raise _wrong(text, at, f"a comma or {close} is expected")
+    return at
+
+
+def _wrong(text: str, at: int, what: str) -> InputError:
+    return InputError(f"line {text.count(chr(10), 0, at) + 1} is not JSON: {what}; mend the file first")

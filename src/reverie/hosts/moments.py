@@ -1,0 +1,132 @@
+"""What a host's hook says, in our own words; total, whatever arrives. Pure.
+
+Each host names its events and fields differently. What we act on is one of seven moments; everything else passes by.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from ..values import record
+
+__all__ = ["EVENTS", "HOSTS", "Host", "Kind", "Moment", "read_moment"]
+
+Host: TypeAlias = Literal["claude-code", "codex", "gemini", "cursor"]
+Kind: TypeAlias = Literal[
+    "session_start", "user_prompt", "after_tool", "before_compact", "after_compact", "stop", "session_end", "other"
+]
+
+HOSTS: Final[tuple[Host, ...]] = ("claude-code", "codex", "gemini", "cursor")
+
+_CLAUDE: Final[dict[str, Kind]] = {
+    "SessionStart": "session_start",
+    "UserPromptSubmit": "user_prompt",
+    "PostToolUse": "after_tool",
+    "PreCompact": "before_compact",
+    "PostCompact": "after_compact",
+    "Stop": "stop",
+    "SessionEnd": "session_end",
+}
+EVENTS: Final[dict[Host, dict[str, Kind]]] = {
+    "claude-code": _CLAUDE,
+    "codex": {name: kind for name, kind in _CLAUDE.items() if name != "SessionEnd"},
+    "gemini": {
+        "SessionStart": "session_start",
+        "BeforeAgent": "user_prompt",
+        "AfterTool": "after_tool",
+        "PreCompress": "before_compact",
+        "AfterAgent": "stop",
+        "SessionEnd": "session_end",
+    },
+    "cursor": {
+        "sessionStart": "session_start",
+        "beforeSubmitPrompt": "user_prompt",
+        "postToolUse": "after_tool",
+        "preCompact": "before_compact",
+        "stop": "stop",
+        "sessionEnd": "session_end",
+    },
+}
+"""The events of each host that we answer, by the host's own names."""
+
+_MAX_NAME: Final = 120
+
+
+@record
+class Moment:
+    """One call of a hook."""
+
+    host: Host
+    event: str
+    kind: Kind
+    session: str = ""
+    cwd: str = ""
+    transcript: str = ""
+    source: str = ""
+    """Why a session starts, ends or is compacted, in the host's words: ``startup``, ``resume``, ``compact``, ..."""
+    prompt: str = ""
+    tool: str = ""
+    tool_use_id: str = ""
+    output: Any = None
+    """What a tool gave, in the shape in which the host hands it over."""
+
+
+def read_moment(host: Host, event: str, payload: object) -> Moment:
+    """Read a payload; what is missing or of the wrong kind is left empty."""
+    given: Mapping[str, Any] = cast("Mapping[str, Any]", payload) if isinstance(payload, Mapping) else {}
+    name = event or _text(given, "hook_event_name")
+    kind = _kind(host, name)
+    return Moment(
+        host=host,
+        event=name,
+        kind=kind,
+        session=_session(_text(given, "session_id", "conversation_id")),
+        cwd=_cwd(given),
+        transcript=_text(given, "transcript_path"),
+        source=_text(given, "source", "trigger", "reason"),
+        prompt=_text(given, "prompt") if kind == "user_prompt" else "",
+        tool=_text(given, "tool_name"),
+        tool_use_id=_session(_text(given, "tool_use_id", "tool_call_id")),
+        output=_output(given) if kind == "after_tool" else None,
+    )
+
+
+def _kind(host: Host, event: str) -> Kind:
+    events = EVENTS[host]
+    if event in events:
+        return events[event]
+    folded: dict[str, Kind] = {name.lower(): kind for name, kind in events.items()}
+    return folded.get(event.replace("_", "").replace("-", "").lower(), "other")
+
+
+def _text(given: Mapping[str, Any], *names: str) -> str:
+    for name in names:
+        value = given.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return ""
+
+
+def _session(text: str) -> str:
+    """Return a name that can be a file's, or nothing."""
+    kept = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-" for sign in text[:_MAX_NAME])
+    return kept.lstrip("._-").removesuffix(".jsonl")
+
+
+def _cwd(given: Mapping[str, Any]) -> str:
+    """Return the directory the host works in, if it is an absolute path."""
+    roots: Any = given.get("workspace_roots")
+    listed = [one for one in cast("list[Any]", roots) if isinstance(one, str)] if isinstance(roots, list) else []
+    for path in (_text(given, "cwd"), *listed):
+        if path and os.path.isabs(path) and "\0" not in path:
+            return path
+    return ""
+
+
+def _output(given: Mapping[str, Any]) -> Any:
+    for name in ("tool_response", "tool_output", "tool_result"):
+        if given.get(name) is not None:
+            return given[name]
+    return None

@@ -1,0 +1,152 @@
+"""Work that hooks leave for later: one small file a job in ``<home>/queue``, the newest of a session in place of older.
+
+A job is written aside and renamed, so that it is there whole or not at all. Doing one twice changes nothing, so a
+worker that died leaves its job to the next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ..errors import StorageError
+from ..paths import open_folder, open_plain, replace_file
+from ..values import record
+
+__all__ = ["FOLDER", "Job", "Queue", "digest_of"]
+
+FOLDER: Final = "queue"
+_LOCK: Final = "worker.lock"
+_MAX_BYTES: Final = 64_000
+
+
+@record
+class Job:
+    """What is to be looked at: a session of a host, by its transcript."""
+
+    host: str
+    session: str
+    cwd: str
+    transcript: str
+    ended: bool = False
+    """Whether the session is over, so that its transcript can go into the library."""
+
+
+class Queue:
+    """The queue of one home."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.folder = home / FOLDER
+
+    def put(self, job: Job) -> None:
+        """Leave a job; one of the same session that still waits is replaced, and stays over if it was."""
+        name = _name(job)
+        before = self._read(name)
+        if before is not None and before.ended and not job.ended:
+            job = Job(job.host, job.session, job.cwd, job.transcript, True)
+        body = {field: getattr(job, field) for field in ("host", "session", "cwd", "transcript", "ended")}
+        replace_file(str(self.home), f"{FOLDER}/{name}", json.dumps(body).encode())
+
+    def waiting(self) -> list[str]:
+        """Return the names of the jobs that wait, the oldest first."""
+        found: list[tuple[float, str]] = []
+        with suppress(OSError):
+            for entry in os.scandir(self.folder):
+                if entry.name.startswith("job-") and entry.is_file(follow_symlinks=False):
+                    with suppress(OSError):
+                        found.append((entry.stat(follow_symlinks=False).st_mtime, entry.name))
+        return [name for _, name in sorted(found)]
+
+    def read(self, name: str) -> tuple[Job, bytes] | None:
+        """Return a job and its bytes; None where it is gone or cannot be one."""
+        data = self._bytes(name)
+        job = _job(data) if data is not None else None
+        return (job, data) if job is not None and data is not None else None
+
+    def done(self, name: str, data: bytes) -> None:
+        """Take a job away, unless a newer one has come in its place."""
+        if self._bytes(name) == data:
+            with suppress(OSError):
+                (self.folder / name).unlink()
+
+    @contextmanager
+    def working(self) -> Generator[bool]:
+        """Be the one worker of this home, if there is none."""
+        folder = open_folder(str(self.home), [FOLDER], create=True)
+        try:
+            lock = open_plain(folder, _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, str(self.folder / _LOCK))
+        finally:
+            os.close(folder)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+        finally:
+            os.close(lock)
+
+    def is_worked(self) -> bool:
+        """Say whether a worker is at it now."""
+        with self.working() as free:
+            return not free
+
+    # -- what is kept of a session between jobs
+
+    def state(self, job: Job) -> dict[str, Any]:
+        """Return what is known of a session from earlier jobs."""
+        with suppress(OSError, ValueError, StorageError):
+            found: Any = json.loads(self._bytes(_state(job.host, job.session)) or b"{}")
+            return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        return {}
+
+    def keep(self, job: Job, state: dict[str, Any]) -> None:
+        """Keep what the next job of a session needs to know."""
+        replace_file(str(self.home), f"{FOLDER}/{_state(job.host, job.session)}", json.dumps(state).encode())
+
+    def _read(self, name: str) -> Job | None:
+        data = self._bytes(name)
+        return _job(data) if data is not None else None
+
+    def _bytes(self, name: str) -> bytes | None:
+        try:
+            with open(self.folder / name, "rb", opener=_plainly) as stream:
+                return stream.read(_MAX_BYTES)
+        except OSError:
+            return None
+
+
+def _plainly(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _name(job: Job) -> str:
+    return f"job-{digest_of(job.host, job.session)}.json"
+
+
+def _state(host: str, session: str) -> str:
+    return f"state-{digest_of(host, session)}.json"
+
+
+def digest_of(host: str, session: str) -> str:
+    """Return the name under which a session of a host is known here."""
+    return hashlib.sha256(f"{host}\0{session}".encode()).hexdigest()[:32]
+
+
+def _job(data: bytes) -> Job | None:
+    try:
+        given: Any = json.loads(data)
+        host, session, cwd, transcript = (given[name] for name in ("host", "session", "cwd", "transcript"))
+        ended = bool(given.get("ended"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    texts = (host, session, cwd, transcript)
+    return Job(*texts, ended) if all(isinstance(one, str) for one in texts) else None

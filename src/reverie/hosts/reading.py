@@ -1,0 +1,99 @@
+"""Reading memories in a hurry: the files as they lie, without the journal; nothing here writes but one note.
+
+A writer that died between two files is no matter: each file is whole, and the next writer carries the rest out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from ..memories.index import INDEX
+from ..memories.names import FOLDERS, is_memory
+from ..memories.records import MemoryRecord, Scope, read_record
+from ..memories.search import MemoryIndex
+from ..paths import append_line, open_folder, open_plain
+
+__all__ = ["Read", "index_text", "note_surfaced"]
+
+_MAX_FILE_BYTES: Final = 262_144
+_MAX_DEPTH: Final = 4
+_JOURNAL: Final = ".journal"
+_SURFACED: Final = "surfaced.jsonl"
+
+
+class Read:
+    """The memories of a directory, and of the one shared with a team as ``team/<file>``, read once."""
+
+    def __init__(self, directory: Path, team: Path | None) -> None:
+        self.index = MemoryIndex()
+        self.records: dict[str, MemoryRecord] = {}
+        self._take(directory, "private")
+        if team is not None:
+            self._take(team, "team")
+
+    def _take(self, root: Path, scope: Scope) -> None:
+        for file, modified in _files(str(root)):
+            data = _bytes(root / file)
+            if data is None:
+                continue
+            name = f"team/{file}" if scope == "team" else file
+            memory = read_record(name, data, modified=modified, scope=scope)
+            self.records[name] = memory
+            self.index.put(memory)
+
+
+def index_text(directory: Path) -> str:
+    """Return the index of a memory directory; empty where there is none."""
+    return (_bytes(directory / INDEX) or b"").decode("utf-8", "replace")
+
+
+def note_surfaced(directory: Path, files: Sequence[str], session: str) -> None:
+    """Note beside the memories that a session was shown these, so that forgetting one can name the copies."""
+    time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    line = json.dumps({"session": session, "files": sorted(files), "time": time})
+    path = str(directory / _JOURNAL / _SURFACED)
+    folder = open_folder(str(directory), [_JOURNAL], create=True)
+    try:
+        descriptor = open_plain(folder, _SURFACED, os.O_RDWR | os.O_CREAT | os.O_APPEND, path)
+    finally:
+        os.close(folder)
+    try:
+        append_line(descriptor, line.encode(), path=path)
+    finally:
+        os.close(descriptor)
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(descriptor)
+        if found.st_nlink > 1 or (found.st_mode & 0o170000) != 0o100000:
+            return None
+        return os.read(descriptor, _MAX_FILE_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _files(root: str, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, float]]:
+    with suppress(OSError), os.scandir(os.path.join(root, prefix) if prefix else root) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            name = f"{prefix}{entry.name}"
+            if entry.name.startswith("."):
+                continue
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    if depth < _MAX_DEPTH and (prefix or entry.name not in FOLDERS):
+                        yield from _files(root, f"{name}/", depth + 1)
+                elif entry.name.endswith(".md") and is_memory(name):
+                    yield name, entry.stat(follow_symlinks=False).st_mtime

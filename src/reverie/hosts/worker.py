@@ -1,0 +1,246 @@
+"""The worker: looks through the sessions that hooks named, keeps what is worth keeping, and lets a dream begin.
+
+One worker a home, and it ends when nothing waits. Without a model it costs nothing; a model is asked only where the
+user names one for it (the alias ``worker``), within the day's budget of layer 5.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from ..conversation.entries import META, USER, Entry, encode_entry
+from ..conversation.log import parse_log
+from ..conversation.spoken import own_words
+from ..conversation.view import View
+from ..errors import ReverieError
+from ..importers import Imported, read_session
+from ..layers.l5_extract.plan import after_cursor, wrote_memories
+from ..runtime.extract_keeping import Keeper, Ran
+from ..runtime.memory import Memory
+from ..runtime.memory_scopes import memory_directory
+from ..runtime.projects import canonical_root, log_key, project_slug, session_key
+from ..settings import Settings, load_settings
+from ..storage.files import FileStorage
+from ..values import record, replace
+from .acts import prompt_digest
+from .queue import Job, Queue
+from .seen import prompts_seen
+
+__all__ = ["Done", "main", "work"]
+
+MODEL: Final = "worker"
+"""The alias that names the worker's model."""
+_MAX_SECONDS: Final = 600.0
+_MAX_ENTRIES: Final = 400
+"""Entries that a model is shown of one session at a time; the local extractor sees all."""
+
+
+@record
+class Done:
+    """What became of one job."""
+
+    session: str
+    host: str
+    saved: tuple[str, ...] = ()
+    refused: int = 0
+    by: str = ""
+    notes: bool = False
+    filed: bool = False
+    """Whether the session went into the library."""
+    dream: bool = False
+    problem: str = ""
+
+
+def work(home: Path, *, clock: Callable[[], float] = time.monotonic) -> list[Done]:
+    """Do what waits, if nobody else is at it, until nothing does or the time is up."""
+    queue = Queue(home)
+    done: list[Done] = []
+    until = clock() + _MAX_SECONDS
+    with queue.working() as mine:
+        tried: set[tuple[str, bytes]] = set()
+        while mine and clock() < until:
+            todo = [(name, found) for name in queue.waiting() if (found := queue.read(name)) is not None]
+            fresh = [(name, job, data) for name, (job, data) in todo if (name, data) not in tried]
+            if not fresh:
+                break
+            for name, job, data in fresh:
+                tried.add((name, data))
+                done.append(_one(queue, job))
+                queue.done(name, data)
+    return done
+
+
+def _one(queue: Queue, job: Job) -> Done:
+    """Do one job; what goes wrong is said and the job is not tried again until its session goes on."""
+    try:
+        if not os.path.isabs(job.transcript) or not os.path.isdir(job.cwd):
+            return Done(job.session, job.host, problem="its transcript or directory is not there")
+        settings = load_settings(home=queue.home, project=canonical_root(Path(job.cwd)))
+        if not settings.switches.memory:
+            return Done(job.session, job.host, problem="memories are switched off")
+        found = read_session(job.transcript)[0]
+        ran, state = _extracted(queue, job, found, settings)
+        notes = _noted(job, found, settings)
+        filed = job.ended and _filed(job, found, settings)
+        queue.keep(job, state)
+        names = tuple(dict.fromkeys(saved.file for saved in ran.saved))
+        dream = _dreams(job, settings)
+        return Done(job.session, job.host, names, len(ran.refused), ran.by, notes, filed, dream)
+    except (ReverieError, OSError, ValueError, IndexError) as error:
+        return Done(job.session, job.host, problem=f"{type(error).__name__}: {error}")
+
+
+# -- memories
+
+
+def _extracted(queue: Queue, job: Job, found: Imported, settings: Settings) -> tuple[Ran, dict[str, Any]]:
+    """Look through what was said since the last time; return what was kept, and where the next look begins."""
+    state = queue.state(job)
+    cursor = state.get("cursor")
+    entries = [entry for entry in found.entries if entry.kind != META]
+    new, _ = after_cursor(entries, cursor if isinstance(cursor, str) else None)
+    later = {**state, "cursor": new[-1].uuid} if new else state
+    memory = Memory.open(job.cwd, settings=settings)
+    wrote = bool(new) and wrote_memories(new, str(memory.path), cwd=job.cwd)
+    if not new or wrote or not settings.switches.extraction:
+        return Ran("skipped" if wrote else "nothing"), later
+    named = settings.model_aliases.get(MODEL)
+    if named:
+        ran = _asked(job, named, memory, new, settings)
+        if ran is not None:
+            return ran, later
+    seen = prompts_seen(queue.home, job.host, job.session)
+    strangers = {entry.uuid for entry in entries if entry.kind == USER and prompt_digest(own_words(entry)) not in seen}
+    before = entries[: len(entries) - len(new)]
+    keeper = Keeper(memory, job.session)
+    return keeper.found(new, before, _instructions(job, settings), settings.extract.max_memories, strangers), later
+
+
+def _asked(job: Job, model: str, memory: Memory, new: Sequence[Entry], settings: Settings) -> Ran | None:
+    """Let the named model look at what is new; None where it could not, and the local extractor looks instead."""
+    import anyio
+
+    from ..models import open_model
+    from ..runtime.extracting import Extracting
+    from ..runtime.session import Session
+    from ..runtime.spending import Spending
+    from ..storage.in_memory import InMemoryStorage
+
+    async def look() -> Ran | None:
+        asked = open_model(model, aliases=settings.model_aliases)
+        try:
+            storage = InMemoryStorage()
+            data = b"".join(encode_entry(entry) + b"\n" for entry in new[-_MAX_ENTRIES:])
+            storage.write(log_key(project_slug(Path(job.cwd)), job.session), data)
+            async with Session.open(job.session, cwd=job.cwd, storage=storage, settings=settings) as session:
+                extracting = Extracting(
+                    session,
+                    memory,
+                    model=asked,
+                    policy=settings.extract,
+                    spending=Spending(home=settings.home),
+                    instructions=lambda: _instructions(job, settings),
+                )
+                await extracting.after_query()
+                return extracting.last
+        finally:
+            await asked.aclose()
+
+    try:
+        ran = anyio.run(look)
+    except ReverieError:
+        return None
+    return ran if ran is not None and ran.by == "model" else None
+
+
+def _instructions(job: Job, settings: Settings) -> list[str]:
+    from ..runtime.instructions import gather
+
+    return [one.text for one in gather(Path(job.cwd), home=settings.home).files]
+
+
+# -- notes and the library
+
+
+def _noted(job: Job, found: Imported, settings: Settings) -> bool:
+    """Write the running notes of a session that is long enough to need some."""
+    from ..layers.l3_notes import render_notes, take_notes
+    from ..layers.l3_notes.apply import template_of
+    from ..paths import replace_file
+
+    view = View().fold_all(found.entries)
+    if not settings.switches.notes or view.counted.tokens < settings.notes.start_tokens:
+        return False
+    text = render_notes(take_notes(view), template_of(settings.notes))
+    folder = session_key(project_slug(Path(job.cwd)), job.session)
+    replace_file(str(settings.home), f"{folder}/session-memory/summary.md", text.encode())
+    return True
+
+
+def _filed(job: Job, found: Imported, settings: Settings) -> bool:
+    """Put a session that is over into the library, so that search finds it; a longer recording replaces a shorter."""
+    key = log_key(project_slug(Path(job.cwd)), job.session)
+    entries = [replace(entry, session=job.session) for entry in found.entries]
+    storage = FileStorage(settings.home, durability=settings.durability)
+    try:
+        lease = storage.lease(key, holder="worker")
+        try:
+            document = storage.read(key)
+            if document is not None and not _is_shorter_recording(document.data, found):
+                return False
+            data = b"".join(encode_entry(entry) + b"\n" for entry in entries)
+            storage.write(key, data, expect=document.version if document else None, create=document is None)
+            return True
+        finally:
+            lease.release()
+    finally:
+        storage.close()
+
+
+def _is_shorter_recording(data: bytes, found: Imported) -> bool:
+    """Say whether a log is an earlier part of the same recording; a session of our own never is."""
+    there = parse_log(data).entries
+    source = there[0].body.get("source") if there and there[0].kind == META else None
+    if not isinstance(source, dict) or source.get("format") != found.format:  # pyright: ignore[reportUnknownMemberType]
+        return False
+    known = {entry.uuid for entry in found.entries}
+    return len(there) < len(found.entries) and all(entry.uuid in known for entry in there)
+
+
+# -- the dream
+
+
+def _dreams(job: Job, settings: Settings) -> bool:
+    """Let a dream begin in a process of its own, where its gate is open."""
+    from ..layers.l6_dream.gates import Open
+    from ..runtime.dream_gate import DreamGate
+    from ..runtime.dream_process import start
+
+    if not settings.switches.dream:
+        return False
+    directory = memory_directory(job.cwd, settings)
+    gate = DreamGate(directory, home=settings.home, project=project_slug(Path(job.cwd)), policy=settings.dream)
+    if not isinstance(gate.check(job.session), Open):
+        return False
+    start(job.cwd, home=settings.home, memory_dir=directory, only_if_due=True)
+    return True
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Work for the home that ``--home`` names, and say nothing."""
+    given = list(arguments)
+    home = Path(given[given.index("--home") + 1]) if "--home" in given[:-1] else load_settings().home
+    with suppress(OSError):
+        os.nice(10)
+    work(home)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,187 @@
+"""Install then uninstall: what is there stays, comments too, and every file comes back byte for byte."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reverie.cli.install import command as install_command
+from reverie.cli.install import remove
+from reverie.errors import InputError
+from reverie.hosts.installing import install, installed, settings_file, uninstall
+from reverie.hosts.jsonc import added, read, removed, with_member
+from reverie.hosts.moments import EVENTS, HOSTS, Host
+
+OTHER = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}'
+FILES: list[str] = [
+    "",
+    "\n",
+    "{}",
+    "{ }\n",
+    "{\n}\n",
+    '{"model": "opus"}',
+    '{"model":"opus","hooks":{}}\n',
+    OTHER,
+    json.dumps(json.loads(OTHER), indent=4) + "\n",
+    json.dumps(json.loads(OTHER), indent="\t"),
+    json.dumps(json.loads(OTHER), indent=2).replace("\n", "\r\n") + "\r\n",
+    '{\n  // how I like it\n  "model": "opus", // the large one\n  /* nothing\n     here */\n}\n',
+    '{\n  "hooks": {\n    "Stop": [\n      {"command": "x"}, // mine\n    ],\n  },\n}\n',
+    '\ufeff{"permissions": {"allow": ["Bash(ls:*)"]}}\n',
+    '{"hooks": {"SessionStart": [], "UserPromptSubmit": [{"hooks": []}], "sessionStart": []}, "version": 1}',
+    '{"url": "http://example.com//path", "text": "a \\"quoted\\" /* not a comment */ word"}',
+    '{\n\n\n        "deep": {"deeper": {"deepest": [1, 2, [3, {"x": null}]]}}\n\n\n}',
+    '{"é": "ü — ☃", "n": -1.5e-7, "t": true}   \n\n',
+    '{"hooks": {"PostToolUse": [{"matcher": "Edit|Write", "hooks": [{"type": "command", "command": "fmt"}]}]} , "a":1}',
+    '{"enabledPlugins": {}, "statusLine": {"type": "command", "command": "my-line"}, "hooks" : { "Stop":[ ] }}',
+    "// only a comment\n",
+]
+
+
+@pytest.mark.requirement("B6")
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("text", FILES, ids=range(len(FILES)))
+def test_what_was_there_stays_and_comes_back_byte_for_byte(host: Host, text: str, tmp_path: Path) -> None:
+    path, home = tmp_path / "settings.json", tmp_path / "home"
+    data = text.encode()
+    path.write_bytes(data)
+    path.chmod(0o644)
+    dry = install(host, path, home, dry_run=True)
+    assert path.read_bytes() == data
+    assert not installed(home)
+    made = install(host, path, home, statusline=True)
+    assert made.state == "installed" != ""
+    assert dry.diff
+    now, before = read(path.read_text("utf-8")), read(text)
+    assert covers(now, before), "nothing of it was lost"
+    for line in comments(text):
+        assert line in path.read_text("utf-8")
+    commands = json.dumps(now)
+    wanted = [event for event, kind in EVENTS[host].items() if kind != "after_tool" or host != "codex"]
+    assert all(f"hook --host {host} {event}" in commands for event in wanted)
+    assert install(host, path, home, statusline=True).state == "unchanged"
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert made.backup is not None
+    assert made.backup.read_bytes() == data
+    assert uninstall(host, path, home, dry_run=True).diff
+    assert uninstall(host, path, home).state == "restored"
+    assert path.read_bytes() == data
+    assert uninstall(host, path, home).state == "absent"
+
+
+def comments(text: str) -> list[str]:
+    """Return the comments of the files above."""
+    return [line for line in ("// how I like it", "// the large one", "// mine", "// only a comment") if line in text]
+
+
+def covers(new: Any, old: Any) -> bool:
+    """Say whether all that was said before is said still."""
+    if isinstance(old, dict):
+        return isinstance(new, dict) and all(name in new and covers(new[name], old[name]) for name in old)
+    if isinstance(old, list):
+        return isinstance(new, list) and new[: len(old)] == old
+    return new == old
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_file_that_was_not_there_is_gone_again(host: Host, tmp_path: Path) -> None:
+    path, home = tmp_path / "made" / "settings.json", tmp_path / "home"
+    assert install(host, path, home).state == "installed"
+    assert json.loads(path.read_text())["hooks"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert uninstall(host, path, home).state == "restored"
+    assert not path.parent.exists()
+
+
+def test_in_a_file_that_was_edited_since_only_our_lines_go(tmp_path: Path) -> None:
+    path, home = tmp_path / "settings.json", tmp_path / "home"
+    text = '{\n  "model": "opus",\n  "hooks": {\n    "Stop": [\n      {"command": "x"}\n    ]\n  }\n}\n'
+    path.write_text(text)
+    install("claude-code", path, home)
+    path.write_text(path.read_text().replace('"opus"', '"sonnet"'))
+    assert uninstall("claude-code", path, home).state == "cleaned"
+    assert path.read_text() == text.replace('"opus"', '"sonnet"')
+
+
+def test_where_both_edits_touch_the_same_lines_our_entries_are_still_found(tmp_path: Path) -> None:
+    path, home = tmp_path / "settings.json", tmp_path / "home"
+    path.write_text('{"model": "opus"}')
+    install("claude-code", path, home)
+    said = json.loads(path.read_text())
+    said["model"] = "sonnet"
+    said["hooks"]["Stop"].append({"hooks": [{"type": "command", "command": "say done"}]})
+    path.write_text(json.dumps(said))
+    uninstall("claude-code", path, home)
+    left = [{"hooks": [{"type": "command", "command": "say done"}]}]
+    assert json.loads(path.read_text()) == {"model": "sonnet", "hooks": {"Stop": left}}
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"a": 1} x', '{"hooks": 3}', '{"hooks": {"Stop": {}}}', '{"a":1,"a":2}'])
+def test_a_file_that_is_not_understood_is_left_alone(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(text)
+    with pytest.raises(InputError):
+        install("claude-code", path, tmp_path / "home")
+    assert path.read_text() == text
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    real, path = tmp_path / "dotfiles.json", tmp_path / "settings.json"
+    real.write_text("{}")
+    path.symlink_to(real)
+    install("claude-code", path, tmp_path / "home")
+    assert path.is_symlink()
+    assert "hooks" in real.read_text()
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+        max_leaves=10,
+    ),
+    st.sampled_from([None, 0, 1, 3, "\t"]),
+    st.lists(st.text(max_size=5), min_size=1, max_size=3),
+)
+def test_adding_and_removing_leave_valid_json_with_all_else_in_it(plain: Any, indent: Any, path: list[str]) -> None:
+    said = plain if isinstance(plain, dict) else {"inner": plain}
+    text = json.dumps(said, indent=indent, ensure_ascii=False)
+    try:
+        more = added(text, tuple(path), {"new": [1]})
+    except InputError:
+        return  # something else stands on the way
+    found = read(more)
+    assert found == json.loads(more)
+    assert covers(found, said)
+    value: Any = found
+    for name in path:
+        value = value[name]
+    assert value[-1] == {"new": [1]}
+    less = read(removed(more, (*path, len(value) - 1)))
+    assert covers(less, said)
+    assert with_member(more, tuple(path), 7) == more, "what is there is not set again"
+
+
+def test_the_commands_show_a_diff_and_say_where_the_old_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    path = settings_file("claude-code")
+    path.parent.mkdir()
+    path.write_text("{}\n")
+    runner = CliRunner()
+    dry = runner.invoke(install_command, ["--host", "claude-code", "--dry-run"], catch_exceptions=False)
+    assert "+" in dry.output
+    assert "would be installed" in dry.output
+    made = runner.invoke(install_command, ["--host", "claude-code", "--json"], catch_exceptions=False)
+    assert json.loads(made.output)["changes"][0]["state"] == "installed"
+    assert "restored" in runner.invoke(remove, [], catch_exceptions=False).output
+    assert path.read_text() == "{}\n"
+    assert "in no agent's settings" in runner.invoke(remove, [], catch_exceptions=False).output

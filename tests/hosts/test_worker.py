@@ -1,0 +1,145 @@
+"""The worker: what hooks left is done once, within its budget, and nobody stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reverie.hosts.hook import answer
+from reverie.hosts.queue import Job, Queue
+from reverie.hosts.worker import work
+from reverie.runtime.library import Library
+from reverie.runtime.memory import Memory
+from reverie.runtime.projects import project_slug
+from reverie.storage.files import FileStorage
+
+TOLD = "Remember that releases are cut on Tuesdays, because support is fully staffed then."
+
+
+def home() -> Path:
+    """Return the home of this test."""
+    return Path(os.environ["REVERIE_HOME"])
+
+
+def transcript(path: Path, project: Path, *said: str, session: str = "abc-123") -> Path:
+    """Write a transcript as Claude Code does."""
+    lines: list[dict[str, Any]] = []
+    parent = None
+    for number, text in enumerate(said):
+        common = {"sessionId": session, "cwd": str(project), "version": "2.1.0", "isSidechain": False}
+        stamp = f"2026-11-16T10:{number:02d}:00.000Z"
+        asked = {"type": "user", "message": {"role": "user", "content": text}, "uuid": f"u{number}"}
+        told = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5"}
+        body = {**told, "content": [{"type": "text", "text": "Understood."}], "usage": {"input_tokens": 9}}
+        lines.append({**common, **asked, "parentUuid": parent, "timestamp": stamp})
+        reply = {"type": "assistant", "message": body, "uuid": f"a{number}", "parentUuid": f"u{number}"}
+        lines.append({**common, **reply, "timestamp": stamp})
+        parent = f"a{number}"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def call(event: str, project: Path, file: Path, **more: Any) -> None:
+    """Call a hook as the host does, in this process."""
+    common = {"session_id": "abc-123", "cwd": str(project), "transcript_path": str(file), "hook_event_name": event}
+    assert json.loads(answer(["--host", "claude-code", event], json.dumps({**common, **more}).encode())) == {}
+
+
+@pytest.mark.requirement("B6", "D4", "L5.6")
+def test_what_the_user_said_becomes_a_memory_once_and_the_session_is_found_later(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_WORKER", "off")
+    file = transcript(tmp_path / "t.jsonl", project, TOLD)
+    call("UserPromptSubmit", project, file, prompt=TOLD)
+    call("Stop", project, file)
+    [done] = work(home())
+    assert (done.problem, done.by, len(done.saved)) == ("", "local", 1)
+    memory = Memory.open(project)
+    [kept] = memory.list()
+    assert "Tuesdays" in memory.get(kept.file).body
+    assert kept.trust == "user", "a hook saw the user say it"
+    assert work(home()) == []
+    call("Stop", project, file)
+    assert [one.saved for one in work(home())] == [()]
+    file = transcript(tmp_path / "t.jsonl", project, TOLD, "Thanks.")
+    call("SessionEnd", project, file)
+    [ended] = work(home())
+    assert (ended.saved, ended.filed) == ((), True)
+    storage = FileStorage(home())
+    assert Library(storage).view(f"projects/{project_slug(project)}/abc-123.jsonl").said
+    storage.close()
+
+
+@pytest.mark.requirement("S5")
+def test_what_no_hook_saw_the_user_say_is_not_the_users_word(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_WORKER", "off")
+    file = transcript(tmp_path / "t.jsonl", project, TOLD)
+    call("Stop", project, file)
+    work(home())
+    assert all(one.trust != "user" for one in Memory.open(project).list())
+
+
+def test_a_job_that_fails_or_is_garbage_stops_nothing(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_WORKER", "off")
+    queue = Queue(home())
+    queue.put(Job("claude-code", "gone", str(project), str(tmp_path / "gone.jsonl")))
+    queue.put(Job("claude-code", "odd", "/nowhere/at/all", "relative"))
+    (queue.folder / "job-garbage.json").write_text("{")
+    good = transcript(tmp_path / "t.jsonl", project, TOLD)
+    queue.put(Job("claude-code", "abc-123", str(project), str(good)))
+    done = {one.session: one for one in work(home())}
+    assert done["gone"].problem
+    assert done["odd"].problem
+    assert len(done["abc-123"].saved) == 1
+    assert queue.waiting() == ["job-garbage.json"]
+
+
+@pytest.mark.requirement("B6")
+def test_many_calls_leave_no_process_and_one_worker_does_it_all(project: Path, tmp_path: Path, torture: bool) -> None:
+    file = transcript(tmp_path / "t.jsonl", project, TOLD)
+    calls = 1_000 if torture else 12
+    command = [sys.executable, "-P", "-m", "reverie.cli.start", "hook", "--host", "claude-code"]
+    common = {"cwd": str(project), "transcript_path": str(file)}
+    for number in range(calls):
+        event = ("UserPromptSubmit", "PostToolUse", "Stop")[number % 3]
+        body = {**common, "session_id": f"s{number % 5}", "hook_event_name": event, "prompt": TOLD}
+        ran = subprocess.run(command, input=json.dumps(body).encode(), capture_output=True, timeout=60)
+        assert ran.returncode == 0
+        assert isinstance(json.loads(ran.stdout), dict)
+    queue, until = Queue(home()), time.monotonic() + 60
+    while (queue.is_worked() or queue.waiting()) and time.monotonic() < until:
+        if queue.waiting() and not queue.is_worked():
+            work(home())
+        time.sleep(0.05)
+    assert queue.waiting() == []
+    while (left := workers_of(home())) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert left == []
+    print(f"{calls} calls, {len(Memory.open(project).list())} memories")
+    assert len(Memory.open(project).list()) == 1, "five sessions that say the same make one memory"
+
+
+def workers_of(home: Path) -> list[int]:
+    """Return the processes that work for this home."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"reverie.hosts.worker" in words and str(home).encode() in words:
+                found.append(int(entry.name))
+    return found
