@@ -16,7 +16,6 @@ from typing import Final
 from ..memories.index import INDEX
 from ..memories.names import FOLDERS, is_memory
 from ..memories.records import MemoryRecord, Scope, read_record
-from ..memories.search import MemoryIndex
 from ..paths import append_line, open_folder, open_plain
 
 __all__ = ["Read", "index_text", "note_surfaced"]
@@ -31,6 +30,8 @@ class Read:
     """The memories of a directory, and of the one shared with a team as ``team/<file>``, read once."""
 
     def __init__(self, directory: Path, team: Path | None) -> None:
+        from ..memories.search import MemoryIndex  # the index alone needs no search
+
         self.index = MemoryIndex()
         self.records: dict[str, MemoryRecord] = {}
         self._take(directory, "private")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import make_dataclass
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -84,7 +85,7 @@ def read_record(
     ``modified`` is the file's own time in seconds, used where the front matter has none.
     """
     text, problem = _decoded(data, cut=head_only)
-    if head_only and (own := _OWN_HEAD.match(text, 0, _QUICK_CHARS)) and text.find("  ", 0, own.end()) < 0:
+    if head_only and (own := _own_head().match(text, 0, _QUICK_CHARS)) and text.find("  ", 0, own.end()) < 0:
         return _own_record(file, own, modified, scope)
     try:
         fields = _plain_fields(text)
@@ -166,14 +167,19 @@ _PAIR: Final = re.compile(rf'^( *)({_PLAIN_KEY}): ?(?:"(.*)"|(.*))$', re.MULTILI
 # The fields as the store writes them and others do, in this order, none but the first needed.
 _QUOTED: Final = rf'"(?! )({_INSIDE.replace("#", chr(34) + chr(92) * 2)}*+)(?<! )"'
 _CLEAN: Final = rf"(?:{_QUOTED}|([A-Za-z0-9]{_INSIDE}*+(?<! )))"
-_OWN_HEAD: Final = re.compile(
-    rf"---\nname: {_CLEAN}\n"
-    + "".join(
-        rf"(?:{key}: {_CLEAN}\n)?"
-        for key in ("description", "type", "source", "trust", "expires", "scope", "created", "modified")
+
+
+@cache
+def _own_head() -> re.Pattern[str]:
+    """Return the pattern of a head, made when the first is read: making it takes longer than reading ten memories."""
+    return re.compile(
+        rf"---\nname: {_CLEAN}\n"
+        + "".join(
+            rf"(?:{key}: {_CLEAN}\n)?"
+            for key in ("description", "type", "source", "trust", "expires", "scope", "created", "modified")
+        )
+        + "---\n"
     )
-    + "---\n"
-)
 
 
 def _own_record(file: str, own: re.Match[str], modified: float, scope: Scope) -> MemoryRecord:

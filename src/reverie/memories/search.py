@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ..values import record
+from .kinds import TYPES
 from .lexical import idf, terms, tokens, without_noise
 from .records import MemoryRecord
-from .taxonomy import TYPES
 
 __all__ = ["Match", "MemoryIndex", "MemoryWeights"]
 
