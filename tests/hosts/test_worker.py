@@ -143,3 +143,28 @@ def workers_of(home: Path) -> list[int]:
             if b"reverie.hosts.worker" in words and str(home).encode() in words:
                 found.append(int(entry.name))
     return found
+
+
+@pytest.mark.requirement("L5.7")
+def test_a_named_model_is_asked_until_the_days_budget_is_spent_and_then_nobody_pays(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reverie.testing.messages_server import MessagesServer
+
+    said = {"type": "project", "text": "Releases are cut on Tuesdays.", "name": "Release day", "why": "staffing"}
+    with MessagesServer(lambda request: json.dumps({"memories": [said]})) as server:
+        monkeypatch.setenv("REVERIE_WORKER", "off")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+        monkeypatch.setenv("REVERIE_MODEL_ALIASES", "worker=anthropic:claude-sonnet-4-5")
+        monkeypatch.setenv("REVERIE_EXTRACT", "daily_tokens=500")
+        queue = Queue(home())
+        for number in range(4):
+            file = transcript(tmp_path / f"t{number}.jsonl", project, TOLD, session=f"s{number}")
+            queue.put(Job("claude-code", f"s{number}", str(project), str(file)))
+        done = work(home())
+        calls = len(server.requests)
+    assert [one.problem for one in done] == ["", "", "", ""]
+    assert [one.by for one in done] == ["model", "local", "local", "local"]
+    assert calls == 1, "the first call used up the day"
+    assert any("Tuesdays" in Memory.open(project).get(one.file).body for one in Memory.open(project).list())

@@ -135,10 +135,13 @@ def _asked(job: Job, model: str, memory: Memory, new: Sequence[Entry], settings:
     async def look() -> Ran | None:
         asked = open_model(model, aliases=settings.model_aliases)
         try:
-            storage = InMemoryStorage()
+            storage, slug = InMemoryStorage(), project_slug(Path(job.cwd))
             data = b"".join(encode_entry(entry) + b"\n" for entry in new[-_MAX_ENTRIES:])
-            storage.write(log_key(project_slug(Path(job.cwd)), job.session), data)
-            async with Session.open(job.session, cwd=job.cwd, storage=storage, settings=settings) as session:
+            storage.write(log_key(slug, job.session), data)
+            # It owns its storage, as a session of its own does, so that what it spends is in the ledger.
+            async with Session(
+                job.session, storage=storage, project=slug, settings=settings, owns_storage=True
+            ) as session:
                 extracting = Extracting(
                     session,
                     memory,
