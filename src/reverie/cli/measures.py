@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import click
 
-from ..cache.prices import Prices, prices_for
-from ..conversation.entries import Entry, seconds
+from ..conversation.entries import Entry
 from ..runtime.measures import Measures, measure, summed
+from ..runtime.stats import price_list
 from ..settings import load_settings
 from .output import emit_json, say, table, tracked
 from .recordings import opened_library, recordings
@@ -29,7 +28,7 @@ def command(sessions: tuple[str, ...], as_json: bool) -> None:
     failures_open = load_settings().compact.failures
     found: dict[str, Measures] = {}
     for name, entries in tracked(_logs(sessions), "measuring"):
-        found[name] = measure(entries, _price_list(entries), failures_open=failures_open)
+        found[name] = measure(entries, price_list(entries), failures_open=failures_open)
     if as_json:
         rows = [{"session": name, **as_row(one)} for name, one in found.items()]
         emit_json({"total": as_row(summed(found.values())), "sessions": rows})
@@ -45,17 +44,6 @@ def _logs(names: tuple[str, ...]) -> list[tuple[str, tuple[Entry, ...]]]:
     with opened_library() as library:
         keys = list(library.keys())
         return [(key.split("/", 1)[1].removesuffix(".jsonl"), tuple(library.load(key).entries)) for key in keys]
-
-
-def _price_list(entries: tuple[Entry, ...]) -> Any:
-    """Return the prices of the time of a session."""
-    at = seconds(entries[-1].time) if entries and entries[-1].time else None
-
-    @cache
-    def look_up(model: str) -> Prices | None:
-        return prices_for(model, at=at) if model else None
-
-    return look_up
 
 
 def as_row(one: Measures) -> dict[str, Any]:

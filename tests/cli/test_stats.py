@@ -1,0 +1,82 @@
+"""``reverie stats``: what some days cost and how well we did, from ledger, logs and memories."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+from click.testing import CliRunner
+
+from reverie.cache.ledger import Call, layer_of
+from reverie.cache.usage import Usage
+from reverie.cli.stats import command
+from reverie.runtime.dreaming import Dreams
+from reverie.runtime.ledger import LedgerStore
+from reverie.runtime.memory import Memory
+from reverie.settings import load_settings
+
+
+def enter(home: Path, days_ago: int, source: str, usd: float, **usage: int) -> None:
+    """Enter a call of some days ago."""
+    at = (datetime.now(UTC) - timedelta(days=days_ago)).timestamp()
+    used = Usage(**usage)
+    name = f"{source}-{days_ago}-{usd}"
+    call = Call(f"s{days_ago}", "p-1", at, "m", source, layer_of(source), source, used, used, usd, usd, "", name)
+    with LedgerStore(home) as store:
+        assert store.enter(call)
+
+
+@pytest.mark.requirement("B7")
+def test_money_and_tokens_are_summed_by_layer_day_project_and_session() -> None:
+    home = Path(os.environ["REVERIE_HOME"])
+    enter(home, 0, "main", 0.50, read=9_000, uncached=1_000, output=500)
+    enter(home, 1, "main", 0.25, read=500, uncached=500, output=100)
+    enter(home, 0, "extract", 0.10, read=1_000, uncached=100, output=50)
+    enter(home, 40, "main", 9.0, uncached=10)
+    found = json.loads(CliRunner().invoke(command, ["--days", "7", "--json"], catch_exceptions=False).output)
+    assert found["total"]["usd"] == pytest.approx(0.85)
+    assert found["total"]["calls"] == 3
+    assert found["total"]["hit_rate"] == pytest.approx(10_500 / 12_100)
+    assert found["background_usd"] == pytest.approx(0.10)
+    assert {name: row["calls"] for name, row in found["by_layer"].items()} == {"model": 2, "extract": 1}
+    assert len(found["by_day"]) == 2
+    assert {name: row["calls"] for name, row in found["by_session"].items()} == {"s0": 2, "s1": 1}
+    budgets = {one["what"]: one for one in found["budgets"]}
+    assert budgets["extraction"]["usd"] == pytest.approx(0.10)
+    assert budgets["extraction"]["of_usd"] == load_settings().extract.daily_usd
+    drawn = CliRunner().invoke(command, ["--days", "7"], catch_exceptions=False).output
+    for word in ("cache-hit share", "by layer", "by day", "by project", "by session", "compactions a session", "█"):
+        assert word in drawn
+    assert "0.10 of 2.00 USD" in drawn
+
+
+@pytest.mark.requirement("B7", "B3")
+def test_the_pollution_of_memories_is_told_before_and_after_a_dream(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    memory = Memory.open(project)
+    why = "support was overrun once"
+    memory.save(
+        "The billing service is deployed only after two approvals from the payments team", type="feedback", why=why
+    )
+    memory.save("Deploy the billing service only after two approvals from payments", type="feedback", why=why)
+    memory.save("The staging database is reset every night at two", type="reference")
+    settings = load_settings()
+    first = json.loads(CliRunner().invoke(command, ["--json"], catch_exceptions=False).output)["memories"]
+    assert (first["memories"], first["before"], first["after"]) == (3, None, None)
+    assert first["reasons"].get("duplicate") == 1
+    report = anyio.run(lambda: Dreams(memory, settings, project=project).run())
+    assert report.state == "completed"
+    later = json.loads(CliRunner().invoke(command, ["--json"], catch_exceptions=False).output)["memories"]
+    assert later["memories"] == 2
+    assert later["before"] > later["after"] == 0.0
+    assert "before" in CliRunner().invoke(command, [], catch_exceptions=False).output
+
+
+def test_with_nothing_to_tell_it_says_what_to_do() -> None:
+    assert "reverie demo" in CliRunner().invoke(command, [], catch_exceptions=False).output
+    assert CliRunner().invoke(command, ["--project", "/nowhere"]).exit_code != 0
