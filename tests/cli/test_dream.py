@@ -1,0 +1,163 @@
+"""``reverie dream``: due or not, dry, real, watched, ended, taken back; and the timer it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from click.testing import CliRunner, Result
+
+from reverie.cli.dream import command
+from reverie.events import DreamChanged, Event
+from reverie.runtime.dream_starting import FallingAsleep
+from reverie.runtime.memory import Memory
+from reverie.settings import Settings, load_settings
+from reverie.values import replace
+
+WHY = "support was overrun once"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a project with two memories that say the same."""
+    directory = tmp_path / "project"
+    directory.mkdir()
+    memory = Memory.open(directory)
+    memory.save("The billing service is deployed only after two approvals from payments", type="feedback", why=WHY)
+    memory.save("Deploy the billing service only after two approvals from payments", type="feedback", why=WHY)
+    return directory
+
+
+def run(project: Path, *arguments: str) -> Result:
+    """Run the command for a project."""
+    return CliRunner().invoke(command, ["--project", str(project), *arguments], catch_exceptions=False)
+
+
+def said(project: Path, *arguments: str) -> Any:
+    """Run the command and return what it says as JSON."""
+    return json.loads(run(project, *arguments, "--json").output)
+
+
+def contents(project: Path) -> dict[str, bytes]:
+    """Return the memory files as they are, the index too."""
+    return {path.name: path.read_bytes() for path in Memory.open(project).path.glob("*.md")}
+
+
+@pytest.mark.requirement("L6.1", "L6.6", "L6.7", "B3")
+def test_it_says_why_none_is_due_shows_what_one_would_do_dreams_and_takes_it_back(project: Path) -> None:
+    before = contents(project)
+    assert "No dream is due: few sessions" in run(project).output
+    assert said(project)["reason"] == "just_scanned", "sessions are counted every ten minutes at most"
+    dry = run(project, "--dry-run").output
+    assert "A dry run" in dry
+    assert "## Merged" in dry
+    assert contents(project) == before
+    made = said(project, "--now")
+    assert (made["state"], made["by"], made["files_before"], made["files_after"]) == ("completed", "local", 2, 1)
+    assert len(contents(project)) == 2, "one memory and the index"
+    status = said(project, "--status")
+    assert status["report"]["dream"] == made["dream"]
+    assert status["gate"].startswith("too_soon")
+    assert "1 merged" in run(project, "--status").output
+    assert "says the same as" in run(project, "--report").output
+    assert said(project, "--undo", "--dry-run")["dry_run"] is True
+    assert len(contents(project)) == 2
+    assert "files put back" in run(project, "--undo").output
+    assert contents(project) == before
+
+
+@pytest.mark.requirement("L6.8")
+def test_with_none_running_there_is_nothing_to_watch_or_to_end(project: Path) -> None:
+    assert "No dream runs." in run(project, "--watch").output
+    assert "No dream runs." in run(project, "--kill").output
+    assert said(project, "--kill") == {"dry_run": False, "running": None, "killed": False}
+    refused = CliRunner().invoke(command, ["--watch", "--kill"])
+    assert refused.exit_code != 0
+
+
+class Heard:
+    """A session that writes down what it is told."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.name = "s1"
+        self.settings = settings
+        self.events: list[Event] = []
+
+    def tell(self, event: Event) -> None:
+        """Write an event down."""
+        self.events.append(event)
+
+
+@pytest.mark.requirement("L6.1", "L6.2", "F1")
+def test_after_a_query_a_due_dream_begins_by_itself_and_is_followed(project: Path) -> None:
+    settings = load_settings()
+    due = replace(settings, dream=replace(settings.dream, min_sessions=0))
+
+    async def finish(session: Heard, settings: Settings) -> int:
+        async with anyio.create_task_group() as tasks:
+            sleep = FallingAsleep(session, project, settings, tasks=tasks)
+            with anyio.fail_after(60):
+                await sleep.after_query()
+            await sleep.after_query()
+        return sleep.started
+
+    off = Heard(replace(due, switches=replace(due.switches, dream=False)))
+    assert anyio.run(finish, off, due) == 0, "the switch turns it off while it runs"
+    session = Heard(due)
+    assert anyio.run(finish, session, due) == 1, "the second time it is too soon"
+    states = [event.state for event in session.events if isinstance(event, DreamChanged)]
+    assert states[0] == "starting"
+    assert states[-1] == "completed"
+    assert len(Memory.open(project).list()) == 1
+
+
+def programs(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> None:
+    """Put programs of our own before all others."""
+    folder.mkdir()
+    for name, text in scripts.items():
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_a_systemd_timer_is_written_shown_and_taken_away(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = tmp_path / "calls"
+    programs(tmp_path / "bin", monkeypatch, systemctl=f'echo "$@" >> {calls}')
+    (tmp_path / "run" / "systemd").mkdir(parents=True)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    dry = said(project, "--install-timer", "--dry-run")
+    assert not calls.exists()
+    assert not (tmp_path / "config").exists()
+    shown = run(project, "--install-timer").output
+    made = {path: Path(path).read_text() for path in dry["files"]}
+    assert made == dry["files"]
+    assert all(line in shown for text in made.values() for line in text.splitlines())
+    assert any(f"WorkingDirectory={project}" in text for text in made.values())
+    assert "enable --now" in calls.read_text()
+    assert "removed" in run(project, "--remove-timer").output
+    assert not any(Path(path).exists() for path in made)
+    assert "There is no timer" in run(project, "--remove-timer").output
+
+
+def test_without_systemd_a_line_of_cron_is_added_once_beside_the_others(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "table"
+    table.write_text("0 1 * * * other\n")
+    programs(tmp_path / "bin", monkeypatch, crontab=f'if [ "$1" = -l ]; then cat {table}; else cat > {table}; fi')
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for _ in range(2):
+        line = said(project, "--install-timer")["line"]
+        assert table.read_text() == f"0 1 * * * other\n{line}\n"
+    assert str(project) in line
+    run(project, "--remove-timer")
+    assert table.read_text() == "0 1 * * * other\n"
