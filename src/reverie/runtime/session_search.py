@@ -67,10 +67,19 @@ class Refreshed:
 class SessionSearch:
     """The searchable past of a home; one thread at a time, any number of processes."""
 
-    def __init__(self, home: Path, *, listener: Listener | None = None, weights: Weights | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        listener: Listener | None = None,
+        weights: Weights | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """``progress`` is told how many of how many changed logs are read; what it raises ends the reading there."""
         self.path = home / FILE_NAME
         self._home = str(home)
         self._listener = listener
+        self._progress = progress
         self._weights = weights or Weights()
         self._opened: tuple[sqlite3.Connection, Rows, int] | None = None
 
@@ -156,10 +165,15 @@ class SessionSearch:
     def _refreshed(self, rows: Rows) -> Refreshed:
         total = Refreshed()
         known, there = rows.logs(), dict(logs_in(self._home))
-        for key, found in there.items():
-            row = known.get(key)
-            if row is None or (row.inode, row.size, row.mtime) != stamp_of(found):
-                total = _sum(total, self._follow(rows, key))
+        changed = [
+            key
+            for key, found in there.items()
+            if (row := known.get(key)) is None or (row.inode, row.size, row.mtime) != stamp_of(found)
+        ]
+        for number, key in enumerate(changed):
+            if self._progress is not None:
+                self._progress(number, len(changed))
+            total = _sum(total, self._follow(rows, key))
         gone = [row for key, row in known.items() if key not in there]
         for row in gone:
             with self._transaction():

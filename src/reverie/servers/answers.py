@@ -1,0 +1,305 @@
+"""What the tools of a server answer: memories and past sessions of a project, as plain values.
+
+Everything here blocks and is called in worker threads. Whatever came from a memory or a session is data: memories stand
+in fences, lines are escaped. What cannot be done is an error that says what to do instead.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, cast
+
+from ..conversation.entries import iso
+from ..errors import InputError, SettingsError
+from ..memories.fence import age_days, age_words, escaped, fenced
+from ..memories.index import lines_of
+from ..memories.records import MemoryRecord, Scope
+from ..memories.shelf import utc_now
+from ..runtime.ledger import LedgerStore
+from ..runtime.memory import Memory, memory_directory
+from ..runtime.memory_results import Forgotten, Saved
+from ..runtime.session_lines import logs_in
+from ..runtime.session_search import SessionSearch
+from ..settings import Settings, load_settings
+from ..settings.records import SWITCHES
+from .past_results import Past, Progress
+from .scope import Project, Projects
+
+__all__ = ["Answers", "Progress"]
+
+Answer = dict[str, Any]
+
+_TAG_BYTES: Final = 8
+_MEMORY_CHARS: Final = 16_000
+_MAX_OPEN: Final = 32
+_DREAM_STAMP: Final = ".consolidate-lock"
+_NO_WORD: Final = re.compile(r"[^a-z0-9]+")
+
+
+class Answers:
+    """The answers for one set of projects, for any number of threads; memories are used by one of them at a time."""
+
+    def __init__(
+        self,
+        projects: Projects,
+        *,
+        home: Path | None = None,
+        all_projects: bool = False,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """``all_projects`` lets sessions of every project be searched and read, where that is asked for."""
+        self.projects = projects
+        self.all_projects = all_projects
+        self._home = home
+        self._clock = clock
+        self._opened: dict[tuple[Path, Path | None], tuple[Memory, Lock]] = {}
+        self._opening = Lock()
+        self._run = os.urandom(2).hex()
+
+    # -- memories
+
+    def recall(self, project: Project, query: str, limit: int) -> Answer:
+        """Return the memories that fit a question best, each in its fence."""
+        tag, now = os.urandom(_TAG_BYTES).hex(), self._clock()
+        with self._memory(project) as memory:
+            found = memory.recall(_said("query", query), limit=limit)
+            return {"memories": [_shown(one, memory.path_of(one.file), tag, now) for one in found]}
+
+    def remember(self, project: Project, client: str, given: Answer) -> Answer:
+        """Keep a text as an agent's memory; what comes from untrusted text waits for the user to confirm it."""
+        source = self.source_of(client)
+        with self._memory(project) as memory:
+            saved = memory.save(
+                _said("text", given["text"]),
+                type=given["type"],
+                name=given.get("name") or None,
+                description=given.get("description") or None,
+                why=given.get("why") or "",
+                how=given.get("how") or "",
+                scope=cast("Scope | None", given.get("scope")),
+                source=source,
+                author=_author(client),
+                trust="unconfirmed" if given.get("from_untrusted") else "agent",
+            )
+        return _saved(saved, source)
+
+    def forget(self, project: Project, client: str, given: Answer) -> Answer:
+        """Forget one memory, or all that came from a source."""
+        named, source, dry_run = given.get("memory"), given.get("source"), bool(given.get("dry_run"))
+        if (named is None) == (source is None):
+            raise InputError("give either memory (a file or a name, as recall shows it) or source, not both")
+        author = _author(client)
+        with self._memory(project) as memory:
+            if source is not None:
+                gone = memory.forget_source(_said("source", source), author=author, dry_run=dry_run)
+            else:
+                one = memory.get(_said("memory", named or "")).file  # a name that means nothing is an error
+                gone = memory.forget(one, why=given.get("why") or "", author=author, dry_run=dry_run)
+        return _forgotten(gone, dry_run)
+
+    def index_text(self, project: Project) -> str:
+        """Return the index of the memories, as far as it is shown, escaped."""
+        with self._memory(project) as memory:
+            return escaped(memory.index().shown)
+
+    # -- past sessions
+
+    def search_sessions(self, project: Project, query: str, limit: int, everywhere: bool, progress: Progress) -> Answer:
+        """Return messages of past sessions that a question is most likely about."""
+        settings = self._settings(project)
+        self._need_memory(settings)
+        self._allow(everywhere)
+
+        def read(done: int, total: int) -> None:
+            progress(done, total, f"reading session {done + 1} of {total}")
+
+        with SessionSearch(settings.home, progress=read) as search:
+            found = search.search(_said("query", query), project=None if everywhere else project.slug, limit=limit)
+        messages = [
+            {
+                "session": one.session,
+                "project": one.project,
+                "handle": one.handle,
+                "kind": one.kind,
+                "speaker": _line(one.speaker),
+                "time": one.time,
+                "snippet": escaped(one.snippet),
+                "score": one.score,
+            }
+            for one in found
+        ]
+        return {"scope": "all projects" if everywhere else project.slug, "messages": messages}
+
+    def read_back(self, project: Project, given: Answer, progress: Progress) -> Answer:
+        """Return a part of what left a session's view, by its handle."""
+        settings = self._settings(project)
+        everywhere = bool(given.get("all_projects"))
+        self._allow(everywhere)
+        past = Past(settings, None if everywhere else project.slug, progress)
+        return past.read(
+            _said("handle", given["handle"]),
+            session=given.get("session"),
+            offset=given["offset"],
+            limit=given["limit"],
+            find=given.get("find"),
+        )
+
+    # -- where things stand
+
+    def status(self, project: Project) -> Answer:
+        """Return what there is of a project, what was spent today, and what is switched on."""
+        settings = self._settings(project)
+        on = settings.switches.memory
+        logs = [found for key, found in logs_in(str(settings.home)) if key.split("/")[1] == project.slug]
+        today = iso(self._clock().timestamp())[:10]
+        with LedgerStore(settings.home) as ledger:
+            calls = ledger.calls(day=today)
+        spent = sum(call.usd or 0.0 for call in calls)
+        return {
+            "project": project.slug,
+            "directory": str(project.directory),
+            "memory_on": on,
+            **(self._memory_status(project) if on else _NO_MEMORY),
+            "sessions": len(logs),
+            "last_session": _moment(max((log.st_mtime for log in logs), default=0.0)),
+            "today": {"day": today, "calls": len(calls), "usd": round(spent, 6)},
+            "switches": {name: bool(getattr(settings.switches, name)) for name in SWITCHES},
+        }
+
+    def _memory_status(self, project: Project) -> Answer:
+        with self._memory(project) as memory:
+            heads, index = memory.list(), memory.index()
+        trusts = [head.trust for head in heads]
+        dream = memory.path / _DREAM_STAMP
+        return {
+            "memory_directory": str(memory.path),
+            "memories": len(heads),
+            "pending_reviews": trusts.count("unconfirmed"),
+            "index_lines": len(lines_of(index.text)) + len(index.left_out),
+            "index_warning": index.warning,
+            "last_dream": _moment(dream.stat().st_mtime if dream.is_file() else 0.0),
+        }
+
+    # -- what they share
+
+    def source_of(self, client: str) -> str:
+        """Return the source that memories of a client of this run are filed under."""
+        return f"mcp-{_word(client)}-{self._clock().strftime('%Y%m%d')}-{self._run}"
+
+    def _settings(self, project: Project) -> Settings:
+        return load_settings(home=self._home, project=project.directory)
+
+    def _need_memory(self, settings: Settings) -> None:
+        if not settings.switches.memory:
+            raise SettingsError(
+                "memories and search over past sessions are switched off; only the user can turn on switches.memory"
+            )
+
+    def _allow(self, everywhere: bool) -> None:
+        if everywhere and not self.all_projects:
+            raise InputError("only this project's sessions are served here; leave out all_projects")
+
+    @contextmanager
+    def _memory(self, project: Project) -> Generator[Memory]:
+        """Use a project's memories, which stay open so that only files that changed are read again."""
+        settings = self._settings(project)
+        self._need_memory(settings)
+        # By where they lie and not by project: several projects may share one directory.
+        place = memory_directory(project.directory, settings), settings.team_memory
+        with self._opening:
+            opened = self._opened.pop(place, None) or (Memory.open(project.directory, settings=settings), Lock())
+            self._opened[place] = opened
+            if len(self._opened) > _MAX_OPEN:
+                del self._opened[next(iter(self._opened))]
+        memory, turn = opened
+        with turn:
+            yield memory
+
+
+_NO_MEMORY: Final[Answer] = {
+    "memory_directory": "",
+    "memories": 0,
+    "pending_reviews": 0,
+    "index_lines": 0,
+    "index_warning": "",
+    "last_dream": "",
+}
+
+
+def _shown(one: MemoryRecord, path: Path, tag: str, now: datetime) -> Answer:
+    whole = one.body.strip("\n")
+    notes: list[str] = []
+    if len(whole) > _MEMORY_CHARS:
+        notes.append(f"cut: the first {_MEMORY_CHARS} of {len(whole)} characters; the rest is in {path}")
+    if one.expires and one.expires[:10] < now.date().isoformat():
+        notes.append(f"it held until {one.expires[:10]} and no longer does")
+    return {
+        "file": one.file,
+        "name": _line(one.name),
+        "description": _line(one.description),
+        "type": _line(one.type) or "unknown",
+        "scope": one.scope,
+        "trust": one.trust,
+        "source": [_line(source) for source in one.source],
+        "age": age_words(age_days(one.modified, now)),
+        "path": str(path),
+        "text": fenced(one, tag=tag, now=now, text=whole[:_MEMORY_CHARS], note="; ".join(notes)),
+    }
+
+
+def _saved(saved: Saved, source: str) -> Answer:
+    return {
+        "file": saved.file,
+        "name": saved.name,
+        "path": str(saved.path),
+        "changed": saved.changed,
+        "change": saved.id,
+        "undo": f"reverie memory undo {saved.id}" if saved.id else "",
+        "scope": saved.scope,
+        "trust": saved.trust,
+        "waits_for_review": saved.trust == "unconfirmed",
+        "source": source,
+        "warnings": [*saved.warnings, *([f"someone else changed {saved.conflict} too"] if saved.conflict else [])],
+    }
+
+
+def _forgotten(gone: Forgotten, dry_run: bool) -> Answer:
+    ids = [] if dry_run else [one for one in gone.id.split(", ") if one]
+    return {
+        "dry_run": dry_run,
+        "files": gone.files,
+        "restored": gone.restored,
+        "change": ", ".join(ids),
+        "undo": " && ".join(f"reverie memory undo {one}" for one in ids),
+        "links": gone.links,
+        "copies_in_sessions": gone.surfaced,
+    }
+
+
+def _said(what: str, text: str) -> str:
+    if not text.strip():
+        raise InputError(f"{what} is empty; say something")
+    return text
+
+
+def _line(text: str) -> str:
+    return " ".join(escaped(text).split())
+
+
+def _word(client: str) -> str:
+    return _NO_WORD.sub("-", client.lower()).strip("-")[:40].strip("-") or "client"
+
+
+def _author(client: str) -> str:
+    """Return who writes, by what the client calls itself; never the user, whatever that is."""
+    return f"mcp:{_word(client)}"
+
+
+def _moment(seconds: float) -> str:
+    return iso(seconds) if seconds else ""

@@ -1,0 +1,126 @@
+"""Who may speak to a server on loopback: the right host, no foreign page, and whoever knows the token.
+
+A page in a browser can send requests to loopback, directly or under a name of its own that it points there (DNS
+rebinding). So the Host must be spelled as we spell it, an Origin must be ours, and every request needs a token that no
+page can know. Each refusal is an answer of its own; nothing of a refused request is read beyond its head.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Final, TypeAlias
+
+from ..errors import InputError
+from ..values import record
+
+__all__ = ["SAFE_HEADERS", "App", "Guard", "Message", "Receive", "Send"]
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+SAFE_HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+"""What every answer carries; an application that serves pages may bring a policy of its own."""
+
+_NAMES: Final = ("127.0.0.1", "localhost")
+_MIN_TOKEN_CHARS: Final = 20
+_FOREIGN_SITES: Final = frozenset({b"cross-site", b"same-site"})
+
+
+@record
+class Refusal:
+    """Why a request is turned away."""
+
+    status: int
+    reason: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Guard:
+    """An application in front of another one that lets nobody else in."""
+
+    def __init__(self, app: App, *, port: int, token: str, paths: Iterable[str]) -> None:
+        """``paths`` are the only ones there are; ``port`` is the one that is listened on."""
+        if len(token) < _MIN_TOKEN_CHARS or not token.isascii():
+            raise InputError(f"a token needs at least {_MIN_TOKEN_CHARS} ASCII characters")
+        self._app = app
+        self._token = token.encode()
+        self._paths = frozenset(paths)
+        spelled = [f"{name}:{port}" for name in _NAMES] + (list(_NAMES) if port == 80 else [])
+        self._hosts = frozenset(one.encode() for one in spelled)
+        self._origins = frozenset(f"http://{one}".encode() for one in spelled)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request, or hand it on."""
+        if scope["type"] != "http":
+            return  # nothing else is spoken here; the server closes what is left unanswered
+        refusal = self.refusal(scope)
+        if refusal is not None:
+            await _refuse(refusal, _answering(send))
+            return
+        await self._app(scope, receive, _answering(send))
+
+    def refusal(self, scope: Message) -> Refusal | None:
+        """Say why a request is turned away; None where it is not."""
+        headers: Headers = list(scope["headers"])
+        hosts = _values(headers, b"host")
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+            return Refusal(421, "this server answers only to its own address on loopback")
+        # A target with a host of its own would win over the Host header.
+        if not (scope.get("raw_path") or scope["path"].encode("latin-1", "replace")).startswith(b"/"):
+            return Refusal(421, "name the path alone")
+        if any(origin not in self._origins for origin in _values(headers, b"origin")):
+            return Refusal(403, "other pages may not call this server")
+        if any(site.lower() in _FOREIGN_SITES for site in _values(headers, b"sec-fetch-site")):
+            return Refusal(403, "other pages may not call this server")
+        if not self._knows_token(headers):
+            challenge = ((b"www-authenticate", b"Bearer"),)
+            return Refusal(401, "send the server's token as 'Authorization: Bearer ...'", challenge)
+        if scope["path"] not in self._paths:
+            return Refusal(404, f"there is only {', '.join(sorted(self._paths))}")
+        return None
+
+    def _knows_token(self, headers: Headers) -> bool:
+        given = _values(headers, b"authorization")
+        scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        # Compared whatever the scheme is, so that the time it takes says nothing.
+        same = hmac.compare_digest(token.strip(), self._token)
+        return same and scheme.lower() == b"bearer"
+
+
+def _values(headers: Headers, name: bytes) -> list[bytes]:
+    return [value for key, value in headers if key.lower() == name]
+
+
+def _answering(send: Send) -> Send:
+    """Add what every answer carries to its head."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given: Headers = list(message.get("headers", ()))
+            there = {key.lower() for key, _ in given}
+            message = {**message, "headers": [*given, *(pair for pair in SAFE_HEADERS if pair[0] not in there)]}
+        await send(message)
+
+    return sending
+
+
+async def _refuse(refusal: Refusal, send: Send) -> None:
+    body = f"{refusal.reason}\n".encode()
+    headers: Headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        (b"connection", b"close"),
+        *refusal.headers,
+    ]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

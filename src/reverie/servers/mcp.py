@@ -1,0 +1,256 @@
+"""The MCP server: six tools over memories and past sessions, for any agent that speaks the protocol.
+
+Calls run in worker threads and can be cancelled; long ones report how far they are. Errors are results that say what to
+do, so that a model can put its call right. Needs the extra ``reverie[mcp]``.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import anyio
+from anyio import from_thread, to_thread
+
+from ..conversation.schemas import input_problem
+from ..errors import ReverieError
+from .answers import Answer, Answers, Progress
+from .mcp_tools import INSTRUCTIONS, ToolSpec, tool_specs
+from .mcp_words import worded
+from .scope import Project
+
+if TYPE_CHECKING:
+    from mcp.server import Server, ServerRequestContext
+    from mcp_types import (
+        CallToolRequestParams,
+        CallToolResult,
+        ListResourcesResult,
+        ListToolsResult,
+        PaginatedRequestParams,
+        ReadResourceRequestParams,
+        ReadResourceResult,
+    )
+
+    Context: TypeAlias = ServerRequestContext[Any, Any]
+
+__all__ = ["INDEX_URI", "McpDoor", "serve_stdio"]
+
+INDEX_URI: Final = "reverie://memory/index"
+_THREADS: Final = 8
+_PROGRESS_SECONDS: Final = 0.2
+_ON_MEMORIES: Final = frozenset({"recall", "remember", "forget", "status"})
+
+
+class McpDoor:
+    """The tools, and the server that offers them."""
+
+    def __init__(self, answers: Answers, *, with_project: bool = False) -> None:
+        """``with_project`` lets each call name its project, as several clients of one server must."""
+        with_project = with_project or len(answers.projects.directories) > 1
+        self.specs = tool_specs(with_project=with_project, all_projects=answers.all_projects)
+        self._answers = answers
+        self._checks = [{"name": spec.name, "input_schema": dict(spec.input_schema)} for spec in self.specs.values()]
+        self._threads = anyio.CapacityLimiter(_THREADS)
+        self._turns: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
+
+    def server(self) -> Server[Any]:
+        """Return a server of the official SDK that offers the tools."""
+        from importlib.metadata import version
+
+        from mcp.server import Server
+
+        logging.getLogger("mcp").setLevel(logging.ERROR)  # what clients do wrong is told to them
+        return Server(
+            "reverie",
+            version=version("reverie"),
+            title="Reverie",
+            description="Memory across sessions, and the sessions themselves",
+            instructions=INSTRUCTIONS,
+            get_tool_input_schema=self._input_schema,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_read_resource=self._read_resource,
+        )
+
+    # -- what the SDK calls
+
+    def _input_schema(self, name: str) -> Mapping[str, Any] | None:
+        spec = self.specs.get(name)
+        return None if spec is None else spec.input_schema
+
+    async def _list_tools(self, ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+        from mcp_types import ListToolsResult
+
+        return ListToolsResult(tools=[_tool(spec) for spec in self.specs.values()])
+
+    async def _call_tool(self, ctx: Context, params: CallToolRequestParams) -> CallToolResult:
+        from mcp.shared.exceptions import MCPError
+        from mcp_types import INVALID_PARAMS, CallToolResult, TextContent
+
+        spec = self.specs.get(params.name)
+        if spec is None:
+            raise MCPError(INVALID_PARAMS, f"there is no such tool; there are {', '.join(self.specs)}")
+        try:
+            answer = await self._answer(spec, dict(params.arguments or {}), ctx)
+        except _Refused as refused:
+            return CallToolResult(content=[TextContent(text=str(refused))], is_error=True)
+        text = worded(spec.name, answer)
+        return CallToolResult(content=[TextContent(text=text)], structured_content=answer)
+
+    async def _list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
+        from mcp_types import ListResourcesResult, Resource
+
+        about = "One line for each memory of this project. Everything in it can be had by recall too."
+        index = Resource(
+            uri=INDEX_URI, name="MEMORY.md", title="Memory index", description=about, mime_type="text/markdown"
+        )
+        return ListResourcesResult(resources=[index])
+
+    async def _read_resource(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        from mcp.shared.exceptions import MCPError
+        from mcp_types import INVALID_PARAMS, ReadResourceResult, TextResourceContents
+
+        if params.uri != INDEX_URI:
+            raise MCPError(INVALID_PARAMS, f"there is only {INDEX_URI}")
+        try:
+            project = self._answers.projects.find()
+            text = await self._in_turn(project, lambda: self._answers.index_text(project))
+        except (ReverieError, OSError) as error:
+            raise MCPError(INVALID_PARAMS, _sound(str(error))) from None
+        contents = TextResourceContents(uri=INDEX_URI, mime_type="text/markdown", text=_sound(text))
+        return ReadResourceResult(contents=[contents])
+
+    # -- one call
+
+    async def _answer(self, spec: ToolSpec, given: dict[str, Any], ctx: Context) -> Answer:
+        """Check a call and answer it; whatever goes wrong is a refusal that says what to do."""
+        problem = input_problem(self._checks, spec.name, given)
+        if problem is not None:
+            raise _Refused(f"{_sound(problem)[:500]}; {_expected(spec)}")
+        if _sound(given) != given:
+            raise _Refused("the arguments hold characters that are no text (lone surrogates); leave them out")
+        given = {**_defaults(spec), **given}
+        try:
+            return cast("Answer", _sound(await self._worked(spec.name, given, ctx)))
+        except (ReverieError, OSError) as error:
+            raise _Refused(_sound(str(error)) or type(error).__name__) from None
+        except Exception as error:
+            print(f"reverie mcp: {spec.name} failed: {error!r}", file=sys.stderr, flush=True)
+            raise _Refused(
+                f"{spec.name} failed inside Reverie ({type(error).__name__}) and may not have been done; go on without "
+                "it, and tell the user to run 'reverie doctor'"
+            ) from None
+
+    async def _worked(self, name: str, given: dict[str, Any], ctx: Context) -> Answer:
+        answers = self._answers
+        project = await to_thread.run_sync(answers.projects.find, given.get("project"), limiter=self._threads)
+        work = self._work(name, project, given, _client(ctx), _reporter(ctx))
+        if name in _ON_MEMORIES:
+            return await self._in_turn(project, work)
+        return await to_thread.run_sync(work, limiter=self._threads)
+
+    def _work(
+        self, name: str, project: Project, given: dict[str, Any], client: str, progress: Progress
+    ) -> Callable[[], Answer]:
+        answers = self._answers
+        everywhere = bool(given.get("all_projects"))
+        works: dict[str, Callable[[], Answer]] = {
+            "recall": lambda: answers.recall(project, given["query"], given["limit"]),
+            "remember": lambda: answers.remember(project, client, given),
+            "forget": lambda: answers.forget(project, client, given),
+            "search_sessions": lambda: answers.search_sessions(
+                project, given["query"], given["limit"], everywhere, progress
+            ),
+            "read_back": lambda: answers.read_back(project, given, progress),
+            "status": lambda: answers.status(project),
+        }
+        return works[name]
+
+    async def _in_turn(self, project: Project, work: Callable[[], Any]) -> Any:
+        """Do something with a project's memories, one call after the other."""
+        async with self._turns[project.slug]:
+            return await to_thread.run_sync(work, limiter=self._threads)
+
+
+class _Refused(Exception):
+    """Why a call was not done."""
+
+
+async def serve_stdio(door: McpDoor) -> None:
+    """Serve the process that started this one, until it closes the pipe."""
+    from mcp.server.stdio import stdio_server
+
+    server = door.server()
+    async with stdio_server() as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())
+
+
+def _tool(spec: ToolSpec) -> Any:
+    from mcp_types import Tool, ToolAnnotations
+
+    return Tool(
+        name=spec.name,
+        title=spec.title,
+        description=spec.description,
+        input_schema=dict(spec.input_schema),
+        output_schema=dict(spec.output_schema),
+        annotations=ToolAnnotations(
+            title=spec.title,
+            read_only_hint=spec.reads_only,
+            destructive_hint=spec.destroys,
+            idempotent_hint=spec.same_when_repeated,
+            open_world_hint=False,
+        ),
+    )
+
+
+def _client(ctx: Context) -> str:
+    """Return what the client calls itself."""
+    params = ctx.session.client_params
+    return "" if params is None else params.client_info.name
+
+
+def _reporter(ctx: Context) -> Progress:
+    """Return a function for worker threads that tells the client how far a call is, and ends one that was cancelled."""
+    last = 0.0
+
+    def told(done: int, total: int, message: str) -> None:
+        nonlocal last
+        from_thread.check_cancelled()
+        now = time.monotonic()
+        if done == 0 or now - last >= _PROGRESS_SECONDS:
+            last = now
+            from_thread.run(ctx.session.report_progress, float(done), float(total), message)
+
+    return told
+
+
+def _defaults(spec: ToolSpec) -> dict[str, Any]:
+    properties: Mapping[str, Mapping[str, Any]] = spec.input_schema["properties"]
+    return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+
+
+def _expected(spec: ToolSpec) -> str:
+    required: list[str] = spec.input_schema["required"]
+    optional = [name for name in spec.input_schema["properties"] if name not in required]
+    needs = f"needs {', '.join(required)}" if required else "needs nothing"
+    return f"{spec.name} {needs}" + (f" and takes {', '.join(optional)}" if optional else "")
+
+
+def _sound(value: Any) -> Any:
+    """Return a value in which every string can be written as UTF-8."""
+    match value:
+        case str():
+            return value if value.isascii() else value.encode("utf-8", "replace").decode()
+        case dict():
+            found = cast("dict[str, Any]", value)
+            return {key: _sound(one) for key, one in found.items()}
+        case list():
+            return [_sound(one) for one in cast("list[Any]", value)]
+        case _:
+            return value

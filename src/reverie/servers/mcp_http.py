@@ -1,0 +1,121 @@
+"""The MCP server over HTTP: on loopback only, behind the guard, with bounded requests and sessions."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..errors import InputError
+from .guard import SAFE_HEADERS, App, Guard, Message, Receive, Send
+from .mcp import McpDoor
+
+__all__ = ["HOST", "PATH", "listening", "serve_http"]
+
+HOST: Final = "127.0.0.1"
+PATH: Final = "/mcp"
+MAX_BODY_BYTES: Final = 1_048_576
+_MAX_HEAD_BYTES: Final = 32_768
+_HEAD_SECONDS: Final = 30.0
+_KEEP_SECONDS: Final = 60
+"""How long an idle connection is kept: longer than clients keep theirs, or one is closed as it is used again."""
+_MAX_SESSIONS: Final = 256
+_IDLE_SECONDS: Final = 600.0
+_GRACE_SECONDS: Final = 2
+
+
+def listening(port: int = 0) -> socket.socket:
+    """Return a socket that listens on loopback; port 0 takes one that is free."""
+    # Named as TCP, so that the event loop turns off Nagle's delay.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(128)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise InputError(f"port {port} cannot be listened on ({error}); take another, or 0 for any") from None
+    return listener
+
+
+async def serve_http(
+    door: McpDoor, listener: socket.socket, *, token: str, started: Callable[[str], None] | None = None
+) -> None:
+    """Serve whoever knows the token, until the process is told to stop; ``started`` is told the address."""
+    import uvicorn
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    manager = StreamableHTTPSessionManager(
+        door.server(),
+        max_request_body_size=MAX_BODY_BYTES,
+        session_idle_timeout=_IDLE_SECONDS,
+        max_sessions=_MAX_SESSIONS,
+    )
+    port = listener.getsockname()[1]
+    guard = Guard(_patient(manager.handle_request), port=port, token=token, paths=[PATH])
+    config = uvicorn.Config(
+        guard,
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        loop="asyncio",
+        http=_protocol(),
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+        timeout_keep_alive=_KEEP_SECONDS,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    async with manager.run():
+        if started is not None:
+            started(f"http://{HOST}:{port}{PATH}")  # the socket listens already: whoever comes now waits a moment
+        await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def _patient(app: App) -> App:
+    """Say 429 where the SDK says 503: that too many sessions are open is the clients' doing and passes."""
+
+    async def answering(scope: Message, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 503:
+                headers = [*message.get("headers", ()), (b"retry-after", b"60")]
+                message = {**message, "status": 429, "headers": headers}
+            await send(message)
+
+        await app(scope, receive, sending)
+
+    return answering
+
+
+def _protocol() -> Any:
+    """Return uvicorn's protocol with two things more.
+
+    Its own answer to what is no HTTP, which no application sees, has our headers too; and whoever connects and asks
+    nothing is not waited for.
+    """
+    import h11
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Protocol(H11Protocol):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.loop.call_later(_HEAD_SECONDS, self._give_up)
+
+        def _give_up(self) -> None:
+            if getattr(self, "cycle", None) is None and not self.transport.is_closing():
+                self.transport.close()
+
+        def send_400_response(self, msg: str) -> None:
+            head = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close"), *SAFE_HEADERS]
+            parts = (
+                h11.Response(status_code=400, headers=head, reason=b"Bad Request"),
+                h11.Data(data=msg.encode("ascii", "replace")),
+                h11.EndOfMessage(),
+            )
+            for part in parts:
+                self.transport.write(self.conn.send(part) or b"")
+            self.transport.close()
+
+    return Protocol

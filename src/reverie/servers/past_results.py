@@ -1,0 +1,147 @@
+"""Reading back what left a session's view, when all that is known may be a handle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from ..errors import InputError, SessionNotFound
+from ..runtime.library import Library
+from ..runtime.read_back import Found, ReadBack
+from ..runtime.session_lines import logs_in
+from ..settings import Settings
+from ..storage.files import FileStorage
+
+__all__ = ["Past", "Progress", "matching_lines"]
+
+Progress = Callable[[int, int, str], None]
+"""Told how many of how many steps are done and what is being done; what it raises ends the work."""
+
+MAX_LOGS: Final = 500
+"""Logs that are looked through for a handle whose session is not named, the newest first."""
+_MAX_LINE_CHARS: Final = 500
+_STORED: Final = re.compile(r"(?:.*/)?projects/([^/]+)/([^/]+)/tool-results/[^/]+\Z")
+
+
+class Past:
+    """The sessions of one project, or of all."""
+
+    def __init__(self, settings: Settings, slug: str | None, progress: Progress) -> None:
+        """``slug`` is the project's; None means all."""
+        self._settings = settings
+        self._slug = slug
+        self._progress = progress
+
+    def read(
+        self, handle: str, *, session: str | None, offset: int, limit: int, find: str | None = None
+    ) -> dict[str, Any]:
+        """Return characters of what a handle stands for, or its lines that contain a text."""
+        storage = FileStorage(self._settings.home, durability=self._settings.durability)
+        try:
+            key, found = self._found(storage, handle, session)
+        finally:
+            storage.close()
+        _, project, name = key.split("/", 2)
+        text = found.text
+        matches, more = ([], False) if find is None else matching_lines(text, find, offset, limit)
+        part = "" if find is not None else text[offset : offset + limit]
+        end = matches[-1]["offset"] + matches[-1]["chars"] + 1 if matches else offset + len(part)
+        return {
+            "session": name.removesuffix(".jsonl"),
+            "project": project,
+            "handle": handle,
+            "from": found.source,
+            "sha256": found.sha256,
+            "total_chars": len(text),
+            "total_lines": len(found.lines),
+            "offset": offset,
+            "next_offset": end if more or (find is None and end < len(text)) else None,
+            "text": part,
+            "matches": [{key: one[key] for key in ("line", "offset", "text")} for one in matches],
+        }
+
+    def _found(self, storage: FileStorage, handle: str, session: str | None) -> tuple[str, Found]:
+        library = Library(storage)
+        stored = _STORED.match(handle)
+        if session is not None:
+            keys = iter([self._named(session)])
+        elif stored is not None:
+            keys = iter([self._stored(*stored.groups())])
+        else:
+            keys = self._mentioning(storage, handle)
+        for key in keys:
+            try:
+                return key, ReadBack(storage, key.removesuffix(".jsonl"), library.view(key)).find(handle)
+            except InputError:
+                if session is not None or stored is not None:
+                    raise
+        where = f"the {MAX_LOGS} newest of this project's sessions" if self._is_long() else "this project's sessions"
+        raise InputError(
+            f"{handle[:200]!r} stands for nothing in {where}; give a handle and its session as "
+            "search_sessions shows them, the id of a tool call, or the path of a stored result"
+        )
+
+    def _keys(self) -> list[str]:
+        """Return the keys of the logs that may be read, the one touched last first."""
+        logs = [
+            (found.st_mtime_ns, key)
+            for key, found in logs_in(str(self._settings.home))
+            if self._slug is None or key.split("/")[1] == self._slug
+        ]
+        return [key for _, key in sorted(logs, reverse=True)]
+
+    def _is_long(self) -> bool:
+        return len(self._keys()) > MAX_LOGS
+
+    def _named(self, session: str) -> str:
+        wanted = session.rsplit("/", 1)[-1]
+        names = {key: key.rsplit("/", 1)[-1].removesuffix(".jsonl") for key in self._keys()}
+        exact = [key for key, name in names.items() if session in (name, f"{key.split('/')[1]}/{name}")]
+        found = exact or [key for key, name in names.items() if wanted and name.startswith(wanted)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            shown = ", ".join(names[key] for key in found[:5])
+            raise InputError(f"{session[:100]!r} could be {len(found)} sessions: {shown}; name one of these")
+        raise SessionNotFound(
+            f"no session of this project is called {session[:100]!r}; search_sessions names those there are"
+        )
+
+    def _stored(self, project: str, session: str) -> str:
+        key = f"projects/{project}/{session}.jsonl"
+        if key not in self._keys():
+            raise SessionNotFound("that path belongs to no session of this project; give a path as a preview shows it")
+        return key
+
+    def _mentioning(self, storage: FileStorage, handle: str) -> Iterator[str]:
+        """Yield the logs in which a handle stands."""
+        wanted = handle.rsplit("/", 1)[-1].split(".", 1)[0].encode() or handle.encode()
+        keys = self._keys()[:MAX_LOGS]
+        for number, key in enumerate(keys):
+            self._progress(number, len(keys), f"looking through session {number + 1} of {len(keys)}")
+            if wanted in (storage.load(key) or b""):
+                yield key
+
+
+def matching_lines(text: str, find: str, offset: int, limit: int) -> tuple[list[dict[str, Any]], bool]:
+    """Return the lines from an offset on that contain a text, as many as fit, and whether there are more."""
+    wanted = find.casefold()
+    found: list[dict[str, Any]] = []
+    at = used = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if at >= offset and wanted in line.casefold():
+            if found and used + min(len(line), _MAX_LINE_CHARS) > limit:
+                return found, True
+            shown = line if len(line) <= _MAX_LINE_CHARS else _around(line, wanted)
+            used += len(shown)
+            found.append({"line": number, "offset": at, "chars": len(line), "text": shown})
+        at += len(line) + 1
+    return found, False
+
+
+def _around(line: str, wanted: str) -> str:
+    """Return the part of a long line in which a text stands."""
+    start = max(0, line.casefold().find(wanted) - _MAX_LINE_CHARS // 4)
+    part = line[start : start + _MAX_LINE_CHARS]
+    return f"{'…' if start else ''}{part}{'…' if start + len(part) < len(line) else ''}"

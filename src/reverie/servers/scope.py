@@ -1,0 +1,88 @@
+"""Which projects a server may answer for: the directories its user named when it started, and nothing outside them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ..errors import InputError
+from ..runtime.projects import canonical_root, project_slug
+from ..values import record
+
+__all__ = ["Project", "Projects"]
+
+_NAMED: Final = 5
+
+
+@record
+class Project:
+    """A project to answer for."""
+
+    directory: Path
+    slug: str
+    """The folder its sessions have under home."""
+
+
+class Projects:
+    """The directories that were allowed at the start; the first is meant where none is named."""
+
+    def __init__(self, directories: Sequence[str | os.PathLike[str]] = (".",)) -> None:
+        self.directories = [_allowed(directory) for directory in directories]
+        if not self.directories:
+            raise InputError("say which directory to serve: at least one")
+        self._spelled = [*self.directories, *(Path(os.path.abspath(_expanded(one))) for one in directories)]
+
+    def find(self, named: str | None = None) -> Project:
+        """Return the project a directory belongs to, or refuse it.
+
+        A directory counts if it lies in an allowed one, and so does the project it belongs to: a worktree whose
+        repository is elsewhere is elsewhere.
+        """
+        if named is None:
+            return _project(self.directories[0])
+        # By its spelling first, so that nothing can be learnt here about what exists elsewhere.
+        given = _expanded(named)
+        if "\0" in named or not os.path.isabs(given) or not _within(Path(os.path.abspath(given)), self._spelled):
+            raise self._refusal(named)
+        directory = Path(os.path.abspath(given)).resolve()
+        if not _within(directory, self.directories):
+            raise self._refusal(named)
+        if not directory.is_dir():
+            raise InputError(f"project {_shown(named)} is not a directory; give one that exists, or leave project out")
+        root = canonical_root(directory)
+        if not _within(root, self.directories) and root not in map(canonical_root, self.directories):
+            raise self._refusal(named)
+        return _project(directory)
+
+    def _refusal(self, named: str) -> InputError:
+        allowed = ", ".join(map(str, self.directories[:_NAMED]))
+        more = f" and {len(self.directories) - _NAMED} more" if len(self.directories) > _NAMED else ""
+        return InputError(
+            f"project {_shown(named)} is not served here; give the absolute path of a directory in {allowed}{more}, "
+            "or leave project out"
+        )
+
+
+def _allowed(directory: str | os.PathLike[str]) -> Path:
+    path = Path(_expanded(directory))
+    if not path.is_dir():
+        raise InputError(f"{path} is not a directory; give one that exists")
+    return path.resolve()
+
+
+def _expanded(directory: str | os.PathLike[str]) -> str:
+    return os.path.expanduser(os.fspath(directory))
+
+
+def _within(directory: Path, roots: Sequence[Path]) -> bool:
+    return any(directory.is_relative_to(root) for root in roots)
+
+
+def _project(directory: Path) -> Project:
+    return Project(directory, project_slug(directory))
+
+
+def _shown(named: str) -> str:
+    return repr(named if len(named) <= 100 else named[:99] + "…")

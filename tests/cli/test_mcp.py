@@ -1,0 +1,54 @@
+"""``reverie mcp``: what cannot be served is refused in one line, and where it listens is said."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reverie.cli.mcp import tell
+
+Answer = tuple[int, str, str]
+
+
+def test_what_cannot_be_served_is_refused_in_one_line(reverie: Callable[..., Answer], tmp_path: Path) -> None:
+    for arguments, reason in (
+        (["--port", "8000"], "--http"),
+        (["--json"], "--http"),
+        (["--new-token"], "--http"),
+        (["--http", "--port", "70000"], "65535"),
+        (["--project", str(tmp_path / "missing")], "not a directory"),
+    ):
+        code, out, err = reverie("mcp", *arguments)
+        assert (code, out) == (2, "")
+        assert reason in err
+        assert err.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_named(reverie: Callable[..., Answer]) -> None:
+    pytest.importorskip("mcp")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = reverie("mcp", "--http", "--port", port)
+    assert code == 2
+    assert f"port {port} cannot be listened on" in err
+
+
+def test_without_the_extra_it_says_how_to_get_it() -> None:
+    code = "import sys; sys.modules['mcp'] = None; from reverie.cli.main import main; main(['mcp'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "reverie: the MCP server needs an extra: pip install 'reverie[mcp]'\n"
+
+
+def test_it_says_where_it_listens_and_where_the_token_is(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    tell(home / "mcp-token", False, "http://127.0.0.1:1/mcp")
+    assert capsys.readouterr().out == f"listening on http://127.0.0.1:1/mcp\nthe token is in {home / 'mcp-token'}\n"
+    tell(home / "mcp-token", True, "http://127.0.0.1:1/mcp")
+    said = json.loads(capsys.readouterr().out)
+    assert said == {"url": "http://127.0.0.1:1/mcp", "token_file": str(home / "mcp-token")}
