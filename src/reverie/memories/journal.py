@@ -17,6 +17,8 @@ from ..errors import InputError
 from ..values import field, record, replace
 from .index import Hunk, lines_of
 from .records import version_of
+from .standing import Standings
+from .trust import Trust
 
 __all__ = [
     "Act",
@@ -43,6 +45,7 @@ Act: TypeAlias = Literal[
     "undone",
     "rewound",
     "reindexed",
+    "dreamed",
 ]
 """``found``: there before the journal was; ``outside``: changed by a person or another program."""
 
@@ -59,6 +62,8 @@ class Change:
     text: str | None = None
     base64: str | None = None
     """The content where it is no text; neither is there where it was erased."""
+    trust: Trust | None = None
+    """Whose word the content is, whatever it says itself; not there in journals of old."""
 
 
 @record
@@ -103,14 +108,14 @@ class BlamedLine:
 _decoder: Final = msgspec.json.Decoder(JournalEntry)
 
 
-def change_to(file: str, before: str | None, data: bytes | None) -> Change:
+def change_to(file: str, before: str | None, data: bytes | None, *, trust: Trust | None = None) -> Change:
     """Return the change of a file to this content."""
     if data is None:
         return Change(file, before, None)
     try:
-        return Change(file, before, version_of(data), text=data.decode())
+        return Change(file, before, version_of(data), text=data.decode(), trust=trust)
     except UnicodeDecodeError:
-        return Change(file, before, version_of(data), base64=b64encode(data).decode())
+        return Change(file, before, version_of(data), base64=b64encode(data).decode(), trust=trust)
 
 
 def content_of(change: Change) -> bytes | None:
@@ -168,6 +173,9 @@ class History:
         self._known: dict[str, str | None] = {}
         self._indexed: str | None = None
         self._by_id: dict[str, int] = {}
+        self._trusts: dict[tuple[str, str], Trust] = {}
+        self.standings = Standings()
+        """Whose word the files are as they were left."""
         for entry in entries:
             self.add(entry)
 
@@ -175,8 +183,11 @@ class History:
         """Take in the next entry."""
         self._by_id[entry.id] = len(self.entries)
         self.entries.append(entry)
+        self.standings.add(entry.act, entry.changes)
         for change in entry.changes:
             self._known[change.file] = change.after
+            if change.after is not None and change.trust is not None:
+                self._trusts[change.file, change.after] = change.trust
         if entry.index is not None or entry.index_after is not None or entry.index_before is not None:
             self._indexed = entry.index_after
 
@@ -184,6 +195,10 @@ class History:
     def known(self) -> Mapping[str, str | None]:
         """The hash each file has as far as the journal knows; None where it was removed."""
         return self._known
+
+    def trust_of(self, file: str, version: str) -> Trust | None:
+        """Return whose word a version of a file was when it was last written; None where that is not known."""
+        return self._trusts.get((file, version))
 
     @property
     def index_version(self) -> str | None:

@@ -31,6 +31,8 @@ class DreamPolicy:
     max_deleted_share: float = 0.10
     max_deleted_files: int = 3
     """What may be deleted without a person saying so: at most this share, and at most so many files."""
+    max_added_files: int = 20
+    """New memories that one dream may add."""
     max_file_bytes: int = 64_000
     """The size of one memory file that a dream may leave."""
     similar: float = 0.8

@@ -1,0 +1,244 @@
+"""What a dream's changes make of the directory as it is now: one transaction, planned while the directory is locked.
+
+A file that somebody changed meanwhile is left alone, and so is every change that leant on it. The index is never
+proposed: it follows from the files, within its caps. Taking a dream back restores what it changed, byte for byte, and
+leaves alone what was changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from ...errors import InputError, UnsafePath
+from ...memories.drafts import Draft, Table
+from ...memories.index import LINE_CHARS, MAX_BYTES, MAX_LINES, changed, line_for, lines_of, patched, rebuilt
+from ...memories.journal import JournalEntry
+from ...memories.names import is_memory
+from ...memories.records import MemoryRecord, read_record, version_of
+from ...memories.taxonomy import TYPES
+from ...memories.trust import TRUSTS, Trust
+from ...values import record
+from .changes import Dreamed, FileChange
+from .plan import whole_text
+from .policy import DreamPolicy
+from .standing import missing
+from .validate import Refused, validated
+
+__all__ = ["AUTHOR", "Applied", "applied", "capped_index", "files_on", "system_prompt", "taken_back", "task_prompt"]
+
+_HERE: Final = Path(__file__).parent
+AUTHOR: Final = "dream"
+"""Who the journal names for what a dream changes."""
+_LONG: Final = 1.25
+_ROOM_LINES: Final = 20
+_ROOM_BYTES: Final = 2_500
+"""What an index that had to be cut leaves free for memories saved until the next dream."""
+_LEFT_OUT: Final = "> {many} more memories are not listed here; search finds them."
+_LEFT_OUT_START: Final = "> "
+_LEFT_OUT_END: Final = " more memories are not listed here; search finds them."
+_ORDER: Final = ("feedback", "user", "reference", "project")
+
+
+@record
+class Applied:
+    """What becomes of a dream: the transaction, what it does, and what was left alone because of somebody else."""
+
+    draft: Draft | None
+    made: tuple[FileChange, ...] = ()
+    skipped: tuple[Refused, ...] = ()
+    files: int = 0
+    """Memories there will be."""
+
+
+def applied(
+    table: Table, dreams: Sequence[Dreamed], policy: DreamPolicy, *, why: str, confirmed: bool = False
+) -> Applied:
+    """Plan what of these changes can be made to the directory as it is now."""
+    now, trusts = files_on(table)
+    skipped: list[Refused] = []
+    left: list[Dreamed] = []
+    for dreamed in dreams:
+        fresh: list[FileChange] = []
+        for change in dreamed.changes:
+            if now.get(change.file) == change.before:
+                fresh.append(change)
+            else:
+                skipped.append(Refused(change, "somebody else changed it meanwhile"))
+        left.append(Dreamed(tuple(fresh), by=dreamed.by))
+    checked = validated(now, left, policy, trusts=trusts, confirmed=confirmed)
+    skipped += checked.refused
+    after = dict(now)
+    for change in checked.kept:
+        if change.after is None:
+            del after[change.file]
+        else:
+            after[change.file] = change.after
+    files = {change.file: change.after for change in checked.kept}
+    index = capped_index(table.index, after, [file for file, data in files.items() if data is not None])
+    if not files and index == table.index:
+        return Applied(None, (), tuple(skipped), len(after))
+    expect = {change.file: None if change.before is None else version_of(change.before) for change in checked.kept}
+    return Applied(Draft("dreamed", AUTHOR, why, files, index, expect=expect), checked.kept, tuple(skipped), len(after))
+
+
+def files_on(table: Table) -> tuple[dict[str, bytes], dict[str, Trust]]:
+    """Return every memory as it is now, and whose word it is.
+
+    A memory that is there and cannot be read now is an error: nothing is decided about a directory half seen. What is
+    no plain file is no memory.
+    """
+    found: dict[str, bytes] = {}
+    trusts: dict[str, Trust] = {}
+    listed = [line.file for line in lines_of(table.index) if is_memory(line.file)]
+    known = [file for file, version in table.history.known.items() if version is not None]
+    for file in dict.fromkeys((*(head.file for head in table.heads()), *known, *listed)):
+        try:
+            data, memory = table.read(file), table.record(file)
+        except UnsafePath:
+            continue
+        if data is not None and memory is not None:
+            found[file], trusts[file] = data, memory.trust
+    return found, trusts
+
+
+# -- the index
+
+
+def capped_index(text: str, files: Mapping[str, bytes], fresh: Iterable[str] = ()) -> str:
+    """Return the index of these files within its caps; lines of people stay, those of ``fresh`` files are renewed."""
+    memories = {file: read_record(file, data) for file, data in files.items()}
+    text = "\n".join(line for line in text.split("\n") if not _is_left_out(line))
+    renewed: dict[str, str | None] = {}
+    rows = text.split("\n")
+    fresh = set(fresh)
+    for line in lines_of(text):
+        memory = memories.get(line.file)
+        if memory is not None and (line.file in fresh or _is_long(rows[line.number], line.hook, memory)):
+            renewed[line.file] = line_for(memory)
+    # A line that points to no memory, but to a file of somebody's own, is theirs.
+    theirs = [MemoryRecord(line.file, line.title) for line in lines_of(text) if not is_memory(line.file)]
+    text = rebuilt(changed(text, renewed) if renewed else text, (*memories.values(), *theirs))
+    return _within(text, memories)
+
+
+def _is_left_out(line: str) -> bool:
+    return line.startswith(_LEFT_OUT_START) and line.rstrip("\r").endswith(_LEFT_OUT_END)
+
+
+def _is_long(row: str, hook: str, memory: MemoryRecord) -> bool:
+    """Say whether a line is too long and its memory says all that it says."""
+    return len(row) > _LONG * LINE_CHARS and not missing(hook, whole_text(memory), most=1)
+
+
+def _within(text: str, memories: Mapping[str, MemoryRecord]) -> str:
+    """Return the index with as many lines as fit, those that matter most, and a line that counts the others."""
+    if _fits(text):
+        return text
+    ranked = sorted(
+        (line.file for line in lines_of(text) if line.file in memories), key=lambda one: _rank(memories[one])
+    )
+    low, high = 0, len(ranked)
+    while low < high:  # the fewest that must go
+        middle = (low + high) // 2
+        if _fits(_without(text, ranked[len(ranked) - middle :]), _ROOM_LINES, _ROOM_BYTES):
+            high = middle
+        else:
+            low = middle + 1
+    return _without(text, ranked[len(ranked) - low :])
+
+
+def _without(text: str, files: Sequence[str]) -> str:
+    if not files:
+        return text
+    kept = changed(text, dict.fromkeys(files))
+    return kept + ("" if not kept or kept.endswith("\n") else "\n") + _LEFT_OUT.format(many=len(files)) + "\n"
+
+
+def _fits(text: str, lines: int = 0, size: int = 0) -> bool:
+    """Say whether an index is within its caps, so many lines and bytes left free."""
+    bytes_now = len(text.encode("utf-8", "surrogateescape"))
+    return text.count("\n") <= MAX_LINES - lines and bytes_now <= MAX_BYTES - size
+
+
+def _rank(memory: MemoryRecord) -> tuple[int, int, tuple[int, ...]]:
+    """Return a key by which what matters most comes first: whose word, which type, how new."""
+    kind = _ORDER.index(memory.type) if memory.type in _ORDER else len(_ORDER)
+    newest = tuple(-ord(letter) for letter in memory.modified[:19])
+    return TRUSTS.index(memory.trust) // 2, kind, newest
+
+
+# -- taking it back
+
+
+def taken_back(table: Table, entry: JournalEntry, *, who: str) -> tuple[Draft, tuple[str, ...]]:
+    """Plan to bring back what a dream changed; return the files that stay because somebody changed them since."""
+    history = table.history
+    files: dict[str, bytes | None] = {}
+    expect: dict[str, str | None] = {}
+    stay: list[str] = []
+    for change in entry.changes:
+        if history.known.get(change.file) != change.after:
+            stay.append(change.file)
+            continue
+        files[change.file] = history.content_before(change)
+        expect[change.file] = change.after
+    if not files and entry.changes:
+        raise InputError(f"nothing of {entry.id} can be taken back: every file it changed was changed again since")
+    index = _index_before(table, entry, files, stay)
+    draft = Draft("undone", who, f"undo of {entry.why}", files, index, undoes=(entry.id,), expect=expect)
+    return draft, tuple(stay)
+
+
+def _index_before(table: Table, entry: JournalEntry, files: Mapping[str, bytes | None], stay: Sequence[str]) -> str:
+    """Return the index as it was before, with the lines of whatever came since."""
+    now = table.index
+    back = patched(now, entry.index, backwards=True) if entry.index is not None else now
+    if back is not None and not stay:
+        there = {line.file for line in lines_of(now)} - {line.file for line in lines_of("\n".join(_new(entry)))}
+        if there <= {line.file for line in lines_of(back)}:
+            return back
+    lines: dict[str, str | None] = {}
+    old = {line.file: text for text in _old(entry) for line in lines_of(text)}
+    listed = {line.file for line in lines_of(now)}
+    for file, data in files.items():
+        if data is None:
+            lines[file] = None
+        else:
+            lines[file] = old.get(file) or line_for(read_record(file, data))
+    unlisted = {file: line for file, line in old.items() if file not in listed and file not in lines}
+    known = {head.file for head in table.heads()}
+    lines.update((file, line) for file, line in unlisted.items() if file in known)
+    return changed(now, lines)
+
+
+def _old(entry: JournalEntry) -> list[str]:
+    return entry.index.old if entry.index is not None else []
+
+
+def _new(entry: JournalEntry) -> list[str]:
+    return entry.index.new if entry.index is not None else []
+
+
+# -- what a model is told
+
+
+@lru_cache(maxsize=2)
+def _prompt(name: str) -> str:
+    return (_HERE / "prompts" / f"{name}.md").read_text("utf-8")
+
+
+def system_prompt(turns: int) -> str:
+    """Return how a dream works, for the model that dreams."""
+    kinds = "\n".join(f"- {kind.name}: {kind.what} Shape: {kind.shape}" for kind in TYPES.values())
+    return _prompt("dream").format(turns=turns, types=kinds)
+
+
+def task_prompt(*, today: str, many: int, shown: str, manifest: str, logs: Sequence[str], tag: str) -> str:
+    """Return what there is to dream about; the tag fences what others wrote."""
+    listed = "\nDaily logs: " + ", ".join(logs) + "\n" if logs else ""
+    return _prompt("task").format(
+        today=today, many=many, shown=shown, manifest=manifest or "(none)", logs=listed, tag=tag
+    )

@@ -1,0 +1,219 @@
+"""From a copy that somebody worked on to a list of changes: pure.
+
+Whatever was done to the copy is data: the changes are what differs. What a text may not claim about itself (trust,
+source, when it was made, whose it is) is set here, and a link to a memory that went into another follows it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ...errors import InputError
+from ...memories.frontmatter import Value
+from ...memories.names import is_memory
+from ...memories.records import MemoryRecord, front_matter, read_record, revised_text
+from ...memories.trust import Trust, worst
+from ...values import field, record, replace
+from .changes import Dreamed, FileChange
+from .standing import missing
+from .support import Support
+
+__all__ = ["Told", "changes_between", "link_targets", "linked_to", "lowered", "records_of", "whole_text"]
+
+_LINK: Final = re.compile(
+    r"\[\[([^\]\[|#\n]{1,200})(?:[|#][^\]\n]*)?\]\]|\]\(<?(?:\./)?([^)\s>:#]{1,200}\.md)>?(?:#[^)]*)?\)"
+)
+_SET: Final = ("trust", "source", "created", "modified", "scope", "expires")
+
+
+@record
+class Told:
+    """What whoever worked on the copy said about it: why, by file, and where a removed memory went."""
+
+    why: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    into: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+
+
+def records_of(files: Mapping[str, bytes], trusts: Mapping[str, Trust] | None = None) -> dict[str, MemoryRecord]:
+    """Read every file as a memory; ``trusts`` says whose word each is, whatever it claims itself."""
+    known = trusts or {}
+    found = {file: read_record(file, data) for file, data in files.items()}
+    return {file: replace(one, trust=worst((one.trust, known.get(file, one.trust)))) for file, one in found.items()}
+
+
+def lowered(dreamed: Dreamed, old: Mapping[str, MemoryRecord]) -> Dreamed:
+    """Return a dream in which no text claims more trust than what it was made from."""
+    changes: list[FileChange] = []
+    for change in dreamed.changes:
+        parts = [one.file for one in dreamed.changes if one.into == change.file and one.after is None]
+        known: list[Trust] = [old[file].trust for file in (change.file, *parts) if file in old]
+        changes.append(_lowered(change, worst(known)) if change.after is not None and known else change)
+    return replace(dreamed, changes=tuple(changes))
+
+
+def _lowered(change: FileChange, trust: Trust) -> FileChange:
+    assert change.after is not None
+    if worst((read_record(change.file, change.after).trust, trust)) == read_record(change.file, change.after).trust:
+        return change
+    try:
+        return replace(change, after=revised_text(change.after.decode(), {"trust": trust}).encode())
+    except (InputError, UnicodeDecodeError):
+        return change
+
+
+def whole_text(memory: MemoryRecord) -> str:
+    """Return all that a memory says."""
+    return f"{memory.name}\n{memory.description}\n{memory.body}"
+
+
+def link_targets(body: str) -> list[str]:
+    """Return the files a text points to, as it names them, without folder or ending."""
+    found = (stem or path for stem, path in _LINK.findall(body))
+    return [one.strip().rsplit("/", 1)[-1].removesuffix(".md") for one in found]
+
+
+def linked_to(file: str) -> str:
+    """Return what a link to a file names."""
+    return file.rsplit("/", 1)[-1].removesuffix(".md")
+
+
+def changes_between(
+    before: Mapping[str, bytes],
+    copy: Mapping[str, bytes],
+    told: Told,
+    local: Dreamed,
+    *,
+    old: Mapping[str, MemoryRecord],
+    now: str,
+    support: Support | None = None,
+) -> tuple[tuple[FileChange, ...], tuple[FileChange, ...]]:
+    """Return what stands of the local dreamer's changes, and what a model changed on the copy after it.
+
+    ``old`` is what stood there before; ``support`` knows what else was read that somebody vouches for.
+    """
+    theirs = {change.file: change for change in local.changes}
+    support = support or Support(old)
+    gone = [file for file in before if file not in copy]
+    into = _destinations(gone, before, copy, told, theirs)
+    made: dict[str, FileChange] = {}
+    for file in sorted(copy.keys() | set(gone)):
+        data = copy.get(file)
+        if file in theirs and theirs[file].after == data:
+            continue
+        why = told.why.get(file, "")
+        if data is None:
+            target = into.get(file, "")
+            act = "merged" if target else "removed"
+            made[file] = FileChange(file, before[file], None, act, why or _reason(target), target)
+        elif data != before.get(file) or file in theirs:
+            merged = [one for one, target in into.items() if target == file]
+            settled = _settled(file, data, old.get(file), [old[one] for one in merged], support, now)
+            made[file] = FileChange(file, before.get(file), settled, "changed" if file in before else "added", why)
+    for file in _need_sources(into, copy, made, old, theirs):
+        merged = [old[one] for one, target in into.items() if target == file]
+        data = _settled(file, copy[file], old[file], merged, support, now)
+        why = f"takes in {', '.join(one.file for one in merged)}"
+        made[file] = FileChange(file, before[file], data, "changed", why)
+    _follow_links(before, copy, into, made)
+    kept = tuple(one for one in local.changes if copy.get(one.file) == one.after and one.file not in made)
+    return kept, tuple(change for change in made.values() if change.before != change.after)
+
+
+def _reason(target: str) -> str:
+    return f"what it says stands in {target}" if target else "the model gave no reason"
+
+
+def _destinations(
+    gone: Iterable[str],
+    before: Mapping[str, bytes],
+    copy: Mapping[str, bytes],
+    told: Told,
+    theirs: Mapping[str, FileChange],
+) -> dict[str, str]:
+    """Return where each file that is gone went: where it was said, else wherever all that it said stands."""
+    texts = {file: whole_text(read_record(file, data)) for file, data in copy.items()}
+    found: dict[str, str] = {}
+    for file in gone:
+        if file in theirs and theirs[file].after is None:
+            if theirs[file].into:
+                found[file] = theirs[file].into
+            continue
+        said = told.into.get(file, "")
+        text = read_record(file, before[file]).body
+        fresh = [one for one in texts if copy[one] != before.get(one)]
+        for target in dict.fromkeys([said, *fresh] if text.strip() else []):
+            if target in texts and not missing(text, texts[target], most=1):
+                found[file] = target
+                break
+    return found
+
+
+def _need_sources(
+    into: Mapping[str, str],
+    copy: Mapping[str, bytes],
+    made: Mapping[str, FileChange],
+    old: Mapping[str, MemoryRecord],
+    theirs: Mapping[str, FileChange],
+) -> list[str]:
+    """Return the targets that nobody wrote to and that must name the sources of what went into them all the same."""
+    new = (target for file, target in into.items() if file not in theirs)
+    return [file for file in dict.fromkeys(new) if file not in made and file in copy and file in old]
+
+
+def _settled(
+    file: str, data: bytes, old: MemoryRecord | None, merged: list[MemoryRecord], support: Support, now: str
+) -> bytes:
+    """Return a text with the fields that are not its own to claim; one that cannot be read stays for the check."""
+    try:
+        text = data.decode()
+        matter = front_matter(text)
+    except (UnicodeDecodeError, InputError):
+        return data
+    given = read_record(file, data)
+    parts = [one for one in (old, *merged) if one is not None]
+    said = f"{given.name}\n{given.description}\n{given.body}"
+    trust = support.trust(said, over=old)
+    trust = worst((trust, *(one.trust for one in merged)))
+    sources = list(dict.fromkeys(source for one in parts for source in one.source))
+    same = old is not None and said == whole_text(old) and not merged
+    fields: dict[str, Value | None] = {
+        "type": given.type or (old.type if old else "") or "project",
+        "source": sources[0] if len(sources) == 1 else sources or (None if old else "dream"),
+        "trust": trust if old is None or trust != "agent" or "trust" in matter.fields else None,
+        "expires": (old.expires if old else "") or None,
+        "scope": None,
+        "created": (old.created if old else now) or None,
+        "modified": (old.modified if same and old else now) or None,
+    }
+    if old is not None:
+        fields.update((key, value) for key, value in old.extra.items() if key not in given.extra)
+    if not matter.fields and old is not None and not old.type:
+        fields = {}  # a file that never had front matter is somebody's own and stays plain
+    try:
+        return revised_text(text, fields).encode()
+    except InputError:
+        return data
+
+
+def _follow_links(
+    before: Mapping[str, bytes], copy: Mapping[str, bytes], into: Mapping[str, str], made: dict[str, FileChange]
+) -> None:
+    """Let links to a memory that went into another point there; nothing else of a text changes."""
+    moved = {linked_to(file): linked_to(target) for file, target in into.items()}
+    for file in sorted(before) if moved else ():
+        now = made[file].after if file in made else copy.get(file)
+        if now is None or not is_memory(file) or not moved.keys() & set(link_targets(now.decode("utf-8", "replace"))):
+            continue
+        data = _LINK.sub(lambda found: _moved(found, moved), now.decode("utf-8", "surrogateescape"))
+        why = made[file].why if file in made else "a link follows the memory it named"
+        made[file] = FileChange(file, before[file], data.encode("utf-8", "surrogateescape"), "changed", why)
+
+
+def _moved(found: re.Match[str], moved: Mapping[str, str]) -> str:
+    name = (found[1] or found[2]).strip()
+    stem = name.rsplit("/", 1)[-1].removesuffix(".md")
+    if stem not in moved:
+        return found.group()
+    return found.group().replace(name, moved[stem] + (".md" if name.endswith(".md") else ""), 1)

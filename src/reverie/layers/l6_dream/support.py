@@ -1,0 +1,66 @@
+"""Whose word a text is that a model wrote in a dream: told by where its sentences stood before. Pure.
+
+A sentence that stood in a memory is worth what that memory is. Words of the model's own are an agent's at best, and
+that only where they come from memories people or agents vouch for; else the memory waits to be confirmed. Nothing a
+model writes is worth more than what it wrote over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ...memories.lexical import tokens, without_noise
+from ...memories.records import MemoryRecord
+from ...memories.trust import TRUSTS, Trust, worst
+from .standing import sentences
+
+__all__ = ["Support"]
+
+_SUPPORTED: Final = 0.7
+_MOST_CHARS: Final = 4_000_000
+
+
+class Support:
+    """What stood in the memories, and what else was read on the way."""
+
+    def __init__(self, memories: Mapping[str, MemoryRecord]) -> None:
+        """Know these memories, as they were before the dream."""
+        self._trust: dict[str, Trust] = {}
+        self._vouched: set[str] = set()
+        self._left = _MOST_CHARS
+        for memory in memories.values():
+            text = f"{memory.name}\n{memory.description}\n{memory.body}"
+            for sentence in sentences(text):
+                known: Trust = self._trust.get(sentence, "unconfirmed")
+                self._trust[sentence] = memory.trust if _is_better(memory.trust, known) else known
+            if memory.trust != "unconfirmed":
+                self.vouch(text)
+
+    def vouch(self, text: str) -> None:
+        """Count a text among what an agent stands for: a line of a daily log, for one."""
+        self._vouched.update(without_noise(tokens(text[: self._left])))
+        self._left = max(0, self._left - len(text))
+
+    def trust(self, text: str, *, over: MemoryRecord | None = None) -> Trust:
+        """Return the trust of a text that a model wrote, ``over`` being what stood in its place."""
+        said = sentences(text)
+        own = [one for one in said if one not in self._trust]
+        found: list[Trust] = [self._trust[one] for one in said if one in self._trust]
+        if own:
+            found.append(self._supported("\n".join(own)))
+        if over is not None:
+            found.append(over.trust)
+        if over is None or any(one not in said for one in sentences(over.body)):
+            found.append("agent")  # leaving a sentence out can turn the sense of the rest
+        return worst(found)
+
+    def _supported(self, text: str) -> Trust:
+        words = set(without_noise(tokens(text)))
+        if not words or len(words & self._vouched) < _SUPPORTED * len(words):
+            return "unconfirmed"
+        return "agent"
+
+
+def _is_better(one: Trust, other: Trust) -> bool:
+    return TRUSTS.index(one) < TRUSTS.index(other)

@@ -1,0 +1,276 @@
+"""What a dream may not do, checked independently of who dreamt: pure.
+
+Each change is held against the rules by itself and in the company of the others; one that breaks a rule is left out,
+and with it whatever leant on it, until what is left is sound. A removal whose facts stand elsewhere is a merge; any
+other, and a rewriting that drops what a memory said, counts as a deletion, and of these there may be few.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ...errors import UnsafePath
+from ...memories.names import check_file
+from ...memories.records import MemoryRecord, read_record
+from ...memories.secrets import find_secrets
+from ...memories.taxonomy import TYPES, refusal, vagueness
+from ...memories.trust import TRUSTS, Trust, worst
+from ...values import record
+from .changes import Dreamed, FileChange
+from .plan import link_targets, linked_to, records_of, whole_text
+from .policy import DreamPolicy
+from .standing import missing
+
+__all__ = ["Refused", "Validated", "validated"]
+
+
+@record
+class Refused:
+    """A change that was left out, and why."""
+
+    change: FileChange
+    why: str
+
+
+@record
+class Validated:
+    """What may be done and what may not."""
+
+    kept: tuple[FileChange, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    deletions: tuple[str, ...] = ()
+    """The files among the kept whose text, or a part of it, will stand nowhere."""
+
+
+def validated(
+    before: Mapping[str, bytes],
+    dreams: Sequence[Dreamed],
+    policy: DreamPolicy,
+    *,
+    trusts: Mapping[str, Trust] | None = None,
+    confirmed: bool = False,
+) -> Validated:
+    """Return which of the proposed changes may be made to these files.
+
+    ``trusts`` says whose word each file is, whatever it claims itself; ``confirmed`` says that a person allows any
+    number of deletions.
+    """
+    by = {change.file: dreamed.by for dreamed in dreams for change in dreamed.changes}
+    kept = {change.file: change for dreamed in dreams for change in dreamed.changes}
+    refused: list[Refused] = []
+    check = _Check(before, policy, trusts or {})
+    while True:
+        wrong = check.wrong(kept)
+        if not wrong:
+            losses = check.losses(kept)
+            wrong = {} if confirmed else _over_limit(losses, by, len(before), policy)
+        wrong = wrong or check.too_many_added(kept, by)
+        if not wrong:
+            return Validated(tuple(kept.values()), tuple(refused), tuple(check.losses(kept)))
+        refused += [Refused(kept.pop(file), why) for file, why in wrong.items()]
+
+
+def _over_limit(losses: Mapping[str, str], by: Mapping[str, str], files: int, policy: DreamPolicy) -> dict[str, str]:
+    """Return the deletions that are too many: the local dreamer's beyond the limit, and all of a model's if one is."""
+    allowed = min(policy.max_deleted_files, int(policy.max_deleted_share * files))
+    own = [file for file in losses if by.get(file) == "local"]
+    others = [file for file in losses if by.get(file) != "local"]
+    over = own[allowed:]
+    if len(others) > allowed - len(own) + len(over):
+        over += others
+    said = f"{len(losses)} of {files} memories would lose what they say, and {allowed} may without being confirmed"
+    return {file: f"{said}: {losses[file]}" for file in over}
+
+
+class _Check:
+    """The rules for one directory."""
+
+    def __init__(self, before: Mapping[str, bytes], policy: DreamPolicy, trusts: Mapping[str, Trust]) -> None:
+        self._before = before
+        self._policy = policy
+        self._old = records_of(before, trusts)
+        self._links = {file: {*link_targets(memory.body)} for file, memory in self._old.items()}
+        self._stems = {linked_to(file) for file in before}
+        self._new: dict[tuple[str, bytes], MemoryRecord] = {}
+        self._alone: dict[tuple[str, bytes | None], str] = {}
+        self._missing: dict[tuple[bytes, bytes], list[str]] = {}
+
+    # -- one change by itself
+
+    def wrong(self, kept: Mapping[str, FileChange]) -> dict[str, str]:
+        """Return what is wrong with each change among the others, where something is."""
+        found: dict[str, str] = {}
+        stems, pointing = self._stems_after(kept), self._pointing(kept)
+        for file, change in kept.items():
+            key = (file, change.after)
+            if key not in self._alone:
+                self._alone[key] = self._wrong_alone(change)
+            why = self._alone[key]
+            if not why and change.after is None:
+                why = self._wrong_removal(change, kept, stems, pointing)
+            elif not why:
+                why = self._wrong_together(change, kept, stems)
+            if why:
+                found[file] = why
+        return found
+
+    def _wrong_alone(self, change: FileChange) -> str:
+        try:
+            check_file(change.file)
+        except UnsafePath as error:
+            return str(error)
+        if change.before != self._before.get(change.file):
+            return "it is not what it was when the dream began"
+        if change.after is None:
+            return "" if change.before is not None else "there is nothing to remove"
+        old = self._old.get(change.file)
+        limit = max(self._policy.max_file_bytes, len(change.before or b""))
+        if len(change.after) > limit:
+            return f"it would have {len(change.after):,} bytes, and {limit:,} are the most"
+        return self._wrong_text(old, self._read(change.file, change.after), change.after)
+
+    def _wrong_text(self, old: MemoryRecord | None, new: MemoryRecord, data: bytes) -> str:
+        if new.problem:
+            return f"its front matter could not be read: {new.problem}"
+        if not new.body.strip() and not (old is not None and not old.body.strip()):
+            return "it would say nothing"
+        if new.type not in TYPES and (old is None or new.type != old.type):
+            return f"{new.type!r} is no type of memory"
+        if (vague := vagueness(new.description, new.name)) and (
+            old is None or not vagueness(old.description, old.name)
+        ):
+            return f"it {vague}"
+        if _scope_of(data) == "team" and _scope_of(self._before.get(new.file, b"")) != "team":
+            return "a private memory is never made the team's by a dream"
+        known = Counter(finding.rule for finding in find_secrets(self._text(old)))
+        for found in find_secrets(data.decode("utf-8", "replace")):
+            known[found.rule] -= 1
+            if known[found.rule] < 0:
+                return f"line {found.line} looks like a secret ({found.rule})"
+        if old is None:
+            return refusal(new.body, new.type)
+        return self._wrong_history(old, new)
+
+    def _text(self, old: MemoryRecord | None) -> str:
+        return self._before[old.file].decode("utf-8", "replace") if old is not None else ""
+
+    def _wrong_history(self, old: MemoryRecord, new: MemoryRecord) -> str:
+        if TRUSTS.index(new.trust) < TRUSTS.index(old.trust):
+            return f"its trust would rise from {old.trust} to {new.trust}"
+        if lost := [one for one in old.source if one not in new.source]:
+            return f"it would no longer say that it came from {lost[0]}"
+        if old.created and (not new.created or new.created > old.created):
+            return "it would no longer say when it was made"
+        if old.expires != new.expires and (not old.expires or new.expires < old.expires) and new.expires:
+            return "its time would be cut short"
+        if lost := [key for key in old.extra if key not in new.extra]:
+            return f"its field {lost[0]!r} would be lost"
+        return ""
+
+    # -- one change among the others
+
+    def _wrong_together(self, change: FileChange, kept: Mapping[str, FileChange], stems: set[str]) -> str:
+        assert change.after is not None
+        old, new = self._old.get(change.file), self._read(change.file, change.after)
+        if old is None and any(file.casefold() == change.file.casefold() for file in self._before):
+            return "a memory with nearly that name is there already"
+        had = self._links.get(change.file, set[str]())
+        dead = [one for one in link_targets(new.body) if one not in stems and (one in self._stems or one not in had)]
+        if dead:
+            return f"it would point to {dead[0]!r}, which is not there"
+        merged = [self._old[one.file] for one in kept.values() if one.into == change.file and one.after is None]
+        if merged and TRUSTS.index(new.trust) < TRUSTS.index(worst(one.trust for one in merged)):
+            return f"its trust would be {new.trust}, better than that of {merged[0].file}, which goes into it"
+        return ""
+
+    def _wrong_removal(
+        self, change: FileChange, kept: Mapping[str, FileChange], stems: set[str], pointing: Mapping[str, str]
+    ) -> str:
+        stem = linked_to(change.file)
+        if stem not in stems and stem in pointing:
+            return f"{pointing[stem]} points to it"
+        if not change.into:
+            return ""
+        target = self._after(change.into, kept)
+        if target is None or change.into == change.file:
+            return f"it was to go into {change.into}, which would not be there"
+        if lost := [one for one in self._old[change.file].source if one not in target.source]:
+            return f"{change.into} would not say that it came from {lost[0]}"
+        if TRUSTS.index(target.trust) < TRUSTS.index(self._old[change.file].trust):
+            return f"{change.into} is more trusted than what was to go into it"
+        return ""
+
+    def too_many_added(self, kept: Mapping[str, FileChange], by: Mapping[str, str]) -> dict[str, str]:
+        """Return the new memories beyond the limit."""
+        added = [file for file, change in kept.items() if change.before is None]
+        most = self._policy.max_added_files
+        return {file: f"one dream adds {most} memories at most" for file in added[most:]}
+
+    # -- what would be lost
+
+    def losses(self, kept: Mapping[str, FileChange]) -> dict[str, str]:
+        """Return the files that would lose what they say, each with the first of what stands nowhere."""
+        found: dict[str, str] = {}
+        for file, change in kept.items():
+            if change.before is None:
+                continue
+            lost = self._lost(change, kept)
+            if lost:
+                found[file] = "nothing would say " + "; ".join(repr(one) for one in lost[:2])
+        return found
+
+    def _lost(self, change: FileChange, kept: Mapping[str, FileChange]) -> list[str]:
+        old = self._old[change.file]
+        if change.after is None and not change.into:
+            return [old.description or old.name]
+        target = self._after(change.into or change.file, kept)
+        assert target is not None  # or the change would have been refused
+        lost = self._gone(old, target)
+        if not lost or change.after is None:
+            return lost
+        elsewhere = [self._after(one.file, kept) for one in kept.values() if one.after is not None]
+        everywhere = "\n".join(whole_text(one) for one in elsewhere if one is not None)
+        return missing(old.body, everywhere)
+
+    def _gone(self, old: MemoryRecord, new: MemoryRecord) -> list[str]:
+        key = (self._before[old.file], new.version.encode() + new.file.encode())
+        if key not in self._missing:
+            self._missing[key] = missing(old.body, whole_text(new))
+        return self._missing[key]
+
+    # -- the directory as it would be
+
+    def _read(self, file: str, data: bytes) -> MemoryRecord:
+        if (file, data) not in self._new:
+            self._new[file, data] = read_record(file, data)
+        return self._new[file, data]
+
+    def _after(self, file: str, kept: Mapping[str, FileChange]) -> MemoryRecord | None:
+        if file not in kept:
+            return self._old.get(file)
+        data = kept[file].after
+        return None if data is None else self._read(file, data)
+
+    def _pointing(self, kept: Mapping[str, FileChange]) -> dict[str, str]:
+        """Return a file that points to each name, among those that would be there."""
+        found = {one: file for file, links in self._links.items() if file not in kept for one in links}
+        for file, change in kept.items():
+            if change.after is not None:
+                found.update((one, file) for one in link_targets(self._read(file, change.after).body))
+        return found
+
+    def _stems_after(self, kept: Mapping[str, FileChange]) -> set[str]:
+        gone = {file for file, change in kept.items() if change.after is None}
+        files = [file for file in self._before if file not in gone]
+        return {linked_to(file) for file in (*files, *(file for file in kept if file not in gone))}
+
+
+def _scope_of(data: bytes) -> str:
+    """Return the scope a file's own text claims; a record only knows that of its directory."""
+    head = data.decode("utf-8", "replace").split("\n---", 1)[0]
+    for line in head.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "scope":
+            return value.strip().strip("\"'").casefold()
+    return ""
