@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from calendar import monthrange
 from datetime import date, timedelta
 from typing import Final
 
+from ...memories.dates import DAYS, MONTHS, end_of, moved, span_start, weekday_on
 from ...values import record
 
 __all__ = ["Dated", "absolute", "has_date"]
 
-_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_MONTHS: Final = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
 _NUMBERS: Final = {
     **{"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6},
     **{"seven": 7, "eight": 8, "nine": 9, "ten": 10, "a couple of": 2, "a few": 3},
@@ -94,7 +89,7 @@ def _shown(found: re.Match[str], day: date) -> str:
         shapes = {"month": iso[:7], "quarter": f"Q{(day.month + 2) // 3} {day.year}", "year": iso[:4]}
         return shapes[span]
     if found["weekday"] or span:
-        return f"{_DAYS[day.weekday()].capitalize()} {iso}"
+        return f"{DAYS[day.weekday()].capitalize()} {iso}"
     return f"the night of {iso}" if said == "tonight" else iso
 
 
@@ -111,7 +106,7 @@ def _day(found: re.Match[str], said_on: date | None) -> date | None:
 
 
 def _in_year(month: str, day: int, year: str | None, said_on: date | None) -> date | None:
-    number = next(at for at, name in enumerate(_MONTHS, 1) if name.startswith(month.lower()[:3]))
+    number = next(at for at, name in enumerate(MONTHS, 1) if name.startswith(month.lower()[:3]))
     if year:
         return date(int(year), number, day)
     if said_on is None:
@@ -127,59 +122,25 @@ def _relative(found: re.Match[str], today: date) -> date | None:
     if found["end"]:
         return _end(found["end"].lower(), today)
     if found["weekday"]:
-        return _weekday(found["weekday"], today, "")
+        return weekday_on(found["weekday"], today, "")
     if found["span"]:
         return _span(found["which"].lower(), found["span"].lower(), today)
     if found["count"]:
-        return _moved(today, _number(found["count"]), found["unit"])
-    return _moved(today, -_number(found["past"]), found["punit"])
+        return moved(today, _number(found["count"]), found["unit"])
+    return moved(today, -_number(found["past"]), found["punit"])
 
 
 def _number(said: str) -> int:
     return int(said) if said.isdigit() else _NUMBERS[said.lower()]
 
 
-def _moved(today: date, count: int, unit: str) -> date:
-    kind = unit.lower().rstrip("s")
-    if kind in ("day", "week"):
-        return today + timedelta(days=count * (7 if kind == "week" else 1))
-    months = today.year * 12 + today.month - 1 + count * (12 if kind == "year" else 1)
-    year, month = divmod(months, 12)
-    return date(year, month + 1, min(today.day, monthrange(year, month + 1)[1]))
-
-
-def _weekday(said: str, today: date, which: str) -> date:
-    number = next(at for at, name in enumerate(_DAYS) if name.startswith(said.lower()[:3]))
-    if which == "last":
-        return today - timedelta(days=(today.weekday() - number - 1) % 7 + 1)
-    ahead = (number - today.weekday()) % 7
-    if which == "next":  # the one of the following week
-        return today - timedelta(days=today.weekday()) + timedelta(days=7 + number)
-    return today + timedelta(days=ahead or (0 if which == "this" else 7))
-
-
 def _span(which: str, span: str, today: date) -> date:
     if span not in ("week", "month", "quarter", "year"):
-        return _weekday(span, today, which)
-    step = {"next": 1, "coming": 1, "last": -1}.get(which, 0)
-    match span:
-        case "week":
-            return today - timedelta(days=today.weekday()) + timedelta(days=7 * step)
-        case "month":
-            return _moved(today.replace(day=1), step, "months")
-        case "quarter":
-            first = today.replace(month=(today.month - 1) // 3 * 3 + 1, day=1)
-            return _moved(first, 3 * step, "months")
-        case _:
-            return date(today.year + step, 1, 1)
+        return weekday_on(span, today, which)
+    return span_start(span, today, {"next": 1, "coming": 1, "last": -1}.get(which, 0))
 
 
 def _end(said: str, today: date) -> date:
     short = {"eow": "week", "eom": "month", "eoq": "quarter", "eoy": "year"}
     span = short.get(said) or said.rsplit(" ", 1)[-1]
-    which = "next" if " next " in f" {said} " else "this"
-    start = _span(which, span, today)
-    if span == "week":
-        return start + timedelta(days=4)
-    following = _moved(start, {"month": 1, "quarter": 3, "year": 12}[span], "months")
-    return following - timedelta(days=1)
+    return end_of(span, today, 1 if " next " in f" {said} " else 0)

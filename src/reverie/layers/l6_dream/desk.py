@@ -1,0 +1,135 @@
+"""The memories of one dream while it works on them: what stands, what went where, and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+
+from ...errors import InputError
+from ...memories.names import FOLDERS
+from ...memories.records import MemoryRecord, front_matter, read_record
+from .changes import FileChange
+from .facts import DreamFacts
+from .statements import Profile, profile_of
+
+__all__ = ["Desk", "day_of"]
+
+
+class Desk:
+    """Files as they stand by now; what is not understood or not ours is left where it is."""
+
+    def __init__(self, files: Mapping[str, bytes], facts: DreamFacts) -> None:
+        self.before = dict(files)
+        self.drafts = {file: data for file, data in facts.drafts.items() if file not in files}
+        self.files: dict[str, bytes] = {**files, **self.drafts}
+        self.moved: dict[str, str] = {}
+        self.removed: dict[str, str] = {}
+        self.why: dict[str, list[str]] = defaultdict(list)
+        self.unreadable: dict[str, str] = {}
+        self.aside: set[str] = set()
+        """Files that are read and never changed: expired ones that a person is asked about."""
+        self._facts = facts
+        self._records: dict[str, MemoryRecord] = {}
+        self._profiles: dict[str, Profile] = {}
+        for file in sorted(self.files):
+            self._take(file)
+
+    def _take(self, file: str) -> None:
+        memory = read_record(file, self.files[file], modified=_seconds(self._facts.modified.get(file, 0.0)))
+        if memory.problem:
+            self.unreadable[file] = memory.problem
+        elif file.split("/", 1)[0] not in FOLDERS and not _is_shared(self.files[file]):
+            self._records[file] = memory
+
+    @property
+    def ours(self) -> dict[str, MemoryRecord]:
+        """The memories that may be changed, in the order of their files."""
+        return {file: self._records[file] for file in sorted(self._records) if file not in self.aside}
+
+    def record(self, file: str) -> MemoryRecord:
+        """Return a memory as it stands."""
+        return self._records[file]
+
+    def text(self, file: str) -> str:
+        """Return a file's text as it stands."""
+        return self.files[file].decode()
+
+    def profile(self, file: str) -> Profile:
+        """Return what a memory states."""
+        if file not in self._profiles:
+            self._profiles[file] = profile_of(self._records[file])
+        return self._profiles[file]
+
+    def write(self, file: str, text: str, why: str) -> None:
+        """Change a file."""
+        self.files[file] = text.encode()
+        self._records[file] = read_record(
+            file, self.files[file], modified=_seconds(self._facts.modified.get(file, 0.0))
+        )
+        self._profiles.pop(file, None)
+        if why not in self.why[file]:
+            self.why[file].append(why)
+
+    def merge(self, file: str, into: str) -> None:
+        """Take a file away whose facts stand in another."""
+        self._drop(file)
+        self.moved[file] = into
+
+    def remove(self, file: str, why: str) -> None:
+        """Take a file away."""
+        self._drop(file)
+        self.removed[file] = why
+
+    def _drop(self, file: str) -> None:
+        del self.files[file], self._records[file]
+        self._profiles.pop(file, None)
+
+    def changes(self) -> tuple[FileChange, ...]:
+        """Return what became of the files, in their order."""
+        made: list[FileChange] = []
+        for file in sorted({*self.before, *self.files}):
+            before, after = self.before.get(file), self.files.get(file)
+            if before == after:
+                continue
+            why = "; ".join(self.why[file])
+            if after is None and file in self.moved:
+                into = self._stands_in(file)
+                made.append(FileChange(file, before, None, "merged", f"says the same as {into}", into))
+            elif after is None:
+                made.append(FileChange(file, before, None, "removed", self.removed[file]))
+            elif before is None:
+                made.append(FileChange(file, None, after, "added", why or "drafted from the daily logs"))
+            else:
+                made.append(FileChange(file, before, after, "changed", why))
+        return tuple(made)
+
+    def _stands_in(self, file: str) -> str:
+        while file in self.moved:
+            file = self.moved[file]
+        return file
+
+
+def _is_shared(data: bytes) -> bool:
+    try:
+        return front_matter(data.decode()).fields.get("scope") == "team"
+    except (InputError, UnicodeDecodeError):
+        return True
+
+
+def _seconds(value: float) -> float:
+    try:
+        datetime.fromtimestamp(value, UTC)
+    except (ValueError, OverflowError, OSError):
+        return 0.0
+    return value
+
+
+def day_of(memory: MemoryRecord) -> date | None:
+    """Return the day a memory was written."""
+    for said in (memory.created, memory.modified):
+        try:
+            return date.fromisoformat(said[:10])
+        except ValueError:
+            continue
+    return None

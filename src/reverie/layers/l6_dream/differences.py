@@ -1,0 +1,265 @@
+"""In what two memories differ: held against each other statement by statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
+
+from ...values import record
+from .exchanges import exchanged
+from .lexicon import GENERIC, TURNING, kind_of, normal
+from .statements import Pool, Profile, Statement
+from .words import Word, weight_of
+
+__all__ = [
+    "Difference",
+    "about",
+    "apart",
+    "are_aligned",
+    "are_generic",
+    "beyond",
+    "dice",
+    "differences_between",
+    "shared_weight",
+    "weighed",
+    "without_slots",
+]
+
+Way: TypeAlias = Literal["value", "word", "denial", "exchange", "list", "turn"]
+_ALIGNED: Final = 0.5
+_ALIGNED_HEAD: Final = 0.65
+"""Names and descriptions are worded more freely; only where they are this alike does another word tell them apart."""
+_ALIGNED_REASON: Final = 0.6
+_SAME_NAME: Final = 0.9
+_ALIGNED_BY_NAME: Final = 0.4
+_CONTAINED: Final = 0.8
+_ENOUGH: Final = 1.9
+"""The weight of what two statements share before they are held against each other: two words at least."""
+_FEW: Final = 3
+_OPPOSED: Final = 0.8
+_OF_PERSONS: Final = frozenset(map(normal, ("user", "live", "work", "name", "from")))
+_SIDES: Final = frozenset(map(normal, ("before", "after", "until", "since")))
+
+
+@record
+class Difference:
+    """In what two statements about one thing differ."""
+
+    way: Way
+    left: Statement
+    right: Statement
+    words: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    subject: float = 0.0
+    """How much of what they are about is the same, between 0 and 1."""
+
+
+def shared_weight(left: Statement, right: Statement) -> float:
+    return max(0.0, left.weight - weighed(beyond(left, left.pool, right.pool)))
+
+
+def dice(left: Statement, right: Statement) -> float:
+    whole = left.weight + right.weight
+    return 2 * sum(left.weights[form] for form in left.forms & right.forms) / whole if whole else 0.0
+
+
+def are_aligned(left: Statement, right: Statement) -> bool:
+    """Say whether two statements are about the same thing."""
+    both = dice(left, right)
+    if both >= _ALIGNED or not both:
+        return both > 0.0
+    short, long = sorted((left, right), key=lambda one: one.weight)
+    shared = shared_weight(short, long)
+    return shared >= _ENOUGH and shared >= _CONTAINED * short.weight
+
+
+def differences_between(left: Profile, right: Profile) -> list[Difference]:
+    found: list[Difference] = []
+    for one, other in _pairs(left, right):
+        difference = _difference(one, other, left, right)
+        if difference is not None:
+            found.append(difference)
+    return found
+
+
+def _pairs(left: Profile, right: Profile) -> Iterable[tuple[Statement, Statement]]:
+    """Yield the statements that are to be held against each other."""
+    seen: set[tuple[int, int]] = set()
+
+    def fresh(one: Statement, other: Statement) -> bool:
+        key = (id(one), id(other))
+        if key in seen:
+            return False
+        seen.add(key)
+        return True
+
+    if left.claims and right.claims and dice(left.name, right.name) >= _SAME_NAME:
+        one, other = left.claims[0], right.claims[0]
+        if about(one, other) >= _ALIGNED_BY_NAME and fresh(one, other):
+            yield one, other
+    for claim in left.claims:
+        other = _nearest(claim, right.claims)
+        if other is not None and fresh(claim, other):
+            yield claim, other
+    for claim in right.claims:
+        other = _nearest(claim, left.claims)
+        if other is not None and fresh(other, claim):
+            yield other, claim
+    if not seen:
+        return  # what they claim is about different things: nothing else they say can bring them together
+    if left.name.words and right.name.words and about(left.name, right.name) >= _ALIGNED_HEAD:
+        yield left.name, right.name
+    for one in left.description:
+        other = max(right.description, key=lambda it: about(one, it), default=None)
+        if other is not None and about(one, other) >= _ALIGNED_HEAD:
+            yield one, other
+    for reason in left.reasons:
+        other = max(right.reasons, key=lambda one: dice(reason, one), default=None)
+        if other is not None and dice(reason, other) >= _ALIGNED_REASON:
+            yield reason, other
+
+
+def _nearest(claim: Statement, others: Sequence[Statement]) -> Statement | None:
+    """Return the statement that is about the same thing, what fills its slots left aside."""
+    best = max(others, key=lambda one: about(claim, one), default=None)
+    if best is None or not (about(claim, best) >= _ALIGNED or are_aligned(claim, best)):
+        return None
+    return best
+
+
+@lru_cache(maxsize=4_096)
+def about(left: Statement, right: Statement) -> float:
+    """Return how much two statements share of what is no value in them."""
+    common = left.forms & right.forms
+    if not common:
+        return _about_the_user(left, right)
+    shared = sum(left.weights[form] for form in common)
+    mine, theirs = apart(left, right)
+    mine_left, theirs_left, slots = without_slots(mine, theirs)
+    shared += sum(0.5 for one, _ in slots if kind_of(one.form))
+    rest = (weighed(mine_left) + weighed(theirs_left)) / 2
+    return shared / (shared + rest)
+
+
+def _about_the_user(left: Statement, right: Statement) -> float:
+    """Return how much two short statements are about one thing of the user: where they live, what their name is."""
+    said = {word.form for word in left.every} & {word.form for word in right.every} & _OF_PERSONS
+    names = all(any(word.kind == "name" for word in one.words) and len(one.words) < _FEW for one in (left, right))
+    return _ALIGNED_HEAD if names and len(said) > 1 else 0.0
+
+
+def beyond(statement: Statement, own: Pool, other: Pool) -> list[Word]:
+    """Return the words of a statement that do not stand in another pool."""
+    found: dict[str, Word] = {}
+    for word in statement.words:
+        if not other.covers(word, own):
+            found.setdefault(word.base, word)
+    return list(found.values())
+
+
+def apart(left: Statement, right: Statement) -> tuple[list[Word], list[Word]]:
+    """Return what each of two statements has that the other has not."""
+    return beyond(left, left.pool, right.pool), beyond(right, right.pool, left.pool)
+
+
+def weighed(words: Iterable[Word]) -> float:
+    return sum(weight_of(word) for word in words)
+
+
+def without_slots(left: list[Word], right: list[Word]) -> tuple[list[Word], list[Word], list[tuple[Word, Word]]]:
+    """Return the words that are left where values of one kind are paired off, and the pairs."""
+    rest, slots = list(right), list[tuple[Word, Word]]()
+    mine: list[Word] = []
+    for word in left:
+        kind = word.slot
+        other = next((one for one in rest if kind and one.slot == kind), None)
+        if other is None:
+            mine.append(word)
+            continue
+        rest.remove(other)
+        slots.append((word, other))
+    return mine, rest, slots
+
+
+def _difference(one: Statement, other: Statement, left: Profile, right: Profile) -> Difference | None:
+    here, there = apart(one, other)
+    if one.role == "reason":
+        mine, theirs = here, there
+    else:
+        mine = [word for word in here if not right.pool.covers(word, one.pool)]
+        theirs = [word for word in there if not left.pool.covers(word, other.pool)]
+
+    def made(way: Way, words: Iterable[Word], others: Iterable[Word]) -> Difference:
+        return Difference(
+            way, one, other, tuple(w.shown for w in words), tuple(w.shown for w in others), about(one, other)
+        )
+
+    opposed = _opposed(one, other) if one.role in ("claim", "reason") else []
+    if opposed:
+        return made("denial", opposed, opposed)
+    _, _, slots = without_slots(mine, theirs)
+    if slots or (mine and theirs and not are_generic(mine, theirs)):
+        if slots:
+            return made("value", [pair[0] for pair in slots], [pair[1] for pair in slots])
+        if one.role in ("claim", "reason") or _is_one_slot(one, other, mine, theirs):
+            return made("word", mine, theirs)
+    if places := exchanged(one, other):
+        return made("exchange", places, places)
+    if one.role == "claim" and (turned := _turned(one, other, mine, theirs)):
+        return made("turn", *turned)
+    extra, base, within = (mine, other, one) if mine else (theirs, one, other)
+    if any(_extends(word, base, within) for word in extra):
+        return made("list", mine, theirs)
+    return None
+
+
+def _is_one_slot(one: Statement, other: Statement, mine: list[Word], theirs: list[Word]) -> bool:
+    """Say whether two headings are one pattern with another word in the same place."""
+    places = [one.words.index(word) for word in mine]
+    return len(one.words) == len(other.words) and places == [other.words.index(word) for word in theirs]
+
+
+def are_generic(mine: Sequence[Word], theirs: Sequence[Word]) -> bool:
+    return all(word.kind == "word" and word.form in GENERIC for word in (*mine, *theirs))
+
+
+def _turned(
+    one: Statement, other: Statement, mine: list[Word], theirs: list[Word]
+) -> tuple[Sequence[Word], Sequence[Word]] | None:
+    """Return what turns the sense of one of two statements that are otherwise alike."""
+    if not one.forms & other.forms:
+        return None
+    if any(word.form in TURNING for word in (*mine, *theirs)):
+        return mine, theirs
+    places = {word.form: word for word in other.words if word.slot == "when"}
+    for word in one.words:
+        place = places.get(word.form)
+        if place is not None and place.after != word.after and _SIDES & {place.after, word.after}:
+            return [word], [place]
+    return None
+
+
+def _opposed(one: Statement, other: Statement) -> list[Word]:
+    """Return the words that one statement denies and the other does not, where these are most of what they share."""
+    mine = {word.form: word for word in one.words}
+    theirs = {word.form: word for word in other.words}
+    both = mine.keys() & theirs.keys()
+    against = [mine[form] for form in sorted(both) if mine[form].denied != theirs[form].denied]
+    alone = [one for one in against if one.locally != theirs[one.form].locally]
+    if alone:
+        return alone
+    return against if against and weighed(against) >= _OPPOSED * weighed(mine[form] for form in both) else []
+
+
+def _extends(word: Word, base: Statement, within: Statement) -> bool:
+    """Say whether a fact that only one side has makes a list longer that both have: Tuesdays, and Thursdays."""
+    kind = word.slot
+    if not kind:
+        return False
+    at = within.words.index(word)
+    neighbours = [within.words[place] for place in (at - 1, at + 1) if 0 <= place < len(within.words)]
+    return any(
+        one.slot == kind and one.form in base.forms and (word.joined or one.joined) and kind != "code"
+        for one in neighbours
+    )

@@ -1,0 +1,101 @@
+"""How polluted a memory directory is: the share of memories that lint or a dream finds something wrong with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, Literal, TypeAlias
+
+from ...memories.taxonomy import lint_memory
+from ...values import record
+from .desk import Desk
+from .facts import DreamFacts
+from .local import dream
+from .policy import DreamPolicy
+
+__all__ = ["Fault", "Finding", "Findings", "findings"]
+
+Fault: TypeAlias = Literal["wrong", "duplicate", "stale", "unsupported"]
+
+_FAULTS: Final[dict[str, Fault]] = {
+    "contradiction": "wrong",
+    "dead_link": "wrong",
+    "unreadable": "wrong",
+    "vague": "stale",
+    "expired": "stale",
+    "duplicate": "duplicate",
+}
+
+
+@record
+class Finding:
+    """What is wrong with a memory."""
+
+    fault: Fault
+    reason: str
+
+
+@record
+class Findings:
+    """What is wrong with which memories."""
+
+    total: int
+    files: Mapping[str, tuple[Finding, ...]]
+
+    @property
+    def rate(self) -> float:
+        """The share of memories with something wrong, between 0 and 1."""
+        return len(self.files) / self.total if self.total else 0.0
+
+    def count(self, fault: Fault) -> int:
+        """Return how many memories have this fault."""
+        return sum(any(one.fault == fault for one in found) for found in self.files.values())
+
+
+def findings(
+    files: Mapping[str, bytes], *, now: datetime, policy: DreamPolicy, facts: DreamFacts | None = None
+) -> Findings:
+    """Return what lint and a dream find in these memories; nothing is changed."""
+    known = facts or DreamFacts()
+    found: dict[str, dict[Finding, None]] = defaultdict(dict)
+    today = now.date().isoformat()
+    for file, memory in Desk(files, DreamFacts(modified=known.modified)).ours.items():
+        for reason in lint_memory(memory, today=today):
+            fault: Fault = "stale" if reason.startswith(("expired", "says ")) else "wrong"
+            found[file][Finding(fault, reason)] = None
+        gone = [source for source in memory.source if source.split(" ", 1)[0] in known.gone_sessions]
+        if gone and len(gone) == len(memory.source):
+            found[file][Finding("unsupported", f"came from {gone[0]}, which is no longer there")] = None
+    for file, reason in known.unsupported.items():
+        if file in files:
+            found[file][Finding("unsupported", reason)] = None
+    _add_dream(found, files, now, policy, known)
+    order = sorted(found)
+    return Findings(len(files), {file: tuple(found[file]) for file in order})
+
+
+def _add_dream(
+    found: dict[str, dict[Finding, None]],
+    files: Mapping[str, bytes],
+    now: datetime,
+    policy: DreamPolicy,
+    facts: DreamFacts,
+) -> None:
+    alone = DreamFacts(facts.modified, facts.known_paths, facts.missing_paths)
+    dreamed = dream(files, now=now, policy=policy, facts=alone)
+    for change in dreamed.changes:
+        if change.act == "merged":
+            found[change.file][Finding("duplicate", change.why)] = None
+        elif change.act == "removed":
+            found[change.file][Finding("stale", change.why)] = None
+        else:
+            for reason in change.why.split("; "):
+                if reason and not reason.startswith(
+                    ("holds what", "links to") if "lead to where" in reason else "holds"
+                ):
+                    fault: Fault = "stale" if reason.startswith("dates") else "wrong"
+                    found[change.file][Finding(fault, reason)] = None
+    for question in dreamed.questions:
+        for file in question.files:
+            found[file][Finding(_FAULTS[question.topic], question.text)] = None

@@ -1,0 +1,105 @@
+"""Links from memory to memory: led on where the target was merged, plain text with the reason where it is gone."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import unquote
+
+from ...memories.index import INDEX
+from ...memories.names import FOLDERS
+from ...values import record
+
+__all__ = ["Relinked", "links_in", "relinked"]
+
+_LINK: Final = re.compile(r"(?<!!)\[((?:[^\[\]\\\n]|\\.)*)\]\((<[^>\n]*>|[^()\s]+)(\s+(?:\"[^\"\n]*\"|'[^'\n]*'))?\)")
+_WIKI: Final = re.compile(r"\[\[([^\[\]|\n]+\.md)(?:\|([^\[\]\n]+))?\]\]")
+_CODE: Final = re.compile(r"^(?:```|~~~).*?(?:^(?:```|~~~)[^\n]*$|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+
+
+@record
+class Relinked:
+    """A body whose links lead somewhere."""
+
+    text: str
+    dead: tuple[str, ...] = ()
+    """Targets that are not there and whose links are plain text now."""
+    led_on: tuple[str, ...] = ()
+    """Targets whose memories stand elsewhere now."""
+
+
+def links_in(file: str, text: str) -> list[str]:
+    """Return the paths, beneath the memory directory or the project, that the links of a memory lead to."""
+    return [path for found in _links(text) if (path := _target(file, found))]
+
+
+def relinked(
+    file: str, text: str, *, there: frozenset[str], moved: Mapping[str, str], gone: frozenset[str]
+) -> Relinked:
+    """Return a memory's text with every link to a memory leading to one that is ``there``.
+
+    ``moved`` says where a merged memory went; ``gone`` are paths of the project that are known to be missing.
+    """
+    parts: list[str] = []
+    dead: list[str] = []
+    led_on: list[str] = []
+    at = 0
+    for found in _links(text):
+        path = _target(file, found)
+        if not path or path in there:
+            continue
+        shown = (found[1] if found.re is _LINK else found[2] or found[1]).replace("\\", "")
+        into = _final(path, moved)
+        if into != path and into in there:
+            led_on.append(path)
+            new = _led_to(file, into, found, shown)
+        elif path in gone or _is_memory(path):
+            dead.append(path)
+            what = "file" if path in gone and not _is_memory(path) else "memory"
+            name = "" if shown == path else f"{path}, "
+            new = f"{shown} ({name}a {what} that is no longer there)"
+        else:
+            continue
+        parts += (text[at : found.start()], new)
+        at = found.end()
+    return Relinked("".join((*parts, text[at:])), tuple(dead), tuple(led_on))
+
+
+def _links(text: str) -> list[re.Match[str]]:
+    code = [(found.start(), found.end()) for found in _CODE.finditer(text)]
+    found = [*_LINK.finditer(text), *_WIKI.finditer(text)]
+    kept = [one for one in found if not any(start <= one.start() < end for start, end in code)]
+    return sorted(kept, key=lambda one: one.start())
+
+
+def _target(file: str, found: re.Match[str]) -> str:
+    raw = found[2].removeprefix("<").removesuffix(">") if found.re is _LINK else found[1]
+    path = unquote(raw.split("#", 1)[0].split("?", 1)[0])
+    if not path or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//|/|~", path):
+        return path if path.startswith("/") else ""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(file), path))
+
+
+def _is_memory(path: str) -> bool:
+    first = path.split("/", 1)[0]
+    return path.endswith(".md") and path != INDEX and first not in FOLDERS and not path.startswith(("../", "/", "."))
+
+
+def _final(path: str, moved: Mapping[str, str]) -> str:
+    seen: set[str] = set()
+    while path in moved and path not in seen:
+        seen.add(path)
+        path = moved[path]
+    return path
+
+
+def _led_to(file: str, into: str, found: re.Match[str], shown: str) -> str:
+    if into == file:
+        return shown
+    path = posixpath.relpath(into, posixpath.dirname(file) or ".")
+    if found.re is _WIKI:
+        return f"[[{path}|{shown}]]" if found[2] else f"[[{path}]]"
+    target = f"<{path}>" if re.search(r"[\s()]", path) else path
+    return f"[{found[1]}]({target}{found[3] or ''})"

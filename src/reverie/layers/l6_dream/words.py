@@ -1,0 +1,307 @@
+"""Words of a sentence in their normal form, each with its kind and whether it is denied.
+
+Two ways to write one fact become the same words here: spelling, tense, order of day and month, digits, units, synonyms.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ...memories.dates import DAYS, MONTHS
+from ...values import record, replace
+from .lexicon import GENERIC, LIGHT, NEGATIVE, base_of, is_family, is_phrase, kind_of, normal, phrases
+
+__all__ = ["HARD", "Word", "weight_of", "words_of"]
+
+HARD: Final = frozenset({"number", "time", "date", "unit", "code", "name", "weekday", "month", "currency"})
+"""Kinds of words that are facts by themselves: another one is another fact."""
+_MONTH: Final = "|".join(MONTHS) + "|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec"
+_UNITS: Final = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds", "msec"), "ms"),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "second"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "minute"),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), "hour"),
+    **dict.fromkeys(("d", "day", "days"), "day"),
+    **dict.fromkeys(("week", "weeks", "wk", "wks"), "week"),
+    **dict.fromkeys(("month", "months"), "month"),
+    **dict.fromkeys(("year", "years", "yr", "yrs"), "year"),
+    **dict.fromkeys(("kb", "kib", "kilobytes", "kilobyte"), "kb"),
+    **dict.fromkeys(("mb", "mib", "megabytes", "megabyte"), "mb"),
+    **dict.fromkeys(("gb", "gib", "gigabytes", "gigabyte", "gigs"), "gb"),
+    **dict.fromkeys(("tb", "tib", "terabytes", "terabyte"), "tb"),
+    **dict.fromkeys(("%", "percent", "pct"), "percent"),
+    **dict.fromkeys(("px", "pixels", "pixel"), "pixel"),
+    **dict.fromkeys(("km", "kilometers", "kilometres"), "km"),
+    **dict.fromkeys(("kg", "kilos", "kilograms"), "kg"),
+    **dict.fromkeys(("mg", "milligrams"), "mg"),
+}
+_CURRENCIES: Final = {
+    **dict.fromkeys(("$", "usd", "dollar", "dollars"), "usd"),
+    **dict.fromkeys(("€", "eur", "euro", "euros"), "eur"),
+    **dict.fromkeys(("£", "gbp", "pounds"), "gbp"),
+}
+_NUMBERS: Final = {
+    word: str(number)
+    for number, word in enumerate(
+        re.findall(
+            r"\w+",
+            "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+            "seventeen eighteen nineteen twenty",
+        )
+    )
+} | {"thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "ninety": "90", "hundred": "100", "thousand": "1000"}
+_DAYS: Final = {form: day for day in DAYS for form in (day, f"{day}s")}
+_WEEKDAY_SHORT: Final = {
+    "mon": "monday",
+    "tue": "tuesday",
+    "tues": "tuesday",
+    "wed": "wednesday",
+    "thu": "thursday",
+} | {
+    "thurs": "thursday",
+    "fri": "friday",
+}
+_RULES: Final = (
+    (re.compile(rf"\b({_MONTH})\.? (\d{{1,2}})(?:st|nd|rd|th)?,? (\d{{4}})\b"), 1, 2, 3),
+    (re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({_MONTH})\.?,? (\d{{4}})\b"), 2, 1, 3),
+)
+_MONTH_YEAR: Final = re.compile(rf"\b({_MONTH})\.? (\d{{4}})\b")
+_BESIDE_DATE: Final = re.compile(r"(\d{4}-\d\d(?:-\d\d)?) \((?:" + "|".join((*DAYS, *MONTHS)) + r")\)")
+_CLOCK: Final = re.compile(r"\b(\d{1,2})(?:[:.](\d\d))?(?: ?h)? ?(a\.?m\b\.?|p\.?m\b\.?)|\b(\d{1,2}):(\d\d)\b(?![:\d])")
+_ONE: Final = re.compile(
+    r"(?<!the )(?<!this )(?<!that )(?<!each )(?<!every )(?<!any )(?<!no )(?<!which )\bone "
+    r"(?=[a-z])(?!(?:of|is|that|who|which|should|can|must|may|more|another|has|by|for|in|and|or|to)\b)"
+)
+_AFTER_SPAN: Final = re.compile(
+    r"\bafter (?=\d+ ?(?:" + "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True)) + r")(?!\w))"
+)
+_THOUSANDS: Final = re.compile(r"(?<=\d)[,_](?=\d{3}\b)")
+_KILO: Final = re.compile(r"\b(\d+)k\b")
+_WORD: Final = re.compile(
+    r"(?P<url>[a-z][a-z+]{1,9}://[^\s)>\]}\"'`]+)"
+    r"|(?P<mail>[\w.+-]+@[\w-]+\.[\w.-]+)"
+    r"|(?P<iso>\d{4}-\d\d(?:-\d\d)?(?!\d))"
+    r"|(?P<clock>\d\d:\d\d)"
+    r"|(?P<flag>(?<!\w)--?[a-z][\w-]*)"
+    r"|(?P<path>~?(?:[\w.@*-]+)?(?:[/\\][\w.@*-]+)+/?)"
+    r"|(?P<ticket>#[\w-]+|\b[a-z]{2,}-\d+\b)"
+    r"|(?P<version>v\d+(?:\.\d+)*|\d+(?:\.\d+){2,})"
+    r"|(?P<money>[$€£]\s?\d+(?:\.\d+)?)"
+    r"|(?P<measure>\d+(?:\.\d+)? ?(?:" + "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True)) + r")(?!\w))"
+    r"|(?P<number>\d+(?:\.\d+)?(?:st|nd|rd|th)?(?![\w]))"
+    r"|(?P<code>\w+(?:\.\w+)+|\w*_\w+(?:_\w+)*|\w*\d\w*)"
+    r"|(?P<word>[^\W\d_]+(?:['’][^\W\d_]+)*)"
+    r"|(?P<stop>[,;:()—–]|\s-\s)"
+)
+_BREAKS: Final = frozenset(
+    ("but", "while", "whereas", "because", "since", "although", "so", "if", "when", "unless", "until", "and", "or")
+)
+_CONTRAST: Final = frozenset({"instead_of", "without"})
+_COMPARED: Final = frozenset({"over", "than", "to"})
+_CHOOSING: Final = frozenset(map(normal, ("prefer", "choose")))
+_PREPOSITIONS: Final = frozenset(("in", "for", "on", "at", "when", "during", "by", "with", "as"))
+_PARTS: Final = frozenset(map(normal, ("from", "to", "by", "before", "after", "until", "since", "for", "of", "with")))
+_LEADING: Final = frozenset(map(normal, ("in", "on", "for", "at", "during", "from", "when", "with", "within", "as")))
+
+
+@record
+class Word:
+    """A word of a statement in its normal form."""
+
+    form: str
+    kind: str = "word"
+    denied: bool = False
+    locally: bool = False
+    """Whether the denial is of this word alone: "not npm", "without sugar"."""
+    parts: tuple[str, ...] = ()
+    whole: bool = False
+    """Whether its parts, standing in another text, are not yet the word itself: a path, an address."""
+    shown: str = ""
+    """As it was written."""
+    clause: int = 0
+    joined: bool = False
+    """Whether it follows another by "and", "or" or a comma."""
+    slot: str = ""
+    """What kind of value it is, if it is one: another of that kind in its place is another fact."""
+    base: str = ""
+    """Its stem, where another word with the same form may stand for something else."""
+    after: str = ""
+    """The word before it that says its part: from, to, by, before, after, over."""
+
+    @property
+    def light(self) -> bool:
+        """Whether it carries no fact of its own."""
+        return self.kind == "word" and self.form in LIGHT
+
+
+def weight_of(word: Word) -> float:
+    """Return how much a word counts when statements are held against each other."""
+    if word.kind in HARD:
+        return 1.3
+    return 0.4 if word.form in GENERIC else 1.0
+
+
+def _plain(text: str) -> str:
+    """Return a text in lower case with dates, times and numbers in one form."""
+    low = text.lower().replace("’", "'").replace("`", " ")
+    low = _BESIDE_DATE.sub(r"\1", low)
+    for rule, month, day, year in _RULES:
+        low = rule.sub(lambda found: _iso(found[year], found[month], found[day]), low)  # noqa: B023
+    low = _MONTH_YEAR.sub(lambda found: f"{found[2]}-{_number_of(found[1]):02}", low)
+    low = re.sub(r"\bnoon\b", "12:00", re.sub(r"\bmidnight\b", "00:00", low))
+    low = _CLOCK.sub(_clock, low)
+    low = _KILO.sub(r"\g<1>000", _THOUSANDS.sub("", low))
+    low = re.sub(r"\bper cent\b", "%", low)
+    low = _ONE.sub("1 ", low)
+    low = _AFTER_SPAN.sub("in ", low)
+    low = re.sub(r"\b(?:under|below|beneath) (?=[$€£]?\d)", "less_than ", low)
+    low = re.sub(r"\b(?:over|above|exceeding) (?=[$€£]?\d)", "more_than ", low)
+    return phrases(" ".join(low.split()))
+
+
+def _number_of(month: str) -> int:
+    return next(at for at, name in enumerate(MONTHS, 1) if name.startswith(month[:3]))
+
+
+def _iso(year: str, month: str, day: str) -> str:
+    return f"{year}-{_number_of(month):02}-{int(day):02}"
+
+
+def _clock(found: re.Match[str]) -> str:
+    if found[4]:
+        return f"{int(found[4]):02}:{found[5]}"
+    hour = int(found[1]) % 12 + (12 if found[3].startswith("p") else 0)
+    return f"{hour:02}:{found[2] or '00'}"
+
+
+def words_of(text: str, names: frozenset[str]) -> list[Word]:
+    made: list[Word] = []
+    clause, contrast, after = 0, False, ""
+    for found in _WORD.finditer(_plain(text)):
+        kind, said = found.lastgroup or "word", found.group()
+        if kind == "stop":
+            clause, contrast, after = clause + 1, False, ""
+            continue
+        for word in _made(kind, said, names):
+            if word.form in _BREAKS and word.kind == "word":
+                clause, contrast = clause + 1, False
+            if word.form in _CONTRAST or (word.form in _COMPARED and any(one.form in _CHOOSING for one in made)):
+                contrast = True
+            elif contrast and word.form in _PREPOSITIONS and made and not made[-1].light:
+                contrast = False  # "rather than mocks in tests": the tests are not denied
+            if word.form in _PARTS:
+                after = word.form
+            if word.form == "user" and any(not one.light for one in made):
+                word = Word("enduser", shown=word.shown)  # whom something is done to, not whose memory it is
+            previous = made[-1] if made else None
+            joined = previous is not None and (previous.form in ("and", "or") or clause > previous.clause)
+            made.append(
+                Word(
+                    word.form,
+                    word.kind,
+                    contrast,
+                    contrast,
+                    word.parts,
+                    word.whole,
+                    word.shown,
+                    clause,
+                    joined,
+                    _slot(word),
+                    word.base or word.form,
+                    after,
+                )
+            )
+            if not word.light:
+                after = ""
+    return _denied(made)
+
+
+def _slot(word: Word) -> str:
+    if word.kind in ("date", "month", "weekday", "time"):
+        return "when"
+    return word.kind if word.kind in HARD else kind_of(word.form)
+
+
+def _made(kind: str, said: str, names: frozenset[str]) -> list[Word]:
+    """Return the words that one match is: a measure is a number and its unit."""
+    if kind == "word":
+        return _plain_words(said, names)
+    if kind == "code" and is_phrase(said):
+        parts = tuple(map(base_of, said.split("_")))
+        return [Word(normal(said), parts=parts, base=said, shown=said.replace("_", " "))]
+    if kind in ("url", "mail", "path", "flag", "ticket", "code"):
+        plain = said.rstrip(".,:;!?/").removeprefix("./")
+        parts = tuple(map(base_of, re.findall(r"[^\W\d_]{2,}", plain)))
+        return [Word(plain, "code", parts=parts, whole=kind != "code" or len(parts) < 2, shown=plain)]
+    if kind in ("iso", "clock"):
+        return [Word(said, "date" if kind == "iso" else "time", shown=said)]
+    if kind == "version":
+        return [Word(said.removeprefix("v"), "number", shown=said)]
+    if kind == "money":
+        return [
+            Word(_digits(said[1:].strip()), "number", shown=said),
+            Word(_CURRENCIES[said[0]], "currency", shown=said),
+        ]
+    digits = re.match(r"\d+(?:\.\d+)?", said)
+    number = Word(_digits(digits.group()) if digits else said, "number", shown=said)
+    if kind == "number":
+        return [number]
+    unit = said[digits.end() :].strip() if digits else ""
+    return [number, Word(f"unit:{_UNITS[unit]}", "unit", parts=(base_of(unit),), shown=unit)]
+
+
+def _digits(number: str) -> str:
+    return (number.rstrip("0").rstrip(".") if "." in number else number.lstrip("0")) or "0"
+
+
+_SHOUTED: Final = frozenset(
+    ("get", "put", "us", "it", "set", "go", "done", "will", "may", "use", "see", "make", "need")
+)
+"""Words of grammar that are names where they are written as such: a GET request, the language Go, the column Done."""
+
+
+def _plain_words(said: str, names: frozenset[str]) -> list[Word]:
+    base, apostrophe, ending = said.partition("'")
+    if apostrophe and ending == "t":
+        root = {"don": "do", "doesn": "do", "didn": "do", "can": "can", "won": "will", "isn": "be", "aren": "be"}
+        return [Word(root.get(base, "do")), Word("not", shown=said)]
+    if base in _DAYS:
+        return [Word(_DAYS[base], "weekday", shown=said)]
+    if base in _WEEKDAY_SHORT and base in names:
+        return [Word(_WEEKDAY_SHORT[base], "weekday", shown=said)]
+    if base in MONTHS and (base not in ("may", "march") or base in names):
+        return [Word(base, "month", shown=said)]
+    if base in _NUMBERS and base != "one":
+        return [Word(_NUMBERS[base], "number", shown=said)]
+    if base in _CURRENCIES and base != "pounds":
+        return [Word(_CURRENCIES[base], "currency", shown=said)]
+    if base in _SHOUTED and f"^{base}" in names:
+        form = normal(f"^{base}")
+        return [Word(form, "word" if kind_of(form) else "name", shown=said)]
+    form = normal(base)
+    known = form in LIGHT or form in NEGATIVE or is_family(form) or kind_of(form)
+    named = base in names and not known
+    return [Word(form, "name" if named else "word", shown=said, base=base_of(base))]
+
+
+def _denied(words: list[Word]) -> list[Word]:
+    """Mark what is denied: all of a clause with "not" in it, or what follows where a contrast is drawn."""
+    made: list[Word] = []
+    by_clause: dict[int, list[Word]] = {}
+    for word in words:
+        by_clause.setdefault(word.clause, []).append(word)
+    if by_clause.get(0) and by_clause[0][0].form in _LEADING and 1 in by_clause:  # "In tests, do not ..."
+        by_clause = {1: by_clause.pop(0) + by_clause.pop(1), **by_clause}
+    for number, clause in by_clause.items():
+        at = [index for index, word in enumerate(clause) if word.kind == "word" and word.form in NEGATIVE]
+        denied = len(at) % 2 == 1
+        first = at[0] if at else 0
+        # ", not mocks" and "and never npm" deny what follows; "must not be mocked" denies the whole clause.
+        for index, word in enumerate(clause):
+            if index in at:
+                continue
+            negative = denied and (index > first or number == 0 or first > 0)
+            alone = negative and first == 0 and number > 0
+            made.append(replace(word, denied=not word.denied, locally=word.locally or alone) if negative else word)
+    return made
