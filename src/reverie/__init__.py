@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .importers import read_session
     from .runtime.agent import Agent
     from .runtime.library import Library
+    from .runtime.mailbox import Mailbox
     from .runtime.memory import Memory
     from .runtime.session import Session
     from .settings import Settings, load_settings
@@ -30,6 +31,7 @@ __all__ = [
     "InMemoryStorage",
     "InputError",
     "Library",
+    "Mailbox",
     "Memory",
     "ReverieError",
     "Session",
@@ -55,6 +57,7 @@ __getattr__ = lazily(
         "storage.in_memory": ("InMemoryStorage",),
         "errors": ("InputError", "ReverieError", "SessionBusy", "SessionError", "SessionNotFound", "StorageError"),
         "runtime.library": ("Library",),
+        "runtime.mailbox": ("Mailbox",),
         "runtime.memory": ("Memory",),
         "runtime.session": ("Session",),
         "settings": ("Settings", "load_settings"),

@@ -5,7 +5,7 @@ Storage is synchronous and may block; the async runtime calls it from a worker t
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from .values import record
@@ -146,8 +146,11 @@ class Model(Protocol):
 class Post(Protocol):
     """Carries messages from one agent to others, in this process or another."""
 
-    async def send(self, to: str, message: str, *, summary: str = "") -> str:
-        """Deliver a message and say how it went; an unknown recipient is an ``InputError``."""
+    async def send(self, to: str, message: str, *, summary: str = "", control: Mapping[str, Any] | None = None) -> str:
+        """Deliver a message and say how it went; an unknown recipient is an ``InputError``.
+
+        ``control`` is what it is beside its text, such as the answer to a request to shut down.
+        """
         ...
 
 
@@ -164,7 +167,14 @@ class Agents(Protocol):
     """Starts and stops the agents of one agent."""
 
     async def start(
-        self, prompt: str, *, kind: str = "", description: str = "", background: bool = False, worktree: bool = False
+        self,
+        prompt: str,
+        *,
+        kind: str = "",
+        description: str = "",
+        background: bool = False,
+        worktree: bool = False,
+        model: str = "",
     ) -> Started:
         """Start a sub-agent of a type, or a fork where no type is named; limits are an ``InputError``."""
         ...
@@ -175,4 +185,8 @@ class Agents(Protocol):
 
     def kinds(self) -> Mapping[str, str]:
         """Return the types there are, each with what it is for."""
+        ...
+
+    def at_work(self) -> Sequence[str]:
+        """Return a line for each agent that is at work."""
         ...

@@ -17,6 +17,7 @@ EXPORTED = [
     "InMemoryStorage",
     "InputError",
     "Library",
+    "Mailbox",
     "Memory",
     "ReverieError",
     "Session",

@@ -1,4 +1,4 @@
-"""One of a crowd of processes that add, edit, delete, rebuild and read at once, and says what it was promised.
+"""One of a crowd of processes that add, edit, delete, rebuild, read and recall at once, and says what it was promised.
 
 Run as ``python -S -E crowd.py SRC SITE ROOT NAME SECONDS HOW``; with HOW ``careless`` it writes over what it read
 without comparing.
@@ -25,7 +25,9 @@ added: dict[str, int] = {}
 removed: list[str] = []
 counted = [0] * SHARED
 torn: list[str] = []
-reads = 0
+missed: list[str] = []
+recalled: dict[str, set[str]] = {}
+reads = recalls = 0
 
 
 def text(number: int) -> str:
@@ -85,7 +87,25 @@ def read() -> None:
     memory.index()
 
 
-acts = [add] * 4 + [edit] * 4 + [delete] * 2 + [read] * 3 + [memory.reindex]
+def recall() -> None:
+    """Ask for a memory of one's own, which must be found, and for others, of which every one must be whole."""
+    global recalls
+    mine = chance.choice(list(added.items())) if added else None
+    queries = ["a number that all share", f"memory number {chance.randrange(50)}"]
+    queries += [f"memory {NAME} number {mine[1]}"] if mine else []
+    for query in queries:
+        found = memory.recall(query, limit=5)
+        recalls += len(found)
+        for one in found:
+            if one.problem:
+                torn.append(one.problem)
+            check(one.body)
+            recalled.setdefault(one.file, set()).add(one.version)
+    if mine and mine[0] not in [one.file for one in found]:
+        missed.append(mine[0])
+
+
+acts = [add] * 4 + [edit] * 4 + [delete] * 2 + [read] * 3 + [recall] * 3 + [memory.reindex]
 os.writev(1, [b'{"ready": true}\n'])
 sys.stdin.readline()
 until = time.monotonic() + float(SECONDS)
@@ -93,5 +113,15 @@ done = 0
 while time.monotonic() < until:
     chance.choice(acts)()
     done += 1
-said = {"added": added, "removed": removed, "counted": counted, "torn": torn, "reads": reads, "done": done}
+said = {
+    "added": added,
+    "removed": removed,
+    "counted": counted,
+    "torn": torn,
+    "missed": missed,
+    "recalled": {file: sorted(versions) for file, versions in recalled.items()},
+    "reads": reads,
+    "recalls": recalls,
+    "done": done,
+}
 os.writev(1, [json.dumps(said).encode() + b"\n"])

@@ -33,6 +33,7 @@ def assert_kept(root: Path, said: list[dict[str, Any]]) -> None:
     memory = Memory(root)
     assert all(said), "every process lived to the end"
     assert [one["torn"] for one in said if one["torn"]] == []
+    assert [one["missed"] for one in said if one["missed"]] == [], "what one has saved, one recalls"
     files = {head.file for head in memory.list()}
     expected = {f"user_shared_{which}.md" for which in range(SHARED)} | {file for one in said for file in one["added"]}
     assert files == expected
@@ -49,14 +50,19 @@ def assert_kept(root: Path, said: list[dict[str, Any]]) -> None:
         for change in entry.changes:
             assert versions.get(change.file) == change.before, "the history of a file is a line"
             versions[change.file] = change.after
+    written = {(change.file, change.after) for entry in entries for change in entry.changes}
+    seen = {(file, version) for one in said for file, several in one["recalled"].items() for version in several}
+    assert seen <= written, "what was recalled is what somebody wrote"
 
 
-@pytest.mark.requirement("M6", "M7")
+@pytest.mark.requirement("M6", "M7", "R2")
 def test_a_crowd_of_processes_loses_nothing(start_worker: Callable[..., Any], tmp_path: Path, torture: bool) -> None:
     many, seconds = (16, 60) if torture else (6, 3)
     said = crowd(start_worker, tmp_path / "memory", many, seconds, "careful")
-    print(sum(one["done"] for one in said), "acts,", sum(one["reads"] for one in said), "reads")
-    assert sum(one["done"] for one in said) > many
+    acts, reads, recalls = (sum(one[what] for one in said) for what in ("done", "reads", "recalls"))
+    print(f"{many} processes, {seconds} s: {acts} acts, {reads} reads, {recalls} memories recalled")
+    assert acts > many
+    assert recalls > many
     assert_kept(tmp_path / "memory", said)
 
 

@@ -87,7 +87,7 @@ def test_at_every_write_a_kill_or_an_error_leaves_old_or_new(
     points = [(call, at) for call, many in Counter(whole.calls).items() for at in range(1, many + 1)]
     assert len(points) > 10
     rotation = itertools.cycle(FAULTS)
-    reported = 0
+    reported = tried = 0
     for call, at in points:
         for fault in FAULTS if torture else [next(rotation)]:
             shutil.rmtree(root)
@@ -95,12 +95,14 @@ def test_at_every_write_a_kill_or_an_error_leaves_old_or_new(
             done = traced(root, name, how, f"{call}:{fault}:when={at}")
             where = f"{act}: {call} {at} {fault}: {done.answer}"
             assert done.injected or done.killed, where
+            tried += 1
             assert not done.answer.get("untyped"), where
             if "error" in done.answer:
                 reported += 1
                 assert done.answer["error"] == "StorageError", where
                 assert str(root) in done.answer["message"], where
             assert_whole(root, [new] if "ok" in done.answer else [old, new])
+    print(f"{act}: {len(points)} write calls, {tried} faults, {reported} reported")
     assert reported > 3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 
 import pytest
@@ -117,10 +117,12 @@ def test_the_quick_look_at_a_name_agrees_with_the_long_one(file: str) -> None:
 @pytest.mark.requirement("M11")
 def test_a_daily_log_lies_under_its_year_and_month_and_is_only_appended_to(tmp_path: Path) -> None:
     assert daily_log(date(2026, 3, 7)) == "logs/2026/03/2026-03-07.md"
-    memory = Memory(tmp_path / "memory")
+    memory = Memory(tmp_path / "memory", clock=lambda: datetime(2026, 3, 7, 14, 5).astimezone())
     path = memory.append_daily("The first thing\nof the day")
-    memory.append_daily("The second thing")
-    assert path.read_text() == "The first thing of the day\nThe second thing\n"
+    memory.append_daily("The second thing", source="s1 (m2)", trust="unconfirmed")
+    assert path.read_text() == (
+        "- 14:05 (agent) The first thing of the day\n- 14:05 (unconfirmed, s1 m2) The second thing\n"
+    )
     assert path.relative_to(tmp_path / "memory").parts[0] == "logs"
     assert memory.list() == [], "a log is no memory"
     assert path.stat().st_mode & 0o777 == 0o600

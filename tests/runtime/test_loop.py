@@ -481,7 +481,7 @@ def test_another_model_answers_and_writes_the_summaries_too_and_all_are_closed_a
     async def main() -> None:
         async with bench.agent() as agent:
             await drained(agent.ask("go"))
-            agent._turn_to(agent._opened(second))
+            agent._turn_to(agent._models.opened(second))
             await drained(agent.ask("again"))
             assert agent.session.model is agent.model
             assert agent.status().window == 100_000

@@ -12,10 +12,12 @@ from reverie import InMemoryStorage, Memory, Settings
 from reverie.conversation.decisions import MemoriesExtracted, MemoriesSurfaced
 from reverie.errors import ModelRefused
 from reverie.events import DecisionMade, Event, FellBack
+from reverie.memories.recall_policy import RecallPolicy
 from reverie.models import Retrying, ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent import Agent
 from reverie.settings import Switches
+from reverie.values import replace
 
 
 class Home:
@@ -94,6 +96,42 @@ def test_a_memory_is_found_again_in_a_later_session(tmp_path: Path) -> None:
     (shown,) = decisions(events, MemoriesSurfaced)
     assert "reset every Monday" in shown.text
     assert "reset every Monday at 06:00 by the ops" in repr(home.asked[0]["messages"])
+
+
+@pytest.mark.requirement("R2", "R4")
+def test_the_users_settings_say_how_much_is_recalled(tmp_path: Path) -> None:
+    home = Home(tmp_path, extraction=False)
+    for number in range(4):
+        home.memory.save(
+            f"The staging database {number} is reset every Monday by the ops team. " * 20,
+            type="project",
+            why="tests that run across the reset fail",
+            name=f"Staging database {number}",
+            description=f"The staging database {number} is reset every Monday",
+        )
+    prompt = "Why did the staging database tests fail on Monday?"
+    (shown,) = decisions(home.talk("all", prompt, "Hm."), MemoriesSurfaced)
+    assert len(shown.names) == 4
+    home.settings = replace(home.settings, recall=RecallPolicy(most=2, file_bytes=200))
+    (shown,) = decisions(home.talk("few", prompt, "Hm."), MemoriesSurfaced)
+    assert len(shown.names) == 2
+    assert len(shown.text) < 2_000
+
+
+@pytest.mark.requirement("M10", "S4")
+def test_the_index_of_the_team_is_shown_too_and_lines_that_nobody_confirmed_are_marked(tmp_path: Path) -> None:
+    home = Home(tmp_path, extraction=False, recall=False)
+    home.settings = replace(home.settings, team_memory=tmp_path / "shared")
+    home.memory.save("Tickets are in Linear under HARBOUR", type="reference", name="tickets")
+    said: dict[str, Any] = {"type": "project", "why": "x", "author": "extraction", "trust": "unconfirmed"}
+    waiting = home.memory.save("Deploys are done with the harbour script", name="deploys", **said)
+    home.talk("one", "Hello.", "Hello.")
+    first = home.asked[0]["messages"][0]["content"]
+    text = first if isinstance(first, str) else "".join(block.get("text", "") for block in first)
+    assert f"({waiting.file}) — Deploys are done with the harbour script (unconfirmed)" in text
+    assert 'scope="team"' in text
+    assert "(reference_tickets.md) — Tickets are in Linear under HARBOUR\n" in text
+    assert "scope: team" in home.asked[0]["system"][0]["text"]
 
 
 @pytest.mark.requirement("L5.1")

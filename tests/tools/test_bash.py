@@ -90,12 +90,9 @@ def test_children_that_were_forked_twice_and_ignore_the_first_signal_are_ended_t
 def test_a_daemon_that_holds_the_output_open_does_not_hold_us(context: ToolContext) -> None:
     started = time.monotonic()
     output = bash(context, "setsid sleep 30 & echo $! > pids; echo done", timeout_seconds=20)
-    try:
-        assert str(output.content).startswith("done")
-        assert time.monotonic() - started < 10
-    finally:
-        for pid in pids(context.cwd):
-            os.kill(pid, signal.SIGKILL)
+    assert str(output.content).startswith("done")
+    assert time.monotonic() - started < 10
+    assert [pid for pid in pids(context.cwd) if alive(pid)] == []  # it left its group, and was found all the same
 
 
 def test_cancelling_ends_the_whole_group(context: ToolContext) -> None:

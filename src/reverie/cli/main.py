@@ -37,7 +37,18 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "skill": ("reverie.cli.skill", "Turn a session into a skill."),
     "search": ("reverie.cli.search", "Find messages in past sessions."),
     "memory": ("reverie.cli.memory", "Read, change, take back and approve memories."),
+    "agents": ("reverie.cli.agents", "List the agents that sessions started."),
+    "send": ("reverie.cli.send", "Write to an agent."),
+    "inbox": ("reverie.cli.inbox", "Show what was written to an agent, or to you."),
+    "dream": ("reverie.cli.dream", "Put memories in order: merge, correct, prune."),
+    "stats": ("reverie.cli.stats", "Say what the last days cost and how well the layers did."),
+    "install": ("reverie.cli.install", "Put our hooks into another agent's settings."),
+    "uninstall": ("reverie.cli.uninstall", "Take our hooks out of another agent's settings."),
+    "hook": ("reverie.cli.hook", "Answer a hook of another agent."),
+    "worker": ("reverie.cli.worker", "Do what hooks of other agents left for later."),
     "trust": ("reverie.cli.trust", "Trust a directory, or stop trusting it."),
+    "mcp": ("reverie.cli.mcp", "Serve memories and past sessions to other agents."),
+    "statusline": ("reverie.cli.statusline", "Print one line about a session for a host to show."),
     "doctor": ("reverie.cli.doctor", "Say what this machine offers and what is used instead."),
 }
 

@@ -129,7 +129,7 @@ def revise(
         return None
     sources = list(dict.fromkeys((*old.source, *source)))
     fields: dict[str, Value | None] = {**changes, "modified": _day(table.now), "trust": worst((old.trust, trust))}
-    if source:
+    if sources:
         fields["source"] = sources[0] if len(sources) == 1 else sources
     new = revised_text(data.decode("utf-8", "surrogateescape"), fields, None if same else body)
     new_data = new.encode("utf-8", "surrogateescape")
@@ -251,7 +251,10 @@ def confirm(table: Table, file: str, *, who: str) -> Draft | None:
     memory, data = _there(table, file)
     if memory.trust == "user":
         return None
-    text = revised_text(data.decode("utf-8", "surrogateescape"), {"trust": "user"})
+    old = data.decode("utf-8", "surrogateescape")
+    text = revised_text(old, {"trust": "user"})
+    if text == old:  # it claimed so before anybody had confirmed it
+        text = revised_text(old, {"modified": _day(table.now)})
     new = text.encode("utf-8", "surrogateescape")
     return Draft(
         "confirmed", who, "", {file: new}, _following(table.index, {file: new}), expect={file: version_of(data)}
@@ -264,7 +267,7 @@ def last_trusted(history: History, file: str) -> bytes | None:
         if change.after is None:
             return None
         data = history.content(file, change.after)
-        if read_record(file, data).trust != "unconfirmed":
+        if (history.trust_of(file, change.after) or read_record(file, data).trust) != "unconfirmed":
             return data
     return None
 

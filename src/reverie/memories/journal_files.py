@@ -15,6 +15,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
+import msgspec
+
 from ..errors import StorageError
 from ..paths import (
     TEMPORARY_PREFIX,
@@ -32,14 +34,20 @@ from ..paths import (
 from .index import INDEX, merged, patched
 from .journal import History, JournalEntry, content_of, encode, erased, read_entries
 from .records import version_of
+from .standing import Standings
+from .trust import Trust
 
-__all__ = ["JOURNAL", "JournalFiles", "read_plain"]
+__all__ = ["JOURNAL", "JournalFiles", "print_of", "read_head", "read_plain"]
 
 JOURNAL: Final = ".journal"
 _LINES: Final = "journal.jsonl"
 _LOCK: Final = "lock"
 _MARK_DIGITS: Final = 20
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never wait for a pipe
+_HEAD_BYTES: Final = 2_048
+_MAX_HEAD_BYTES: Final = 70_000
+_KIND: Final = 0o170000
+_REGULAR: Final = 0o100000
 
 
 def read_plain(root: str, file: str) -> bytes | None:
@@ -72,8 +80,44 @@ def _read_whole(descriptor: int, path: str) -> bytes:
         os.close(descriptor)
 
 
+def read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
+    """Return the first part of a file, as far as its front matter can go."""
+    descriptor = os.open(name, _READ_FLAGS, dir_fd=folder)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_mode & _KIND != _REGULAR or found.st_nlink > 1:
+            refuse_unless_plain(found, file)
+        head = os.read(descriptor, _HEAD_BYTES)
+        if len(head) == _HEAD_BYTES and b"\n---" not in head[3:]:
+            head += os.read(descriptor, _MAX_HEAD_BYTES)
+        return head, found
+    finally:
+        os.close(descriptor)
+
+
+def print_of(found: os.stat_result) -> int:
+    """Return a number that is another one whenever the file may have changed."""
+    return hash((found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink))
+
+
 def _version(data: bytes | None) -> str | None:
     return None if data is None else version_of(data)
+
+
+class _Left(msgspec.Struct, gc=False):
+    """A change without its content, which a reader who wants only its trust need not read."""
+
+    file: str
+    after: str | None = None
+    trust: Trust | None = None
+
+
+class _Brief(msgspec.Struct):
+    act: str
+    changes: list[_Left] = []
+
+
+_brief: Final = msgspec.json.Decoder(_Brief)
 
 
 class JournalFiles:
@@ -87,6 +131,9 @@ class JournalFiles:
         self._lock: int | None = None
         self._inode = 0
         self._offset = 0
+        self._standings = Standings()
+        self._stood = (0, 0)
+        self._reading = threading.Lock()
 
     def path(self, name: str) -> str:
         """Return where a file of the journal lies."""
@@ -103,6 +150,41 @@ class JournalFiles:
             return mark == b"%0*d" % (_MARK_DIGITS, os.stat(self._lines_path, follow_symlinks=False).st_size)
         except OSError:
             return True  # nothing was ever journaled here, or nothing can be seen
+
+    def standings(self) -> Standings:
+        """Return whose word each file is, by what is carried out, without the lock; only new lines are read."""
+        with self._reading, suppress(OSError):
+            lock = os.open(self._lock_path, _READ_FLAGS)
+            try:
+                mark = int(os.read(lock, _MARK_DIGITS) or b"0")
+            except ValueError:
+                mark = 0
+            finally:
+                os.close(lock)
+            inode, offset = self._stood
+            found = os.stat(self._lines_path, follow_symlinks=False)
+            if (found.st_ino, mark) != self._stood:
+                if found.st_ino != inode or mark < offset:
+                    self._standings, offset = Standings(), 0
+                self._read_standings(offset, mark)
+                self._stood = found.st_ino, mark
+        return self._standings
+
+    def _read_standings(self, start: int, end: int) -> None:
+        lines = os.open(self._lines_path, _READ_FLAGS)
+        try:
+            data = _read_from(lines, start, end - start)
+        finally:
+            os.close(lines)
+        try:
+            entries = _brief.decode_lines(data)
+        except msgspec.MsgspecError:
+            entries = list[_Brief]()
+            for line in data.splitlines():
+                with suppress(msgspec.MsgspecError):
+                    entries.append(_brief.decode(line))
+        for entry in entries:
+            self._standings.add(entry.act, entry.changes)
 
     @contextmanager
     def locked(self) -> Generator[None]:

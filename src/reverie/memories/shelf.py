@@ -16,27 +16,23 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ..errors import StorageConflict, StorageError
-from ..paths import append_line, check_key, explained, open_folder, open_plain, refuse_unless_plain, replace_file
-from ..values import record
+from ..paths import append_line, check_key, explained, open_folder, open_plain, replace_file
+from ..values import record, replace
 from .drafts import Draft
 from .index import INDEX, LoadedIndex, hunk_between, load
 from .journal import Act, Change, History, JournalEntry, change_to
-from .journal_files import JOURNAL, JournalFiles, read_plain
+from .journal_files import JOURNAL, JournalFiles, print_of, read_head, read_plain
 from .names import FOLDERS, check_file, is_memory
 from .records import MemoryRecord, Scope, read_record, version_of
+from .standing import Standings
+from .trust import Trust, worst
 
 __all__ = ["Desk", "Scan", "Shelf", "stamp", "utc_now"]
 
 _SURFACED: Final = "surfaced.jsonl"
-_HEAD_BYTES: Final = 2_048
-_MAX_HEAD_BYTES: Final = 70_000
 _MAX_DEPTH: Final = 3
-_KIND: Final = 0o170000
-_REGULAR: Final = 0o100000
-_HEAD_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-
-
 _RACY_SECONDS: Final = 2.0
+_RESTORING: Final = frozenset({"undone", "rewound", "rejected", "forgotten"})
 
 
 def utc_now() -> datetime:
@@ -82,11 +78,13 @@ class Desk:
     def record(self, file: str) -> MemoryRecord | None:
         """Return a memory as it is now."""
         data = self.read(file)
-        return None if data is None else read_record(file, data, scope=self._shelf.scope)
+        if data is None:
+            return None
+        return self._shelf.vouched(read_record(file, data, scope=self._shelf.scope), self.history.standings)
 
     def heads(self) -> list[MemoryRecord]:
         """Return the heads of all memories."""
-        return self._shelf.scan_files().memories
+        return self._shelf.scan_files(self.history.standings).memories
 
 
 class Shelf:
@@ -110,6 +108,13 @@ class Shelf:
     def get(self, file: str) -> MemoryRecord | None:
         """Read one memory, or return None where there is none of that name."""
         check_file(file)
+        memory, standings = self._look(file), self._journal.standings()
+        known = standings.get(file)
+        if memory and known and known.version != memory.version:  # written meanwhile, perhaps: the journal knows soon
+            memory, standings = self._look(file), self._journal.standings()
+        return self.vouched(memory, standings) if memory else None
+
+    def _look(self, file: str) -> MemoryRecord | None:
         self.settle()
         data = read_plain(self.root, file)
         if data is None:
@@ -118,6 +123,21 @@ class Shelf:
         with suppress(FileNotFoundError):
             modified = os.stat(self.path(file), follow_symlinks=False).st_mtime
         return read_record(file, data, modified=modified, scope=self.scope)
+
+    @property
+    def outside(self) -> str:
+        """The source of what others wrote into this directory: ``outside``, or ``team`` where it is shared."""
+        return "team" if self.scope == "team" else "outside"
+
+    def vouched(self, memory: MemoryRecord, standings: Standings) -> MemoryRecord:
+        """Return a memory with the trust the journal vouches for, and where it came from if not from the store."""
+        trust = standings.trust(memory.file, memory.version, memory.trust)
+        source = memory.source
+        if standings.is_outside(memory.file, memory.version) and self.outside not in source:
+            source = (*source, self.outside)
+        return (
+            memory if (trust, source) == (memory.trust, memory.source) else replace(memory, trust=trust, source=source)
+        )
 
     def read_index(self) -> str:
         """Return the index as it stands on disk."""
@@ -133,10 +153,10 @@ class Shelf:
     def scan(self) -> Scan:
         """Read the heads of all memories, whatever is wrong with some."""
         self.settle()
-        return self.scan_files()
+        return self.scan_files(self._journal.standings())
 
-    def scan_files(self) -> Scan:
-        """Read the heads without looking at the journal; one that has not changed since is not read again."""
+    def scan_files(self, standings: Standings) -> Scan:
+        """Read the heads, each with the trust vouched for; one that has not changed since is not read again."""
         memories: list[MemoryRecord] = []
         problems: dict[str, str] = {}
         heads, prints = dict[str, MemoryRecord](), dict[str, int]()
@@ -147,11 +167,11 @@ class Shelf:
             for file, folder, name in self._files():
                 try:
                     seen = self._prints.get(file) if self._prints else None
-                    if seen and seen == _print_of(os.stat(name, dir_fd=folder, follow_symlinks=False)):
+                    if seen and seen == print_of(os.stat(name, dir_fd=folder, follow_symlinks=False)):
                         prints[file], heads[file] = seen, self._heads[file]
                         memories.append(heads[file])
                         continue
-                    head, found = _read_head(folder, name, file)
+                    head, found = read_head(folder, name, file)
                 except FileNotFoundError:
                     continue  # removed meanwhile
                 except OSError as error:
@@ -161,12 +181,26 @@ class Shelf:
                     problems[file] = str(error)
                     continue
                 memory = read_record(file, head, modified=found.st_mtime, scope=self.scope, head_only=True)
+                if memory.trust == "user" or (file in standings and memory.trust == "agent"):
+                    memory = self._stands(memory, head, found.st_size, standings)
                 memories.append(memory)
                 if found.st_mtime < settled:  # one just written might change again within the clock's grain
-                    prints[file], heads[file] = _print_of(found), memory
+                    prints[file], heads[file] = print_of(found), memory
         self._heads, self._prints = heads, prints
         problems.update((memory.file, memory.problem) for memory in memories if memory.problem)
         return Scan(memories, problems)
+
+    def _stands(self, memory: MemoryRecord, head: bytes, size: int, standings: Standings) -> MemoryRecord:
+        """Return a head with its trust; the whole file is read only where its hash decides."""
+        known = standings.get(memory.file)
+        if known is not None and known.trust == memory.trust == "user":
+            whole = head if len(head) == size else read_plain(self.root, memory.file) or b""
+            trust: Trust = "user" if version_of(whole) == known.version else "agent"
+        else:
+            trust = worst((memory.trust, known.trust)) if known else "agent"
+        if trust != memory.trust:
+            object.__setattr__(memory, "trust", trust)  # nobody else has it yet, and a copy of thousands takes long
+        return memory
 
     def _files(self) -> Iterator[tuple[str, int, str]]:
         """Yield the memory files by path, with the folder they can be opened in."""
@@ -256,7 +290,8 @@ class Shelf:
         changes: list[Change] = []
         for file, data in draft.files.items():
             found = desk.read(file)
-            change = change_to(file, None if found is None else version_of(found), data)
+            trust = self._trust_after(desk, draft, file, data)
+            change = change_to(file, None if found is None else version_of(found), data, trust=trust)
             if change.before != change.after:
                 changes.append(change)
         before = after = None if desk.index_data is None else version_of(desk.index_data)
@@ -278,6 +313,19 @@ class Shelf:
             list(draft.undoes),
         )
 
+    def _trust_after(self, desk: Desk, draft: Draft, file: str, data: bytes | None) -> Trust | None:
+        """Return whose word a file is after a change: what comes back is what it was, and else trust only falls.
+
+        Only the user's own confirming raises it.
+        """
+        if data is None:
+            return None
+        claimed = read_record(file, data, scope=self.scope).trust
+        if draft.act in _RESTORING and (then := desk.history.trust_of(file, version_of(data))):
+            return then
+        now = desk.record(file) if draft.act != "confirmed" and draft.act not in _RESTORING else None
+        return worst((claimed, now.trust)) if now else claimed
+
     def _notice(self, desk: Desk, *, everything: bool = False) -> None:
         """Journal what was changed by others than us: in the files that were looked at, or in all."""
         history = desk.history
@@ -292,12 +340,15 @@ class Shelf:
                 continue  # no plain file, so no memory; lint names it
             before = history.known.get(file)
             if before != (None if data is None else version_of(data)):
-                changes.append(change_to(file, before, data))
+                memory = desk.record(file)
+                changes.append(change_to(file, before, data, trust=memory.trust if memory else None))
         index = None if desk.index_data is None else version_of(desk.index_data)
         if changes or index != history.index_version:
             act: Act = "outside" if history.entries else "found"
-            known = history.index_version
-            self._journal.note(JournalEntry(history.next_id, desk.now, "outside", "", act, changes, None, known, index))
+            known, source = history.index_version, [self.outside] if changes else []
+            self._journal.note(
+                JournalEntry(history.next_id, desk.now, "outside", "", act, changes, None, known, index, source)
+            )
 
     def erase(self, files: Iterable[str]) -> None:
         """Take every version of these files out of the journal, so that nothing of them is left on disk."""
@@ -339,23 +390,3 @@ class Shelf:
             with suppress(ValueError, KeyError, TypeError):
                 said = json.loads(line)
                 yield {"session": str(said["session"]), "files": list(said["files"]), "time": str(said["time"])}
-
-
-def _read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
-    """Return the first part of a file, as far as its front matter can go."""
-    descriptor = os.open(name, _HEAD_FLAGS, dir_fd=folder)
-    try:
-        found = os.fstat(descriptor)
-        if found.st_mode & _KIND != _REGULAR or found.st_nlink > 1:
-            refuse_unless_plain(found, file)
-        head = os.read(descriptor, _HEAD_BYTES)
-        if len(head) == _HEAD_BYTES and b"\n---" not in head[3:]:
-            head += os.read(descriptor, _MAX_HEAD_BYTES)
-        return head, found
-    finally:
-        os.close(descriptor)
-
-
-def _print_of(found: os.stat_result) -> int:
-    """Return a number that is another one whenever the file may have changed."""
-    return hash((found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink))

@@ -2,235 +2,27 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
-from importlib.resources import files
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Final
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
 
-from anyio import create_task_group, to_thread
-
-from ..conversation.entries import new_uuid
-from ..errors import SessionError
-from ..events import CompactionEnded, Event, FellBack, Listener, ModelRetried, ResultsTrimmed
-from ..models import Retry, Retrying, open_model
-from ..ports import Model, Storage
-from ..settings import Mode, Settings, load_settings
-from ..storage.files import FileStorage
-from ..tools import ToolContext, standard_tools
-from ..tools.sandbox import available
-from ..tools.tool import Tool
-from ..values import replace
-from .around import Around
-from .hooks import Hooks
-from .interrupting import Interrupt
-from .library import Library
+from ..errors import InputError, SessionError
+from ..events import Event, FellBack, Listener
+from ..ports import Model, Started
+from ..settings import Mode
+from .agent_models import fitted, fitting
+from .agent_parts import Assembled
 from .limits import compact_at, max_output_tokens, window_tokens
 from .loop import End, Prompt, Query, query
-from .permissions import Approver
-from .projects import canonical_root, log_key, project_slug
-from .remembering import Remembering
-from .reopening import Reopening, todos_in
-from .session import Session
-from .status import Meter, Status
-from .tool_runs import ToolRuns, declared_tools
+from .relaying import Relaying
+from .spawned import AgentStatus
+from .status import Status
 
 __all__ = ["Agent"]
 
-SMALL_WINDOW: Final = 16_384
-"""In a window of so many tokens and less, prompt and tools are kept short."""
-SMALL_TOOLS: Final = frozenset({"Read", "Write", "Edit", "Grep", "Bash"})
 
-
-class Agent:
+class Agent(Assembled):
     """Answers prompts with tools, in a session that is kept."""
-
-    def __init__(
-        self,
-        *,
-        model: str | Model | None = None,
-        cwd: str | Path = ".",
-        session: str | None = None,
-        settings: Settings | None = None,
-        storage: Storage | None = None,
-        tools: Sequence[Tool] | None = None,
-        system: str | None = None,
-        mode: Mode | None = None,
-        approve: Approver | None = None,
-        hooks: Mapping[str, Sequence[Callable[..., Any]]] | None = None,
-        max_turns: int | None = None,
-        budget_usd: float | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.cwd = Path(cwd).resolve()
-        self.settings = settings or load_settings(project=canonical_root(self.cwd))
-        self.name = session or _new_name(clock())
-        self.max_tokens = self.settings.agent.max_tokens
-        self._asked_model = model if model is not None else self.settings.model
-        self._storage = storage
-        self._tools = tools
-        self._asked_system = system
-        self._mode: Mode = mode or self.settings.permissions.mode
-        self._approve = approve
-        self._callables = hooks or {}
-        self._max_turns = max_turns if max_turns is not None else self.settings.agent.max_turns
-        self._budget_usd = budget_usd if budget_usd is not None else self.settings.agent.budget_usd
-        self._clock = clock
-        self._listeners: list[Listener] = []
-        self._heard: deque[Event] = deque()
-        self._interrupt = Interrupt()
-        self._stack: AsyncExitStack | None = None
-        self._asking = False
-        self._fell_back = False
-        self._meter = Meter()
-        self._models: list[Model] = []
-
-    # -- opening and closing
-
-    async def __aenter__(self) -> Agent:
-        if self._stack is not None:
-            raise SessionError("this agent is open already")
-        async with AsyncExitStack() as stack:
-            await self._open(stack)
-            self._stack = stack.pop_all()
-        return self
-
-    async def _open(self, stack: AsyncExitStack) -> None:
-        self.model: Model = self._opened(self._asked_model)
-        small = (self.model.capabilities.window or SMALL_WINDOW + 1) <= SMALL_WINDOW
-        self._system = self._asked_system if self._asked_system is not None else _prompt("small" if small else "system")
-        self.max_tokens = self._fitting(self.settings.agent.max_tokens)
-        stack.push_async_callback(self._close_models)
-        self.session = Session.open(
-            self.name,
-            cwd=self.cwd,
-            storage=self._storage,
-            settings=self._fitted(),
-            clock=self._clock,
-            capabilities=frozenset({"cache_edits"} if self.model.capabilities.cache_edits else ()),
-            model=self.model,
-        )
-        self.session.listen(self._hear)
-        await self._count_what_was_spent()
-        await stack.enter_async_context(self.session)
-        self.context = ToolContext(
-            cwd=self.cwd,
-            session=self.name,
-            policy=self.settings.agent,
-            directories=tuple(Path(one).expanduser().resolve() for one in self.settings.permissions.directories),
-            read_back=self.session.stored,
-            emit=self._hear,
-            home=self.settings.home,
-            todos=todos_in(self.session.view),
-        )
-        self._hooks = Hooks(self.settings.hooks, self._callables, session=self.name, cwd=str(self.cwd), emit=self._hear)
-        self.session.hooks = self._hooks
-        self.session.restoring = Reopening(self.context)
-        self._tasks = await stack.enter_async_context(create_task_group())
-        self._sandboxed = (await to_thread.run_sync(available)).works
-        self.remembering = self._remembers(small)
-        self.around = Around(self.session, self.context, self.settings, self._hooks, clock=self._clock)
-        given = self._tools if self._tools is not None else standard_tools(self.settings.agent)
-        tools = [tool for tool in given if not small or self._tools is not None or tool.name in SMALL_TOOLS]
-        if self.remembering is not None:
-            if self._tools is None:
-                tools.append(self.remembering.tool())
-                self._system = f"{self._system}\n\n{self.remembering.rules()}"
-            self.around.also = self.remembering.context
-        tools += await self.around.enter(stack)
-        self._runs = ToolRuns(
-            self.session,
-            tools,
-            self.context,
-            rules=replace(self.settings.permissions, mode=self._mode),
-            hooks=self._hooks,
-            approve=self._approve,
-            emit=self._hear,
-            protected=[self.settings.home],
-            sandboxed=self._sandboxed,
-        )
-        self._declared = declared_tools(tools)
-        stack.push_async_callback(self.context.aclose)
-        stack.push_async_callback(self._wind_down)
-
-    def _remembers(self, small: bool) -> Remembering | None:
-        """Return the agent's memory; None where it is switched off or a small window has no room for it."""
-        if small or not Remembering.allowed(self.settings):
-            return None
-        named = self.settings.model_aliases.get("small")
-        return Remembering(
-            self.session,
-            self.context,
-            self.settings,
-            model=self.model,
-            small=self._opened(named) if named else None,
-            tasks=self._tasks,
-            rules=self.settings.permissions,
-            sandboxed=self._sandboxed,
-        )
-
-    async def _count_what_was_spent(self) -> None:
-        """Begin with what a session that goes on has cost already."""
-        storage = self._storage or FileStorage(self.settings.home)
-        key = log_key(project_slug(self.cwd), self.name)
-        try:
-            if storage.load(key) is not None:
-                self._meter = await to_thread.run_sync(lambda: Meter(Library(storage).load(key).entries))
-        finally:
-            if self._storage is None:
-                storage.close()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            await stack.aclose()
-
-    async def _wind_down(self) -> None:
-        """Give what runs behind its time, tell those who are told, and end the rest."""
-        try:
-            if self.remembering is not None:
-                await self.remembering.close()
-            await self.around.leave()
-        finally:
-            self._tasks.cancel_scope.cancel()
-
-    async def _close_models(self) -> None:
-        for model in self._models:
-            await model.aclose()
-
-    def _opened(self, asked: str | Model | None) -> Model:
-        """Return a model that tries again by itself, and another one where that does not help."""
-        if isinstance(asked, Retrying):
-            asked.on_retry = self._retried
-            self._models.append(asked)
-            return asked
-        named = open_model(asked, aliases=self.settings.model_aliases) if not isinstance(asked, Model) else asked
-        spare = self.settings.fallback_model
-        fallback = open_model(spare, aliases=self.settings.model_aliases) if spare else None
-        model = Retrying(named, fallback=fallback, on_retry=self._retried)
-        self._models.append(model)  # all are closed at the end: work behind the conversation may still ask an old one
-        return model
-
-    def _fitted(self) -> Settings:
-        """Return the settings with a window no larger than the model's own, where its provider says how large it is."""
-        given, wanted = self.model.capabilities.window, self.settings.window_tokens
-        if given is None:
-            return self.settings
-        return replace(self.settings, window_tokens=given if wanted is None else min(given, wanted))
-
-    def _fitting(self, max_tokens: int) -> int:
-        """Return an output limit that the model and a quarter of its window allow."""
-        known = self.model.capabilities
-        limits = [max_tokens, known.max_output or max_tokens, (known.window or 4 * max_tokens) // 4]
-        return max(1, min(limits))
-
-    def _retried(self, retry: Retry) -> None:
-        self._hear(ModelRetried(self.name, retry.model, retry.attempt, retry.delay_seconds, str(retry.error)))
 
     # -- what a user does
 
@@ -249,7 +41,7 @@ class Agent:
         self._asking = True
         self._heard.clear()
         try:
-            run = Query(self.session, self, self._runs, self._hooks, self._interrupt, self._hear, self._since)
+            run = Query(self.session, self, self.runs, self._hooks, self._interrupt, self._hear, self._since)
             async with aclosing(query(run, prompt)) as events:
                 async for event in events:
                     yield event
@@ -267,13 +59,13 @@ class Agent:
     async def use_model(self, name: str) -> None:
         """Ask another model from the next request on."""
         self._fell_back = False
-        self._turn_to(self._opened(name))
+        self._turn_to(self._models.opened(name))
 
     def _turn_to(self, model: Model) -> None:
         """Let a model answer, and write notes, summaries and memories, from now on."""
         self.model = model
-        self.max_tokens = self._fitting(self.settings.agent.max_tokens)
-        self.session.settings = self._fitted()
+        self.max_tokens = fitting(self.settings.agent.max_tokens, self.model)
+        self.session.settings = fitted(self.settings, self.model)
         self.session.use_model(model)
         if self.remembering is not None:
             self.remembering.use_model(model)
@@ -281,13 +73,15 @@ class Agent:
     @property
     def mode(self) -> Mode:
         """What tools may do without asking."""
-        return self._runs.mode if self._stack is not None else self._mode
+        return self.runs.mode if self._stack is not None else self._mode
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
         self._mode = mode
         if self._stack is not None:
-            self._runs.mode = mode
+            self.runs.mode = mode
+            if self.relaying is not None:
+                self.relaying.narrow(mode)
 
     def status(self) -> Status:
         """Say where the agent stands."""
@@ -304,7 +98,48 @@ class Agent:
             cache_share=self._meter.cache_share,
             cost_usd=self._meter.cost_usd,
             background=tuple(f"{what} {detail}".strip() for what, detail in self._meter.background.items()),
+            agents=sum(one.state == "running" for one in self.agents()),
         )
+
+    # -- agents of this one
+
+    async def spawn(
+        self,
+        prompt: str,
+        *,
+        kind: str = "",
+        description: str = "",
+        background: bool = False,
+        worktree: bool = False,
+        model: str = "",
+    ) -> Started:
+        """Start an agent of a type, or a fork of this conversation where none is named; wait for it unless it runs in
+        the background, in which case its result enters the conversation at the next round."""
+        return await self._relay().spawning.start(
+            prompt, kind=kind, description=description, background=background, worktree=worktree, model=model
+        )
+
+    def agents(self) -> list[AgentStatus]:
+        """Say how the agents that were started here stand, those they started among them."""
+        return self.relaying.spawning.statuses() if self._stack is not None and self.relaying is not None else []
+
+    async def stop_agent(self, agent: str) -> str:
+        """Stop an agent and all it started, and say how it ended."""
+        return await self._relay().spawning.stop(agent)
+
+    async def wait_agent(self, agent: str) -> AgentStatus:
+        """Wait for an agent's end and say how it came out."""
+        return await self._relay().spawning.wait(agent)
+
+    def _relay(self) -> Relaying:
+        if self._stack is None:
+            raise SessionError("this agent is not open: use it in 'async with'")
+        if self.relaying is None:
+            raise InputError("agents are switched off here (switches.relay), or the model's window is too small")
+        return self.relaying
+
+    def _relays(self) -> Relaying | None:
+        return Relaying(self) if self.settings.switches.relay else None
 
     # -- what the loop asks (Seat)
 
@@ -327,7 +162,7 @@ class Agent:
             return False
         self._fell_back = True
         before = self.model.name
-        self._turn_to(self._opened(spare))
+        self._turn_to(self._models.opened(spare))
         self._hear(FellBack(self.name, "model", f"{before} declined; {self.model.name} is asked"))
         return True
 
@@ -335,6 +170,9 @@ class Agent:
         """Say whether turns or money have run out."""
         if turns >= self._max_turns:
             return End("max_turns", f"{turns} turns were taken, and no more are allowed")
+        over = self.lineage.over_limit() if self.lineage is not None else ""
+        if over:
+            return End("budget", over)
         spent = self._meter.cost_usd or 0.0
         if self._budget_usd is not None and spent >= self._budget_usd:
             return End("budget", f"${spent:.2f} of ${self._budget_usd:.2f} is spent")
@@ -349,8 +187,10 @@ class Agent:
 
     async def attachments(self) -> None:
         """Attach what the turn calls for."""
-        touched, self._runs.touched = self._runs.touched, set()
+        touched, self.runs.touched = self.runs.touched, set()
         await self.around.attach(touched)
+        if self.relaying is not None:
+            await self.relaying.deliver()
         if self.remembering is not None:
             await self.remembering.surface()
 
@@ -363,32 +203,14 @@ class Agent:
         """Return what the session has cost so far."""
         return self._meter.cost_usd
 
-    # -- events
+    def used(self) -> tuple[int, float | None]:
+        """Return the tokens and the money that all calls of this session used."""
+        usage = self._meter.usage
+        return usage.input + usage.output, self._meter.cost_usd
+
+    def tell(self, event: Event) -> None:
+        """Tell whoever listens something that happened around this agent."""
+        self._hear(event)
 
     def _window_tokens(self) -> int:
         return window_tokens(self.model.model_id, self.session.settings)
-
-    def _hear(self, event: Event) -> None:
-        self._meter.hear(event)
-        if isinstance(event, ResultsTrimmed):
-            self.context.reads.forget(event.paths)
-        elif isinstance(event, CompactionEnded):
-            self.context.reads.clear()
-        if self._asking:
-            self._heard.append(event)
-        for listener in self._listeners:
-            with suppress(Exception):
-                listener(event)
-
-    def _since(self) -> list[Event]:
-        events = list(self._heard)
-        self._heard.clear()
-        return events
-
-
-def _new_name(now: float) -> str:
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{new_uuid()[:4]}"
-
-
-def _prompt(name: str) -> str:
-    return files("reverie.runtime").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8").strip()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..conversation.entries import Entry
@@ -13,7 +13,7 @@ from ..layers.l5_extract.local import Candidate, extract
 from ..layers.l5_extract.provenance import Witnesses
 from ..memories.records import MemoryRecord
 from ..values import field, record
-from .extract_tools import AUTHOR
+from .extract_tools import AUTHOR, FOR_USER
 from .memory_results import Saved
 
 if TYPE_CHECKING:
@@ -39,9 +39,18 @@ class Keeper:
         self._memory = memory
         self._session = session
 
-    def found(self, entries: Sequence[Entry], before: Sequence[Entry], instructions: Sequence[str], most: int) -> Ran:
+    def found(
+        self,
+        entries: Sequence[Entry],
+        before: Sequence[Entry],
+        instructions: Sequence[str],
+        most: int,
+        imported: Collection[str] = (),
+    ) -> Ran:
         """Save what the local extractor finds in these entries; ``before`` are those that came earlier."""
-        made = extract(entries, self._heads(), instructions=instructions, heard_before=before, most=most)
+        made = extract(
+            entries, self._heads(), instructions=instructions, heard_before=before, imported=imported, most=most
+        )
         ran = Ran("local", refused=[why for _, why in made.refused])
         for one in made.candidates:
             try:
@@ -63,7 +72,7 @@ class Keeper:
             "why": one.why,
             "how": one.how,
             "source": f"{self._session} {one.message}",
-            "author": "user" if one.trust == "user" else AUTHOR,
+            "author": FOR_USER if one.trust == "user" else AUTHOR,
             "trust": one.trust,
             "expires": one.expires or None,
         }

@@ -25,16 +25,19 @@ from ..tools.read_only import is_read_only
 from ..tools.tool import Output, Tool
 from .forks import DENIED, Answered, ForkState
 from .memory_results import Saved
+from .memory_scopes import USERS_WORD
 from .permissions import decide
 from .wire import Call
 
 if TYPE_CHECKING:
     from .memory import Memory
 
-__all__ = ["AUTHOR", "ExtractTools"]
+__all__ = ["AUTHOR", "FOR_USER", "ExtractTools"]
 
 AUTHOR: Final = "extraction"
 """Who the journal names for what is written without the user."""
+FOR_USER: Final = f"{AUTHOR}{USERS_WORD}"
+"""Who the journal names where the user's own words were written down as they are."""
 _LOOKS: Final = frozenset({"Read", "Grep", "Glob"})
 _WRITES: Final = frozenset({"Write", "Edit"})
 _INDEX_KEPT: Final = "The program keeps the index MEMORY.md by itself, from the files; it need not be written."

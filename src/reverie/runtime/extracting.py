@@ -23,7 +23,7 @@ from ..conversation.view import View
 from ..errors import ReverieError
 from ..events import BackgroundChanged, Event, FellBack
 from ..layers.l5_extract.apply import asked_of, directive
-from ..layers.l5_extract.plan import CURSOR, Looking, looking
+from ..layers.l5_extract.plan import CURSOR, IMPORTED, Looking, imported_upto, looking
 from ..layers.l5_extract.policy import ExtractPolicy
 from ..layers.l5_extract.provenance import Witnesses
 from ..memories.fence import escaped
@@ -116,6 +116,7 @@ class Extracting:
         self._spending = spending or Spending()
         self._allowed = allowed
         self._instructions = instructions
+        self._imported_upto = imported_upto(session.view)
         self._pending: View | None = None
         self._running: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
@@ -184,6 +185,7 @@ class Extracting:
         """Do one run; whatever goes wrong is told, never raised."""
         tell, name = self._session.tell, self._session.name
         try:
+            await self._mark_imported()
             cursor = self._session.view.facts.cursors.get(CURSOR)
             path = str(self._memory.path)
             found = await to_thread.run_sync(lambda: looking(view, cursor, self._policy, memory_path=path))
@@ -201,6 +203,12 @@ class Extracting:
             known = isinstance(error, ReverieError)
             tell(BackgroundChanged(name, _WHAT, "failed", str(error) if known else f"{type(error).__name__}: {error}"))
 
+    async def _mark_imported(self) -> None:
+        """Log up to where the session was recorded elsewhere, so that it is known when it is opened again."""
+        upto = self._imported_upto
+        if upto and not self._session.view.facts.cursors.get(IMPORTED):
+            await self._session.decide(CursorMoved(Cause(_LAYER, "recorded elsewhere"), IMPORTED, upto))
+
     async def _ran(self, view: View, found: Looking) -> Ran:
         """Let a model look, where there is one and money for it, and else the local extractor."""
         already: list[Saved] = []  # what a model wrote before it failed
@@ -217,8 +225,8 @@ class Extracting:
                     self._fell_back(f"looked through without a model: {error}")
         before, said = view.said[: -len(found.entries)], self._instructions
         keeper = Keeper(self._memory, self._session.name)
-        most = self._policy.max_memories
-        ran = await to_thread.run_sync(lambda: keeper.found(found.entries, before, said(), most))
+        most, imported = self._policy.max_memories, _upto(view.said, self._imported_upto)
+        ran = await to_thread.run_sync(lambda: keeper.found(found.entries, before, said(), most, imported))
         return replace(ran, saved=[*already, *ran.saved])
 
     def _fell_back(self, why: str) -> None:
@@ -241,7 +249,7 @@ class Extracting:
     async def _asked(self, model: Model, view: View, found: Looking, already: list[Saved]) -> Ran:
         heads = await to_thread.run_sync(lambda: list(self._memory.list()))
         parent = _Parent(self._session, view, self._spending)
-        witnesses = await to_thread.run_sync(lambda: Witnesses(view.said))
+        witnesses = await to_thread.run_sync(lambda: Witnesses(view.said, imported_upto=self._imported_upto))
         tools = self._hands(witnesses, already)
         text = directive(
             "structured" if tools is None else "tools",
@@ -308,6 +316,12 @@ class _Parent:
         used: Any = reply.get("usage")
         self._spending.add(usage_of(cast("Mapping[str, Any]", used) if isinstance(used, Mapping) else {}), cost)
         return cost
+
+
+def _upto(said: Sequence[Entry], uuid: str) -> frozenset[str]:
+    """Return the names of the entries up to one of them."""
+    names = [entry.uuid for entry in said] if uuid else []
+    return frozenset(names[: names.index(uuid) + 1] if uuid in names else ())
 
 
 def _unseen(view: View, entries: Sequence[Entry]) -> str:

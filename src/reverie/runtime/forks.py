@@ -27,7 +27,18 @@ from ..ports import Model, Reply
 from ..values import record
 from .wire import Call, calls_of, plain_reply, result_content
 
-__all__ = ["DENIED", "Answered", "ForkParent", "ForkReply", "ForkState", "ForkTool", "Forks", "forking"]
+__all__ = [
+    "DENIED",
+    "Answered",
+    "Batch",
+    "ForkBounds",
+    "ForkParent",
+    "ForkReply",
+    "ForkState",
+    "ForkTool",
+    "Forks",
+    "forking",
+]
 
 DENIED: Final = "This call was not run: a side question may not use this tool. Answer from what you have seen."
 _source: ContextVar[str] = ContextVar("reverie_fork_source", default="")
@@ -57,6 +68,25 @@ class Answered:
 
 
 ForkTool: TypeAlias = Callable[[Call, ForkState], Awaitable[Answered]]
+ForkBounds: TypeAlias = Callable[[int, Usage, "float | None"], bool]
+"""Take in the turns, usage and cost of a fork after each of its replies, and say whether it may go on."""
+
+
+class Batch:
+    """Forks of one moment: they share every byte but their directive, and the first begins before the others."""
+
+    def __init__(self, forked: Forked) -> None:
+        self.forked = forked
+        self._led = False
+        self._began = anyio.Event()
+
+    async def turn(self) -> anyio.Event | None:
+        """Wait for one's turn; the first has it at once, and gets what it sets when it begins to be answered."""
+        if not self._led:
+            self._led = True
+            return self._began
+        await self._began.wait()
+        return None
 
 
 @record
@@ -115,11 +145,21 @@ class Forks:
         max_turns: int = 1,
         timeout_seconds: float | None = None,
         on_text: Callable[[str], None] | None = None,
+        within: ForkBounds | None = None,
+        batch: Batch | None = None,
     ) -> ForkReply:
         """Ask one question; with ``tools``, run the calls it allows and go on, at most so many turns."""
-        forked = self._forked(max_tokens)
-        run = _Run(self._session, self._model, source, tools, on_text, None)
-        return await self._scoped(run, forked, directive, max_turns, timeout_seconds)
+        batch = batch if batch is not None else self.batch(max_tokens)
+        run = _Run(self._session, self._model, source, tools, on_text, await batch.turn(), within)
+        try:
+            return await self._scoped(run, batch.forked, directive, max_turns, timeout_seconds)
+        finally:
+            if run.began is not None:
+                run.began.set()
+
+    def batch(self, max_tokens: int) -> Batch:
+        """Take the moment that one or several forks branch off from; a fork has none."""
+        return Batch(self._forked(max_tokens))
 
     async def ask_many(
         self,
@@ -135,23 +175,25 @@ class Forks:
 
         What failed stands in its place as the exception it raised.
         """
-        forked = self._forked(max_tokens)
+        batch = self.batch(max_tokens)
         out: list[ForkReply | BaseException] = [SessionError("this side question was not asked")] * len(directives)
-        began = anyio.Event()
 
         async def one(at: int) -> None:
-            run = _Run(self._session, self._model, source, tools, None, began if at == 0 else None)
             try:
-                out[at] = await self._scoped(run, forked, directives[at], max_turns, timeout_seconds)
+                out[at] = await self.ask(
+                    directives[at],
+                    source=source,
+                    max_tokens=max_tokens,
+                    tools=tools,
+                    max_turns=max_turns,
+                    timeout_seconds=timeout_seconds,
+                    batch=batch,
+                )
             except Exception as error:
                 out[at] = error
-            finally:
-                began.set()
 
         async with anyio.create_task_group() as group:
             for at in range(len(directives)):
-                if at == 1:
-                    await began.wait()
                 group.start_soon(one, at)
         return out
 
@@ -198,11 +240,13 @@ class _Run:
     tools: ForkTool | None
     on_text: Callable[[str], None] | None
     began: anyio.Event | None
+    within: ForkBounds | None = None
 
     async def answered(self, forked: Forked, directive: str, max_turns: int) -> ForkReply:
         planned = self.session.fork_marks(forked.messages)
         state = ForkState(self.source, read_state(self.session.view))
-        request = forked.asking(directive, source=self.source)
+        request: dict[str, Any] = forked.asking(directive, source=self.source)
+        declared: list[dict[str, Any]] = list(request.get("tools") or ())
         used, cost, turns = Usage(), 0.0, 0
         unpriced = False
         while True:
@@ -213,11 +257,12 @@ class _Run:
             reported: Any = body.get("usage")
             used = used.plus(usage_of(cast("Mapping[str, Any]", reported) if isinstance(reported, Mapping) else {}))
             message, rest = plain_reply(body)
-            calls = calls_of(message)
-            if not calls or turns >= max_turns:
+            calls = calls_of(message, declared)
+            may_go_on = self.within is None or self.within(turns, used, None if unpriced else cost)
+            if not calls or turns >= max_turns or not may_go_on:
                 break
             results = [await self._result(call, state) for call in calls]
-            said = [*request["messages"], message, {"role": "user", "content": results}]
+            said: list[Message] = [*request["messages"], message, {"role": "user", "content": results}]
             request, planned = {**request, "messages": said}, self.session.fork_marks(said)
         content = as_blocks(message)
         text = "".join(str(block["text"]) for block in content if block.get("type") == "text")

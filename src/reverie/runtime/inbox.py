@@ -65,5 +65,5 @@ def set_aside(storage: Storage, key: str) -> str:
 def _command(data: bytes) -> Command | None:
     try:
         return msgspec.json.decode(data, type=Command)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):  # what is not UTF-8 is no DecodeError
         return None

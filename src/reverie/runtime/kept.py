@@ -31,7 +31,7 @@ from .noting import noting_of
 from .offloading import Offloading
 from .opening import last_sent
 from .pipeline import Pipeline
-from .projects import inbox_key, log_key, session_key
+from .projects import session_key
 from .read_back import ReadBack
 from .restoring import Restoring
 from .writer import LogWriter
@@ -59,8 +59,11 @@ class Kept(Logged):
         owns_storage: bool = False,
         capabilities: frozenset[str] = frozenset(),
         model: Model | None = None,
+        folder: str = "",
     ) -> None:
-        writer = LogWriter(storage, log_key(project, name), name, clock=clock)
+        """Use the log of a name in a project, or, for an agent that another one started, in a folder of its own."""
+        folder = folder or session_key(project, name)
+        writer = LogWriter(storage, f"{folder}.jsonl", name, clock=clock)
         super().__init__(name, writer, inline=not isinstance(storage, FileStorage))
         self.mode: Mode = mode
         self.settings = settings
@@ -73,9 +76,9 @@ class Kept(Logged):
         """What the last request carried beside its body: headers, betas, timeouts."""
         self._storage = storage
         self._owns_storage = owns_storage
-        self._inbox = inbox_key(project, name)
+        self._inbox = f"{folder}/inbox"
         self._cwd = cwd
-        self._folder = session_key(project, name)
+        self._folder = folder
         self._capabilities = capabilities
         root = str(settings.home) if isinstance(storage, FileStorage) else ""
         self._offloading = Offloading(storage, self._folder, offload_policy(settings), root=root)
@@ -129,6 +132,10 @@ class Kept(Logged):
         if self._owns_storage:
             await self._run(self._storage.close)
         self._emit(SessionClosed(self.name))
+
+    def sever(self) -> None:
+        """Let go of the log at once, whoever still has something to say: nothing can be appended any more."""
+        self._writer.close()
 
     # -- what layers use
 

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from ..errors import InputError, SettingsError, StorageConflict
 from ..memories import drafts
+from ..memories.daily import log_line
 from ..memories.drafts import Draft
 from ..memories.index import LoadedIndex
 from ..memories.journal import BlamedLine, JournalEntry
@@ -215,20 +216,23 @@ class Memory:
         """Save our version of a shared memory beside the one somebody else wrote meanwhile; people choose."""
         name = f"{changes.get('name', old.name)} (conflict)"
         file = file_for(old.type or "project", name, text=body)
-        fields = {
-            "name": name,
-            "description": old.description,
-            "type": old.type or "project",
-            **changes,
-            "scope": "team",
-        }
-        entry = self._shelf("team").commit(
-            lambda desk: drafts.save(desk, file, {**fields, "name": name}, body, who=author, why=why)
-        )
+        kept = {"description": old.description, "type": old.type or "project"}
+        fields = {**kept, **changes, "name": name, "scope": "team"}
+        entry = self._shelf("team").commit(lambda desk: drafts.save(desk, file, fields, body, who=author, why=why))
         made = self._saved("team", MemoryRecord(file, name, old.description, old.type, body=body), entry, False)
         return replace(made, conflict=old.file)
 
-    def write(self, file: str, content: str, *, author: str, source: str = "", trust: Trust | None = None) -> Saved:
+    def write(
+        self,
+        file: str,
+        content: str,
+        *,
+        author: str,
+        source: str = "",
+        trust: Trust | None = None,
+        why: str = "written as a file",
+        expect: str | None = None,
+    ) -> Saved:
         """Write a whole memory file as an agent's own tools would, under the same rules as ``save`` and ``update``.
 
         Whatever the front matter claims, trust is that of the author or worse, and never rises by writing.
@@ -246,18 +250,11 @@ class Memory:
         def plan(desk: Desk) -> Draft | None:
             if desk.read(inner) is None:
                 born = {**fields, "trust": vouched, "source": source}
-                return drafts.save(desk, inner, born, matter.body, who=author, why="written as a file")
-            sources = sources_of(source)
-            dropped = dict.fromkeys(old.extra.keys() - fields.keys() if old else ())
+                return drafts.save(desk, inner, born, matter.body, who=author, why=why)
+            sources, dropped = sources_of(source), dict.fromkeys(old.extra.keys() - fields.keys() if old else ())
+            new = {**dropped, **fields}
             return drafts.revise(
-                desk,
-                inner,
-                {**dropped, **fields},
-                matter.body,
-                who=author,
-                why="written as a file",
-                trust=vouched,
-                source=sources,
+                desk, inner, new, matter.body, who=author, why=why, trust=vouched, source=sources, expect=expect
             )
 
         entry = shelf.commit(plan)
@@ -351,11 +348,12 @@ class Memory:
         plan = self._shelf(scope).commit(lambda desk: drafts.reindex(desk, who=author), dry_run=dry_run)
         return self._outward(scope, plan)
 
-    def append_daily(self, text: str) -> Path:
+    def append_daily(self, text: str, *, source: str = "", trust: Trust = "agent") -> Path:
         """Append to today's log, from which a nightly run makes memories, and return its path."""
         refuse_secrets(text, "the line")
-        file = daily_log(self._clock().astimezone().date())
-        self._shelf("private").append(file, " ".join(text.split()))
+        now = self._clock().astimezone()
+        file = daily_log(now.date())
+        self._shelf("private").append(file, log_line(now, text, source=source, trust=trust))
         return self.path / file
 
     def note_surfaced(self, files: Sequence[str], session: str) -> None:

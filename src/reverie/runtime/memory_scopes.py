@@ -26,9 +26,11 @@ from ..values import replace
 from .memory_results import Lint, Pending
 from .projects import project_slug
 
-__all__ = ["Scopes", "memory_directory", "moment_of", "sources_of", "vouched_of"]
+__all__ = ["USERS_WORD", "Scopes", "memory_directory", "moment_of", "sources_of", "vouched_of"]
 
 TEAM: Final = "team"
+USERS_WORD: Final = " for the user"
+"""How an author's name ends who writes down the user's own words: the journal names both."""
 
 
 def memory_directory(project: str | os.PathLike[str], settings: Settings) -> Path:
@@ -196,7 +198,7 @@ def _diff(old: bytes | None, now: bytes, name: str) -> str:
 
 def vouched_of(author: str, trust: Trust | None) -> Trust:
     """Return the trust of what an author writes: the user's word, or an agent's, or worse where that is said."""
-    own: Trust = "user" if author == "user" else "agent"
+    own: Trust = "user" if author == "user" or author.endswith(USERS_WORD) else "agent"
     return worst((own, trust)) if trust else own
 
 

@@ -1,4 +1,4 @@
-"""What an agent had open: the files it read last, the skills it follows, its list of steps."""
+"""What an agent had open: the files it read last, the skills it follows, its list of steps, its agents."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Reopening:
 
     def _found(self) -> Restorable:
         steps = [f"- [{todo.status}] {todo.content}" for todo in self._context.todos]
-        rest = ("The list of steps:\n" + "\n".join(steps),) if steps else ()
+        agents = [f"- {line}" for line in self._context.agents.at_work()] if self._context.agents is not None else []
+        parts = {"The list of steps:": steps, "Agents at work, whose results will come:": agents}
+        rest = tuple(f"{head}\n" + "\n".join(lines) for head, lines in parts.items() if lines)
         return Restorable(files=tuple(self._files()), skills=tuple(self._skills()), rest=rest)
 
     def _files(self) -> list[Restored]:

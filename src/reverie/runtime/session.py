@@ -34,6 +34,7 @@ from ..values import replace
 from .accounts import rates_of
 from .compacting import CompactionReport
 from .draining import drain
+from .forks import ForkReply
 from .kept import Kept, Mode
 from .limits import betas_of, compact_at, offload_policy, trim_policy, window_tokens
 from .opening import clearing_asked, refuse_unusable
@@ -62,11 +63,12 @@ class Session(Kept):
         clock: Callable[[], float] = time.time,
         capabilities: frozenset[str] = frozenset(),
         model: Model | None = None,
+        folder: str = "",
     ) -> Session:
         """Name a session to be entered with ``async with``; it is created where it does not exist yet.
 
         ``capabilities`` names what the provider can do beyond the public rules (``cache_edits``); a ``model`` lets
-        notes and summaries be written by it.
+        notes and summaries be written by it; ``folder`` is where it is kept, if not among its project's sessions.
         """
         directory = Path(cwd)
         settings = settings or load_settings(project=canonical_root(directory))
@@ -82,6 +84,7 @@ class Session(Kept):
             owns_storage=owned,
             capabilities=capabilities,
             model=model,
+            folder=folder,
         )
 
     # -- what is said
@@ -184,6 +187,23 @@ class Session(Kept):
         reason = "brought back on request"
         await self.decide(Pinned(Cause("trim", reason), tool_use_ids=tool_use_ids))
         return await self.decide(ResultsRestored(Cause("trim", reason, moves_prefix=True), tool_use_ids))
+
+    async def fork(
+        self,
+        *directives: str,
+        model: Model | None = None,
+        max_tokens: int = 4_096,
+        timeout_seconds: float | None = None,
+    ) -> list[ForkReply | BaseException]:
+        """Ask side questions on what was said so far, all at once and without tools; nothing of them is said here.
+
+        Each answer stands in its question's place, or the exception it came to. All of them read one cached prefix.
+        """
+        asked = model or self.model
+        if asked is None:
+            raise SessionError("there is nobody to ask: open the session with a model, or give one")
+        forks = self.forks(asked)
+        return await forks.ask_many(directives, source="fork", max_tokens=max_tokens, timeout_seconds=timeout_seconds)
 
     async def describe(self, **facts: Any) -> Entry:
         """Log metadata: title, model, tags."""

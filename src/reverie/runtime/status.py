@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..cache.usage import Usage, usage_of
-from ..conversation.decisions import CallRecorded, decision_of
+from ..conversation.decisions import AgentFinished, CallRecorded, decision_of
 from ..conversation.entries import DECISION, Entry
-from ..events import BackgroundChanged, DecisionMade, Event
+from ..events import BackgroundChanged, DecisionMade, DreamChanged, Event
 from ..values import record
 
 __all__ = ["Meter", "Status"]
@@ -28,6 +28,8 @@ class Status:
     """The share of all input so far that was read from the provider's cache; None before the first reply."""
     cost_usd: float | None
     background: tuple[str, ...]
+    agents: int = 0
+    """Agents of this one that are at work."""
 
 
 class Meter:
@@ -43,16 +45,25 @@ class Meter:
                 found = decision_of(entry.body)
                 if isinstance(found, CallRecorded):
                     self._add(found)
+                elif isinstance(found, AgentFinished):
+                    self._add_agent(found)
 
     def hear(self, event: Event) -> None:
         """Take in one event."""
         if isinstance(event, DecisionMade) and isinstance(event.decision, CallRecorded):
             self._add(event.decision)
+        elif isinstance(event, DecisionMade) and isinstance(event.decision, AgentFinished):
+            self._add_agent(event.decision)
         elif isinstance(event, BackgroundChanged):
             if event.state in ("started", "running"):
                 self.background[event.what] = event.detail
             else:
                 self.background.pop(event.what, None)
+        elif isinstance(event, DreamChanged):
+            if event.state in ("starting", "updating"):
+                self.background["dream"] = event.state
+            else:
+                self.background.pop("dream", None)
 
     @property
     def cost_usd(self) -> float | None:
@@ -70,3 +81,9 @@ class Meter:
             self.unpriced = True
         else:
             self.usd += call.cost_usd
+
+    def _add_agent(self, ended: AgentFinished) -> None:
+        """Count the money of an agent whose calls are recorded in a log of its own."""
+        cost = ended.usage.get("cost_usd")
+        if ended.usage.get("own_log") is True and isinstance(cost, int | float):
+            self.usd += cost

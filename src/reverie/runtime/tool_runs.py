@@ -17,7 +17,7 @@ from ..tools.context import ToolContext
 from ..tools.tool import Access, Output, Tool
 from ..values import replace
 from .hooks import HookOutcome, Hooks
-from .permissions import Approval, Approver, Verdict, decide, remember
+from .permissions import Answer, Approval, Approver, Verdict, decide, remember
 from .session import Session
 from .wire import Call
 
@@ -72,6 +72,26 @@ class ToolRuns:
         self._asking = Lock()
         self._declared = declared_tools(tools)
 
+    @property
+    def asks(self) -> bool:
+        """Whether somebody is there who can be asked."""
+        return self._approve is not None
+
+    def forked(self, context: ToolContext, *, approve: Approver | None, emit: Callable[[Event], None]) -> ToolRuns:
+        """Return what runs the same tools for a fork, by the rules that hold now."""
+        return ToolRuns(
+            self._session,
+            list(self.tools.values()),
+            context,
+            rules=replace(self.rules, mode=self.mode),
+            hooks=self._hooks,
+            approve=approve,
+            emit=emit,
+            protected=self._protected,
+            sandboxed=self._sandboxed,
+            clock=self._clock,
+        )
+
     async def run(self, calls: Sequence[Call]) -> None:
         """Run the calls of one reply; those that only look run at the same time."""
         if all(self._only_looks(call) for call in calls):
@@ -104,19 +124,29 @@ class ToolRuns:
 
     async def _answer(self, call: Call) -> None:
         """Run one call and log its result, whatever comes of it."""
+        output = await self.output(call)
+        limit = tool.max_chars if (tool := self.tools.get(call.name)) is not None else None
+        await self._session.result(call.id, output.content, is_error=output.is_error, max_chars=limit)
+        self.touched.update(output.read, output.wrote)
+
+    async def output(self, call: Call) -> Output:
+        """Run one call, if it is known, well-formed and permitted, and return what came of it; nothing is logged."""
         tool = self.tools.get(call.name)
         if tool is None:
             known = ", ".join(self.tools)
-            output = Output(f"No tool is called {call.name!r}. There are: {known}.", is_error=True)
-        elif malformed_input({"input": call.input}):
-            output = Output("The input was not valid JSON, so the call was not run. Make it again.", is_error=True)
-        elif call.problem is not None:
-            output = Output(f"The input does not fit the tool's schema: {call.problem}", is_error=True)
-        else:
-            output = await self._permitted(tool, call)
-        limit = tool.max_chars if tool is not None else None
-        await self._session.result(call.id, output.content, is_error=output.is_error, max_chars=limit)
-        self.touched.update(output.read, output.wrote)
+            return Output(f"No tool is called {call.name!r}. There are: {known}.", is_error=True)
+        if malformed_input({"input": call.input}):
+            return Output("The input was not valid JSON, so the call was not run. Make it again.", is_error=True)
+        if call.problem is not None:
+            return Output(f"The input does not fit the tool's schema: {call.problem}", is_error=True)
+        return await self._permitted(tool, call)
+
+    async def ask_user(self, approval: Approval) -> Answer:
+        """Ask whoever approves calls here, one question at a time; nobody there is a no."""
+        if self._approve is None:
+            return Answer("deny", "nobody is here to ask")
+        async with self._asking:
+            return await self._approve(approval)
 
     async def _permitted(self, tool: Tool, call: Call) -> Output:
         payload = {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}

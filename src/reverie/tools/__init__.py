@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ..settings import AgentPolicy
     from .context import Todo, ToolContext, WebAccess
 
-__all__ = ["Access", "Output", "Todo", "Tool", "ToolContext", "WebAccess", "failed", "standard_tools"]
+__all__ = ["Access", "Output", "Todo", "Tool", "ToolContext", "WebAccess", "failed", "relay_tools", "standard_tools"]
 
 
 def standard_tools(policy: AgentPolicy) -> list[Tool]:
@@ -30,6 +30,14 @@ def standard_tools(policy: AgentPolicy) -> list[Tool]:
     if policy.web_fetch:
         tools.append(WebFetch())
     return tools
+
+
+def relay_tools() -> list[Tool]:
+    """Return the tools by which agents start each other and talk, in their order."""
+    from .agent import AgentStop, AgentTool
+    from .send_message import SendMessage
+
+    return [AgentTool(), AgentStop(), SendMessage()]
 
 
 def __getattr__(name: str) -> Any:

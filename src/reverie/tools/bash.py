@@ -84,7 +84,8 @@ class Bash:
             return Output(
                 f"Running in the background as {name}. Read its output with BashOutput, stop it with KillShell."
             )
-        return await _finished(shell, _timeout(input, context.policy))
+        with context.shells.awaiting(shell):
+            return await _finished(shell, _timeout(input, context.policy))
 
 
 _BASH_OUTPUT_INPUT: Final[dict[str, Any]] = {

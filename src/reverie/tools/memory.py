@@ -20,7 +20,13 @@ __all__ = ["MemoryDoor", "MemoryTool"]
 
 AUTHOR: Final = "agent"
 _LIMITS: Final = {"text": 8_000, "why": 2_000, "how": 2_000, "name": 120, "description": 400, "file": 200}
-_NEEDS: Final = {"save": ("text", "type"), "update": ("file", "text"), "forget": ("file",), "show": ("file",)}
+_NEEDS: Final = {
+    "save": ("text", "type"),
+    "update": ("file", "text"),
+    "forget": ("file",),
+    "show": ("file",),
+    "log": ("text",),
+}
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -112,6 +118,10 @@ class MemoryDoor(Protocol):
         """Remove a memory and its index line."""
         ...
 
+    def append_daily(self, text: str, /, *, source: str, trust: Trust) -> object:
+        """Append a line to the log of the day."""
+        ...
+
 
 class MemoryTool:
     """Saves, updates, forgets, lists and shows memories through the store."""
@@ -126,12 +136,17 @@ class MemoryTool:
         + ". For feedback and project give why. Dates absolute. What code, git or instruction files show, debugging "
         "recipes, the state of the task and secrets are refused. Every change can be undone by the user."
     )
-    input_schema = _INPUT
 
-    def __init__(self, memory: MemoryDoor, *, trust_of: Callable[[str], Trust] | None = None) -> None:
-        """Work on a store; ``trust_of`` says whose word a text is that the agent would save."""
+    def __init__(
+        self, memory: MemoryDoor, *, trust_of: Callable[[str], Trust] | None = None, daily_logs: bool = False
+    ) -> None:
+        """Work on a store; ``trust_of`` says whose word a text is that the agent would save.
+
+        With ``daily_logs`` there is one more action, which appends to the log of the day.
+        """
         self._memory = memory
         self._trust_of = trust_of
+        self.input_schema: dict[str, Any] = _with_action("log") if daily_logs else _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Touch nothing but the store, where every change is journaled and can be undone."""
@@ -160,6 +175,11 @@ class MemoryTool:
                 gone = self._memory.forget(str(input["file"]), why=_said(input, "why"), author=AUTHOR)
                 left = f" These still point to it: {', '.join(gone.links)}." if gone.links else ""
                 return Output(f"Forgotten: {', '.join(gone.files)} (change {gone.id}).{left}")
+            case "log":
+                text = _said(input, "text")
+                trust = self._trust_of(text) if self._trust_of is not None else "agent"
+                self._memory.append_daily(text, source=context.session, trust=trust)
+                return Output("It stands in the log of the day.")
             case "show":
                 memory = self._memory.get(str(input["file"]))
                 head = f"{memory.file} [{memory.type}], trust {memory.trust}, modified {memory.modified}"
@@ -206,6 +226,13 @@ class MemoryTool:
         return Output(
             f"{saved.file} was {'saved' if action == 'save' else 'updated'} (change {saved.id}).{waits}{warnings}"
         )
+
+
+def _with_action(name: str) -> dict[str, Any]:
+    """Return the schema with one more action."""
+    fields: dict[str, Any] = _INPUT["properties"]
+    action = {**fields["action"], "enum": [*fields["action"]["enum"], name]}
+    return {**_INPUT, "properties": {**fields, "action": action}}
 
 
 def _said(input: Mapping[str, Any], key: str) -> str:

@@ -7,10 +7,11 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ _GRACE_SECONDS: Final = 2.0
 _DRAIN_SECONDS: Final = 0.5
 _CHUNK_BYTES: Final = 65_536
 _MAX_BACKGROUND: Final = 32
+_SUPERVISOR: Final = Path(__file__).with_name("supervise.py")
 
 
 class Kept:
@@ -74,7 +76,10 @@ class Kept:
 
 
 class Shell:
-    """A command in a process group of its own, with stdin empty and stdout and stderr as one stream."""
+    """A command in a process group of its own, with stdin empty and stdout and stderr as one stream.
+
+    It runs under a small supervisor, which ends all that comes from it when this process wants that or is gone.
+    """
 
     def __init__(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], command: str = "") -> None:
         self.command = command
@@ -85,21 +90,27 @@ class Shell:
         self._ended = threading.Event()
         self._news = threading.Condition(self._lock)
         self._source, sink = os.pipe()
+        life, self._life = os.pipe()
+        self._status, status = os.pipe()
+        supervised = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(life), str(status), str(_GRACE_SECONDS), *argv]
         try:
             self._process = subprocess.Popen(
-                argv,
+                supervised,
                 cwd=cwd,
                 env=dict(env),
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
                 start_new_session=True,
+                pass_fds=(life, status),
             )
         except BaseException:
-            os.close(self._source)
+            for descriptor in (self._source, self._life, self._status):
+                os.close(descriptor)
             raise
         finally:
-            os.close(sink)
+            for descriptor in (sink, life, status):
+                os.close(descriptor)
         self.pid = self._process.pid
         os.set_blocking(self._source, False)
         self._bell, self._ring = os.pipe()
@@ -140,8 +151,17 @@ class Shell:
         """End the whole group, first politely, and wait for that."""
         self._signal(signal.SIGTERM)
         if not self._ended.wait(_GRACE_SECONDS):
-            self._signal(signal.SIGKILL)
-            self._ended.wait(_GRACE_SECONDS)
+            self.let_die()
+            if not self._ended.wait(_GRACE_SECONDS):
+                self._signal(signal.SIGKILL)
+                self._ended.wait(_GRACE_SECONDS)
+
+    def let_die(self) -> None:
+        """Have the supervisor kill all of it, at once, and do not wait for that."""
+        with self._lock:
+            life, self._life = self._life, -1
+        if life >= 0:
+            os.close(life)
 
     def all_output(self) -> str:
         """Return the output kept so far."""
@@ -201,6 +221,11 @@ class Shell:
                 _await_group(self.pid, _GRACE_SECONDS)
         os.close(self._ring)  # wakes the reader; who left the group may hold the pipe open for ever
         self._reader.join()
+        os.set_blocking(self._status, False)
+        with suppress(BlockingIOError):
+            self.left_running = bool(os.read(self._status, 1)) or self.left_running
+        os.close(self._status)
+        self.let_die()
         self._process.wait()
         with self._news:
             self._ended.set()
@@ -252,6 +277,7 @@ class Shells:
 
     def __init__(self) -> None:
         self._shells: dict[str, Shell] = {}
+        self._awaited: set[Shell] = set()
         self._count = 0
 
     def __iter__(self) -> Iterator[tuple[str, Shell]]:
@@ -275,6 +301,20 @@ class Shells:
         name = f"shell_{self._count}"
         self._shells[name] = shell
         return name
+
+    @contextmanager
+    def awaiting(self, shell: Shell) -> Generator[None]:
+        """Know of a command that runs in front, while somebody waits for it."""
+        self._awaited.add(shell)
+        try:
+            yield
+        finally:
+            self._awaited.discard(shell)
+
+    def let_die(self) -> None:
+        """Have everything that runs here killed at once, in front and behind, and do not wait for that."""
+        for shell in (*self._awaited, *self._shells.values()):
+            shell.let_die()
 
     def get(self, name: str) -> Shell | None:
         """Return a command by its id, ended or not."""

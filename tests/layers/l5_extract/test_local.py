@@ -63,11 +63,20 @@ def local_types(text: str) -> list[str]:
 @pytest.mark.requirement("M4", "B5")
 @pytest.mark.parametrize(
     ("part", "precision", "recall"),
-    [("chat", 1.0, 1.0), ("said", 0.97, 0.95), ("later", 0.95, 0.92), ("fresh", 0.9, 0.85), ("last", 0.9, 0.85)],
+    [
+        ("chat", 1.0, 1.0),
+        ("said", 0.97, 0.95),
+        ("later", 0.95, 0.92),
+        ("fresh", 0.9, 0.85),
+        ("last", 0.9, 0.85),
+        ("wild", 0.97, 0.95),
+        ("held", 0.97, 0.95),
+        ("unseen", 0.95, 0.6),
+    ],
 )
 def test_what_people_say_is_kept_under_its_type_and_the_rest_is_not(part: str, precision: float, recall: float) -> None:
     rows = UTTERANCES[part]
-    assert sum("keep" not in row for row in rows) >= len(rows) * 0.5
+    assert sum("keep" not in row for row in rows) >= len(rows) * 0.4
     found = scored(local_types, rows)
     print(f"{part}: precision {found[0]:.2f}, recall {found[1]:.2f} on {len(rows)}")
     assert found[0] >= precision

@@ -63,6 +63,29 @@ def test_attachments_and_unconfirmed_texts_are_not_trusted_and_trusted_ones_are(
     assert attached.trust("The pager rota lives with operations") == "unconfirmed"
 
 
+@pytest.mark.requirement("S5")
+def test_what_was_recorded_elsewhere_is_nobodys_word_and_what_is_said_here_is() -> None:
+    foreign = entry(USER, "Deploys are done with the harbour script", "old")
+    here = entry(USER, "Reviews are done by two people of the crew", "new")
+    heard = Witnesses([foreign, here], imported_upto="old")
+    assert heard.trust("Deploys are done with the harbour script") == "unconfirmed"
+    assert heard.trust("Reviews are done by two people of the crew") == "agent"
+    assert Witnesses([foreign, here]).trust("Deploys are done with the harbour script") == "agent"
+
+
+@given(st.integers(0, 2**32), st.integers(0, 40), st.text(max_size=60))
+def test_hearing_a_conversation_bit_by_bit_is_hearing_it_whole(number: int, cut: int, text: str) -> None:
+    log = random_log(Random(number), entries=40, disorder=0.5)
+    whole, parts = Witnesses(log), Witnesses()
+    assert parts.follow(log[:cut])
+    assert parts.follow(log)
+    assert parts.follow(log), "nothing new"
+    assert (parts.user, parts.agent, parts.foreign) == (whole.user, whole.agent, whole.foreign)
+    assert (parts.trust(text), parts.messages_of(text)) == (whole.trust(text), whole.messages_of(text))
+    if log:
+        assert not parts.follow(log[:-1]), "another conversation is told apart"
+
+
 def test_a_text_is_traced_to_the_messages_it_shares_its_words_with() -> None:
     heard = Witnesses([entry(USER, "Hello there, friend.", "a"), SAID, POISON])
     assert heard.messages_of("The billing service is deployed on Tuesdays.") == ["u"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from .changing import add, edit, reindex, rm
+from .extracting import extract
 from .history import blame, log, rewind, undo
 from .reading import lint, list_memories, path, search, show
 from .review import review
@@ -31,5 +32,5 @@ def command(ctx: click.Context, project: Path) -> None:
     ctx.obj = project
 
 
-for one in (list_memories, show, search, add, edit, rm, log, blame, undo, rewind, lint, reindex, path, review):
+for one in (list_memories, show, search, add, edit, rm, log, blame, undo, rewind, extract, lint, reindex, path, review):
     command.add_command(one)

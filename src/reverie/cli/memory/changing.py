@@ -89,7 +89,8 @@ def edit(
         if content is None:
             say("nothing changed")
             return
-        tell_saved(memory.write(there.file, content, author="user"), as_json=as_json)
+        saved = memory.write(there.file, content, author="user", why=why or "edited", expect=there.version)
+        tell_saved(saved, as_json=as_json)
         return
     saved = memory.update(
         name,
@@ -137,7 +138,11 @@ def tell_saved(saved: Saved, *, as_json: bool) -> None:
 
 @click.command(short_help="Forget memories.")
 @click.argument("names", nargs=-1)
-@click.option("--source", help="Forget all that came from this source, such as a session.")
+@click.option(
+    "--source",
+    help="Forget all that came from this source: a session, 'outside' (written by other programs or by hand), 'team' "
+    "(by others into the shared folder).",
+)
 @click.option("--why", default="", help="The reason.")
 @click.option("--erase", is_flag=True, help="Take every version out of the journal too; this cannot be undone.")
 @click.option("--yes", is_flag=True, help="Do not ask before erasing.")

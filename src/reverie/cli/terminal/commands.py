@@ -13,6 +13,7 @@ from anyio import to_thread
 from ...errors import InputError, ReverieError
 from ...settings import Mode
 from ...values import record
+from .agents import agents_command
 from .calls import one_line
 from .footer import dollars, thousands
 
@@ -199,6 +200,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "notes": Command("the running notes", show_notes, anytime=True),
     "skill": Command("turn this session into a skill of yours: /skill [NAME]", make_skill),
     "memory": Command("what is remembered: /memory [FILE | undo]", show_memory, anytime=True),
+    "agents": Command("agents of this session: /agents [stop ID]", agents_command, anytime=True),
     "todos": Command("the agent's plan", show_todos, anytime=True),
     "resume": Command("go on with another session: /resume [NAME]", resume),
     "clear": Command("begin a new session; this one is kept", clear),

@@ -34,6 +34,8 @@ def footer_parts(status: Status) -> list[Part]:
         ("footer", one_line(status.model.split(":", 1)[-1], 28)),
         (MODE_STYLES.get(status.mode, "footer"), f"{status.mode} mode" if status.mode == "default" else status.mode),
     ]
+    if status.agents:
+        parts.append(("background", f"{status.agents} {'agent' if status.agents == 1 else 'agents'}"))
     if status.background:
         running = one_line(", ".join(status.background), 40)
         parts.append(("background", f"behind: {running}"))

@@ -11,6 +11,9 @@ from typing import Final
 
 from ...conversation.decisions import MemoriesExtracted, MemoriesSurfaced
 from ...events import (
+    AgentEnded,
+    AgentProgressed,
+    AgentStarted,
     CacheBroken,
     CompactionEnded,
     CompactionProgressed,
@@ -31,6 +34,7 @@ from ...events import (
     ToolStarted,
 )
 from ..output import printable
+from .agents import AgentLines
 from .calls import call_title, one_line, outcome
 from .footer import thousands
 from .painting import Paint
@@ -82,6 +86,7 @@ class Transcript:
         self._thinking_since = 0.0
         self._running: dict[str, _Running] = {}
         self._compacting = ""
+        self._agents = AgentLines(paint, clock)
 
     # -- what others put here
 
@@ -146,6 +151,9 @@ class Transcript:
                 self._finish_call(event)
             case QueryEnded():
                 self._end(event)
+            case AgentStarted() | AgentProgressed() | AgentEnded():
+                line = self._agents.hear(event)
+                self.put("call", [line] if line else [])
             case _:
                 self._remark(event)
 
@@ -254,6 +262,8 @@ class Transcript:
             seconds = self._clock() - running.since
             took = f" {seconds:.0f} s" if seconds >= 1 else ""
             lines += [*([] if lines else self._gap("call")), f"{self._paint('○', 'busy')} {running.title}{took}"]
+        working = self._agents.live()
+        lines += [*([] if lines or not working else self._gap("call")), *working]
         if self._compacting:
             lines += [*([] if lines else self._gap("note")), self._paint(f"⌁ {self._compacting}", "dim")]
         return lines

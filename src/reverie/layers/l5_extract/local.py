@@ -7,7 +7,7 @@ a person repeats from it is kept, if at all, as unconfirmed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
@@ -17,10 +17,11 @@ from ...memories.records import MemoryRecord
 from ...memories.secrets import find_secrets
 from ...memories.taxonomy import body_for, description_for, refusal, vagueness
 from ...memories.trust import Trust
-from ...values import record
+from ...values import record, replace
 from .dates import absolute
+from .found import Found
 from .known import Known
-from .said import Found, found_in
+from .said import found_in
 from .sentences import Sentence, bare, sentences_of
 
 __all__ = ["Candidate", "Local", "extract", "said_on"]
@@ -71,12 +72,15 @@ def extract(
     *,
     instructions: Sequence[str] = (),
     heard_before: Sequence[Entry] = (),
+    imported: Collection[str] = (),
     most: int = MAX_CANDIDATES,
+    find: Callable[[Sentence], Found | None] = found_in,
 ) -> Local:
     """Return the memories that these entries hold and that are not there yet.
 
-    ``heard_before`` are earlier entries whose tool output a person may be repeating. ``existing`` is not looked at
-    before something is found, which is seldom.
+    ``heard_before`` are earlier entries whose tool output a person may be repeating, ``imported`` the messages that
+    were recorded elsewhere, so that nobody knows whose words they are. ``existing`` is not looked at before something
+    is found, which is seldom. ``find`` says what one sentence asks to be kept.
     """
     known: Known | None = None
     outputs = _Outputs([*heard_before, *entries])
@@ -85,13 +89,15 @@ def extract(
     for entry in entries:
         words = own_words(entry) if entry.kind == USER else ""
         for sentence in sentences_of(words) if words else ():
-            found = found_in(sentence)
+            found = find(sentence)
             if found is None:
                 continue
             made, reason = _candidate(found, sentence, entry, outputs, instructions)
             if made is None:
                 refused.append((entry.uuid, reason))
                 continue
+            if entry.uuid in imported:
+                made = replace(made, trust="unconfirmed")
             known = known or Known(existing)
             placed = known.placed(made.type, made.text, made.trust)
             if placed is None:
@@ -100,7 +106,7 @@ def extract(
                 refused.append((entry.uuid, f"one run keeps {most} memories at most"))
                 continue
             known.add(made.type, made.text, file=placed)
-            kept.append(_replaced(made, placed))
+            kept.append(replace(made, updates=placed))
     return Local(tuple(kept), tuple(refused))
 
 
@@ -159,12 +165,6 @@ def _stated(text: str) -> str:
         return ""
     line = line[0].upper() + line[1:] if line[0].islower() and not re.match(r"\w*[/:_.`]\w", line) else line
     return line if line[-1] in ".!?…)" or re.search(r"https?://\S+$", line) else f"{line}."
-
-
-def _replaced(made: Candidate, file: str) -> Candidate:
-    return Candidate(
-        made.type, made.text, made.why, made.how, made.trust, made.message, made.by, made.expires, updates=file
-    )
 
 
 class _Outputs:

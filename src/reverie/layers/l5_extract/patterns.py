@@ -1,4 +1,4 @@
-"""What gives a sentence away: the words by which people state rules, corrections, who they are, dates and places.
+"""What gives a rule away: the words by which people ask, correct and confirm, and what they say only for now.
 
 Every pattern is written for precision: what is about the task at hand should match none of them.
 """
@@ -9,56 +9,66 @@ import re
 from typing import Final
 
 __all__ = [
+    "ALL_MUST",
     "ANY",
-    "ASKS",
+    "ASK_FIRST",
+    "AS_A_RULE",
+    "BARE_NO",
     "BIDDING",
     "CODE",
+    "CONTRAST",
     "DONT",
+    "DONT_WANT",
     "DURABLE",
+    "ENDS_ALWAYS",
     "ENDS_FROM_NOW",
+    "EVER",
+    "FOR_ALL",
     "FROM_NOW",
-    "GOING",
+    "GENERAL",
     "HERE",
+    "HERE_ALWAYS",
     "INSTEAD",
+    "IN_CASE",
     "I_LIKE",
     "KEEP",
+    "KEEP_THAT",
     "LEAD",
-    "LIVES",
-    "LOOK_THERE",
     "MOMENTARY",
     "NO",
-    "NOW",
-    "OWNS",
+    "NONE_OF",
+    "ONLY_WANT",
+    "OPENS_RULE",
+    "OTHERS_WANT",
     "POINTED",
+    "POLICY",
     "POLITE",
     "PRAISED",
-    "PREFER",
-    "REASONED",
     "REQUESTS",
     "RIGHT_CALL",
     "RULE",
-    "STATES",
+    "SO_DONT",
     "STOPPED",
+    "STOP_IT",
     "STRONG",
-    "TRACKED",
+    "UNLESS_I",
     "URL",
-    "URL_IS",
     "VERB",
     "WE",
     "WEAK",
     "WE_USE",
     "WHEN",
     "WHENEVER",
-    "WHO",
-    "WHO_CASED",
     "WHY",
     "WHY_BESIDE",
     "WHY_NEXT",
+    "YOU_KEEP",
 ]
 
 ANY: Final = re.IGNORECASE
 LEAD: Final = re.compile(
-    r"(?:(?:please|pls|also|and|but|so|ok(?:ay)?|hey|hi|btw|by the way|oh|well|right|great|thanks?(?: you)?|fyi"
+    r"(?:(?:hold on|wait|careful|please|pls|also|and|but|so|ok(?:ay)?|hey|hi|btw|by the way|oh|well|right|great"
+    r"|thanks?(?: you)?|fyi"
     r"|hmm|yes"
     r"|yeah|yep|sure|just|one more thing|another thing|important|note|remember|for the record|actually|look"
     r"|first|second"
@@ -73,13 +83,15 @@ MOMENTARY: Final = re.compile(
     r"|th(?:is|at) (?:file|function|method|class|tests?|bug|error|line|branch|pr|commit|change|issue|failure"
     r"|exception|warning|part|block|snippet|output|traceback|task|step|command|script|code|variable|import"
     r"|config)s?\b"
-    r"|the (?:above|below|following|attached|previous|last|current) \w+|line \d+|step \d+|as (?:above|below)"
+    r"|the (?:above|below|following|attached|previous|current|last (?!(?:\w+ )?(?:years?|months?|decades?)\b)) ?\w+"
+    r"|line \d+|step \d+|as (?:above|below)"
     r"|in your (?:answer|reply|response) (?:to this|here)|never ?mind|always (?:been|has|had|was|is|the case))\b",
     ANY,
 )
 # One of several things that both can see, or something that was just named.
 POINTED: Final = re.compile(
-    r"\bthe (?:first|second|third|last|other|latter|former) (?:\w+|$)|\bthe one\b|\b(?:option|version"
+    r"\bthe (?:first|second|third|last(?! (?:\w+ )?(?:years?|months?|decades?)\b)|other|latter|former) (?:\w+|$)"
+    r"|\bthe one\b|\b(?:option|version"
     r"|variant) (?:[a-d]|\d)\b"
     r"|^(?:no[\s,]+)?(?:please )?(?:don'?t|do not|never|always|use|stop|avoid)\s+(?:\w+ )?(?:this|that|it|them"
     r"|those|these|here|anything else|both|either)\b",
@@ -92,7 +104,7 @@ REQUESTS: Final = re.compile(
 CODE: Final = re.compile(
     r"\b[\w-]+/[\w./-]+\.\w{1,5}\b|\b\w+\(\)|::\w|\b\w+\.(?:py|js|ts|tsx|go|rs|java|c|cc|cpp|h|rb|php|sql|sh"
     r"|toml|ya?ml|json|md|txt)\b"
-    r"|[{};]\s|=>|==|\w+\[\w*\]",
+    r"|[{}]|;\s*$|=>|==|\w+\[\w*\]",
 )
 URL: Final = re.compile(r"https?://[^\s<>\"')\]]+", ANY)
 WHY: Final = re.compile(
@@ -101,19 +113,21 @@ WHY: Final = re.compile(
     ANY,
 )
 WHY_BESIDE: Final = re.compile(
-    r",\s+(?P<why>(?:our|we|we've|we're|it|it's|they|nobody|everyone|people|i (?:can|can't|hate|find|need"
-    r"|read))\b(?:\s+\S+){2,40})$",
+    r"\s*[,;:—–]\s+(?P<why>(?:our|we|we've|we're|it|it's|they|nobody|somebody|everyone|everything|people"
+    r"|last (?:time|week|month|year)|i (?:can|can't|hate|find|need|read|know))\b(?:\s+\S+){2,40})$",
     ANY,
 )
 BIDDING: Final = re.compile(
-    r"(?:please |in [\w -]{2,40}, )?(?:always|never|don'?t|do not|use|stop|avoid|prefer|keep|you (?:should"
-    r"|must))\b",
+    r"(?:please |in [\w -]{2,40}, )?(?:always|never|don'?t|do not|no|use|stop|avoid|prefer|keep|leave|you (?:should"
+    r"|must))\b|\w+ing\b",
     ANY,
 )
 WHY_NEXT: Final = re.compile(
     r"(?:because|since|the reason(?: is)?(?: that)?|that's because|this is because|it's because|otherwise|why:"
     r"|reason:"
-    r"|last time|we got burned|we've been burned|we were burned|it (?:broke|breaks|hides|causes|caused|cost|confuses)"
+    r"|last (?:time|week|month|year)|some(?:body|one) |we (?:had|lost|spent|once|already)|they never |nobody "
+    r"|one of (?:them|those)|we got burned"
+    r"|we've been burned|we were burned|it (?:broke|breaks|hides|causes|caused|cost|confuses)"
     r"|that (?:broke|breaks|hides|causes|caused|cost|confuses)|i (?:hate|find) )\b[\s,:]*(?P<rest>.*)$",
     ANY | re.DOTALL,
 )
@@ -131,7 +145,7 @@ STRONG: Final = re.compile(
     r"(?:remember(?: this| the following)?(?=[\s:,—-])(?:(?: for (?:later|next time|the future"
     r"|future sessions))?(?:\s+that\b|\s*[:,—–-])"
     r"|(?=\s+(?:i|i'm|i've|my|we|we're|our|never|always|not to|don't|do not)\b)|(?=\s+to\s+(?:always|never)\b)"
-    r"|(?=\s+to\s+\w+.*\b(?:before|after|when(?:ever)?|every|each|in future)\b))"
+    r"|(?=\s+to\s+\w+.*\b(?:before|after|when(?:ever)?|every|each|in future|never|always)\b))"
     r"|(?:please )?(?:save|add|store|put|write) (?:this |that |it )?(?:to|in|into) (?:your "
     r"|the )?(?:long.term )?memory(?: that|\s*[:,—–-])"
     r"|(?:make|take) a (?:mental )?note(?: that| of this| of it)?\s*(?:[:,—–-]|(?=\s))"
@@ -157,7 +171,8 @@ ENDS_FROM_NOW: Final = re.compile(
 
 # -- rules
 VERB: Final = (
-    r"(?:use|run|write|add|put|keep|make|ask|check|commit|push|create|include|name|prefer|avoid|format"
+    r"(?:stick|look|limit|batch|group|separate|split|mark|link|use|run|write|add|put|keep|make|ask|check|commit|push"
+    r"|create|include|name|prefer|avoid|format"
     r"|test|lint|explain|show|tell|give"
     r"|answer|reply|respond|summari[sz]e|start|begin|end|leave|remove|delete|rebase|squash|merge|sign|document"
     r"|update|edit|touch|mock|import"
@@ -171,7 +186,9 @@ VERB: Final = (
 RULE: Final = re.compile(
     rf"(?:(?:in|for|on|with) [\w -]{{2,40}},\s*)?(?:(?:you|we|i want you to|i need you to"
     rf"|i'd like you to)\s+)?(?:(?:should|must|have to|need to)\s+)?"
-    rf"(?:always|never|only ever|don'?t ever|do not ever)\s+(?:\w+ly\s+)?{VERB}\b.{{3,}}$",
+    rf"(?:always|never|only ever|don'?t ever|do not ever)\s+(?:\w+ly\s+)?{VERB}\b.{{3,}}$"
+    r"|(?:always|never) (?!(?:mind|true|false|null|none|the|an?|this|that|it|there|in|on|at|so|been|had|was|is|again"
+    r"|got|seen|happened|worked|tried|knew|thought|heard|\w+(?:ing|ed|[^su]s))\b)[a-z]{3,}\b .{3,}$",
     ANY,
 )
 DONT: Final = re.compile(
@@ -189,7 +206,8 @@ DURABLE: Final = re.compile(
     ANY,
 )
 STOPPED: Final = re.compile(
-    r"(?:please )?stop (?:adding|writing|using|putting|creating|making|summari[sz]ing|apologi[sz]ing|asking"
+    r"(?:please )?(?:stop|not|quit|no more) (?:adding|writing|using|putting|creating|making|summari[sz]ing"
+    r"|apologi[sz]ing|asking"
     r"|saying|repeating|explaining"
     r"|starting|ending|telling|wrapping|guessing|mocking)\b.{3,}$",
     ANY,
@@ -211,9 +229,107 @@ WE: Final = re.compile(
 WE_USE: Final = re.compile(
     r"\bwe use\b.+\b(?:not|instead of|rather than|over|never|for all|everywhere|exclusively|by convention)\b", ANY
 )
+# What opens a rule without being part of it; some openings say that it holds for good.
+OPENS_RULE: Final = re.compile(
+    r"(?:make sure(?: that)?(?: to)?|be sure to|please(?: be sure to)?|try to|you (?:really )?(?:should|must|need to)"
+    r"|i(?:'d| would) (?:really )?(?:appreciate|like) it if you(?:'d| would| could)?|it would be (?:great|nice|good"
+    r"|better) if you(?:'d| would| could)?|i(?:'d| would)? (?:want|need|like) you to|(?:could|can|would|will) you"
+    r"(?: please| mind)?)\s+(?=\w)",
+    ANY,
+)
+AS_A_RULE: Final = re.compile(
+    r"(?:as a (?:general )?rule|rule of thumb|house rule|(?:our|my) rule(?: here)? is(?: that)?|by convention"
+    r"|(?:our|the) convention (?:here )?is(?: that| to)?|our policy is(?: that| to)?|general(?:ly)? rule"
+    r"|make it a habit to|get (?:in|into) the habit of|as standard practice)\b[\s,:—–-]*"
+    r"(?P<what>.{6,})$",
+    ANY,
+)
+NONE_OF: Final = re.compile(
+    r"no (?!(?:problem|worries|idea|need|way|one|longer|matter|doubt|rush|changes?|errors?|luck"
+    r"|more (?:\w+ )?(?:errors?"
+    r"|failures?))\b)[\w'/ -]{3,60}\b(?:in|on|for|at|with|without|from|inside)\b.{3,}$",
+    ANY,
+)
+EVER: Final = re.compile(r"\b(?:ever|please|anywhere|at all|any ?more|period)\b", ANY)
+HERE_ALWAYS: Final = re.compile(
+    r"(?:(?:in|on|at|across|throughout) (?:this|our|all our|the whole) (?:repo|repository|project|codebase|code base"
+    r"|team|company|org|services?|shop)s?|around here|over here|on (?:this|our) team),? .{3,80}?\b(?:always|never|only"
+    r"|must|has to|have to|should|is (?:forbidden|banned|not allowed)|are (?:forbidden|banned|not allowed)|go(?:es)? to"
+    r"|go(?:es)? through)\b.{2,}$",
+    ANY,
+)
+SO_DONT: Final = re.compile(
+    r"we(?!'ll| will| should| could| can)\b.{4,90}?,\s*so (?:please |you )?(?:don'?t|do not|never|always|no need to"
+    r"|keep|use|avoid|leave|make sure)\b.{3,}$",
+    ANY,
+)
+YOU_KEEP: Final = re.compile(r"you(?:'re| are)? (?:keep|constantly) (?:on )?\w+ing\b.{4,}$", ANY)
+STOP_IT: Final = re.compile(
+    r"\b(?:stop|skip|don'?t do|do not do|no need|leave (?:it|that) out|please don'?t)\b|\bin (?:the )?future\b", ANY
+)
+ONLY_WANT: Final = re.compile(
+    r"i (?:would |'d |really )?(?:only|just) (?:ever )?(?:want|accept|trust|like|merge)\b.{4,}\b(?:(?:anything"
+    r"|everything"
+    r"|nothing) else|never|not)\b.*$",
+    ANY,
+)
+DONT_WANT: Final = re.compile(
+    r"i (?:really )?(?:don'?t|do not|never) (?:ever )?want (?:you|to see|any|us|anything|anybody|anyone)\b.{4,}$", ANY
+)
+ALL_MUST: Final = re.compile(
+    r"(?:everything|anything|all (?:new |our |public )?\w+|every (?:new |public )?\w+|each (?:new )?\w+|nothing"
+    r"|no (?:new )?\w+|new \w+s)\b.{0,60}?\b(?:needs?|must|has to|have to|should|goes? through|gets?|may)\b.{3,}$",
+    ANY,
+)
+POLICY: Final = re.compile(
+    r"\b(?:policy|house rule|team rule|our rule|convention|agreed on|as agreed|no exceptions?|without exception)\b", ANY
+)
+IN_CASE: Final = re.compile(
+    r"(?:if|when|whenever|where|in case|as soon as) (?!(?:it|this|that|the|he|she|they|i|there|there's"
+    r"|you(?! are|'re))\b).{4,80}?, (?:please |always "
+    r"|just |then )*"
+    r"(?:tell|ask|warn|let|check with|ping|stop|wait|show|prefer|say|don'?t|do not|never)\b.{3,}$",
+    ANY,
+)
+ASK_FIRST: Final = re.compile(
+    r"(?!.*\byou (?:need|want|have|like|ever)\b)(?:always |please )*(?:ask|check with|tell|warn|consult|talk to"
+    r"|run it by|let) (?:me|us)\b.{0,20}?\b(?:before"
+    r"|first"
+    r"|whenever|every time|if you(?:'re| are))\b.{3,}$",
+    ANY,
+)
+UNLESS_I: Final = re.compile(
+    r"\b(?:unless|until) (?:i|we) (?:say|ask|tell|explicitly|told|said)\b|\bwithout (?:asking|telling"
+    r"|checking with) (?:me|us)\b",
+    ANY,
+)
+ENDS_ALWAYS: Final = re.compile(r"^(?!.*\b(?:is|are|was|were|it|he|she|why|has|have)\b).{8,100}, always[.!]*$", ANY)
+BARE_NO: Final = re.compile(
+    r"(?:no+|nope|nah|wrong|stop|hold on|wait)?[\s,!.]*(?:not like (?:that|this)|that'?s (?:wrong|not right|not it)"
+    r"|wrong (?:approach|way|idea))[.!]*$",
+    ANY,
+)
+CONTRAST: Final = re.compile(r"^(?!i\b|you\b).{6,}\b(?:,\s*not|instead of|rather than|never)\b.{3,}$", ANY)
+KEEP_THAT: Final = re.compile(
+    r"^(?P<what>.{10,}?)[,;.—–-]+ (?:so )?(?:please )?(?:keep (?:doing|at|it up|working)|do (?:it )?(?:that|this|it))"
+    r" (?:that|this|like that|that way|this way|again)[.!]*$",
+    ANY,
+)
+OTHERS_WANT: Final = re.compile(
+    r"(?:our|the) (?:reviewers?|maintainers?|team|team lead|lead|qa|linter|style guide) (?:wants?|expects?|prefers?"
+    r"|insists? on|hates?|requires?|likes?|rejects?)\b.{6,}$",
+    ANY,
+)
+FOR_ALL: Final = re.compile(
+    rf"(?:for|in|with|on) (?:all|every|any|each|new) [\w -]{{3,40}},? (?:please |always |only |never "
+    rf"|don'?t )*{VERB}\b.{{3,}}$",
+    ANY,
+)
+GENERAL: Final = re.compile(r"\b(?:the|this|that|these|those|here|it|them|its|an?|your last|first|next)\b", ANY)
 # -- corrections
 NO: Final = re.compile(
-    r"(?:no+|nope|wrong|nah|not (?:like )?that|that'?s (?:wrong|not (?:right|what i (?:want|asked|meant)))"
+    r"(?:no+|nope|wrong|nah|not (?:like )?that|that'?s not how (?:we|i|things)\b[^:,;.]{0,40}"
+    r"|that'?s (?:wrong|not (?:right|what i (?:want|asked|meant)))"
     r"|stop)\b[\s,.:;!—–-]+(?P<rest>.{6,})$",
     ANY,
 )
@@ -226,14 +342,15 @@ INSTEAD: Final = re.compile(
 )
 # -- confirmations
 PRAISED: Final = re.compile(
-    r"(?:yes|yeah|yep|yup|perfect|great|exactly|nice|good|excellent|love it|awesome|thanks?(?: you)?|right"
+    r"(?:that worked (?:well|great|nicely)|exactly right|spot on|good (?:call|job)|nicely done|yes|yeah|yep|yup"
+    r"|perfect|great|exactly|nice|good|excellent|love it|awesome|thanks?(?: you)?|right"
     r"|well done)\b[\s,.:;!—–-]+(?P<rest>.{6,})$",
     ANY,
 )
 RIGHT_CALL: Final = re.compile(
     r"^(?:i (?:think|agree)(?: that)? )?(?P<what>.{6,160}?) (?:was|is|were|are) (?:exactly |really |absolutely "
     r"|definitely )?(?:the right|the correct|a good|a great|the best|exactly the right"
-    r"|exactly what i (?:want(?:ed)?|need(?:ed)?|like))"
+    r"|(?:exactly )?(?:what|how) i (?:want(?:ed)?|need(?:ed)?|like))"
     r"(?: (?:call|choice|way|approach|move|thing to do|idea|decision))?(?P<more>.*)$",
     ANY,
 )
@@ -244,127 +361,6 @@ KEEP: Final = re.compile(
 )
 I_LIKE: Final = re.compile(
     r"i (?:really )?(?:like|love|appreciate) (?:how|that|the way|it when|when) (?:you|we)\b.{4,}$", ANY
-)
-# -- preferences and who they are
-PREFER: Final = re.compile(
-    r"(?:personally,? )?i (?:(?:always|usually|generally|strongly|much|really|would|still|also)\s+)*(?:prefer"
-    r"|'d rather|would rather|hate|dislike|can'?t stand)\b.{4,}$"
-    r"|i'?d (?:rather|prefer)\b.{4,}$|my (?:preference|preferred \w+|favou?rite \w+) (?:is|are)\b.{3,}$"
-    r"|i (?:don'?t like|do not like) (?:it when|when|emojis?|\w+ing)\b.{2,}$"
-    r"|i (?:like|want|need) (?:my )?(?:short|concise|brief|terse|detailed|long) .{3,}$|i (?:always|never"
-    r"|usually|mostly|only|mainly) (?:use|work|write|read|code|develop|type)\b.{3,}$",
-    ANY,
-)
-ROLE: Final = (
-    r"(?:engineer|developer|programmer|scientist|designer|student|manager|researcher|analyst|architect|teacher"
-    r"|professor|lecturer|founder|cto|ceo|cfo|vp"
-    r"|lead|intern|consultant|contractor|freelancer|writer|author|journalist|lawyer|attorney|doctor|physician"
-    r"|nurse|biologist|chemist|physicist"
-    r"|mathematician|statistician|economist|accountant|administrator|admin|sysadmin|sre|devops|dba|pm"
-    r"|product owner|tester|beginner|newcomer|novice|postdoc"
-    r"|phd(?: student| candidate)?|maintainer|musician|artist|librarian|translator|linguist|pilot|hobbyist"
-    r"|data engineer|technician|operator)"
-)
-WHO: Final = re.compile(
-    rf"\bi(?:'m| am) (?:currently |also |actually |basically |mostly |mainly )?(?:an? "
-    rf"|the )(?:[\w+#.-]+[\s-]){{0,5}}?{ROLE}\b"
-    r"|\bi(?:'m| am) (?:(?:very|quite|pretty|completely|totally|fairly|relatively|still) )?(?:new to"
-    r"|not (?:very |too |that |really )?familiar with|unfamiliar with|experienced (?:in|with)|fluent in"
-    r"|responsible for|in charge of|learning|based in|colou?r[- ]?blind|dyslexic|deaf|left-handed)\b"
-    r"|\bi(?:'ve| have) (?:been )?(?:a |an )?\w+(?:ing)?\b.{0,60}\bfor (?:\d+|two|three|four|five|six|seven"
-    r"|eight|nine|ten|over|many|more than|about|almost|nearly|the (?:last|past))\b.{0,20}(?:years?|decades?"
-    r"|months)"
-    r"|\bi (?:work|study|teach) (?:at|for|in|as|on the)\b|\bi live in\b|\bi(?:'ve| have) never (?:used|written"
-    r"|touched|worked with|programmed|done)\b"
-    r"|\bi don'?t (?:really )?(?:know (?:much|anything) about|speak|know any|write much)\b"
-    r"|\bthis is my first (?:time (?:with|using|writing|touching)|\w+ project)"
-    r"|\bmy (?:name|role|job|job title|title|background|time ?zone|native language|first language|mother tongue"
-    r"|(?:main |long-term )?goal|day job|pronouns|team|specialty|speciality|expertise)(?: (?:here|this (?:year"
-    r"|month|quarter)|at work))? (?:is|isn'?t|are)\b"
-    r"|\bcall me [A-Z]\w+|\b(?:english|german|french|spanish) (?:is not|isn'?t) my (?:first|native)|\bi speak\b"
-    r"|\bi use (?:an? )?(?:vim|neovim|emacs|vs ?code|fish|zsh|nushell|a mac|macos|windows|linux|nixos|arch"
-    r"|screen reader|dvorak|colemak)\b",
-    ANY,
-)
-WHO_CASED: Final = re.compile(r"\b[Cc]all me [A-Z]\w+")
-# -- what goes on
-GOING: Final = re.compile(
-    r"\b(?:deadline|due|freez(?:e|es|ing)|releas(?:e|es|ed|ing)|launch(?:es|ed|ing)?|ship(?:s|ping)?|demo"
-    r"|go(?:es|ing)? live|go-live|cut(?:s|ting)?|cutover"
-    r"|migrat(?:e|es|ing|ion)|audit|sunset(?:s|ting)?|deprecat(?:e|ed|ing)|shut(?:s|ting)? down"
-    r"|end[- ]of[- ]life|switch(?:es|ing)? (?:over|to)|mov(?:e|es|ing) to|roll(?:s|ing)? out"
-    r"|out of (?:the )?office|on (?:vacation|leave|holiday|parental leave|pto)|away|review is|meeting"
-    r"|presentation|conference|kick[- ]?off|offsite|sprint|milestone|expires?|renew(?:s|al)?|maintenance"
-    r"|hand(?:s|ing)? over|starts?|begins?|ends?|outage|incident)\b",
-    ANY,
-)
-NOW: Final = re.compile(
-    r"\b(?:today|tonight|yesterday|last (?:week|month|quarter|year|\w+day)|(?:\w+|a (?:few|couple of)) (?:days?"
-    r"|weeks?|months?|years?) ago)\b",
-    ANY,
-)
-STATES: Final = re.compile(
-    r"\b(?:is|are|was|were|'s|'re|will|won'?t|has|have|had|must|need|needs|starts?|begins?|ends?|goes|go"
-    r"|launches|ships|expires?|closes|opens|moves?|cuts?|falls|happens)\b",
-    ANY,
-)
-ASKS: Final = re.compile(
-    r"^(?:let'?s|let us|i'?ll|i will|i'?m going to|we'?ll see|can|could|would|will you|please|do|does|did|is"
-    r"|are|what|when|where|why|how|who|fix|add|make|write|run|create|remind"
-    r"|update|change|finish|implement|check|look|see|try|use|put|set|move|remove|delete|give|show|tell|help"
-    r"|schedule|send|build|deploy|test|commit|push|merge|rebase|open|close|generate|refactor)\b",
-    ANY,
-)
-REASONED: Final = re.compile(
-    r"\bthe reason (?:why )?(?:we|i|for)\b.{6,}\b(?:is|was)\b|^(?:legal|compliance|security|finance|marketing"
-    r"|management|the (?:client|customer|board|auditors?|regulators?)|product|our (?:client|customer|ceo|cto"
-    r"|lawyers?))\b.{0,40}"
-    r"\b(?:flagged|requires?|required|wants?|wanted|asked|asks|insists?|demands?|decided|needs|mandated)\b.{6,}"
-    r"|\bwe(?:'ve| have)? decided (?:to|not to|against|on)\b|\bwe(?:'re| are) (?:migrating|moving|switching"
-    r"|rewriting|replacing|phasing out|sunsetting|deprecating|consolidating|ripping out)\b.{4,}",
-    ANY,
-)
-OWNS: Final = re.compile(
-    r"^(?:@?[A-Z][\w.-]+(?: [A-Z]\w+)?|[Tt]he \w+ team|[Oo]ur \w+ team)(?: from [\w ]{2,30})? (?:owns"
-    r"|is (?:responsible|the (?:owner|contact|point person|dri|maintainer)) (?:for|of)|is in charge of"
-    r"|maintains|handles|is on (?:leave|vacation|call)|is out)\b.{3,}"
-)
-# -- where things are
-SYSTEM: Final = (
-    r"(?:linear|jira|notion|confluence|grafana|datadog|sentry|slack|trello|asana|github projects?|gitlab"
-    r"|google (?:docs?|drive|sheets?)|figma|miro|pagerduty|kibana|looker|metabase|tableau|airtable"
-    r"|sharepoint|zendesk|bugzilla|youtrack|phabricator|gerrit|jenkins|buildkite|circleci|argo(?:cd)?|vault"
-    r"|1password|bitwarden|discord|teams|clickup|monday\.com|shortcut|prometheus|new relic|honeycomb|splunk"
-    r"|opsgenie|backstage|artifactory|snowflake|bigquery)"
-)
-THING: Final = (
-    r"(?:dashboard|board|wiki|runbook|playbook|docs?|documentation|design docs?|specs?|specification|roadmap"
-    r"|tracker|tickets?|issues?|bugs?|channel|calendar|spreadsheet|sheet|style ?guide|guide|handbook"
-    r"|status page|logs|metrics|alerts|traces"
-    r"|mock-?ups|designs|ci|pipelines?|builds?|artifacts|staging|production|registry|changelog|post-?mortems?"
-    r"|incidents?|credentials|secrets|on-?call|schedule|minutes|notes|reports?|backlog|project plan"
-    r"|api reference|portal|data|errors?|requirements|feedback|release notes)"
-)
-LIVES: Final = re.compile(
-    rf"\b{THING}\b[^.;]{{0,60}}?\b(?:is|are|lives?|sits?|can be found|stays?|resides?|go(?:es)?|belongs?"
-    rf"|is hosted|are hosted|is kept|are kept)\b[^.;]{{0,40}}?(?:\b(?:at|in|into|to|on|under|here|from)\b"
-    rf"|:)?\s*(?:{URL.pattern}|\b{SYSTEM}\b|#[a-z][\w-]{{2,}})",
-    ANY,
-)
-TRACKED: Final = re.compile(
-    rf"\b(?:is|are|gets?|we|i)\s*(?:tracked?|filed?|logged?|reported|recorded|documented|managed|discussed"
-    rf"|planned|track|file|log|report|document|discuss|plan|keep|manage)\b[^.;]{{0,60}}\b(?:in|on|at|under"
-    rf"|via)\b[^.;]{{0,30}}(?:\b{SYSTEM}\b|{URL.pattern}|#[a-z][\w-]{{2,}})",
-    ANY,
-)
-URL_IS: Final = re.compile(
-    rf"{URL.pattern}\s+(?:is|has|shows|holds|contains|lists)\s+(?:the|our|where|what|all|my|an?)\b", ANY
-)
-LOOK_THERE: Final = re.compile(
-    rf"^(?:check|see|look (?:at|in)|consult|ask in|go to)\b[^.;]{{0,60}}(?:{URL.pattern}|\b{SYSTEM}\b"
-    rf"|#[a-z][\w-]{{2,}})[^.;]{{0,60}}\b(?:if you (?:need|want|are)|for (?:the )?(?:context|background|details"
-    rf"|history|design)|when(?:ever)? (?:you|something|a|the)|before (?:touching|changing|editing))\b",
-    ANY,
 )
 POLITE: Final = re.compile(
     r"(?:(?:please|also|and|ok(?:ay)?|hey|btw|so|oh|thanks|great|yes|one more thing|by the way)\b[\s,:;.!—–-]*)+", ANY

@@ -15,9 +15,11 @@ from ...conversation.view import View
 from ...values import record
 from .policy import ExtractPolicy
 
-__all__ = ["CURSOR", "Act", "Looking", "after_cursor", "looking", "wrote_memories"]
+__all__ = ["CURSOR", "IMPORTED", "Act", "Looking", "after_cursor", "imported_upto", "looking", "wrote_memories"]
 
 CURSOR: Final = "extract"
+IMPORTED: Final = "imported"
+"""The cursor that says up to which message a session was recorded elsewhere."""
 Act: TypeAlias = Literal["run", "skip", "wait"]
 
 _CHANGING: Final = re.compile(r"save|update|forget|write|create|insert|replace|rename|delete|edit|remove|add")
@@ -38,6 +40,18 @@ class Looking:
     turns: int = 0
     lost: bool = False
     """Whether the cursor's message is not known any more, so that every message counts."""
+
+
+def imported_upto(view: View) -> str:
+    """Return the last message that another program recorded, or nothing; ask before anything is said here.
+
+    Whoever wrote a recording decides what its user says there, so that is not the word of the user here.
+    """
+    known = view.facts.cursors.get(IMPORTED)
+    if known:
+        return known
+    said = view.said if view.facts.meta.get("source") else ()
+    return said[-1].uuid if said else ""
 
 
 def after_cursor(said: Sequence[Entry], cursor: str | None) -> tuple[tuple[Entry, ...], bool]:

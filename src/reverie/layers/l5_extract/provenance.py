@@ -27,43 +27,55 @@ _SPECIFIC: Final = re.compile(
     r"|pip install|npm i(?:nstall)?)\b",
     re.IGNORECASE,
 )
-_MOST_CHARS: Final = 2_000_000
+_TEXT_CHARS: Final = 200_000
+"""As much of one text is heard; words beyond it are nobody's, so that what repeats them is not trusted."""
 
 
 class Witnesses:
     """The words of a conversation by who said them: the user, the agent, or nobody who can be trusted."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, entries: Iterable[Entry] = (), *, imported_upto: str = "") -> None:
+        """Hear these entries; what was recorded elsewhere, up to one message, is nobody's word."""
         self.user: set[str] = set()
         self.agent: set[str] = set()
         self.foreign: set[str] = set()
         self._user_text: list[str] = []
-        self._foreign_text: list[str] = []
         self._messages: list[tuple[str, frozenset[str]]] = []
-        self._left = _MOST_CHARS
+        self._last = ""
+        self._heard = 0
+        self._imported_upto = imported_upto
         for entry in entries:
             self._hear(entry)
 
+    def follow(self, said: Sequence[Entry]) -> bool:
+        """Hear what is new in all that was said; return False where it is another conversation than before."""
+        if self._heard > len(said) or (self._heard and said[self._heard - 1].uuid != self._last):
+            return False
+        for entry in said[self._heard :]:
+            self._hear(entry)
+        return True
+
     def _hear(self, entry: Entry) -> None:
+        self._last, self._heard = entry.uuid, self._heard + 1
         words: set[str] = set()
         if entry.kind == ATTACHMENT:
             message = entry.message or entry.body
             words |= self.distrust(text_of(message))
         for one in heard(entry):
-            found = set(without_noise(tokens(one.text[: self._left])))
-            self._left = max(0, self._left - len(one.text))
-            if one.kind == "said":
+            found = set(without_noise(tokens(one.text[:_TEXT_CHARS])))
+            if self._imported_upto or one.kind == "result":
+                self.foreign |= found
+            elif one.kind == "said":
                 self.user |= found
                 self._user_text.append(one.text.casefold())
             elif one.kind == "told":
                 self.agent |= found
-            elif one.kind == "result":
-                self.foreign |= found
-                self._foreign_text.append(one.text.casefold())
             if entry.kind == USER:
                 words |= found
         if words:
             self._messages.append((entry.uuid, frozenset(words)))
+        if entry.uuid == self._imported_upto:
+            self._imported_upto = ""
 
     def trust_text(self, text: str) -> None:
         """Count a text among what the agent said: a memory that is trusted, for one."""
@@ -71,9 +83,8 @@ class Witnesses:
 
     def distrust(self, text: str) -> set[str]:
         """Count a text among what nobody vouches for, and return its words."""
-        words = set(without_noise(tokens(text[: self._left])))
+        words = set(without_noise(tokens(text[:_TEXT_CHARS])))
         self.foreign |= words
-        self._foreign_text.append(text.casefold())
         return words
 
     def trust(self, text: str) -> Trust:

@@ -7,73 +7,45 @@ programs do gives nothing.
 from __future__ import annotations
 
 import re
-from typing import Literal, TypeAlias
 
-from ...values import record
+from .asked import confirmation, correction, rule
 from .dates import has_date
-from .patterns import (
-    ANY,
+from .facts import (
     ASKS,
-    BIDDING,
-    CODE,
-    DONT,
-    DURABLE,
-    ENDS_FROM_NOW,
-    FROM_NOW,
     GOING,
-    HERE,
-    I_LIKE,
-    INSTEAD,
-    KEEP,
-    LEAD,
+    KEPT_AT,
     LIVES,
     LOOK_THERE,
-    MOMENTARY,
-    NO,
     NOW,
     OWNS,
-    POINTED,
-    POLITE,
-    PRAISED,
     PREFER,
     REASONED,
-    REQUESTS,
-    RIGHT_CALL,
-    RULE,
     STATES,
-    STOPPED,
-    STRONG,
     TRACKED,
-    URL,
     URL_IS,
-    VERB,
-    WE,
-    WE_USE,
-    WEAK,
-    WHEN,
-    WHENEVER,
     WHO,
     WHO_CASED,
-    WHY,
-    WHY_BESIDE,
-    WHY_NEXT,
+)
+from .found import Found, how_of, reasoned
+from .patterns import (
+    ANY,
+    CODE,
+    HERE,
+    LEAD,
+    MOMENTARY,
+    OPENS_RULE,
+    POINTED,
+    POLITE,
+    REQUESTS,
+    STOPPED,
+    STRONG,
+    URL,
+    VERB,
+    WEAK,
 )
 from .sentences import Sentence
 
-__all__ = ["Found", "found_in"]
-
-Kind: TypeAlias = Literal["user", "feedback", "project", "reference"]
-
-
-@record
-class Found:
-    """Something worth keeping, in the person's own words, and what gave it away."""
-
-    type: Kind
-    text: str
-    why: str = ""
-    how: str = ""
-    by: str = ""
+__all__ = ["found_in"]
 
 
 def found_in(sentence: Sentence) -> Found | None:
@@ -87,13 +59,20 @@ def found_in(sentence: Sentence) -> Found | None:
     explicit = STRONG.match(_polite(text))
     if explicit and not _is_recalling(text):
         return _explicit(explicit["what"], sentence)
-    if text.rstrip().endswith("?") or sentence.in_document:
+    if sentence.in_document or (text.rstrip().endswith("?") and not _asks_to_stop(text)):
         return None
     found = _implicit(text, plain, sentence)
     weak = WEAK.match(plain) or WEAK.match(text)
     if found is None and weak:
         found = _implicit(weak["what"], weak["what"], sentence)
     return found
+
+
+def _asks_to_stop(text: str) -> bool:
+    """Say whether a question is a polite way to ask for an end to a habit."""
+    rest = _polite(text)
+    opened = OPENS_RULE.match(rest)
+    return bool(opened and STOPPED.match(rest[opened.end() :]))
 
 
 def _polite(text: str) -> str:
@@ -126,11 +105,13 @@ def _explicit(what: str, sentence: Sentence) -> Found | None:
     found = _implicit(what, what, sentence)
     if found is not None:
         return Found(found.type, found.text, found.why, found.how, "remember")
-    text, why = _with_why(what, sentence)
+    text, why = reasoned(what, sentence)
+    if re.match(r"i (?:never|don'?t|do not) want\b", text, ANY):
+        return Found("feedback", text, why, how_of(text), "remember")
     if re.match(r"(?:i|i'm|i've|my)\b", text, ANY):
         return Found("user", text, why, by="remember")
-    if re.match(rf"(?:to |not to |never |always |don'?t |do not |{VERB}\b)", text, ANY):
-        return Found("feedback", re.sub(r"^to ", "", text), why, _how(text), "remember")
+    if re.match(rf"(?:to |not to |never |always |no |don'?t |do not |{VERB}\b)", text, ANY):
+        return Found("feedback", re.sub(r"^to ", "", text), why, how_of(text), "remember")
     if URL.search(text):
         return Found("reference", text, why, by="remember")
     if re.search(r"\bremember,", sentence.text, ANY):  # "Remember, every step counts": said to cheer, not to be kept
@@ -143,78 +124,13 @@ def _implicit(text: str, plain: str, sentence: Sentence) -> Found | None:
         return None
     return (
         _reference(plain)
-        or _correction(text, sentence)
-        or _rule(plain, sentence)
-        or _confirmation(text, sentence)
+        or (_reference(text) if text != plain else None)
+        or correction(text, sentence)
+        or rule(plain, sentence)
+        or confirmation(text, sentence)
         or _person(plain, sentence)
         or _project(plain, sentence)
     )
-
-
-def _rule(text: str, sentence: Sentence) -> Found | None:
-    from_now = FROM_NOW.match(text) or ENDS_FROM_NOW.match(text)
-    body, by = (from_now["what"], "from now on") if from_now else (text, "rule")
-    if from_now and _is_rule_like(body):
-        return _feedback(body, sentence, by)
-    if CODE.search(text):
-        return None
-    why = _with_why(body, sentence)[1]
-    if RULE.match(body) or STOPPED.match(body) or WHENEVER.match(body):
-        return _feedback(body, sentence, by)
-    if DONT.match(body) and (why or DURABLE.search(body)):
-        return _feedback(body, sentence, by)
-    if WE.match(body) and (
-        not re.match(r".*?\bwe (?:use|only|don'?t|do not)\b", body, ANY)
-        or WE_USE.search(body)
-        or (why and not re.search(r"\bwe (?:use|only)\b", body, ANY))
-    ):
-        return _feedback(body, sentence, "convention")
-    return None
-
-
-def _is_rule_like(text: str) -> bool:
-    return bool(
-        re.match(
-            rf"(?:please |you (?:should|must|can) |i want you to |i'd like you to |we )*(?:always |never |only "
-            rf"|do not |don'?t |just )*{VERB}\b",
-            text,
-            ANY,
-        )
-    ) or bool(RULE.match(text) or DONT.match(text) or WE.match(text) or WHENEVER.match(text))
-
-
-def _correction(text: str, sentence: Sentence) -> Found | None:
-    said = NO.match(text)
-    rest = said["rest"] if said else text
-    if CODE.search(rest) or URL.search(rest):
-        return None
-    rule, why = _with_why(rest, sentence)
-    if INSTEAD.match(rest) and (said or why or DURABLE.search(rest)):
-        return Found("feedback", rule, why, _how(rest), "correction")
-    if said and (RULE.match(rest) or (DONT.match(rest) and (why or DURABLE.search(rest))) or WE.match(rest)):
-        return Found("feedback", rule, why, _how(rest), "correction")
-    return None
-
-
-def _confirmation(text: str, sentence: Sentence) -> Found | None:
-    said = PRAISED.match(text)
-    rest = said["rest"] if said else text
-    if CODE.search(rest):
-        return None
-    if KEEP.match(rest) and (said or DURABLE.search(rest) or _with_why(rest, sentence)[1]):
-        return _feedback(rest, sentence, "confirmation")
-    if I_LIKE.match(rest):
-        return _feedback(rest, sentence, "confirmation")
-    right = RIGHT_CALL.match(rest) if said else None
-    if (
-        right
-        and not re.match(r"(?:that|this|it|which|he|she)\b(?! (?:way|approach))|i\b", right["what"], ANY)
-        and re.search(r"\bcall|choice|way|approach|move|idea|decision|thing to do|what i\b", rest, ANY)
-    ):
-        rule, why = _with_why(rest, sentence)
-        why = why or right["more"].strip(" ,.;:—–-") or ""
-        return Found("feedback", rule, why if len(why) > 8 else "", _how(rest), "confirmation")
-    return None
 
 
 def _person(text: str, sentence: Sentence) -> Found | None:
@@ -223,12 +139,13 @@ def _person(text: str, sentence: Sentence) -> Found | None:
     if PREFER.match(text) and not re.search(
         r"\bprefer (?:if|that) you\b|\brather (?:you|we) (?!ask)\w+ed\b", text, ANY
     ):
-        body, why = _with_why(text, sentence)
-        return Found("user", body, why, by="preference")
-    if WHO.search(text) and not _unsure(text):
+        body, why = reasoned(text, sentence)
+        about_work = re.search(r"\b(?:when|if|that|how|rather) you\b", text, ANY)
+        return Found("feedback" if about_work else "user", body, why, by="preference")
+    if (WHO.search(text) or WHO_CASED.search(text)) and not _unsure(text):
         if re.search(r"\bcall me\b", text, ANY) and not WHO_CASED.search(text):
             return None
-        body, why = _with_why(text, sentence)
+        body, why = reasoned(text, sentence)
         return Found("user", body, why, by="who")
     return None
 
@@ -250,7 +167,7 @@ def _project(text: str, sentence: Sentence) -> Found | None:
     if REQUESTS.search(text):
         return None
     dated = has_date(NOW.sub("", text)) and GOING.search(text) and STATES.search(text)
-    body, why = _with_why(text, sentence)
+    body, why = reasoned(text, sentence)
     if dated:
         return Found("project", body, why, by="deadline")
     if REASONED.search(text):
@@ -267,34 +184,8 @@ def _reference(text: str) -> Found | None:
         return Found("reference", text, by="pointer")
     if ASKS.match(text) and not re.match(r"(?:use|check)\b", text, ANY):
         return None
-    if LIVES.search(text) or TRACKED.search(text) or URL_IS.search(text):
+    if LIVES.search(text) or TRACKED.search(text) or KEPT_AT.search(text):
+        return Found("reference", text, by="pointer")
+    if URL_IS.search(text) and not REQUESTS.search(text):
         return Found("reference", text, by="pointer")
     return None
-
-
-def _feedback(text: str, sentence: Sentence, by: str) -> Found:
-    rule, why = _with_why(text, sentence)
-    return Found("feedback", re.sub(r"^(?:please|pls)\s+", "", rule, flags=ANY), why, _how(text), by)
-
-
-def _with_why(text: str, sentence: Sentence) -> tuple[str, str]:
-    """Return a text without its reason, and the reason: from its own end, or from the next sentence."""
-    own = WHY.search(text)
-    if own:
-        return text[: own.start()].rstrip(" ,;:—–-("), own["why"].strip().rstrip(").").strip()
-    beside = WHY_BESIDE.search(text) if BIDDING.match(text) else None
-    if beside:
-        return text[: beside.start()], beside["why"].strip().rstrip(".")
-    following = sentence.after[0] if sentence.after else ""
-    near = WHY_NEXT.match(following)
-    if near and len(following) <= 300 and not following.endswith("?"):
-        opens = re.match(
-            r"(?:because|since|the reason|that's because|this is because|it's because|why:|reason:)", following, ANY
-        )
-        return text, (near["rest"] if opens else following).strip().rstrip(".")
-    return text, ""
-
-
-def _how(text: str) -> str:
-    when = WHEN.search(text)
-    return f"{when.group().strip()}.".capitalize() if when else ""

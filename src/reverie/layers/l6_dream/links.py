@@ -6,7 +6,6 @@ import posixpath
 import re
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import unquote
 
 from ...memories.index import INDEX
 from ...memories.names import FOLDERS
@@ -17,6 +16,8 @@ __all__ = ["Relinked", "links_in", "relinked"]
 _LINK: Final = re.compile(r"(?<!!)\[((?:[^\[\]\\\n]|\\.)*)\]\((<[^>\n]*>|[^()\s]+)(\s+(?:\"[^\"\n]*\"|'[^'\n]*'))?\)")
 _WIKI: Final = re.compile(r"\[\[([^\[\]|\n]+\.md)(?:\|([^\[\]\n]+))?\]\]")
 _CODE: Final = re.compile(r"^(?:```|~~~).*?(?:^(?:```|~~~)[^\n]*$|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+
+_ENCODED: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
 @record
@@ -76,7 +77,7 @@ def _links(text: str) -> list[re.Match[str]]:
 
 def _target(file: str, found: re.Match[str]) -> str:
     raw = found[2].removeprefix("<").removesuffix(">") if found.re is _LINK else found[1]
-    path = unquote(raw.split("#", 1)[0].split("?", 1)[0])
+    path = _ENCODED.sub(_decoded, raw.split("#", 1)[0].split("?", 1)[0])
     if not path or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//|/|~", path):
         return path if path.startswith("/") else ""
     return posixpath.normpath(posixpath.join(posixpath.dirname(file), path))
@@ -103,3 +104,8 @@ def _led_to(file: str, into: str, found: re.Match[str], shown: str) -> str:
         return f"[[{path}|{shown}]]" if found[2] else f"[[{path}]]"
     target = f"<{path}>" if re.search(r"[\s()]", path) else path
     return f"[{found[1]}]({target}{found[3] or ''})"
+
+
+def _decoded(found: re.Match[str]) -> str:
+    """Return what a target's percent signs stand for."""
+    return bytes.fromhex(found.group().replace("%", "")).decode("utf-8", "replace")

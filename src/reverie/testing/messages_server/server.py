@@ -77,6 +77,8 @@ class MessagesServer:
         self.requests: list[dict[str, Any]] = []
         self.refusals: list[tuple[int, str]] = []
         self.errors: list[Exception] = []
+        self.usages: list[tuple[str, dict[str, Any]]] = []
+        """What every answered request was charged, with its model: the provider's side of the bill."""
         self._reply = reply
         self._limits = limits or Limits()
         self._api_keys = None if api_keys is None else frozenset(api_keys)
@@ -253,6 +255,7 @@ class MessagesServer:
         if inspect.isawaitable(said):
             said = await said
         message = self._provider.answer(admitted, said, self.clock.now)
+        self.usages.append((body["model"], message["usage"]))
         headers = {"request-id": request_id}
         cut = self._faults.next_cut()
         if not body.get("stream"):
