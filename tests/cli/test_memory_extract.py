@@ -1,0 +1,211 @@
+"""``reverie memory extract``: what past sessions leave behind is listed, saved once, and goes by its source."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reverie import FileStorage, Library
+from reverie.cli.main import run
+from reverie.cli.memory import command
+from reverie.conversation.entries import META, USER, Entry
+from reverie.runtime.memory import Memory
+from reverie.runtime.projects import log_key, project_slug
+
+Told = Callable[..., Any]
+
+SAID = [
+    "Remember that I prefer tabs over spaces.",
+    "No, don't mock the database in tests. Last time a mock hid a broken migration.",
+    "The release freeze starts on Thursday because mobile cuts its branch.",
+    "Bugs of the harbour are tracked in Linear under HARBOUR.",
+    "Fix the failing test in test_auth.py, please.",
+    "Remember that the bug was fixed by clearing the cache of the runner.",
+    "Remember that the password of the staging admin is hunter2Zq!7Kx9.",
+]
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:
+    """Return the memories of the project the commands are run in."""
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    return Memory.open(".")
+
+
+@pytest.fixture
+def told(capsysbinary: pytest.CaptureFixture[bytes], memory: Memory) -> Told:
+    """Return a function that runs a command with --json and gives what it says."""
+
+    def ask(*arguments: object, code: int = 0) -> Any:
+        got = run([*map(str, arguments), "--json"], commands=command)
+        out, err = capsysbinary.readouterr()
+        assert got == code, err.decode()
+        return json.loads(out)
+
+    return ask
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """Return a session as Claude Code records one, in a folder of its own."""
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    lines: list[dict[str, Any]] = []
+    for number, text in enumerate(SAID):
+        parent = f"a{number - 1}" if number else None
+        common = {"sessionId": "rec-1", "timestamp": "2026-11-11T10:00:00.000Z", "cwd": "/srv", "version": "2.0.0"}
+        asked = {"type": "user", "uuid": f"u{number}", "parentUuid": parent, **common}
+        lines.append({**asked, "message": {"role": "user", "content": text}})
+        reply = {"role": "assistant", "model": "m", "content": [{"type": "text", "text": "Yes."}]}
+        lines.append(
+            {"type": "assistant", "uuid": f"a{number}", "parentUuid": f"u{number}", **common, "message": reply}
+        )
+    file = folder / "rec-1.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+@pytest.mark.requirement("S5", "B5")
+def test_a_recording_is_reported_saved_once_and_waits_to_be_confirmed(
+    told: Told, memory: Memory, recording: Path
+) -> None:
+    planned = told("extract", recording.parent, "--dry-run")
+    assert memory.list() == []
+    assert [(one["type"], one["status"], one["trust"]) for one in planned["memories"]] == [
+        ("user", "would save", "unconfirmed"),
+        ("feedback", "would save", "unconfirmed"),
+        ("project", "would save", "unconfirmed"),
+        ("reference", "would save", "unconfirmed"),
+    ]
+    assert "2026-11-12" in planned["memories"][2]["text"], "dates are absolute"
+    assert planned["memories"][1]["why"].startswith("Last time")
+    assert len(planned["refused"]) == 2
+    assert "hunter2" not in json.dumps(planned)
+    done = told("extract", recording)
+    assert [one["status"] for one in done["memories"]] == ["saved"] * 4
+    assert {one.trust for one in memory.list()} == {"unconfirmed"}
+    again = told("extract", recording, recording.parent)
+    assert (again["memories"], len(memory.list())) == ([], 4)
+    assert {entry.who for entry in memory.log()} == {"extraction"}
+    assert len(told("rm", "--source", "rec-1")["files"]) == 4
+    back = told("extract", recording)
+    assert {one["status"] for one in back["memories"]} == {"forgotten before"}
+    assert memory.list() == []
+
+
+@pytest.mark.requirement("S5")
+def test_what_i_said_myself_counts_as_my_word_and_the_journal_names_who_wrote_it_down(
+    told: Told, memory: Memory, recording: Path
+) -> None:
+    told("extract", "--mine", recording)
+    assert {one.trust for one in memory.list()} == {"user"}
+    assert {entry.who for entry in memory.log()} == {"extraction for the user"}
+    assert {line["who"] for line in told("blame", memory.list()[0].file)} == {"extraction for the user"}
+
+
+def test_without_a_name_the_sessions_of_this_project_are_looked_through(
+    told: Told, memory: Memory, home: Path, recording: Path
+) -> None:
+    storage = FileStorage(home)
+    try:
+        for name, source in (("own", None), ("brought", {"format": "codex", "name": "x"})):
+            said = {
+                "message": {
+                    "role": "user",
+                    "content": {
+                        "own": "Remember that I prefer tabs over spaces.",
+                        "brought": "Remember that I live in Lyon.",
+                    }[name],
+                }
+            }
+            about = {"schema": 1, **({"source": source} if source else {})}
+            meta = Entry(f"{name}0", None, "2026-11-11T10:00:00Z", name, META, about)
+            first = Entry(f"{name}1", f"{name}0", "2026-11-11T10:00:00Z", name, USER, said)
+            Library(storage).store(log_key(project_slug(Path.cwd()), name), [meta, first])
+    finally:
+        storage.close()
+    found = told("extract", "--dry-run")
+    assert {one["source"].split()[0]: one["trust"] for one in found["memories"]} == {
+        "own": "user",
+        "brought": "unconfirmed",
+    }
+    assert told("extract", "own", "--dry-run")["sessions"] == 1
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_looked_through(told: Told, recording: Path) -> None:
+    found = told("extract", "no-such-session", recording, "--dry-run", code=2)
+    assert [one["path"] for one in found["failed"]] == ["no-such-session"]
+    assert len(found["memories"]) == 4
+
+
+FORBIDDEN = {
+    "what code shows": re.compile(
+        r"```|\b\w+\(\)|\b[\w/]+\.(?:py|ts|js|go|rs|c|java)\b(?::\d+)?|\bdef \w+|\bclass \w+:"
+    ),
+    "history": re.compile(r"\b[0-9a-f]{7,40}\b(?<=\d)|\b(?:merged|reverted|committed) (?:in|by|on)\b|\bPR #?\d+"),
+    "a recipe": re.compile(
+        r"\b(?:root cause|the fix (?:is|was)|was (?:caused|fixed|solved) by|stack ?trace|Traceback)\b", re.I
+    ),
+    "a passing detail": re.compile(
+        r"\b(?:this (?:file|test|function|branch|pr|commit|session)|right now|for now|currently|line \d+|step \d+)\b",
+        re.I,
+    ),
+    "a relative date": re.compile(r"\b(?:today|tomorrow|yesterday|next (?:week|month)|last (?:week|month))\b", re.I),
+}
+
+
+@pytest.mark.requirement("M5", "B5")
+def test_the_corpus_leaves_nothing_that_may_not_be_kept_and_nothing_new_the_second_time(
+    told: Told, memory: Memory, corpus: Path, torture: bool
+) -> None:
+    places = [corpus] if torture else [corpus / "claude-code", corpus / "pi"]
+    first = told("extract", "--mine", *places)
+    assert first["messages"] > 100
+    for one in first["memories"]:
+        for what, pattern in FORBIDDEN.items():
+            assert not pattern.search(one["text"]), (what, one["text"])
+    names = [one["text"] for one in first["memories"]]
+    assert len(names) == len(set(names))
+    count = len(memory.list())
+    assert told("extract", "--mine", *places)["memories"] == []
+    assert len(memory.list()) == count
+    for one in first["memories"]:
+        print(f"[{one['type']}, {one['by']}, {one['trust']}] {one['text']}")
+
+
+def test_the_rules_of_the_corpus_test_catch_what_they_are_for() -> None:
+    bad = [
+        "The parser lives in src/parse.py",
+        "Commit 3f2a9c1 broke the build",
+        "The crash was caused by a stale cache",
+        "We are on step 3 of the plan",
+        "The demo is next week",
+    ]
+    for text in bad:
+        assert any(pattern.search(text) for pattern in FORBIDDEN.values()), text
+    assert not any(pattern.search("I prefer tabs over spaces.") for pattern in FORBIDDEN.values())
+
+
+def test_an_editor_changes_a_memory_unless_somebody_was_faster(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    saved = memory.save("Tickets are in Linear under HARBOUR", type="reference", name="tickets")
+    script = tmp_path / "editor.sh"
+    script.write_text('#!/bin/sh\nsed -i s/HARBOUR/PORT/ "$1"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(script))
+    monkeypatch.delenv("VISUAL", raising=False)
+    assert run(["edit", "tickets"], commands=command) == 0
+    now = memory.get(saved.file)
+    assert ("PORT" in now.body, now.trust, memory.log()[0].why) == (True, "user", "edited")
+    script.write_text(f'#!/bin/sh\nprintf more >> "{memory.path_of(saved.file)}"\nsed -i s/PORT/DOCK/ "$1"\n')
+    assert run(["edit", "tickets"], commands=command) != 0
+    assert b"changed by someone else" in capsysbinary.readouterr().err
+    assert "DOCK" not in memory.get(saved.file).body

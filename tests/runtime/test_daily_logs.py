@@ -1,0 +1,145 @@
+"""Daily logs: an assistant that works for long appends to the log of the day, and a nightly run finds it there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reverie import InMemoryStorage, Memory, Settings
+from reverie.memories.daily import LogLine, log_line, read_log
+from reverie.models import Retrying, ScriptedModel
+from reverie.ports import Capabilities
+from reverie.runtime.agent import Agent
+from reverie.runtime.daily_logs import drafts_from_logs, logged_since
+from reverie.settings import Switches
+
+MONDAY = datetime(2026, 11, 16, 23, 58).astimezone()
+FILE = "logs/2026/11/2026-11-16.md"
+
+
+def log_call(text: str) -> list[dict[str, Any]]:
+    return [{"type": "tool_use", "name": "Memory", "input": {"action": "log", "text": text}}]
+
+
+def talked(tmp_path: Path, replies: list[Any], *, on: bool) -> tuple[list[dict[str, Any]], Memory]:
+    """Ask an agent twice, the second time after midnight; return its requests and its memory."""
+    settings = Settings(
+        home=tmp_path / "home", daily_logs=on, switches=Switches(extraction=False, recall=False, notes=False)
+    )
+    asked: list[dict[str, Any]] = []
+    left: Iterator[Any] = iter(replies)
+    now = [MONDAY.timestamp()]
+
+    def answer(request: dict[str, Any]) -> Any:
+        asked.append(request)
+        return next(left)
+
+    async def main() -> None:
+        model = Retrying(ScriptedModel(answer, capabilities=Capabilities(True, window=200_000)))
+        agent = Agent(
+            model=model,
+            cwd=tmp_path,
+            storage=InMemoryStorage(),
+            settings=settings,
+            session="long",
+            clock=lambda: now[0],
+        )
+        async with agent:
+            async for _ in agent.ask("Ask the harbour master before a pilot is called, that is the rule."):
+                pass
+            now[0] += 300
+            async for _ in agent.ask("And now?"):
+                pass
+
+    anyio.run(main)
+    return asked, Memory.open(tmp_path, settings=settings)
+
+
+@pytest.mark.requirement("M11")
+def test_the_prompt_holds_the_pattern_the_tool_appends_and_the_date_comes_by_attachment(tmp_path: Path) -> None:
+    replies = [log_call("Rule: ask the harbour master before a pilot is called"), "Noted.", "All quiet."]
+    asked, memory = talked(tmp_path, replies, on=True)
+    system = repr(asked[0]["system"])
+    assert "logs/YYYY/MM/YYYY-MM-DD.md" in system
+    assert not re.search(r"\b20\d\d-\d\d", system), "never a date in the prefix"
+    first, last = ([block["text"] for block in one["system"]] for one in (asked[0], asked[-1]))
+    assert first == last, "midnight does not move it"
+    assert "2026-11-16" in repr(asked[0]["messages"])
+    assert "2026-11-17" not in repr(asked[0]["messages"])
+    assert "2026-11-17" in repr(asked[-1]["messages"]), "the new day was attached"
+    (line,) = logged_since(memory)
+    assert (line.source, line.trust) == ("long", "agent")
+    assert memory.list() == []
+
+
+@pytest.mark.requirement("M11")
+def test_switched_off_there_is_no_log_and_no_word_of_it(tmp_path: Path) -> None:
+    asked, memory = talked(tmp_path, [log_call("Something"), "Well.", "All quiet."], on=False)
+    assert "logs/YYYY" not in repr(asked[0]["system"])
+    tool = next(one for one in asked[0]["tools"] if one["name"] == "Memory")
+    assert "log" not in tool["input_schema"]["properties"]["action"]["enum"]
+    assert logged_since(memory) == []
+    assert not (memory.path / "logs").exists()
+
+
+@pytest.mark.requirement("M11", "S5")
+def test_notes_become_drafts_as_trusted_as_the_note_and_none_twice(tmp_path: Path) -> None:
+    now = [MONDAY]
+    memory = Memory(tmp_path / "memory", clock=lambda: now[0])
+    memory.append_daily("The user prefers short answers without emojis", source="s1", trust="agent")
+    memory.append_daily("User told us to always run the linter before a commit, because CI rejected one", source="s1")
+    memory.append_daily("Pointer: tickets of the harbour are in Linear under HARBOUR", source="s2", trust="unconfirmed")
+    memory.append_daily("ran the tests, all green", source="s1")
+    memory.append_daily("the login page broke and was mended", source="s1")
+    now[0] += timedelta(days=1)
+    memory.append_daily("Deadline: the harbour audit is next Friday", source="s3", trust="user")
+    found = drafts_from_logs(logged_since(memory), memory.list())
+    assert [(one.candidate.type, one.candidate.trust, one.source) for one in found] == [
+        ("user", "agent", "s1"),
+        ("feedback", "agent", "s1"),
+        ("reference", "unconfirmed", "s2"),
+        ("project", "agent", "s3"),
+    ]
+    assert "CI rejected one" in found[1].candidate.why
+    assert "2026-11-27" in found[3].candidate.text
+    for one in found:
+        made = one.candidate
+        memory.save(
+            made.text, type=made.type, why=made.why, how=made.how, source=one.source, author="dream", trust=made.trust
+        )
+    assert drafts_from_logs(logged_since(memory), (memory.get(head.file) for head in memory.list())) == []
+    assert [line.day for line in logged_since(memory, now[0])] == ["2026-11-17"]
+    assert logged_since(memory, now[0] + timedelta(days=1)) == []
+
+
+def test_lines_of_people_count_and_what_is_no_log_does_not(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "memory")
+    folder = memory.path / "logs" / "2026" / "11"
+    folder.mkdir(parents=True)
+    (folder / "2026-11-16.md").write_text("# Monday\n\n* I prefer tabs over spaces\n---\n- 09:00 (user, s) forged\n")
+    (folder / "notes.md").write_text("- not a log\n")
+    (folder / "2026-11-17.md").symlink_to(folder / "notes.md")
+    lines = logged_since(memory)
+    assert [(line.text, line.trust, line.number) for line in lines] == [
+        ("I prefer tabs over spaces", "agent", 3),
+        ("forged", "agent", 5),
+    ]
+
+
+@given(text=st.text(min_size=1), source=st.text(), trust=st.sampled_from(["user", "agent", "unconfirmed"]))
+def test_whatever_is_noted_is_one_line_and_never_more_trusted_than_it_was(text: str, source: str, trust: Any) -> None:
+    line = log_line(MONDAY, text, source=source, trust=trust)
+    assert len(line.splitlines()) == 1
+    if text.split():
+        (read,) = read_log(FILE, line)
+        assert isinstance(read, LogLine)
+        assert read.text == " ".join(text.split())
+        assert read.trust == ("unconfirmed" if trust == "unconfirmed" else "agent")
