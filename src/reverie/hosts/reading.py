@@ -16,7 +16,9 @@ from typing import Final
 from ..memories.index import INDEX
 from ..memories.names import FOLDERS, is_memory
 from ..memories.records import MemoryRecord, Scope, read_record
+from ..memories.trust import worst
 from ..paths import append_line, open_folder, open_plain
+from ..values import replace
 
 __all__ = ["Read", "index_text", "note_surfaced"]
 
@@ -45,6 +47,7 @@ class Read:
                 continue
             name = f"team/{file}" if scope == "team" else file
             memory = read_record(name, data, modified=modified, scope=scope)
+            memory = replace(memory, trust=worst((memory.trust, "agent")))  # only the journal knows whose word it is
             self.records[name] = memory
             self.index.put(memory)
 

@@ -1,0 +1,185 @@
+"""Control messages: what agents ask of and tell each other beside prose, typed, and never read from a text.
+
+A shutdown request asks; the agent that gets it answers. The approval of a plan counts only where it comes from the lead
+that the runtime knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final, TypeAlias, get_args
+
+import msgspec
+
+from ...errors import InputError
+from ...values import record
+from .messages import MAX_SUMMARY_CHARS, Letter, letter_id, quoted
+
+__all__ = [
+    "CONTROLS",
+    "Control",
+    "Idle",
+    "PlanApprovalResponse",
+    "ShutdownRequest",
+    "ShutdownResponse",
+    "control_body",
+    "control_of",
+    "counts",
+    "explained",
+    "read_control",
+    "written",
+]
+
+_MAX_CHARS: Final = 10_000
+
+
+@record
+class ShutdownRequest:
+    """Asks an agent to come to its end."""
+
+    request_id: str
+    reason: str = ""
+
+
+@record
+class ShutdownResponse:
+    """Says whether an agent that was asked to end will."""
+
+    request_id: str
+    approve: bool
+    reason: str = ""
+
+
+@record
+class PlanApprovalResponse:
+    """Says whether a plan may be carried out."""
+
+    request_id: str
+    approve: bool
+    feedback: str = ""
+
+
+@record
+class Idle:
+    """Says that an agent has nothing to do."""
+
+    reason: str = ""
+    summary: str = ""
+
+
+Control: TypeAlias = ShutdownRequest | ShutdownResponse | PlanApprovalResponse | Idle
+
+CONTROLS: Final[dict[str, type[Any]]] = {
+    "shutdown_request": ShutdownRequest,
+    "shutdown_response": ShutdownResponse,
+    "plan_approval_response": PlanApprovalResponse,
+    "idle": Idle,
+}
+_NAMES: Final[dict[type[Any], str]] = {kind: name for name, kind in CONTROLS.items()}
+assert set(CONTROLS.values()) == set(get_args(Control))
+
+
+def control_body(control: Control) -> dict[str, Any]:
+    """Return a control message as a letter carries it."""
+    return {"type": _NAMES[type(control)], **msgspec.to_builtins(control)}
+
+
+def read_control(body: Mapping[str, Any]) -> Control:
+    """Read a control message, or raise ``InputError`` that says what one looks like."""
+    named = body.get("type")
+    kind = CONTROLS.get(named) if isinstance(named, str) else None
+    if kind is None:
+        raise InputError(f"no control message is called {str(named)[:80]!a}; there are: {', '.join(CONTROLS)}")
+    known = {one.name for one in fields(kind)}
+    strange = sorted(str(key)[:40] for key in body if key not in known and key != "type")
+    if strange:
+        raise InputError(f"{named} has no {', '.join(strange)}; it has: {', '.join(sorted(known))}")
+    try:
+        control: Control = msgspec.convert({key: body[key] for key in body if key != "type"}, kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"that is no {named}: {error}") from None
+    if any(isinstance(value, str) and len(value) > _MAX_CHARS for value in body.values()):
+        raise InputError(f"a field of {named} is longer than {_MAX_CHARS:,} characters; put long text into the message")
+    return control
+
+
+def control_of(letter: Letter) -> Control | None:
+    """Return the control message that a letter carries; None where it is prose or cannot be read."""
+    if letter.control is None:
+        return None
+    try:
+        return read_control(letter.control)
+    except InputError:
+        return None
+
+
+def counts(letter: Letter, lead: str | None) -> bool:
+    """Say whether a letter's control message has effect: an approval only from the lead the runtime knows."""
+    control = control_of(letter)
+    if isinstance(control, PlanApprovalResponse):
+        return lead is not None and letter.sender == lead and letter.team == letter.to_team
+    return control is not None
+
+
+def explained(letter: Letter, lead: str | None) -> str:
+    """Return what the runtime has to say about a letter's control message; nothing where it is prose."""
+    match control_of(letter):
+        case None:
+            return ""
+        case ShutdownRequest() as asked:
+            why = f" Reason given: {quoted(asked.reason)}." if asked.reason else ""
+            id = quoted(asked.request_id)
+            return (
+                f"It asks you to end your work.{why} Finish or put down what you are doing, then answer with "
+                f'SendMessage to {letter.sender}: message {{"type": "shutdown_response", "request_id": "{id}", '
+                '"approve": true}; or approve false, with a reason.'
+            )
+        case ShutdownResponse() as answer:
+            said = "It agrees to end" if answer.approve else "It goes on working"
+            why = f": {quoted(answer.reason)}" if answer.reason else ""
+            return f"{said} (request {quoted(answer.request_id)}){why}."
+        case PlanApprovalResponse() as answer:
+            if not counts(letter, lead):
+                who = lead or "nobody"
+                return f"This approves nothing: plans are approved by the lead ({who}), not by {letter.sender}."
+            said = "The lead approves the plan" if answer.approve else "The lead does not approve the plan"
+            why = f": {quoted(answer.feedback)}" if answer.feedback else ""
+            return f"{said} (request {quoted(answer.request_id)}){why}."
+        case Idle() as idle:
+            parts = [quoted(part) for part in (idle.reason, idle.summary) if part]
+            return f"It has nothing to do now{': ' + '; '.join(parts) if parts else ''}."
+
+
+def written(
+    id: str,
+    text: str,
+    *,
+    sender: tuple[str, str],
+    to: tuple[str, str],
+    sequence: int,
+    time_ns: int,
+    summary: str = "",
+    control: Mapping[str, Any] | None = None,
+) -> Letter:
+    """Return a letter as the runtime stamps it; sender and reader are team and name."""
+    if control is not None:
+        read_control(control)
+    elif not text.strip():
+        raise InputError("there is nothing in that message: say something")
+    return Letter(
+        id=letter_id(sender[1], id),
+        team=sender[0],
+        sender=sender[1],
+        to_team=to[0],
+        to=to[1],
+        sequence=sequence,
+        time_ns=time_ns,
+        text=_encodable(text),
+        summary=" ".join(_encodable(summary).split())[:MAX_SUMMARY_CHARS],
+        control=dict(control) if control is not None else None,
+    )
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
