@@ -1,0 +1,134 @@
+"""What an agent is doing, in a few words: made from its last call, or said by a model and checked here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from ...cache.prices import Prices
+
+__all__ = ["fork_is_cheaper", "line_for", "line_problem", "names_in"]
+
+MAX_CHARS: Final = 60
+_ASKED_TOKENS: Final = 80
+_LINE_TOKENS: Final = 12
+MIN_WORDS: Final = 3
+MAX_WORDS: Final = 5
+_TARGETS: Final[Mapping[str, tuple[str, str]]] = {
+    "Read": ("Reading", "file_path"),
+    "Write": ("Writing", "file_path"),
+    "Edit": ("Editing", "file_path"),
+    "Glob": ("Looking for", "pattern"),
+    "Grep": ("Searching for", "pattern"),
+    "BashOutput": ("Waiting for", "shell_id"),
+    "KillShell": ("Stopping", "shell_id"),
+    "Skill": ("Loading the skill", "name"),
+    "AgentStop": ("Stopping", "agent"),
+    "SendMessage": ("Writing to", "to"),
+}
+_WITHOUT_TARGET: Final[Mapping[str, str]] = {"TodoWrite": "Planning the next steps", "Memory": "Using its memory"}
+_RUNNERS: Final = frozenset({"env", "exec", "nice", "nohup", "sudo", "time", "timeout", "uv", "run", "poetry", "npx"})
+_PYTHON: Final = re.compile(r"(?:\S*/)?python[0-9.]*\Z")
+_STATEMENT: Final = re.compile(r"\s*(?:&&|\|\||;|\n)\s*")
+_VAGUE: Final = (
+    "anything being continuing doing during everything getting going having helping making nothing processing "
+    "progressing something string thing thinking trying working "
+)
+_NAMED: Final = re.compile(r"\w[./]\w|_|\(\)|[a-z][A-Z]|[A-Z]{2,}\d|\w::\w|/")
+
+
+def line_for(tool: str, given: Mapping[str, Any]) -> str:
+    """Return what a call says about who makes it: ``Reading view.py``, ``Running pytest``."""
+    if tool in _WITHOUT_TARGET:
+        return _WITHOUT_TARGET[tool]
+    if tool == "Bash":
+        return _cut(f"Running {_program(_said(given, 'command'))}")
+    if tool == "Agent":
+        return _cut(f"Starting an agent: {_said(given, 'description') or _said(given, 'kind') or 'a fork'}")
+    if tool == "WebFetch":
+        host = re.sub(r"^\w+://", "", _said(given, "url")).partition("/")[0]
+        return _cut(f"Fetching {host or 'a page'}")
+    verb, key = _TARGETS.get(tool, ("", ""))
+    target = _said(given, key) if key else ""
+    if verb and target:
+        return _cut(f"{verb} {target.rstrip('/').rpartition('/')[2] if key == 'file_path' else target}")
+    if tool.startswith("mcp__"):
+        server, _, name = tool.removeprefix("mcp__").partition("__")
+        return _cut(f"Using {name or 'a tool'} of {server}")
+    return _cut(f"Using {tool}")
+
+
+def line_problem(line: str, *, last: str, named: Collection[str] = ()) -> str:
+    """Say why a model's line is not shown; nothing where it is.
+
+    It has 3 to 5 words, says what happens now, names a file or function (one that looks like it, or is one of
+    ``named``), and is not the line before it.
+    """
+    words = line.split()
+    if not line.isprintable() or len(line) > MAX_CHARS:
+        return "it is not one short line"
+    if not MIN_WORDS <= len(words) <= MAX_WORDS:
+        return f"it has {len(words)} words, not {MIN_WORDS} to {MAX_WORDS}"
+    verb = words[0].casefold().strip(".,:;!*'\"`")
+    if not verb.endswith("ing") or len(verb) < 5:
+        return "it does not say what happens now"
+    if f"{verb} " in _VAGUE:
+        return f"{verb!r} says nothing"
+    known = {name.casefold() for name in named}
+    rest = [word.strip(".,:;!*'\"`") for word in words[1:]]
+    if not any(_NAMED.search(word) or word.casefold() in known for word in rest):
+        return "it names no file and no function"
+    if line.casefold().strip(" .") == last.casefold().strip(" ."):
+        return "it is the line before it"
+    return ""
+
+
+def names_in(given: Mapping[str, Any]) -> list[str]:
+    """Return the names that a call's input holds: its paths by their last part, its words that are identifiers."""
+    found: list[str] = []
+    for value in given.values():
+        if isinstance(value, str):
+            words = re.findall(r"[\w./-]{3,80}", value[:2_000])
+            found += [word.rstrip("/").rpartition("/")[2] for word in words]
+    return [name for name in dict.fromkeys(found) if name]
+
+
+def fork_is_cheaper(
+    own: Prices | None, small: Prices | None, *, fork_tokens: int, small_tokens: int, warm: bool
+) -> bool:
+    """Say whether a line costs less by a fork on an agent's own prefix than by a smaller model that reads anew.
+
+    Caches are per model: the fork reads what its own model's cache holds, the smaller one pays in full for an excerpt.
+    Where a price is not known, the smaller model is taken at its word.
+    """
+    if own is None or small is None:
+        return False
+    read, written = (fork_tokens, 0) if warm else (0, fork_tokens)
+    by_fork = own.cost(read=read, write_5m=written, uncached=_ASKED_TOKENS, output=_LINE_TOKENS)
+    return by_fork < small.cost(uncached=small_tokens + _ASKED_TOKENS, output=_LINE_TOKENS)
+
+
+def _program(command: str) -> str:
+    """Return what a line of shell runs, as a person would call it."""
+    for statement in _STATEMENT.split(command.strip()):
+        words = [word for word in statement.split() if not re.match(r"\w+=", word)]
+        while words and (words[0] in _RUNNERS or words[0].startswith("-") or words[0].isdigit()):
+            words = words[1:]
+        if len(words) > 2 and _PYTHON.match(words[0]) and words[1] == "-m":
+            return words[2]
+        if words and words[0] not in ("cd", "set", "export", "source", "."):
+            first = words[0].rpartition("/")[2] or words[0]
+            second = words[1] if len(words) > 1 and re.fullmatch(r"[a-z][a-z-]*", words[1]) else ""
+            return f"{first} {second}" if second and first in ("git", "cargo", "go", "npm", "make", "docker") else first
+    return "a command"
+
+
+def _said(given: Mapping[str, Any], key: str) -> str:
+    value = given.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _cut(text: str) -> str:
+    flat = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:1_000]).split())
+    return flat if len(flat) <= MAX_CHARS else flat[: MAX_CHARS - 1] + "…"

@@ -1,0 +1,15 @@
+"""An OpenAI-compatible server for tests: real HTTP on loopback, the provider's refusals, its automatic prefix cache.
+
+    with ChatServer(lambda request: "Hello.") as server:
+        client = openai.OpenAI(base_url=server.base_url, api_key="any")
+
+It speaks Chat Completions and Responses (with ``/responses/compact``), in one piece. Replies come from a function and
+are given as blocks of the Messages API, so that one script serves both servers. Needs the extra ``testing``.
+"""
+
+from __future__ import annotations
+
+from .ledger import PrefixCache
+from .server import ChatServer
+
+__all__ = ["ChatServer", "PrefixCache"]

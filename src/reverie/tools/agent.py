@@ -1,0 +1,112 @@
+"""Agent and AgentStop: hand a task to another agent, and end one that is no longer wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..errors import ReverieError
+from .context import ToolContext
+from .tool import Access, Output, failed
+
+__all__ = ["AgentStop", "AgentTool"]
+
+_NONE_HERE: Final = "no agents can be started from here: do the work yourself, and say what is left"
+_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "description": {"type": "string", "minLength": 1, "description": "The task in three to five words"},
+        "prompt": {
+            "type": "string",
+            "minLength": 1,
+            "description": "The whole task. An agent of a type knows nothing else; a fork knows this conversation",
+        },
+        "kind": {"type": "string", "description": "The type, as it is listed; left out: a fork of this conversation"},
+        "background": {
+            "type": "boolean",
+            "description": "Return at once; the result comes by itself in a later turn. Never wait by polling",
+        },
+        "isolation": {
+            "type": "string",
+            "enum": ["none", "worktree"],
+            "description": "worktree: a checkout of its own, kept on a branch if it changes something",
+        },
+        "model": {"type": "string", "description": "One of the user's names for models, where another one is wanted"},
+    },
+    "required": ["description", "prompt"],
+    "additionalProperties": False,
+}
+
+
+class AgentTool:
+    """Starts an agent."""
+
+    name = "Agent"
+    max_chars: float | None = None
+    description = (
+        "Hand a task to another agent and get back its result. With a kind it begins with a context of its own and "
+        "knows only the prompt: for searches through much text, and for tasks that can be told completely. Without a "
+        "kind it is a fork: it knows all of this conversation, which costs little, and answers one thing beside it. "
+        "Several in one reply run at the same time; do not give two of them the same files to change. Its result is "
+        "what it says, not what is so: check what matters. An agent can do nothing that you could not do."
+    )
+    input_schema = _INPUT
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Touch nothing: whatever the agent does is judged when it does it."""
+        return Access("none", str(input.get("kind", "")))
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Show nothing."""
+        return ""
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Start it, and wait for it unless it runs in the background."""
+        if context.agents is None:
+            return failed(_NONE_HERE)
+        try:
+            started = await context.agents.start(
+                str(input["prompt"]),
+                kind=str(input.get("kind") or "").strip(),
+                description=str(input.get("description") or ""),
+                background=bool(input.get("background")),
+                worktree=input.get("isolation") == "worktree",
+                model=str(input.get("model") or "").strip(),
+            )
+        except ReverieError as error:
+            return failed(error)
+        return Output(started.text, is_error=started.status in ("failed", "killed"))
+
+
+_STOP_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"agent": {"type": "string", "minLength": 1, "description": "The id that Agent returned"}},
+    "required": ["agent"],
+    "additionalProperties": False,
+}
+
+
+class AgentStop:
+    """Stops an agent and everything it started."""
+
+    name = "AgentStop"
+    max_chars: float | None = None
+    description = "Stop an agent that runs in the background, with everything it started. What it changed stays."
+    input_schema = _STOP_INPUT
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Touch nothing but what this agent started."""
+        return Access("none", str(input.get("agent", "")))
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Show nothing."""
+        return ""
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Stop it and wait for that."""
+        if context.agents is None:
+            return failed("there are no agents to stop from here")
+        try:
+            return Output(await context.agents.stop(str(input["agent"]).strip()))
+        except ReverieError as error:
+            return failed(error)
