@@ -161,3 +161,18 @@ def test_without_systemd_a_line_of_cron_is_added_once_beside_the_others(
     assert str(project) in line
     run(project, "--remove-timer")
     assert table.read_text() == "0 1 * * * other\n"
+
+
+def test_what_a_dream_asks_waits_in_the_review(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from reverie.cli.memory.review import review
+
+    monkeypatch.chdir(project)
+    memory = Memory.open(project)
+    memory.save("The API gateway times out after 30 seconds", type="project", why="measured")
+    memory.save("The API gateway times out after 60 seconds", type="project", why="measured")
+    said(project, "--now", "--local")
+    found = json.loads(CliRunner().invoke(review, ["--json"], catch_exceptions=False).output)
+    assert [one["topic"] for one in found["questions"]] == ["contradiction"]
+    assert "30 seconds" in CliRunner().invoke(review, [], catch_exceptions=False).output
+    memory.forget(found["questions"][0]["files"][0])
+    assert json.loads(CliRunner().invoke(review, ["--json"], catch_exceptions=False).output)["questions"] == []

@@ -8,6 +8,7 @@ from anyio import to_thread
 
 from ..errors import ReverieError
 from ..events import FellBack
+from ..layers.l7_relay.messages import agent_name
 from .agent_starting import Starting
 from .mail_draining import drain
 from .mail_neighbours import LetterQueue, Neighbours
@@ -29,6 +30,8 @@ class Relaying:
 
     def __init__(self, host: Agent) -> None:
         self._host = host
+        self._name = agent_name(host.name)
+        """What other agents call this one."""
         self.listing = ""
         """The types of agents, for the first message."""
         lineage = host.lineage
@@ -65,18 +68,18 @@ class Relaying:
             if host.lineage is None and host.storage is None:
                 home = host.settings.home
                 self._mailbox = await to_thread.run_sync(
-                    lambda: Mailbox(home, policy.team, host.name, session=host.name, clock=host.session.clock)
+                    lambda: Mailbox(home, policy.team, self._name, session=host.name, clock=host.session.clock)
                 )
                 socket = MailSocket(self._mailbox)
                 await host.tasks.start(socket.serve)
                 if socket.problem:
                     self._say(f"{socket.problem}; messages come by the mailbox alone")
-            self._queue = self.neighbours.join(host.name, mailbox=self._mailbox)
+            self._queue = self.neighbours.join(self._name, mailbox=self._mailbox)
         except ReverieError as error:
             self._say(f"{host.name} cannot be written to: {error}")
             return
         host.context.post = AgentPost(
-            host.name, mailbox=self._mailbox, neighbours=self.neighbours, max_chars=policy.max_message_chars
+            self._name, mailbox=self._mailbox, neighbours=self.neighbours, max_chars=policy.max_message_chars
         )
 
     async def deliver(self) -> None:
@@ -93,7 +96,7 @@ class Relaying:
         """End all agents, and be written to no more by those of this process."""
         await self.spawning.close()
         if self._queue is not None:
-            self.neighbours.leave(self._host.name)
+            self.neighbours.leave(self._name)
         if self._mailbox is not None:
             # A name that somebody chose can be written to while nobody is there; one that was drawn is not used again.
             await to_thread.run_sync(self._mailbox.close if self._host.named else self._mailbox.retire)

@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from ...layers.l6_dream.report import Asked
+from ...runtime.dream_reports import open_questions
 from ...runtime.memory import Memory
 from ...runtime.memory_results import Pending
 from ..output import emit_json, paint, printable, say
@@ -22,7 +24,8 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.option("--dry-run", is_flag=True, help="Show what waits and ask nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
-    """Accept or reject memories that came from text nobody vouches for, each shown as a diff.
+    """Accept or reject memories that came from text nobody vouches for, each shown as a diff, and answer what dreams
+    asked: which of two memories that contradict each other holds.
 
     What is rejected goes back to what it was when it could be trusted. On a terminal, asks about each.
     """
@@ -32,20 +35,37 @@ def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_j
             memory.confirm(name)
         for name in reject:
             memory.reject(name)
-    waiting = memory.review()
+    waiting, questions = memory.review(), open_questions(memory.path)
     if as_json:
         pending = [
             {"file": one.file, "name": one.name, "source": list(one.source), "diff": one.diff} for one in waiting
         ]
-        emit_json({"accepted": list(accept), "rejected": list(reject), "pending": pending, "dry_run": dry_run})
+        answered = {"accepted": list(accept), "rejected": list(reject), "dry_run": dry_run}
+        emit_json({**answered, "pending": pending, "questions": questions})
         return
-    if not waiting:
+    if not waiting and not questions:
         say("nothing waits to be confirmed")
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not (accept or reject or dry_run)
     for one in waiting:
         show(one)
         if asks:
             decide(memory, one)
+    for question in questions:
+        say(f"{question.topic}: {question.text}")
+        say()
+        if asks and question.topic == "contradiction":
+            choose(memory, question)
+
+
+def choose(memory: Memory, question: Asked) -> None:
+    """Ask which of the memories holds, and forget the others; that too can be undone."""
+    for number, file in enumerate(question.files, 1):
+        say(f"  {number}  {file}")
+    numbers = [str(number) for number in range(1, len(question.files) + 1)]
+    answer = click.prompt("Which one holds? The others are forgotten", type=click.Choice([*numbers, "s"]), default="s")
+    if answer != "s":
+        kept = question.files[int(answer) - 1]
+        memory.forget(*(file for file in question.files if file != kept), why=f"the user chose {kept}")
 
 
 def show(one: Pending) -> None:
