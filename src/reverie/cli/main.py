@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
@@ -15,42 +15,57 @@ from .output import printable
 
 __all__ = ["COMMANDS", "LazyGroup", "group", "main"]
 
-# name -> (module that holds an attribute ``command``, the line shown by --help without importing it)
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "chat": ("reverie.cli.chat", "Talk with an agent."),
-    "demo": ("reverie.cli.demo", "Play a long session through the layers and see the bill."),
-    "replay": ("reverie.cli.replay", "Replay recorded sessions under policies and price them."),
-    "context": ("reverie.cli.context", "Say what fills the window of a session or a recording."),
-    "import": ("reverie.cli.importing", "Bring recorded sessions of other agents into the library."),
-    "sessions": ("reverie.cli.sessions", "List the sessions of the library."),
-    "show": ("reverie.cli.show", "Show a session as a person reads it."),
-    "read": ("reverie.cli.read", "Read back what left a session's view."),
-    "export": ("reverie.cli.export", "Write out a session's log, byte for byte."),
-    "delete": ("reverie.cli.delete", "Delete a session's log."),
-    "purge": ("reverie.cli.purge", "Delete a session and all that came from it."),
-    "ledger": ("reverie.cli.ledger", "Say what calls cost and what broken caches lost."),
-    "measures": ("reverie.cli.measures", "Say how well cache, compaction, memory and background work do."),
-    "compact": ("reverie.cli.compact", "Turn a session's past into a summary."),
-    "undo": ("reverie.cli.undo", "Take a session's last compaction back."),
-    "loss": ("reverie.cli.loss", "Say what compactions took out of view."),
-    "notes": ("reverie.cli.notes", "Show, renew or edit the running notes of a session."),
-    "skill": ("reverie.cli.skill", "Turn a session into a skill."),
-    "search": ("reverie.cli.search", "Find messages in past sessions."),
-    "memory": ("reverie.cli.memory", "Read, change, take back and approve memories."),
-    "agents": ("reverie.cli.agents", "List the agents that sessions started."),
-    "send": ("reverie.cli.send", "Write to an agent."),
-    "inbox": ("reverie.cli.inbox", "Show what was written to an agent, or to you."),
-    "dream": ("reverie.cli.dream", "Put memories in order: merge, correct, prune."),
-    "stats": ("reverie.cli.stats", "Say what the last days cost and how well the layers did."),
-    "install": ("reverie.cli.install", "Put our hooks into another agent's settings."),
-    "uninstall": ("reverie.cli.uninstall", "Take our hooks out of another agent's settings."),
-    "hook": ("reverie.cli.hook", "Answer a hook of another agent."),
-    "worker": ("reverie.cli.worker", "Do what hooks of other agents left for later."),
-    "trust": ("reverie.cli.trust", "Trust a directory, or stop trusting it."),
-    "mcp": ("reverie.cli.mcp", "Serve memories and past sessions to other agents."),
-    "statusline": ("reverie.cli.statusline", "Print one line about a session for a host to show."),
-    "doctor": ("reverie.cli.doctor", "Say what this machine offers and what is used instead."),
+# title -> name -> (module that holds an attribute ``command``, the line shown by --help without importing it)
+SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "Work": {
+        "chat": ("reverie.cli.chat", "Talk with an agent."),
+        "agents": ("reverie.cli.agents", "List the agents that sessions started."),
+        "send": ("reverie.cli.send", "Write to an agent."),
+        "inbox": ("reverie.cli.inbox", "Show what was written to an agent, or to you."),
+    },
+    "See what it saves": {
+        "demo": ("reverie.cli.demo", "Play a long session through the layers and see the bill."),
+        "replay": ("reverie.cli.replay", "Replay recorded sessions under policies and price them."),
+        "context": ("reverie.cli.context", "Say what fills the window of a session or a recording."),
+        "stats": ("reverie.cli.stats", "Say what the last days cost and how well the layers did."),
+        "ledger": ("reverie.cli.ledger", "Say what calls cost and what broken caches lost."),
+        "measures": ("reverie.cli.measures", "Say how well cache, compaction, memory and background work do."),
+    },
+    "Sessions": {
+        "sessions": ("reverie.cli.sessions", "List the sessions of the library."),
+        "show": ("reverie.cli.show", "Show a session as a person reads it."),
+        "search": ("reverie.cli.search", "Find messages in past sessions."),
+        "read": ("reverie.cli.read", "Read back what left a session's view."),
+        "import": ("reverie.cli.importing", "Bring recorded sessions of other agents into the library."),
+        "export": ("reverie.cli.export", "Write out a session's log, byte for byte."),
+        "delete": ("reverie.cli.delete", "Delete a session's log."),
+        "purge": ("reverie.cli.purge", "Delete a session and all that came from it."),
+    },
+    "What left the window": {
+        "compact": ("reverie.cli.compact", "Turn a session's past into a summary."),
+        "undo": ("reverie.cli.undo", "Take a session's last compaction back."),
+        "loss": ("reverie.cli.loss", "Say what compactions took out of view."),
+        "notes": ("reverie.cli.notes", "Show, renew or edit the running notes of a session."),
+        "skill": ("reverie.cli.skill", "Turn a session into a skill."),
+    },
+    "Memory": {
+        "memory": ("reverie.cli.memory", "Read, change, take back and approve memories."),
+        "dream": ("reverie.cli.dream", "Put memories in order: merge, correct, prune."),
+    },
+    "Beside other agents": {
+        "install": ("reverie.cli.install", "Put our hooks into another agent's settings."),
+        "uninstall": ("reverie.cli.uninstall", "Take our hooks out of another agent's settings."),
+        "mcp": ("reverie.cli.mcp", "Serve memories and past sessions to other agents."),
+        "hook": ("reverie.cli.hook", "Answer a hook of another agent."),
+        "worker": ("reverie.cli.worker", "Do what hooks of other agents left for later."),
+        "statusline": ("reverie.cli.statusline", "Print one line about a session for a host to show."),
+    },
+    "This machine": {
+        "trust": ("reverie.cli.trust", "Trust a directory, or stop trusting it."),
+        "doctor": ("reverie.cli.doctor", "Say what this machine offers and what is used instead."),
+    },
 }
+COMMANDS: Mapping[str, tuple[str, str]] = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -60,9 +75,16 @@ PIPE_CLOSED = 141
 class LazyGroup(click.Group):
     """A group that imports a command's module only when that command is asked for."""
 
-    def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]] | None = None, **attributes: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        table: Mapping[str, tuple[str, str]] | None = None,
+        sections: Mapping[str, Iterable[str]] | None = None,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*args, **attributes)
         self.table = table or {}
+        self.sections = sections or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the commands in the order of the table."""
@@ -77,8 +99,10 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table as help, importing nothing."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])
+        width = max(map(len, self.table), default=0)
+        for title, names in (self.sections or {"Commands": self.table}).items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), self.table[name][1]) for name in names])
 
 
 def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -94,6 +118,7 @@ def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) 
 @click.group(
     cls=LazyGroup,
     table=COMMANDS,
+    sections=SECTIONS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
