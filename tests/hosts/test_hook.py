@@ -258,3 +258,17 @@ def test_a_hook_loads_no_command_framework_and_no_vendor_sdk(payloads: Payloads)
 def test_a_moment_read_from_an_unknown_event_is_left_alone() -> None:
     assert read_moment("claude-code", "PreToolUse", {"cwd": "/"}).kind == "other"
     assert read_moment("cursor", "session_start", {}).kind == "session_start"
+
+
+def test_an_event_is_answered_by_the_name_its_host_knows(payloads: Payloads, project: Path) -> None:
+    memories_of(project).save("Test the repository layer against a real database", type="feedback", why="mocks lie")
+    sent = json.dumps(payloads("codex")["SessionStart"]).encode()
+    found = check("codex", answer(["--host", "codex", "session-start"], sent))
+    assert found["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_host_that_closed_a_pipe_is_not_troubled(closed: str) -> None:
+    command = f"{sys.executable} -P -m reverie.cli.start hook --host claude-code Stop {closed}"
+    ran = subprocess.run(["sh", "-c", command], input=b"{", capture_output=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, b"")

@@ -122,6 +122,66 @@ def test_where_both_edits_touch_the_same_lines_our_entries_are_still_found(tmp_p
     assert json.loads(path.read_text()) == {"model": "sonnet", "hooks": {"Stop": left}}
 
 
+def test_what_was_edited_between_two_installs_is_still_there_at_the_end(tmp_path: Path) -> None:
+    path, home = tmp_path / "settings.json", tmp_path / "home"
+    text = '{\n  "model": "opus"\n}\n'
+    path.write_text(text)
+    install("claude-code", path, home)
+    path.write_text(path.read_text().replace('"opus"', '"sonnet"'))
+    assert install("claude-code", path, home, statusline=True).state == "installed"
+    assert uninstall("claude-code", path, home).state == "restored"
+    assert path.read_text() == text.replace('"opus"', '"sonnet"')
+
+
+def test_a_hook_that_somebody_put_beside_ours_stays_when_ours_goes(tmp_path: Path) -> None:
+    path, home = tmp_path / "settings.json", tmp_path / "home"
+    path.write_text("{}")
+    install("claude-code", path, home)
+    said = json.loads(path.read_text())
+    theirs = {"type": "command", "command": "say done"}
+    said["hooks"]["Stop"][0]["hooks"].append(theirs)
+    path.write_text(json.dumps(said))
+    assert uninstall("claude-code", path, home).state == "cleaned"
+    assert json.loads(path.read_text()) == {"hooks": {"Stop": [{"hooks": [theirs]}]}}
+
+
+def test_where_our_hooks_are_gone_already_nothing_is_known_of_the_file_any_more(tmp_path: Path) -> None:
+    path, home = tmp_path / "settings.json", tmp_path / "home"
+    path.write_text("{}")
+    install("claude-code", path, home)
+    path.write_text('{"model": "opus"}')
+    assert uninstall("claude-code", path, home).state == "absent"
+    assert installed(home) == []
+    assert path.read_text() == '{"model": "opus"}'
+
+
+def test_a_folder_that_was_there_and_empty_is_there_again(tmp_path: Path) -> None:
+    path, home = tmp_path / "there" / "hooks.json", tmp_path / "home"
+    path.parent.mkdir()
+    install("cursor", path, home)
+    uninstall("cursor", path, home)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_comma_in_a_comment_is_not_the_one_that_parts() -> None:
+    assert read(removed('{"a": [1 /* x, y */, 2 /* z */]}', ("a", 1))) == {"a": [1]}
+
+
+def test_a_file_that_cannot_be_read_keeps_nobody_from_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    runner = CliRunner()
+    for host in HOSTS:
+        assert runner.invoke(install_command, ["--host", host]).exit_code == 0
+    settings_file("claude-code").write_text("{")
+    with pytest.raises(InputError, match=r"settings\.json: line 1 is not JSON"):
+        runner.invoke(remove, [], catch_exceptions=False, standalone_mode=False)
+    assert [settings_file(host).exists() for host in HOSTS] == [True, False, False, False]
+
+
 @pytest.mark.parametrize("text", ["{", "[1]", '{"a": 1} x', '{"hooks": 3}', '{"hooks": {"Stop": {}}}', '{"a":1,"a":2}'])
 def test_a_file_that_is_not_understood_is_left_alone(text: str, tmp_path: Path) -> None:
     path = tmp_path / "settings.json"

@@ -15,6 +15,7 @@ import pytest
 from reverie.hosts.hook import answer
 from reverie.hosts.queue import Job, Queue
 from reverie.hosts.worker import work
+from reverie.importers import read_session
 from reverie.runtime.library import Library
 from reverie.runtime.memory import Memory
 from reverie.runtime.projects import project_slug
@@ -103,7 +104,127 @@ def test_a_job_that_fails_or_is_garbage_stops_nothing(
     assert done["gone"].problem
     assert done["odd"].problem
     assert len(done["abc-123"].saved) == 1
-    assert queue.waiting() == ["job-garbage.json"]
+    assert queue.waiting() == [], "what no job can be is taken away"
+
+
+def test_a_stop_that_comes_while_the_worker_is_at_the_session_is_not_lost(project: Path, tmp_path: Path) -> None:
+    queue, job = Queue(home()), Job("claude-code", "abc-123", str(project), str(tmp_path / "t.jsonl"))
+    queue.put(job)
+    [name] = queue.waiting()
+    found = queue.read(name)
+    assert found is not None
+    queue.put(job)  # the same session, the same transcript: but more may have been said
+    queue.done(name, found[1])
+    assert queue.waiting() == [name]
+
+
+def test_what_is_left_just_before_a_worker_lets_go_is_done_by_it(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = Queue(home())
+    first = transcript(tmp_path / "a.jsonl", project, TOLD)
+    late = transcript(tmp_path / "b.jsonl", project, "Thanks.", session="late")
+    queue.put(Job("claude-code", "abc-123", str(project), str(first)))
+    waiting, looks = Queue.waiting, [0]
+
+    def looked(self: Queue) -> list[str]:
+        found = waiting(self)
+        looks[0] += 1
+        if looks[0] == 2:  # it has just seen that nothing waits, and still holds the lock
+            assert found == []
+            assert self.is_worked()
+            self.put(Job("claude-code", "late", str(project), str(late)))
+        return found
+
+    monkeypatch.setattr(Queue, "waiting", looked)
+    assert [one.session for one in work(home())] == ["abc-123", "late"]
+
+
+def test_two_workers_at_once_do_a_job_once(project: Path, tmp_path: Path) -> None:
+    queue = Queue(home())
+    queue.put(Job("claude-code", "abc-123", str(project), str(transcript(tmp_path / "t.jsonl", project, TOLD))))
+    with queue.working():
+        assert work(home()) == [], "another one is at it"
+    assert len(work(home())) == 1
+
+
+def test_a_session_that_kills_its_workers_is_left_alone_after_three(project: Path, tmp_path: Path) -> None:
+    file = transcript(tmp_path / "t.jsonl", project, TOLD)
+    queue, job = Queue(home()), Job("claude-code", "abc-123", str(project), str(file))
+    code = (
+        "import os, signal, sys; from pathlib import Path; import reverie.hosts.worker as worker\n"
+        "worker._recorded = lambda queue, job: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "worker.work(Path(sys.argv[1]))\n"
+    )
+    queue.put(job)
+    for _ in range(3):
+        killed = subprocess.run([sys.executable, "-c", code, str(home())], timeout=60)
+        assert killed.returncode == -9
+        assert len(queue.waiting()) == 1, "a worker that died leaves its job to the next"
+    [left] = work(home())
+    assert "died at it 3 times" in left.problem
+    assert queue.waiting() == []
+    queue.put(job)
+    assert len(work(home())[0].saved) == 1, "it is tried again when the session goes on"
+
+
+def test_an_error_nobody_foresaw_stops_nothing(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = Queue(home())
+    odd, good = transcript(tmp_path / "odd.jsonl", project, TOLD), transcript(tmp_path / "t.jsonl", project, TOLD)
+    queue.put(Job("claude-code", "odd", str(project), str(odd)))
+    queue.put(Job("claude-code", "abc-123", str(project), str(good)))
+
+    def read(path: str) -> Any:
+        if "odd" in path:
+            raise RecursionError("deep")
+        return read_session(path)
+
+    monkeypatch.setattr("reverie.hosts.worker.read_session", read)
+    done = {one.session: one for one in work(home())}
+    assert done["odd"].problem == "RecursionError: deep"
+    assert len(done["abc-123"].saved) == 1
+
+
+@pytest.mark.requirement("B6", "L5.6")
+@pytest.mark.parametrize(("host", "prompted", "stopped", "ended"), [
+    ("gemini", "BeforeAgent", "AfterAgent", "SessionEnd"),
+    ("cursor", "beforeSubmitPrompt", "stop", "sessionEnd"),
+    ("codex", "UserPromptSubmit", "Stop", "Stop"),
+])  # fmt: skip
+def test_where_no_transcript_can_be_read_what_hooks_heard_is_looked_through(
+    host: str, prompted: str, stopped: str, ended: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_WORKER", "off")
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps({"sessionId": "s", "messages": []}))
+    common: dict[str, Any] = {"session_id": "abc-123", "cwd": str(project)}
+    common["transcript_path"] = str(own) if host == "gemini" else None
+
+    def call_host(event: str, **more: Any) -> None:
+        answer(["--host", host, event], json.dumps({**common, "hook_event_name": event, **more}).encode())
+
+    call_host(prompted, prompt=TOLD)
+    call_host(stopped, prompt_response="Understood.")
+    [done] = work(home())
+    assert (done.problem, len(done.saved)) == ("", 1)
+    [kept] = Memory.open(project).list()
+    assert kept.trust == "user", "a hook saw the user say it"
+    call_host(ended)
+    [again] = work(home())
+    assert (again.problem, again.saved) == ("", ())
+    storage = FileStorage(home())
+    assert Library(storage).view(f"projects/{project_slug(project)}/abc-123.jsonl").said
+    storage.close()
+
+
+def test_what_is_known_of_a_session_goes_long_after_its_end(project: Path, tmp_path: Path) -> None:
+    queue = Queue(home())
+    job = Job("claude-code", "abc-123", str(project), str(transcript(tmp_path / "t.jsonl", project, TOLD)))
+    queue.put(job)
+    work(home())
+    assert queue.state(job)
+    queue.sweep(time.time() + 91 * 86_400)
+    assert queue.state(job) == {}
 
 
 @pytest.mark.requirement("B6")

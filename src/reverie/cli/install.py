@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import click
 
-from ..errors import InputError
+from ..errors import InputError, ReverieError
 from ..hosts.installing import Change, install, installed, settings_file, uninstall
 from ..hosts.moments import HOSTS, Host
 from ..settings import load_settings
@@ -39,7 +39,7 @@ def command(host: str, project: str | None, statusline: bool, dry_run: bool, as_
     home = load_settings().home
     made = install(cast(Host, host), path, home, statusline=statusline, dry_run=dry_run)
     _tell([made], dry_run, as_json)
-    if not as_json and made.state == "installed":
+    if not as_json and not dry_run and made.state == "installed":
         say(_NEXT[host])
 
 
@@ -55,8 +55,16 @@ def remove(host: str | None, project: str | None, dry_run: bool, as_json: bool) 
     if host is not None:
         named = cast(Host, host)
         wanted = [(named, settings_file(named, project=_directory(project)))]
-    made = [uninstall(one, path, home, dry_run=dry_run) for one, path in wanted]
+    made: list[Change] = []
+    wrong: list[str] = []
+    for one, path in wanted:
+        try:
+            made.append(uninstall(one, path, home, dry_run=dry_run))
+        except ReverieError as error:  # a file that cannot be read keeps nobody from the others
+            wrong.append(str(error))
     _tell(made, dry_run, as_json)
+    if wrong:
+        raise InputError("; ".join(wrong))
     if not made and not as_json:
         say("Our hooks are in no agent's settings.")
 

@@ -40,7 +40,11 @@ def command(to: str, text: str, team: str | None, sender: str, summary: str, as_
     chosen = team or settings.relay.team
     message = sys.stdin.read() if text == "-" else text
     there = [one.name for one in residents(settings.home, chosen) if one.name != sender and not one.ended]
-    if ":" not in to and not (there if to == EVERYBODY else to in there):
+    if to == sender:
+        raise InputError(f"{to} is who writes: name somebody else, or another --from")
+    if to == EVERYBODY and not there:
+        raise InputError(f"nobody is in team {chosen} to write to; sessions come into it when they open")
+    if ":" not in to and to != EVERYBODY and to not in there:
         raise InputError(f"nobody called {to[:80]!a} is in team {chosen}; there are: {', '.join(there) or 'none'}")
     with Mailbox(settings.home, chosen, sender) as mailbox:
         reader = mailbox.reader()

@@ -117,7 +117,7 @@ def _prompted(moment: Moment, settings: Settings) -> Told:
     if not moment.prompt.strip():
         return Told()
     seen = Seen(settings.home, moment)
-    seen.prompt(prompt_digest(moment.prompt))
+    seen.prompt(prompt_digest(moment.prompt), moment.prompt if _keeps_words(moment) else "")
     if not (settings.switches.memory and settings.switches.recall):
         return Told()
     found = _recalled(moment, settings, seen)
@@ -208,15 +208,24 @@ def _replaceable(moment: Moment) -> bool:
 
 def _left(moment: Moment, settings: Settings) -> None:
     from .queue import Job, Queue
+    from .seen import Seen
 
-    if not moment.transcript or not settings.switches.memory:
+    if not settings.switches.memory:
         return
+    if moment.reply.strip() and _keeps_words(moment):
+        Seen(settings.home, moment).reply(moment.reply)
+    ended = moment.kind == "session_end" or (moment.kind == "stop" and moment.host == "codex")  # it tells of no end
     queue = Queue(settings.home)
-    queue.put(Job(moment.host, moment.session, moment.cwd, moment.transcript, moment.kind == "session_end"))
+    queue.put(Job(moment.host, moment.session, moment.cwd, moment.transcript, ended))
     if os.environ.get("REVERIE_WORKER", "") != "off" and not queue.is_worked():
         from .starting import start_worker
 
         start_worker(settings.home)
+
+
+def _keeps_words(moment: Moment) -> bool:
+    """Say whether the worker will need what was said from us: no transcript, or one that nobody but the host reads."""
+    return not moment.transcript or moment.host in ("gemini", "cursor")
 
 
 def prompt_digest(prompt: str) -> str:

@@ -77,6 +77,8 @@ def _read_input() -> bytes:
 
 
 def _say(text: str) -> None:
+    if sys.stdout is None:  # the host closed it
+        return
     try:
         sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
         sys.stdout.flush()
@@ -85,6 +87,8 @@ def _say(text: str) -> None:
 
 
 def _complain(error: BaseException) -> None:
+    if sys.stderr is None:
+        return
     try:
         sys.stderr.write(f"reverie hook: {type(error).__name__}: {' '.join(str(error).split())[:500]}\n")
     except (OSError, ValueError):

@@ -95,9 +95,12 @@ def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry
     backup = _backed_up(home, host, before)
     records = _records(home)
     known = records.get(str(path))
-    first = cast("str | None", known["before"]) if known else _encoded(before)
+    first, made = _encoded(before), before is None and not path.parent.exists()
+    if known and before is not None:
+        first = known["before"] if before == _decoded(known["after"]) else _encoded(_cleaned(known, text, path))
+        made = bool(known.get("made"))
     data = after.encode("utf-8")
-    records[str(path)] = {"host": host, "before": first, "after": _encoded(data)}
+    records[str(path)] = {"host": host, "before": first, "after": _encoded(data), "made": made}
     replace_file(str(home), _RECORD, json.dumps(records, indent=1).encode())
     _write(path, data)
     return Change(host, path, "installed", diff, backup)
@@ -109,38 +112,39 @@ def uninstall(host: Host, path: Path, home: Path, *, dry_run: bool = False) -> C
     records = _records(home)
     known = records.get(str(path))
     if now is None:
-        if not dry_run and records.pop(str(path), None) is not None:
-            replace_file(str(home), _RECORD, json.dumps(records, indent=1).encode())
+        if known and not dry_run:
+            _forget(records, path, home)
         return Change(host, path, "absent")
     text = _text(now, path)
-    before = _decoded(known["before"]) if known else None
     restored = known is not None and now == _decoded(known["after"])
-    if restored:
-        new = before
-    elif known is not None and (merged := _merged(known, text, path)) is not None:
-        new = merged.encode("utf-8")
-    else:
-        new = _without_hooks(text).encode("utf-8")
+    new = _decoded(known["before"]) if known and restored else _cleaned(known, text, path)
     if new == now:
+        if known and not dry_run:
+            _forget(records, path, home)
         return Change(host, path, "absent")
     diff = _diff(text, _text(new, path), path)
     if dry_run:
         return Change(host, path, "restored" if restored else "cleaned", diff)
     backup = _backed_up(home, host, now)
     if new is None:
-        path.unlink()
+        Path(os.path.realpath(path)).unlink()
         with suppress(OSError):
-            path.parent.rmdir()  # only where it holds nothing else
+            if known and known.get("made"):
+                path.parent.rmdir()  # only where it holds nothing else
     else:
         _write(path, new)
-    records.pop(str(path), None)
-    replace_file(str(home), _RECORD, json.dumps(records, indent=1).encode())
+    _forget(records, path, home)
     return Change(host, path, "restored" if restored else "cleaned", diff, backup)
 
 
 def installed(home: Path) -> list[tuple[Host, Path]]:
     """Return the settings files our hooks were put into."""
     return [(cast(Host, one["host"]), Path(path)) for path, one in _records(home).items()]
+
+
+def _forget(records: dict[str, dict[str, Any]], path: Path, home: Path) -> None:
+    records.pop(str(path), None)
+    replace_file(str(home), _RECORD, json.dumps(records, indent=1).encode())
 
 
 # -- what is put in
@@ -158,8 +162,8 @@ def _with_hooks(host: Host, text: str, path: Path) -> str:
         there = _ours(_object(text, path), event)
         if any(one == command for _, one in there):
             continue
-        for at, _ in reversed(there):  # another place or version of us stood here
-            text = removed(text, ("hooks", event, at))
+        for place, _ in reversed(there):  # another place or version of us stood here
+            text = removed(text, ("hooks", event, *place))
         text = added(text, ("hooks", event), _entry(host, command, tools))
     read(text)
     return text
@@ -177,17 +181,18 @@ def _entry(host: Host, command: str, tools: str) -> dict[str, Any]:
             return {"matcher": tools, "hooks": [one]} if tools else {"hooks": [one]}
 
 
-def _ours(said: Mapping[str, Any], event: str) -> list[tuple[int, str]]:
-    """Return the places of our entries under an event, and their commands."""
+def _ours(said: Mapping[str, Any], event: str) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return the places of our entries under an event, below its list, and their commands."""
     hooks: Any = said.get("hooks")
     listed: Any = cast("Mapping[str, Any]", hooks).get(event) if isinstance(hooks, dict) else None
-    found: list[tuple[int, str]] = []
+    found: list[tuple[tuple[str | int, ...], str]] = []
     for at, entry in enumerate(cast("list[Any]", listed) if isinstance(listed, list) else []):
         inner: Any = cast("Mapping[str, Any]", entry).get("hooks") if isinstance(entry, dict) else None
         group: list[Any] = cast("list[Any]", inner) if isinstance(inner, list) else [entry]
-        commands = [cast("Mapping[str, Any]", one).get("command") for one in group if isinstance(one, dict)]
-        if len(commands) == 1 and isinstance(commands[0], str) and _is_ours(commands[0]):
-            found.append((at, commands[0]))
+        commands = [cast("Mapping[str, Any]", one).get("command") if isinstance(one, dict) else None for one in group]
+        ours = [(place, one) for place, one in enumerate(commands) if isinstance(one, str) and _is_ours(one)]
+        alone = len(ours) == len(group)  # else somebody put theirs beside ours
+        found += [((at,) if alone else (at, "hooks", place), one) for place, one in (ours[:1] if alone else ours)]
     return found
 
 
@@ -196,6 +201,13 @@ def _is_ours(command: str) -> bool:
 
 
 # -- what is taken out
+
+
+def _cleaned(known: Mapping[str, Any] | None, text: str, path: Path) -> bytes:
+    """Return a file that was edited since without what is ours."""
+    _object(text, path)
+    merged = _merged(known, text, path) if known else None
+    return _without_hooks(text if merged is None else merged).encode("utf-8")
 
 
 def _merged(known: Mapping[str, Any], text: str, path: Path) -> str | None:
@@ -227,8 +239,8 @@ def _without_hooks(text: str) -> str:
     hooks = scan(text).members.get("hooks")
     for event in list(hooks.members) if hooks else ():
         places = _ours(cast("dict[str, Any]", read(text)), event)
-        for at, _ in reversed(places):
-            text = removed(text, ("hooks", event, at))
+        for place, _ in reversed(places):
+            text = removed(text, ("hooks", event, *place))
         if places and not read(text)["hooks"][event]:
             text = removed(text, ("hooks", event))
     if hooks and hooks.members and not read(text)["hooks"]:

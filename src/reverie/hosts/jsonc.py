@@ -91,7 +91,7 @@ def removed(text: str, path: tuple[Key, ...]) -> str:
     end = _skip(text, inside[at].end)
     if text[end : end + 1] == ",":
         return text[: _line_start(text, start, before)] + text[_line_end(text, end + 1) :]
-    comma = text.find(",", before, start) if at else -1
+    comma = _skip(text, before) if at else -1
     kept = (
         text[:comma] + text[comma + 1 : _line_start(text, start, before)]
         if comma >= 0

@@ -67,6 +67,8 @@ class Moment:
     source: str = ""
     """Why a session starts, ends or is compacted, in the host's words: ``startup``, ``resume``, ``compact``, ..."""
     prompt: str = ""
+    reply: str = ""
+    """What the model said last, where a host says it at a stop."""
     tool: str = ""
     tool_use_id: str = ""
     output: Any = None
@@ -76,8 +78,7 @@ class Moment:
 def read_moment(host: Host, event: str, payload: object) -> Moment:
     """Read a payload; what is missing or of the wrong kind is left empty."""
     given: Mapping[str, Any] = cast("Mapping[str, Any]", payload) if isinstance(payload, Mapping) else {}
-    name = event or _text(given, "hook_event_name")
-    kind = _kind(host, name)
+    name, kind = _event(host, event or _text(given, "hook_event_name"))
     return Moment(
         host=host,
         event=name,
@@ -87,18 +88,20 @@ def read_moment(host: Host, event: str, payload: object) -> Moment:
         transcript=_text(given, "transcript_path"),
         source=_text(given, "source", "trigger", "reason"),
         prompt=_text(given, "prompt") if kind == "user_prompt" else "",
+        reply=_text(given, "prompt_response", "last_assistant_message") if kind == "stop" else "",
         tool=_text(given, "tool_name"),
         tool_use_id=_session(_text(given, "tool_use_id", "tool_call_id")),
         output=_output(given) if kind == "after_tool" else None,
     )
 
 
-def _kind(host: Host, event: str) -> Kind:
-    events = EVENTS[host]
-    if event in events:
-        return events[event]
-    folded: dict[str, Kind] = {name.lower(): kind for name, kind in events.items()}
-    return folded.get(event.replace("_", "").replace("-", "").lower(), "other")
+def _event(host: Host, given: str) -> tuple[str, Kind]:
+    """Return an event by the name its host knows it by, however it was spelt: answers repeat that name."""
+    folded = given.replace("_", "").replace("-", "").lower()
+    for name, kind in EVENTS[host].items():
+        if folded == name.lower():
+            return name, kind
+    return given, "other"
 
 
 def _text(given: Mapping[str, Any], *names: str) -> str:

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,10 @@ __all__ = ["FOLDER", "Job", "Queue", "digest_of"]
 FOLDER: Final = "queue"
 _LOCK: Final = "worker.lock"
 _MAX_BYTES: Final = 64_000
+_LOOKS: Final = 4
+_LOOK_SECONDS: Final = 0.02
+_KEPT_SECONDS: Final = 90 * 86_400.0
+"""How long what is known of a session is kept after its last hook."""
 
 
 @record
@@ -52,6 +57,7 @@ class Queue:
         if before is not None and before.ended and not job.ended:
             job = Job(job.host, job.session, job.cwd, job.transcript, True)
         body = {field: getattr(job, field) for field in ("host", "session", "cwd", "transcript", "ended")}
+        body["put"] = time.time_ns()  # so that a worker at the older one sees that this is another
         replace_file(str(self.home), f"{FOLDER}/{name}", json.dumps(body).encode())
 
     def waiting(self) -> list[str]:
@@ -76,28 +82,42 @@ class Queue:
             with suppress(OSError):
                 (self.folder / name).unlink()
 
+    def sweep(self, now: float) -> None:
+        """Take away what no job can be, and what is known of sessions that ended long ago."""
+        with suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    if entry.name.startswith("job-"):
+                        gone = entry.is_file(follow_symlinks=False) and self.read(entry.name) is None
+                    else:
+                        known = entry.name.startswith(("seen-", "state-"))
+                        gone = known and entry.stat(follow_symlinks=False).st_mtime < now - _KEPT_SECONDS
+                    if gone:
+                        os.unlink(entry.path)
+
     @contextmanager
     def working(self) -> Generator[bool]:
         """Be the one worker of this home, if there is none."""
+        with self._locked(fcntl.LOCK_EX, _LOOKS) as mine:
+            yield mine
+
+    def is_worked(self) -> bool:
+        """Say whether a worker is at it now."""
+        with self._locked(fcntl.LOCK_SH, 1) as free:
+            return not free
+
+    @contextmanager
+    def _locked(self, how: int, tries: int) -> Generator[bool]:
+        """Hold the worker's lock, alone or only to look; whoever only looks holds it for a moment."""
         folder = open_folder(str(self.home), [FOLDER], create=True)
         try:
             lock = open_plain(folder, _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, str(self.folder / _LOCK))
         finally:
             os.close(folder)
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            yield True
+            yield any(_tried(lock, how, at) for at in range(tries))
         finally:
             os.close(lock)
-
-    def is_worked(self) -> bool:
-        """Say whether a worker is at it now."""
-        with self.working() as free:
-            return not free
 
     # -- what is kept of a session between jobs
 
@@ -122,6 +142,16 @@ class Queue:
                 return stream.read(_MAX_BYTES)
         except OSError:
             return None
+
+
+def _tried(lock: int, how: int, at: int) -> bool:
+    if at:
+        time.sleep(_LOOK_SECONDS)
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _plainly(path: str, flags: int) -> int:

@@ -12,9 +12,11 @@ from ..paths import append_line, open_folder, open_plain
 from .moments import Moment
 from .queue import FOLDER, digest_of
 
-__all__ = ["Seen", "prompts_seen"]
+__all__ = ["Seen", "prompts_seen", "words_heard"]
 
 _MAX_BYTES: Final = 4_000_000
+_KEPT_CHARS: Final = 20_000
+"""Characters kept of one prompt or reply."""
 
 
 class Seen:
@@ -24,9 +26,13 @@ class Seen:
         self._home = home
         self._name = _file(moment.host, moment.session)
 
-    def prompt(self, digest: str) -> None:
-        """Note that the user gave a prompt, so that it is known as theirs in the transcript."""
-        self._append({"prompt": digest})
+    def prompt(self, digest: str, words: str = "") -> None:
+        """Note that the user gave a prompt, so that it is known as theirs; with ``words``, what it says as well."""
+        self._append({"prompt": digest, **({"user": words[:_KEPT_CHARS]} if words else {})})
+
+    def reply(self, words: str) -> None:
+        """Keep what the model answered."""
+        self._append({"assistant": words[:_KEPT_CHARS]})
 
     def show(self, files: Sequence[str], size: int) -> None:
         """Note that these memories were shown, in so many bytes."""
@@ -74,6 +80,17 @@ def prompts_seen(home: Path, host: str, session: str) -> set[str]:
     """Return the prompts that hooks saw the user give, as digests."""
     found = (line.get("prompt") for line in _lines(home, _file(host, session)))
     return {one for one in found if isinstance(one, str)}
+
+
+def words_heard(home: Path, host: str, session: str) -> list[tuple[str, str]]:
+    """Return what hooks heard said, each with ``user`` or ``assistant``; empty where they kept no words."""
+    found: list[tuple[str, str]] = []
+    for line in _lines(home, _file(host, session)):
+        for role in ("user", "assistant"):
+            words = line.get(role)
+            if isinstance(words, str) and words.strip():
+                found.append((role, words))
+    return found
 
 
 def _file(host: str, session: str) -> str:

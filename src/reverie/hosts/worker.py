@@ -14,12 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from ..conversation.entries import META, USER, Entry, encode_entry
+from ..conversation.entries import ASSISTANT, META, USER, Entry, encode_entry
 from ..conversation.log import parse_log
 from ..conversation.spoken import own_words
 from ..conversation.view import View
-from ..errors import ReverieError
+from ..errors import InputError, ReverieError
 from ..importers import Imported, read_session
+from ..importers.imported import Draft, Source
 from ..layers.l5_extract.plan import after_cursor, wrote_memories
 from ..runtime.extract_keeping import Keeper, Ran
 from ..runtime.memory import Memory
@@ -30,13 +31,15 @@ from ..storage.files import FileStorage
 from ..values import record, replace
 from .acts import prompt_digest
 from .queue import Job, Queue
-from .seen import prompts_seen
+from .seen import prompts_seen, words_heard
 
 __all__ = ["Done", "main", "work"]
 
 MODEL: Final = "worker"
 """The alias that names the worker's model."""
 _MAX_SECONDS: Final = 600.0
+_MAX_DEATHS: Final = 3
+"""Workers that may die at one job before it is left alone."""
 _MAX_ENTRIES: Final = 400
 """Entries that a model is shown of one session at a time; the local extractor sees all."""
 
@@ -61,39 +64,72 @@ def work(home: Path, *, clock: Callable[[], float] = time.monotonic) -> list[Don
     """Do what waits, if nobody else is at it, until nothing does or the time is up."""
     queue = Queue(home)
     done: list[Done] = []
+    tried: set[tuple[str, bytes]] = set()
     until = clock() + _MAX_SECONDS
-    with queue.working() as mine:
-        tried: set[tuple[str, bytes]] = set()
-        while mine and clock() < until:
-            todo = [(name, found) for name in queue.waiting() if (found := queue.read(name)) is not None]
-            fresh = [(name, job, data) for name, (job, data) in todo if (name, data) not in tried]
-            if not fresh:
-                break
-            for name, job, data in fresh:
-                tried.add((name, data))
-                done.append(_one(queue, job))
-                queue.done(name, data)
-    return done
+    while True:
+        with queue.working() as mine:
+            if not mine:
+                return done
+            queue.sweep(time.time())
+            while clock() < until and (fresh := _fresh(queue, tried)):
+                for name, job, data in fresh:
+                    tried.add((name, data))
+                    done.append(_one(queue, job))
+                    queue.done(name, data)
+        # A hook that left something while the lock was still held started nobody: look once more without it.
+        if clock() >= until or not _fresh(queue, tried):
+            return done
+
+
+def _fresh(queue: Queue, tried: set[tuple[str, bytes]]) -> list[tuple[str, Job, bytes]]:
+    """Return the jobs that wait and were not tried yet."""
+    todo = [(name, found) for name in queue.waiting() if (found := queue.read(name)) is not None]
+    return [(name, job, data) for name, (job, data) in todo if (name, data) not in tried]
 
 
 def _one(queue: Queue, job: Job) -> Done:
     """Do one job; what goes wrong is said and the job is not tried again until its session goes on."""
+    state = queue.state(job)
+    died = int(state.get("begun") or 0)
+    if died >= _MAX_DEATHS:
+        queue.keep(job, {**state, "begun": 0})
+        return Done(job.session, job.host, problem=f"workers died at it {died} times; it is left until it goes on")
     try:
-        if not os.path.isabs(job.transcript) or not os.path.isdir(job.cwd):
-            return Done(job.session, job.host, problem="its transcript or directory is not there")
+        if not os.path.isdir(job.cwd):
+            return Done(job.session, job.host, problem=f"its directory {job.cwd} is not there")
         settings = load_settings(home=queue.home, project=canonical_root(Path(job.cwd)))
         if not settings.switches.memory:
             return Done(job.session, job.host, problem="memories are switched off")
-        found = read_session(job.transcript)[0]
-        ran, state = _extracted(queue, job, found, settings)
+        queue.keep(job, {**state, "begun": died + 1})
+        found = _recorded(queue, job)
+        ran, later = _extracted(queue, job, found, settings)
         notes = _noted(job, found, settings)
         filed = job.ended and _filed(job, found, settings)
-        queue.keep(job, state)
+        queue.keep(job, {**later, "begun": 0})
         names = tuple(dict.fromkeys(saved.file for saved in ran.saved))
         dream = _dreams(job, settings)
         return Done(job.session, job.host, names, len(ran.refused), ran.by, notes, filed, dream)
-    except (ReverieError, OSError, ValueError, IndexError) as error:
+    except Exception as error:  # one session that nobody foresaw must not keep all others waiting
+        with suppress(ReverieError, OSError):
+            queue.keep(job, {**state, "begun": 0})
         return Done(job.session, job.host, problem=f"{type(error).__name__}: {error}")
+
+
+def _recorded(queue: Queue, job: Job) -> Imported:
+    """Return a session as its host recorded it; where no such file can be read, what hooks heard of it."""
+    try:
+        if not os.path.isabs(job.transcript):
+            raise InputError("its host names no transcript, and no hook heard a prompt")
+        return read_session(job.transcript)[0]
+    except InputError:
+        heard = words_heard(queue.home, job.host, job.session)
+        if not heard:
+            raise
+    draft = Draft("hooks", job.session, Source(f"{job.session} of {job.host}", ()))
+    draft.cwd = job.cwd
+    for role, words in heard:
+        draft.say(USER if role == "user" else ASSISTANT, role, words)
+    return draft.done()
 
 
 # -- memories
@@ -157,7 +193,7 @@ def _asked(job: Job, model: str, memory: Memory, new: Sequence[Entry], settings:
 
     try:
         ran = anyio.run(look)
-    except ReverieError:
+    except Exception:  # whatever a vendor's package raises, the local extractor goes on
         return None
     return ran if ran is not None and ran.by == "model" else None
 

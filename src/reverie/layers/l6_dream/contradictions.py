@@ -87,8 +87,10 @@ def _excludes(difference: Difference, same_name: bool) -> bool:
     if difference.way == "turn":
         extra = {word.form for word in (*difference.left.words, *difference.right.words)}
         return bool(extra & CHANGES) and difference.subject >= _SUBJECT
-    if difference.way == "list":
+    if difference.way in ("list", "narrower"):
         return False
+    if difference.way == "mark":
+        return difference.subject >= _SUBJECT
     if difference.way == "value":
         if difference.subject < _SUBJECT:
             return False

@@ -13,6 +13,7 @@ from typing import Final
 
 from ...memories.dates import DAYS, MONTHS, end_of, moved, span_start, weekday_on
 from ...values import record
+from .habits import has_habit_word, is_generic, is_habit, is_over, is_over_at_once
 
 __all__ = ["Redated", "redated"]
 
@@ -21,13 +22,14 @@ _COUNTS: Final = {
     **{"nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "fourteen": 14, "twenty": 20, "thirty": 30, "ninety": 90},
     **{"a couple of": 2, "couple of": 2, "a few": 3, "another": 1},
 }
-_COUNT: Final = r"\d{1,3}|a couple of|couple of|a few|another|" + "|".join(
+_COUNT: Final = r"\d{1,3}|a\ couple\ of|couple\ of|a\ few|another|" + "|".join(
     sorted((word for word in _COUNTS if " " not in word and word != "another"), key=len, reverse=True)
 )
 _DAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _SHORT_DAY: Final = rf"{_DAY}|mon|tues?|wed|thu(?:rs?)?|fri|sat|sun"
 _MONTH: Final = "|".join(MONTHS)
-_UNIT: Final = r"(?:business |working |work |calendar )?days?|weeks?|months?|quarters?|years?|fortnights?"
+_SEASON: Final = r"spring|summer|autumn|fall|winter"
+_UNIT: Final = r"(?:business\ |working\ |work\ |calendar\ )?days?|weeks?|months?|quarters?|years?|fortnights?"
 _SPAN: Final = r"week|month|quarter|year"
 _AHEAD: Final = r"next|this|last|coming|upcoming|previous|past|following|current"
 _PART: Final = r"(?:\ (?P<part{}>morning|afternoon|evening|night|noon|lunchtime))?"
@@ -40,23 +42,26 @@ _SAID: Final = re.compile(
     | (?P<far>a|one|two|three|\d{{1,2}})\ (?P<funit>weeks?|days?|months?)\ (?P<dir>from|after|before)
         \ (?P<anchor>today|tomorrow|yesterday|now|(?:(?:next|this|coming)\ )?{_DAY})
     | (?:at\ )?(?:the\ )?(?P<edge>end|close|start|beginning|middle|first\ half|second\ half)\ of
-        \ (?:the\ |(?P<ewhich>{_AHEAD})\ |the\ (?P<ewhich2>{_AHEAD})\ )?(?P<espan>{_SPAN}|day)
+        \ (?:the\ |(?P<ewhich>{_AHEAD})\ |the\ (?P<ewhich2>{_AHEAD})\ )?(?P<espan>{_SPAN}|day)(?!\ (?:on\ )?{_DAY})
+    | (?:half\ )?(?P<soon>{_COUNT})\ (?:hours?|minutes?|hrs?|mins?)\ ago
     | (?P<eo>EOD|EOW|EOM|EOQ|EOY|COB)(?!\ (?:on\ )?(?:today|tomorrow|next|this|{_DAY}))
     | (?P<wday1>{_DAY})\ (?P<wwhich>next|this|last)\ week | (?P<wday1b>{_DAY})\ week
     | (?P<wwhich2>next|this|last)\ week(?:\ on)?\ (?P<wday2>{_DAY})
     | (?P<wday3>{_DAY})\ after\ next
+    | (?P<wown>{_DAY})['’]s
     | (?:the\ )?(?P<skip>week|month|quarter|year)\ (?:after\ next|before\ last)
     | (?P<hedge>early|late|mid|later|earlier)[ -](?P<hwhich>{_AHEAD})\ (?P<hspan>{_SPAN})
-    | (?:the\ )?(?P<which>{_AHEAD})\ (?P<span>{_SPAN}|weekend|{_SHORT_DAY}|{_MONTH}){_PART.format(2)}(?P<own2>['’]s)?
+    | (?:the\ )?(?P<which>{_AHEAD})\ (?P<span>{_SPAN}|weekend|{_SEASON}|{_SHORT_DAY}|{_MONTH}){_PART.format(2)}(?P<own2>['’]s)?
     | (?P<lead>in|within)\ (?:the\ next\ |about\ |around\ |roughly\ )?(?P<count>{_COUNT})\ (?P<unit>{_UNIT})
         (?:['’]?\ time|\ from\ now)?
     | (?P<from>{_COUNT})\ (?P<fromunit>{_UNIT})\ from\ (?:now|today)
     | (?:about\ |around\ |roughly\ )?(?P<past>{_COUNT})\ (?P<punit>{_UNIT})\ (?:ago|earlier\ than\ today)
     | (?P<lately>(?:over|in|during|for)\ the\ (?:last|past))\ (?P<lcount>{_COUNT}|)\ ?(?P<lunit>{_UNIT})
-    | (?P<prep>by|until|till|before|due|due\ on|due\ by|starting|beginning|effective|no\ later\ than|after|since|from
+    | (?P<prep>(?:by\ )?(?:EOD|COB|end\ of\ (?:the\ )?day|close\ of\ business)(?:\ on)?
+          |(?:set|planned|agreed|booked|scheduled|slated)\ for|by|until|till|before|due|due\ on|due\ by|starting|beginning|effective|no\ later\ than|after|since|from
           |(?:moved|postponed|pushed|rescheduled|delayed|slipped|brought\ forward)(?:\ back|\ out)?\ (?:to|until))
         \ (?P<weekday>{_DAY}){_PART.format(3)}
-    | (?P<onday>on|come)\ (?P<weekday2>{_DAY}){_PART.format(4)}
+    | (?P<onday>on\ |come\ |(?<=\bis\ )(?={_DAY}\ at\ \d))(?P<weekday2>{_DAY}){_PART.format(4)}
     | (?P<prep2>by|on|until|before|due|due\ on|due\ by|after|since)\ the\ (?P<nth>\d{{1,2}})(?:st|nd|rd|th)
         (?:\ of\ (?P<nwhich>this|next|last|the)\ month)?
     )(?![\w@-]|['’][a-z]|\.\w|/\w)""",
@@ -67,13 +72,10 @@ _MASKED: Final = re.compile(
     r"|\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|«[^»\n]{1,300}»|<!--.*?-->|^>[^\n]*$|(?<!\w)'[^'\n]{1,200}'(?!\w)",
     re.MULTILINE | re.DOTALL,
 )
-# Said of every week, not of one.
-_HABIT: Final = re.compile(
-    r"\b(?:every|each|always|never|usually|weekly|bi-?weekly|recurring|regularly|routinely|generally|normally|typically"
-    r"|habit|as a rule|whenever|standup|stand-up|ever|only|don['’]?t|do not|avoid|no \w+ on|rota|cron|schedule[ds]? for"
-    r"|runs? on|(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b",
-    re.IGNORECASE,
+_ABSTRACT: Final = re.compile(
+    r" (?:[\w-]+ )?(?:standards?|world|market|practices?|technology|terms|web|hardware|software|browsers?|users|date|day)\b"
 )
+_HOURS_OF_A_DAY: Final = 5
 _DATE_NEAR: Final = re.compile(r"[ ,]*\(?(?:on |the |i\.e\. |= ?|that is,? )?\d{4}-\d\d(?:-\d\d)?\b")
 _AFTER_DATE: Final = re.compile(r"\d{4}-\d\d(?:-\d\d)?(?: \(|, | or | - | – | — )\Z")
 _BEFORE: Final = re.compile(
@@ -136,22 +138,38 @@ def _starts_with_preposition(shown: str) -> bool:
     return shown.startswith(("on ", "in ", "at "))
 
 
+def _sentence(found: re.Match[str]) -> tuple[str, str]:
+    """Return what stands before and behind in the same sentence."""
+    before, after = found.string[max(0, found.start() - 200) : found.start()], found.string[found.end() :][:40]
+    return re.split(r"[.!?\n]", before)[-1], re.split(r"[.!?\n]", after, maxsplit=1)[0]
+
+
 def _is_no_date(found: re.Match[str], text: str, one_off: bool) -> bool:
     start, end = found.span()
     before, after = text[max(0, start - 200) : start], text[end : end + 40]
     if _DATE_NEAR.match(after) or _AFTER_DATE.search(before):
         return True
-    sentence = re.split(r"[.!?\n]", before)[-1] + " " + re.split(r"[.!?\n]", after, maxsplit=1)[0]
+    sentence = " ".join(_sentence(found))
+    if re.match(r" the \d{1,2}(?:st|nd|rd|th)\b", after) or (found["eo"] and re.search(r"day\s*\Z", before)):
+        return True
+    if found["wown"]:
+        return not one_off or has_habit_word(sentence) or bool(re.match(r" [\w-]+s\b", after))
     if found["weekday"] or found["weekday2"]:
         if _LISTED.match(after) or re.search(r"day(?:s)?\s*(?:to|through|-|–|and|or|/|,)\s*\Z", before, re.IGNORECASE):
             return True
         firm = found["prep"] and found["prep"].lower() not in ("after", "since", "from", "before")
-        habit = bool(_HABIT.search(sentence))
+        habit = is_habit(*_sentence(found))
         return habit and not (firm and one_off) if firm else habit or not one_off
+    if re.match(r" of (?:the|each|every|a) (?:week|month|quarter|year)\b", after):
+        return True  # the last Friday of the month
+    if found["edge"] and not (found["ewhich"] or found["ewhich2"]) and is_generic(_sentence(found)[0]):
+        return True
+    if found["own"] and re.search(r"\b(?:each|every|always|whenever)\b", sentence, re.IGNORECASE):
+        return True
     if found["near"] and found["near"].lower() == "today":
-        return bool(found["own"]) or bool(re.search(r"\b(?:even|still)\s+\Z", before, re.IGNORECASE))
+        return bool(found["own"] and _ABSTRACT.match(after)) or bool(re.search(r"\b(?:even|still)\s+\Z", before, re.IGNORECASE))
     if found["nth"]:
-        return bool(_HABIT.search(sentence)) or bool(re.match(r" (?:of|floor|place|time|century|street)\b", after))
+        return has_habit_word(sentence) or bool(re.match(r" (?:of|floor|place|time|century|street)\b", after))
     if (found["span"] or "").lower() in ("sat", "sun", "wed", "mon", "fri") and re.match(r"\w", after):
         return True
     if found["which"] and found["which"].lower() in ("following", "past", "previous", "current"):
@@ -271,6 +289,9 @@ def _edge(found: re.Match[str], today: date) -> str:
 
 
 def _weekday(found: re.Match[str], today: date) -> str:
+    if found["wown"]:
+        over = is_over(_sentence(found)[1])
+        return f"{weekday_on(found['wown'], today, 'last' if over else '').isoformat()}'s"
     if found["wday3"]:
         return _day(weekday_on(found["wday3"], today, "next") + timedelta(days=7))
     named = found["wday1"] or found["wday2"]
@@ -282,8 +303,10 @@ def _weekday(found: re.Match[str], today: date) -> str:
     named = found["weekday"] or found["weekday2"]
     if not named:
         return ""
-    prep = (found["prep"] or found["onday"]).lower()
-    day = weekday_on(named, today, "last" if prep == "since" else "")
+    prep = found["prep"] or found["onday"].strip() or "on"
+    prep = prep if prep.isupper() or "EOD" in prep or "COB" in prep else prep.lower()
+    over = prep == "since" or (prep == "on" and (is_over(_sentence(found)[0]) or is_over_at_once(_sentence(found)[1])))
+    day = weekday_on(named, today, "last" if over else "")
     shown = _with_part(day, _part(found))
     return shown if prep in ("on", "come") else f"{prep} {shown.removeprefix('on ').removeprefix('in ')}"
 
@@ -297,6 +320,8 @@ def _named(found: re.Match[str], today: date) -> str:
         span, hedge = found["hspan"].lower(), found["hedge"].lower()
         start = span_start(span, today, _step(found["hwhich"]))
         shown = _of_span(span, start).removeprefix("in ")
+        if hedge == "mid":
+            return f"in the middle of {shown}"
         return f"in {shown}" if hedge in ("later", "earlier") else f"{hedge} in {shown}"
     if not found["span"]:
         return ""
@@ -307,10 +332,23 @@ def _named(found: re.Match[str], today: date) -> str:
     if span == "weekend":
         saturday = span_start("week", today, _step(which)) + timedelta(days=5)
         return f"on the weekend of {saturday.isoformat()}"
+    if span in _SEASON.split("|"):
+        return f"in {span} {_year_of(span, which, today)}"
     if span in MONTHS:
         return _month(_of_month(MONTHS.index(span) + 1, which, today))
     direction = {1: "next" if which in ("next", "following") else "", -1: "last"}.get(_step(which), "this")
     return _with_part(weekday_on(span, today, direction), _part(found))
+
+
+def _year_of(season: str, which: str, today: date) -> int:
+    """Return the year of a season, by where it lies in the north; a winter has that of its December."""
+    first = {"spring": 3, "summer": 6, "winter": 12}.get(season, 9)
+    begun = today.month >= first
+    if _step(which) > 0:
+        return today.year + begun
+    if _step(which) < 0:  # the one that is over
+        return today.year - (today.month < first + 3)
+    return today.year - (season == "winter" and today.month < 3)
 
 
 def _of_month(number: int, which: str, today: date) -> date:
@@ -330,8 +368,12 @@ def _distant(found: re.Match[str], today: date) -> str:
         )
     if found["from"]:
         return _day(_later(today, _count(found["from"]), found["fromunit"]))
+    if found["soon"]:
+        return _day(today) if _count(found["soon"]) <= _HOURS_OF_A_DAY or "min" in found.group().lower() else ""
     if found["past"]:
         return _day(_later(today, -_count(found["past"]), found["punit"]))
+    if found["lately"] and found["lunit"].lower() == "quarter" and found["lately"].lower() == "in the last":
+        return _of_span("quarter", span_start("quarter", today, -1))
     if found["lately"]:
         return f"since {_day(_later(today, -_count(found['lcount'] or 'a'), found['lunit']), '')}"
     if not found["nth"]:

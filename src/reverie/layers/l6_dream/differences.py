@@ -8,7 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 from ...values import record
 from .exchanges import exchanged
-from .lexicon import GENERIC, TURNING, kind_of, normal
+from .lexicon import GENERIC, SCOPES, SPARE, TURNING, kind_of, normal
+from .marks import marked
 from .statements import Pool, Profile, Statement
 from .words import Word, weight_of
 
@@ -26,7 +27,7 @@ __all__ = [
     "without_slots",
 ]
 
-Way: TypeAlias = Literal["value", "word", "denial", "exchange", "list", "turn"]
+Way: TypeAlias = Literal["value", "word", "denial", "exchange", "list", "turn", "mark", "narrower"]
 _ALIGNED: Final = 0.5
 _ALIGNED_HEAD: Final = 0.65
 """Names and descriptions are worded more freely; only where they are this alike does another word tell them apart."""
@@ -204,6 +205,8 @@ def _difference(one: Statement, other: Statement, left: Profile, right: Profile)
             return made("value", [pair[0] for pair in slots], [pair[1] for pair in slots])
         if one.role in ("claim", "reason") or _is_one_slot(one, other, mine, theirs):
             return made("word", mine, theirs)
+    if one.role in ("claim", "reason") and (small := marked(one.every, other.every)):
+        return made("mark", *small)
     if places := exchanged(one, other):
         return made("exchange", places, places)
     if one.role == "claim" and (turned := _turned(one, other, mine, theirs)):
@@ -211,6 +214,8 @@ def _difference(one: Statement, other: Statement, left: Profile, right: Profile)
     extra, base, within = (mine, other, one) if mine else (theirs, one, other)
     if any(_extends(word, base, within) for word in extra):
         return made("list", mine, theirs)
+    if one.role == "claim" and any(_narrows(word, base, within) for word in extra):
+        return made("narrower", mine, theirs)
     return None
 
 
@@ -249,7 +254,24 @@ def _opposed(one: Statement, other: Statement) -> list[Word]:
     alone = [one for one in against if one.locally != theirs[one.form].locally]
     if alone:
         return alone
-    return against if against and weighed(against) >= _OPPOSED * weighed(mine[form] for form in both) else []
+    # Where only one of them denies anything at all, no other reading of the same words explains it.
+    one_sided = any(word.denied for word in one.words) != any(word.denied for word in other.words)
+    crossed = len({one.denied for one in against}) > 1
+    most = weighed(against) >= _OPPOSED * weighed(mine[form] for form in both)
+    return against if against and (most or one_sided or crossed) else []
+
+
+def _narrows(word: Word, base: Statement, within: Statement) -> bool:
+    """Say whether a word that only one side has makes it say less: of integration tests, not of all tests.
+
+    What is added behind all that both say is a detail, unless it says where alone it holds.
+    """
+    if word.kind == "word" and word.form in SPARE:
+        return False
+    if word.form in SCOPES:
+        return True
+    last = max((at for at, one in enumerate(within.words) if one.form in base.forms), default=-1)
+    return within.words.index(word) < last
 
 
 def _extends(word: Word, base: Statement, within: Statement) -> bool:

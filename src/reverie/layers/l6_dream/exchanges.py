@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from .lexicon import normal
 from .statements import Statement
 from .words import Word
 
 __all__ = ["exchanged"]
 
+_TURNED: Final = frozenset(map(normal, ("be", "by", "is", "get", "become", "mean")))
+"""With one of these, what is said first may be either side."""
+_AGAINST: Final = frozenset(map(frozenset, (("from", "to"), ("to", "by"), ("for", "by"))))
+_PREPOSITIONS: Final = frozenset(
+    map(normal, ("in", "on", "at", "for", "with", "from", "to", "of", "via", "through", "as", "into", "over", "per", "within"))
+)
+
 
 def exchanged(one: Statement, other: Statement) -> list[Word]:
     """Return two words that have changed places: of one kind, or each in the clause where the other was."""
-    return _turned_round(one, other) or _exchanged_facts(one, other) or _exchanged_clauses(one, other)
+    return (
+        _turned_round(one, other)
+        or _exchanged_facts(one, other)
+        or _exchanged_clauses(one, other)
+        or _exchanged_sides(one, other)
+        or _exchanged_parts(one, other)
+    )
 
 
 def _turned_round(one: Statement, other: Statement) -> list[Word]:
-    """Return what one statement comes from and the other goes to."""
+    """Return what one statement comes from and the other goes to, or what does it in one and has it done in the other."""
     ways = {word.form: word.after for word in other.words}
-    return [word for word in one.words if {word.after, ways.get(word.form)} == {"from", "to"}]
+    return [word for word in one.words if frozenset((word.after, ways.get(word.form, ""))) in _AGAINST]
 
 
 def _exchanged_clauses(one: Statement, other: Statement) -> list[Word]:
@@ -30,6 +46,58 @@ def _exchanged_clauses(one: Statement, other: Statement) -> list[Word]:
             if first < third and second != fourth and (first, fourth) in cells and (third, second) in cells:
                 return [word, opposite]
     return []
+
+
+def _exchanged_sides(one: Statement, other: Statement) -> list[Word]:
+    """Return who does something and to whom, where these are the other way round and no passive explains it."""
+    if any(word.form in _TURNED for statement in (one, other) for word in statement.every):
+        return []
+    mine, theirs = _bare(one), _bare(other)
+    places = {form: at for at, form in enumerate(theirs)}
+    common = [form for form in mine if form in places]
+    for at in range(1, len(common) - 1):
+        here = places[common[at]]
+        first = next((form for form in common[:at] if places[form] > here), None)
+        last = next((form for form in common[at + 1 :] if places[form] < here), None)
+        if first and last:
+            return [mine[first], mine[last]]
+    return []
+
+
+def _exchanged_parts(one: Statement, other: Statement) -> list[Word]:
+    """Return what depends on what, where the one that had the preposition is now without it and the other has it."""
+    mine, theirs = _governed(one), _governed(other)
+    gained = {theirs[form] for form in mine if not mine[form] and theirs.get(form)}
+    lost = {mine[form] for form in theirs if not theirs[form] and mine.get(form)}
+    both = (gained & lost) - {"of", "at"}
+    return [word for word in one.words if {mine.get(word.form), theirs.get(word.form)} & both] if both else []
+
+
+def _governed(statement: Statement) -> dict[str, str]:
+    """Return the preposition before each word that stands once; empty where there is none in its clause."""
+    found: dict[str, str] = {}
+    clause, before = 0, ""
+    for word in statement.every:
+        if word.clause != clause:
+            clause, before = word.clause, ""
+        if word.light:
+            before = word.form if word.form in _PREPOSITIONS or word.form == "by" else before
+        elif word.slot != "when":
+            found[word.form] = "of" if word.form in found else before
+    return found
+
+
+def _bare(statement: Statement) -> dict[str, Word]:
+    """Return the words of the first clause that follow no preposition, which may stand anywhere: who, does what, whom."""
+    found: dict[str, Word] = {}
+    for word in statement.every:
+        if word.clause != statement.every[0].clause or word.form in _PREPOSITIONS:
+            break
+        if word.joined:
+            return {}
+        if not word.light:
+            found.setdefault(word.form, word)
+    return found
 
 
 def _by_clause(statement: Statement) -> dict[str, Word]:
@@ -59,6 +127,8 @@ def _exchanged_facts(one: Statement, other: Statement) -> list[Word]:
 
 def _crossed(one: Statement, other: Statement, pair: tuple[Word, Word], others: tuple[Word, Word]) -> bool:
     """Say whether two facts stand the other way round: each beside what the other stood beside."""
+    if _are_listed(one, pair) and _are_listed(other, others):
+        return False
     if pair[0].after != pair[1].after and (pair[0].after, pair[1].after) == (others[1].after, others[0].after):
         return True
     beside = [_beside(one, word, pair) for word in pair]
@@ -72,6 +142,12 @@ def _crossed(one: Statement, other: Statement, pair: tuple[Word, Word], others: 
     between, betweens = _between(one, *pair), _between(other, *others)
     turned = between[1] != betweens[1]
     return turned and bool(between[0]) and between[0] == betweens[0]
+
+
+def _are_listed(statement: Statement, pair: tuple[Word, Word]) -> bool:
+    """Say whether two words stand beside each other, joined by "and" or a comma."""
+    first, second = sorted((statement.words.index(word), word.joined) for word in pair)
+    return second[0] - first[0] == 1 and second[1]
 
 
 def _between(statement: Statement, first: Word, second: Word) -> tuple[set[str], bool]:

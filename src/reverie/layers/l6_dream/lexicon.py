@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from ...memories.stems import stem
+from .lemmas import base_of
 
 __all__ = [
     "CHANGES",
@@ -18,8 +18,8 @@ __all__ = [
     "NEGATIVE",
     "OWNING",
     "SCOPES",
+    "SPARE",
     "TURNING",
-    "american",
     "is_family",
     "kind_of",
     "normal",
@@ -38,7 +38,7 @@ _SAME: Final = """
     need require necessitate | allow permit authorize | break crash fail failure | error exception
     bug defect issue problem ticket | own owner owned responsible accountable belong ownership lead
     manage oversee supervise handle | buy purchase acquire | move migrate relocate shift transfer migration
-    replace substitute supersede | release ship rollout publish deploy deployment | merge land | test spec
+    replace substitute supersede | release ship rollout publish deploy deployment | merge land | spec specification
     doc documentation document | database db datastore | repository repo codebase | config configuration configure
     directory folder dir | dependency package library lib | function method routine | application app
     server host machine box | environment env | development dev | production prod | staging stage preprod
@@ -54,7 +54,7 @@ _SAME: Final = """
     long verbose wordy | detailed thorough comprehensive extensive elaborate | simple easy straightforward
     hard difficult tough | crucial critical vital essential | old legacy outdated | wrong incorrect mistaken
     limit cap ceiling maximum max at_most | minimum min | count number amount quantity | price cost
-    expire lapse expiry | certificate cert | occur happen | before until till | trigger fire | wait pause
+    expire lapse expiry | certificate cert | occur happen | until till | trigger fire | wait pause
     retry reattempt | format reformat formatter | lint linter | rollback revert undo | backup snapshot
     restore recover | monitor watch observe | track tracker tracking | yearly annual annually
     holiday vacation pto | job role occupation | doctor physician | car automobile | home house | phone telephone
@@ -102,7 +102,7 @@ _PHRASES: Final = """
     roll back=rollback | rolled back=rollback | rolling back=rollback | big fan of=like | a fan of=like
     fond of=like | is into=like | keen on=like | instead of=instead_of | rather than=instead_of
     in place of=instead_of | as opposed to=instead_of | in favor of=replacing | in favour of=replacing
-    no longer=no_longer | not any more=no_longer | not anymore=no_longer | as long as=if | as soon as=when
+    have to=must | has to=must | had to=must | needs to=must | need to=must | no longer=no_longer | not any more=no_longer | not anymore=no_longer | as long as=if | as soon as=when
     in order to=to | so that=so | due to=because | owing to=because | on account of=because | because of=because
     given that=because | as well as=and | at least=at_least | no less than=at_least | no fewer than=at_least
     minimum of=at_least | a minimum of=at_least | at most=at_most | no more than=at_most | up to=at_most
@@ -167,7 +167,7 @@ _LIGHT: Final = """
     happen exist become remain stay seem appear look turn try find see seen
     rule convention policy preference expect supposed meant decision agreed
     via through among toward towards whatever wherever whether anymore
-    explicitly particularly especially
+    explicitly particularly especially behind beside between during inside outside around throughout
     regard concern relate regarding concerning etc eg ie vs
     follow follows following live listen carefully fine ok okay available held 
     allow mandatory require stick ensure got instead_of instead worth consider
@@ -176,9 +176,18 @@ _LIGHT: Final = """
 # Words so general that one for another makes no other fact.
 _GENERIC: Final = """
     run work service system application tool contain include feature thing time place part item set serve hold
-    process perform manage handle provide support involve type way piece element component instance side area
-    write say do come stay begin get person people
-    plan date day period size value enduser all some most few many default current valid
+    perform provide involve type way piece element component instance side area
+    do come get person people
+    date day period size value enduser all
+"""
+# Words that add no fact where the other side has none in their place.
+_SPARE: Final = """
+    send see keep ask tell call go put hold home base around about important url link address number name file page
+    give provide offer manage handle plan own whole entire existing overall general specific particular strongly highly absolutely
+    official officially basically good proper properly careful successfully overall main mainly write say begin
+    support process order fully completely correctly currently explicit clear clearly team standard regular
+    work job task person people code software data information detail content entry
+    once first_of_all forward ahead reminder purpose matter case topic
 """
 _NEGATIVE: Final = """
     not no never none nobody nothing neither nor cannot cant avoid refrain forbid forbidden prohibit prohibited
@@ -259,56 +268,12 @@ _TURNING: Final = """
     obsolete optional exempt exception excluding half double fail break only_if off
     at_least at_most more_than less_than
 """
-# Words whose stem is that of quite another word.
-_ODD: Final = {
-    **dict.fromkeys(("adding", "added", "adds"), "add"),
-    **dict.fromkeys(("theme", "themes"), "colortheme"),
-    **dict.fromkeys(("evening", "evenings"), "eveningtime"),
-    **{"called": "named", "^go": "go_lang"},
-    **dict.fromkeys(("generally", "normally", "basically"), "usually"),
-    **dict.fromkeys(("strictly", "consistently", "clearly", "strongly"), "always"),
-    **{"lives": "live", "leaves": "leave", "left": "leave", "lengthy": "long", "setting": "set", "settings": "config"},
-}
 _OWNING: Final = "own owner lead responsible maintain review approve oncall contact manage owned head ask assign belong"
-
-_BRITISH: Final = (
-    (re.compile(r"isation(s?)$"), r"ization\1"),
-    (re.compile(r"(?<=[a-z]{3})is(e|es|ed|ing|er|ers)$"), r"iz\1"),
-    (re.compile(r"(?<=[a-z]{3})ys(e|es|ed|ing|er)$"), r"yz\1"),
-    (re.compile(r"(col|fav|behavi|hon|lab|neighb|harb|hum|flav|endeav|vap|arm)our"), r"\1or"),
-    (re.compile(r"(cent|theat|met|lit|fib|calib)re(s?)$"), r"\1er\2"),
-    (re.compile(r"ogue(s?)$"), r"og\1"),
-    (re.compile(r"(cancel|label|model|travel|level|signal|total|channel|fuel|dial)l(ed|ing|er|ers)$"), r"\1\2"),
-    (re.compile(r"(lic|def|off|pret)ence(s?)$"), r"\1ense\2"),
-    (re.compile(r"^(program)me(s?)$"), r"\1\2"),
-    (re.compile(r"^(gr)ey"), r"\1ay"),
-    (re.compile(r"^(arti)fact"), r"\1fact"),
-    (re.compile(r"^artefact"), "artifact"),
-    (re.compile(r"^(fulfil|enrol|instal)(s|ment)?$"), r"\1l\2"),
-    (re.compile(r"^(whil|among)st$"), r"\1"),
-    (re.compile(r"^(learn|burn|dream|spell)t$"), r"\1ed"),
-    (re.compile(r"^cheque(s?)$"), r"check\1"),
-    (re.compile(r"^practis"), "practic"),
-    (re.compile(r"^judgement"), "judgment"),
-    (re.compile(r"^catalogue"), "catalog"),
-)
-_NOT_BRITISH: Final = frozenset(
-    re.findall(
-        r"\w+",
-        """
-    promise promises promised raise raises raised raising exercise exercises precise noise enterprise premise premises
-    rise arise advise advises advised advising revise revises revised revising supervise surprise compromise otherwise
-    likewise expertise franchise disguise merchandise wise cruise bruise praise paradise concise exercise exercised
-    devise improvise televise comprise enterprises
-        """,
-    )
-)
-
 
 def _families() -> dict[str, str]:
     found: dict[str, str] = {}
     for line in _SAME.replace("|", "\n").strip().splitlines():
-        words = [stem(word) for word in line.split()]
+        words = [base_of(word) for word in line.split()]
         head = words[0]
         for word in words:
             found.setdefault(word, head)
@@ -337,25 +302,10 @@ def phrases(text: str) -> str:
 
 
 @lru_cache(maxsize=16_384)
-def american(word: str) -> str:
-    """Return a word in lower case as it is spelt in American English."""
-    if word in _NOT_BRITISH or len(word) < 4:
-        return word
-    for pattern, other in _BRITISH:
-        word = pattern.sub(other, word)
-    return word
-
-
-@lru_cache(maxsize=16_384)
 def normal(word: str) -> str:
     """Return the one word that stands for all that say the same as this."""
     base = base_of(word)
     return _FAMILY.get(base, base)
-
-
-def base_of(word: str) -> str:
-    """Return the stem of a word, however it is spelt."""
-    return stem(american(_ODD.get(word, word)))
 
 
 def _normals(words: str) -> frozenset[str]:
@@ -366,6 +316,7 @@ LIGHT: Final = _normals(_LIGHT)
 """Words that carry no fact of their own."""
 NEGATIVE: Final = _normals(_NEGATIVE)
 GENERIC: Final = _normals(_GENERIC)
+SPARE: Final = _normals(_SPARE) | GENERIC
 SCOPES: Final = _normals(_SCOPES)
 CHANGES: Final = _normals(_CHANGES)
 OWNING: Final = _normals(_OWNING)

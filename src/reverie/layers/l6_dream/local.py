@@ -17,9 +17,10 @@ from ...memories.frontmatter import Value
 from ...memories.records import MemoryRecord, revised_text
 from ...memories.taxonomy import description_for
 from .changes import Dreamed, Question
-from .contradictions import is_weak, slots_of
+from .contradictions import is_weak
 from .dates import redated
 from .desk import Desk, day_of
+from .differences import Difference
 from .facts import DreamFacts
 from .hooks import shortened
 from .links import relinked
@@ -196,12 +197,12 @@ class _Verdicts:
         """Return what a person should decide about pairs."""
         pairs = [(pair, self.of(*pair)) for pair in self.pairs()]
         against = [(pair, one.difference) for pair, one in pairs if one.verdict == "contradicts" and one.difference]
-        weak = Counter((file, slots_of(one)) for pair, one in against if is_weak(one) for file in pair)
+        weak = Counter(key for pair, one in against if is_weak(one) for key in _what_differs(pair, one))
         found = [
             contradiction(self._desk.record(one), self._desk.record(other), difference)
             for (one, other), difference in against
             # Said in one way of three things, it is a pattern and the word that differs is what it is said of.
-            if not is_weak(difference) or max(weak[file, slots_of(difference)] for file in (one, other)) == 1
+            if not is_weak(difference) or max(weak[key] for key in _what_differs((one, other), difference)) == 1
         ]
         for (one, other), verdict in pairs if similar is not None else ():
             first, second = self._desk.record(one), self._desk.record(other)
@@ -210,6 +211,10 @@ class _Verdicts:
             if similar is not None and similar(first.body, second.body) >= self._similar:
                 found.append(doubtful(first, second, verdict.difference))
         return found
+
+
+def _what_differs(pair: tuple[str, str], difference: Difference) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return (pair[0], difference.words), (pair[1], difference.others)
 
 
 def _merge(desk: Desk, verdicts: _Verdicts, policy: DreamPolicy) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 from ...memories.records import MemoryRecord
@@ -46,6 +47,8 @@ def _in_what(difference: Difference) -> str:
     match difference.way:
         case "denial":
             return "— one denies what the other says."
+        case "mark":
+            return f"— one says {words or 'it without that word'}, the other {others or 'does not'}."
         case "exchange":
             return f"— the same words the other way round ({words})."
         case _:
@@ -53,14 +56,23 @@ def _in_what(difference: Difference) -> str:
 
 
 def _newer(one: MemoryRecord, other: MemoryRecord) -> str:
-    first, second = _when(one), _when(other)
-    if not first or not second or first == second:
+    first, second = _moment(one), _moment(other)
+    if first is None or second is None or first == second:
         return "Neither is known to be newer."
     return f"{one.file if first > second else other.file} is newer."
 
 
 def _when(memory: MemoryRecord) -> str:
     return (memory.modified or memory.created)[:10]
+
+
+def _moment(memory: MemoryRecord) -> datetime | None:
+    """Return when a memory was last changed, to the second; a day without a time is its beginning."""
+    try:
+        found = datetime.fromisoformat(memory.modified or memory.created)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _short(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from ...memories.records import MemoryRecord
 from ...values import record
-from .lexicon import base_of
+from .lemmas import base_of
 from .words import Word, weight_of, words_of
 
 __all__ = ["Pool", "Profile", "Statement", "profile_of", "statements_of"]
@@ -25,6 +25,7 @@ _MARKS: Final = re.compile(r"\*\*|__(?=\w)|(?<=\w)__|^#{1,6}\s+|^\s*[-*+]\s+|^>\
 _LINKED: Final = re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)")
 _CAMEL: Final = re.compile(r"\b[a-z]+(?:[A-Z][a-z0-9]*)+\b|\b(?:[A-Z][a-z0-9]+){2,}\b")
 _SUBJECT_NAME: Final = re.compile(r"^\W*([A-Z][a-z]+(?<!s))(?: [A-Z][a-z]+)? (?:is|was|has|[a-z]{3,}(?<!s)s)\b")
+_OPENS: Final = re.compile(r"(?:^|[:—–(\"“])\W*\Z")
 _ADDRESSING: Final = re.compile(
     r"^(?:please |note(?: that)?[,:]? |remember(?: that)?[,:]? |reminder[,:] |important[,:]? |fyi[,:]? |nb[,:] "
     r"|tl;dr[,:]? |keep in mind(?: that)?[,:]? |be aware(?: that)? |for the record[,:]? |heads[- ]up[,:]? "
@@ -106,8 +107,8 @@ def profile_of(memory: MemoryRecord) -> Profile:
     found = _REASONS.search(body)
     main, rest = (body[: found.start()], body[found.start() :]) if found else (body, "")
     names = _names(f"{memory.description}\n{body}")
-    name = _statement(memory.name, names, "name")
-    description = tuple(statements_of(memory.description, names, "description"))
+    name = _statement(_whole(memory.name, main), names, "name")
+    description = tuple(statements_of(_whole(memory.description, main), names, "description"))
     claims = tuple(statements_of(main, names))
     if not claims:
         claims = tuple(Statement(one.text, one.every) for one in description)
@@ -124,6 +125,14 @@ def profile_of(memory: MemoryRecord) -> Profile:
     )
 
 
+def _whole(heading: str, body: str) -> str:
+    """Return a heading without the word in which it was cut off, where it is the beginning of the text."""
+    cut, text = " ".join(heading.split()).rstrip("….").rstrip(), " ".join(body.split())
+    if text.startswith(cut) and text[len(cut) : len(cut) + 1].strip(" .,;:!?"):
+        return cut.rpartition(" ")[0]
+    return heading
+
+
 def statements_of(text: str, names: frozenset[str] | None = None, role: str = "claim") -> list[Statement]:
     """Return the sentences of a text that state something."""
     known = _names(text) if names is None else names
@@ -136,7 +145,7 @@ def statements_of(text: str, names: frozenset[str] | None = None, role: str = "c
 
 
 def _statement(text: str, names: frozenset[str], role: str) -> Statement:
-    return Statement(text, words_of(_ADDRESSING.sub("", text.strip()), names), role)
+    return Statement(text, words_of(_ADDRESSING.sub("", " ".join(text.split())), names), role)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -145,9 +154,11 @@ def _names(text: str) -> frozenset[str]:
     found: set[str] = {one.lower() for one in _CAMEL.findall(plain)}
     for sentence in _SENTENCE.split(plain):
         found.update(one.lower() for one in _SUBJECT_NAME.findall(sentence))
-        for at, word in enumerate(re.findall(r"[^\W\d_]+", sentence)):
+        for one in re.finditer(r"[^\W\d_]+", sentence):
+            word, at = one.group(), 0 if _OPENS.search(sentence[: one.start()]) else 1
             if (len(word) > 1 and word.isupper()) or (at > 0 and word[0].isupper() and len(word) > 2):
                 found.add(word.lower())
-            if at > 0 and word[0].isupper() and not sentence.isupper():  # GET is not "get", nor Go "go"
+            shouted = len(word) > 1 and word.isupper()
+            if (at > 0 or shouted) and word[0].isupper() and not sentence.isupper():  # GET is not "get", nor Go "go"
                 found.add(f"^{word.lower()}")
     return frozenset(found)

@@ -10,7 +10,8 @@ from typing import Final
 
 from ...memories.dates import DAYS, MONTHS
 from ...values import record, replace
-from .lexicon import GENERIC, LIGHT, NEGATIVE, base_of, is_family, is_phrase, kind_of, normal, phrases
+from .lemmas import base_of
+from .lexicon import GENERIC, LIGHT, NEGATIVE, is_family, is_phrase, kind_of, normal, phrases
 
 __all__ = ["HARD", "Word", "weight_of", "words_of"]
 
@@ -94,10 +95,17 @@ _WORD: Final = re.compile(
     r"|(?P<word>[^\W\d_]+(?:['’][^\W\d_]+)*)"
     r"|(?P<stop>[,;:()—–]|\s-\s)"
 )
+_PREFIX: Final = re.compile(r"(?<![\w/.-])(re|un|non|co|sub|multi|auto|inter)-(?=[a-z])")
+"""What is written as one word too."""
+_HYPHENED: Final = re.compile(r"\w-")
 _BREAKS: Final = frozenset(
     ("but", "while", "whereas", "because", "since", "although", "so", "if", "when", "unless", "until", "and", "or")
 )
 _CONTRAST: Final = frozenset({"instead_of", "without"})
+_END_USER: Final = normal("enduser")
+_ORDERING: Final = frozenset(map(normal, ("please", "just", "and", "so", "then", "also", "always", "do")))
+_WHEN_TOLD: Final = frozenset(map(normal, ("stop", "skip", "reject", "refuse")))
+"""Words that deny only as an order: "stop mocking", but not "the importer skips bad rows"."""
 _COMPARED: Final = frozenset({"over", "than", "to"})
 _CHOOSING: Final = frozenset(map(normal, ("prefer", "choose")))
 _PREPOSITIONS: Final = frozenset(("in", "for", "on", "at", "when", "during", "by", "with", "as"))
@@ -115,6 +123,8 @@ class Word:
     locally: bool = False
     """Whether the denial is of this word alone: "not npm", "without sugar"."""
     parts: tuple[str, ...] = ()
+    compound: bool = False
+    """Whether it is what follows a hyphen: no word of grammar there, as in "opt-out"."""
     whole: bool = False
     """Whether its parts, standing in another text, are not yet the word itself: a path, an address."""
     shown: str = ""
@@ -132,7 +142,7 @@ class Word:
     @property
     def light(self) -> bool:
         """Whether it carries no fact of its own."""
-        return self.kind == "word" and self.form in LIGHT
+        return self.kind == "word" and self.form in LIGHT and not self.compound
 
 
 def weight_of(word: Word) -> float:
@@ -157,7 +167,7 @@ def _plain(text: str) -> str:
     low = _AFTER_SPAN.sub("in ", low)
     low = re.sub(r"\b(?:under|below|beneath) (?=[$€£]?\d)", "less_than ", low)
     low = re.sub(r"\b(?:over|above|exceeding) (?=[$€£]?\d)", "more_than ", low)
-    return phrases(" ".join(low.split()))
+    return phrases(_PREFIX.sub(r"\1", " ".join(low.split())))
 
 
 def _number_of(month: str) -> int:
@@ -178,49 +188,56 @@ def _clock(found: re.Match[str]) -> str:
 def words_of(text: str, names: frozenset[str]) -> list[Word]:
     made: list[Word] = []
     clause, contrast, after = 0, False, ""
-    for found in _WORD.finditer(_plain(text)):
+    plain = _plain(text)
+    for found in _WORD.finditer(plain):
         kind, said = found.lastgroup or "word", found.group()
         if kind == "stop":
             clause, contrast, after = clause + 1, False, ""
             continue
+        compound = _HYPHENED.match(plain, found.start() - 2) is not None if found.start() > 1 else False
         for word in _made(kind, said, names):
             if word.form in _BREAKS and word.kind == "word":
                 clause, contrast = clause + 1, False
-            if word.form in _CONTRAST or (word.form in _COMPARED and any(one.form in _CHOOSING for one in made)):
+            if word.form in _CONTRAST or (word.form in _COMPARED and _is_choice(made, word)):
                 contrast = True
             elif contrast and word.form in _PREPOSITIONS and made and not made[-1].light:
                 contrast = False  # "rather than mocks in tests": the tests are not denied
             if word.form in _PARTS:
                 after = word.form
             if word.form == "user" and any(not one.light for one in made):
-                word = Word("enduser", shown=word.shown)  # whom something is done to, not whose memory it is
+                word = Word(_END_USER, shown=word.shown)  # whom something is done to, not whose memory it is
             previous = made[-1] if made else None
             joined = previous is not None and (previous.form in ("and", "or") or clause > previous.clause)
             made.append(
-                Word(
-                    word.form,
-                    word.kind,
-                    contrast,
-                    contrast,
-                    word.parts,
-                    word.whole,
-                    word.shown,
-                    clause,
-                    joined,
-                    _slot(word),
-                    word.base or word.form,
-                    after,
+                replace(
+                    word,
+                    denied=contrast,
+                    locally=contrast,
+                    clause=clause,
+                    joined=joined,
+                    slot=_slot(word),
+                    base=word.base or word.form,
+                    after=after,
+                    compound=compound,
                 )
             )
-            if not word.light:
+            if not made[-1].light:
                 after = ""
     return _denied(made)
+
+
+def _is_choice(words: list[Word], word: Word) -> bool:
+    """Say whether what comes is what something was preferred to: "tabs to spaces", and not "prefers to be asked"."""
+    if not any(one.form in _CHOOSING for one in words):
+        return False
+    last = words[-1]
+    return word.form != "to" or not (last.light or last.form in _CHOOSING or last.form in NEGATIVE)
 
 
 def _slot(word: Word) -> str:
     if word.kind in ("date", "month", "weekday", "time"):
         return "when"
-    return word.kind if word.kind in HARD else kind_of(word.form)
+    return kind_of(word.form) or (word.kind if word.kind in HARD else "")
 
 
 def _made(kind: str, said: str, names: frozenset[str]) -> list[Word]:
@@ -256,7 +273,7 @@ def _digits(number: str) -> str:
 
 
 _SHOUTED: Final = frozenset(
-    ("get", "put", "us", "it", "set", "go", "done", "will", "may", "use", "see", "make", "need")
+    ("get", "put", "us", "it", "set", "go", "done", "will", "may", "use", "see", "make", "need", "who", "mind", "note")
 )
 """Words of grammar that are names where they are written as such: a GET request, the language Go, the column Done."""
 
@@ -293,10 +310,18 @@ def _denied(words: list[Word]) -> list[Word]:
         by_clause.setdefault(word.clause, []).append(word)
     if by_clause.get(0) and by_clause[0][0].form in _LEADING and 1 in by_clause:  # "In tests, do not ..."
         by_clause = {1: by_clause.pop(0) + by_clause.pop(1), **by_clause}
+    carried = False
     for number, clause in by_clause.items():
-        at = [index for index, word in enumerate(clause) if word.kind == "word" and word.form in NEGATIVE]
-        denied = len(at) % 2 == 1
-        first = at[0] if at else 0
+        opening = next((index for index, word in enumerate(clause) if word.form not in _ORDERING), 0)
+        at = [
+            index
+            for index, word in enumerate(clause)
+            if word.kind == "word" and word.form in NEGATIVE and (index == opening or word.form not in _WHEN_TOLD)
+        ]
+        denied = (len(at) % 2 == 1) != carried
+        first = at[0] if at else -1 if carried else 0
+        # "Nobody but Ivan may": what is denied comes in the next clause.
+        carried = denied and all(word.light or index in at for index, word in enumerate(clause))
         # ", not mocks" and "and never npm" deny what follows; "must not be mocked" denies the whole clause.
         for index, word in enumerate(clause):
             if index in at:

@@ -1,0 +1,370 @@
+"""What a coding session costs in somebody else's agent, without us and with us, by the provider's own ledger.
+
+Every framework is the real package and drives the same scripted session (reads, searches, test runs, logs, edits, a
+person who pauses) against our loopback server, which refuses invalid requests and charges by its own cache:
+
+* ``plain``: the framework as it is, with its prompt caching turned on where it has to be (the SDK loop:
+  ``cache_control``; LangChain: ``AnthropicPromptCachingMiddleware``; Pydantic AI: ``Caching()``; OpenAI caches alone);
+* ``uncached``: the same requests at the price of uncached input, which is what the framework's default costs;
+* ``own``: with its own way to shorten the past (see ``OWN``);
+* ``reverie``: with our integration in its place;
+* ``both``: with its own and ours.
+
+A break is a request that does not extend the one before; it is explained where a logged decision says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from reverie import InMemoryStorage, Session
+from reverie.cache.prices import prices_for
+from reverie.cache.usage import usage_of
+from reverie.conversation.canonical import canonical, extends
+from reverie.events import DecisionMade, Event, FellBack
+from reverie.integrations.door import running
+from reverie.testing.chat_server import ChatServer
+from reverie.testing.messages_server import MessagesServer
+from reverie.testing.tool_script import SYSTEM, TOOLS, ToolScript
+
+CLAUDE, GPT = "claude-sonnet-4-6", "gpt-4.1"
+WINDOW = 1_000_000
+SUM_UP_AT = 160_000
+WAYS = ("plain", "own", "reverie", "both")
+OWN = {
+    "anthropic": "the provider's context editing: clear_tool_uses_20250919 with its defaults",
+    "langchain": f"SummarizationMiddleware at {SUM_UP_AT:,} tokens, 20 messages kept",
+    "pydantic-ai": f"the summarising history processor of its documentation, at {SUM_UP_AT:,} tokens, 20 messages kept",
+    "openai-agents": "OpenAIResponsesCompactionSession with its defaults",
+}
+LIMIT = 0.8
+
+
+class Run:
+    """One conversation on its way: the script, the server, the session, and what was heard."""
+
+    def __init__(self, framework: str, way: str, replies: int, seed: int) -> None:
+        self.way = way
+        self.script = ToolScript(seed, replies)
+        kind: Any = ChatServer if framework == "openai-agents" else MessagesServer
+        self.server: Any = kind(self.script.reply, clock=self.script.clock, window=WINDOW)
+        self.events: list[Event] = []
+        self.explained: set[int] = set()
+        self.session = Session.open("hosted", storage=InMemoryStorage(), clock=lambda: self.script.clock.now)
+        self.session.listen(self._hear)
+
+    @property
+    def own(self) -> bool:
+        return self.way in ("own", "both")
+
+    @property
+    def ours(self) -> bool:
+        return self.way in ("reverie", "both")
+
+    def _hear(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, DecisionMade) and event.decision.cause.moves_prefix:
+            self.explained.add(len(self.server.requests))
+
+    def bill(self) -> dict[str, Any]:
+        """Return what the server charged and what it saw."""
+        rates = [(prices_for(model), usage_of(usage)) for model, usage in self.server.usages]
+        breaks = [at for at, extending in enumerate(extensions(self.server.requests)) if not extending]
+        return {
+            "usd": sum(price.cost_of(usage) for price, usage in rates),
+            "uncached_usd": sum(price.cost(uncached=usage.input, output=usage.output) for price, usage in rates),
+            "replies": self.script.said,
+            "summaries": self.script.sides,
+            "invalid": len(self.server.refusals),
+            "breaks": len(breaks),
+            "unexplained": len(set(breaks) - self.explained) if self.ours and not self.own else None,
+            "fallbacks": [f"{one.what}: {one.why}" for one in self.events if isinstance(one, FellBack)],
+        }
+
+
+def extensions(requests: Sequence[dict[str, Any]]) -> list[bool]:
+    """Say of each request whether it extends the last one that had tools too."""
+    said: list[bool] = []
+    last: list[bytes] = []
+    for request in requests:
+        if not request.get("tools"):
+            said.append(True)
+            continue
+        now = canonical(request) if "max_tokens" in request else [_item(one) for one in _items(request)]
+        said.append(extends(last, now))
+        last = now
+    return said
+
+
+def _items(request: dict[str, Any]) -> list[Any]:
+    given = request.get("messages") or request.get("input")
+    return given if isinstance(given, list) else [given]
+
+
+def _item(item: Any) -> bytes:
+    kept = (
+        {key: value for key, value in item.items() if key not in ("id", "status")} if isinstance(item, dict) else item
+    )
+    return json.dumps(kept, sort_keys=True).encode()
+
+
+# -- the frameworks, each in its own idiom
+
+
+def play_anthropic(run: Run) -> None:
+    """Hold the conversation in a plain loop around the SDK."""
+    from anthropic import Anthropic
+
+    from reverie.integrations.anthropic import layered
+
+    options: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
+    if run.own:
+        options["context_management"] = {"edits": [{"type": "clear_tool_uses_20250919"}]}
+        options["betas"] = ["context-management-2025-06-27"]
+    with ExitStack() as stack:
+        client = stack.enter_context(Anthropic(base_url=run.server.base_url, api_key="none", max_retries=0))
+        if run.ours:
+            client = client.with_middleware(layered(stack.enter_context(running(run.session))))
+        messages: list[Any] = []
+        for ask in run.script.prompts:
+            messages.append({"role": "user", "content": ask})
+            while True:
+                reply = client.beta.messages.create(
+                    model=CLAUDE, max_tokens=8_000, system=SYSTEM, tools=TOOLS, messages=messages, **options
+                )
+                messages.append({"role": "assistant", "content": reply.content})
+                calls = [block for block in reply.content if block.type == "tool_use"]
+                if not calls:
+                    break
+                results = [(call.id, run.script.run(call.name, call.input)) for call in calls]
+                blocks = [{"type": "tool_result", "tool_use_id": one, "content": text} for one, text in results]
+                messages.append({"role": "user", "content": blocks})
+
+
+def play_langchain(run: Run) -> None:
+    """Hold the conversation with a LangChain agent."""
+    from langchain.agents import create_agent
+    from langchain.agents.middleware import SummarizationMiddleware
+    from langchain_anthropic import ChatAnthropic
+    from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
+    from langchain_core.tools import StructuredTool
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    from reverie.integrations.langchain import ReverieMiddleware
+
+    def tool(declared: dict[str, Any]) -> StructuredTool:
+        return StructuredTool(
+            name=declared["name"],
+            description=declared["description"],
+            args_schema=declared["input_schema"],
+            func=lambda **given: run.script.run(declared["name"], given),
+        )
+
+    model = ChatAnthropic(
+        model_name=CLAUDE, api_key="none", base_url=run.server.base_url, max_tokens=8_000, max_retries=0
+    )
+    middleware: list[Any] = [SummarizationMiddleware(model, trigger=("tokens", SUM_UP_AT))] if run.own else []
+    middleware.append(AnthropicPromptCachingMiddleware())
+    with ExitStack() as stack:
+        if run.ours:
+            middleware.append(ReverieMiddleware(stack.enter_context(running(run.session))))
+        agent = create_agent(
+            model,
+            [tool(one) for one in TOOLS],
+            system_prompt=SYSTEM,
+            middleware=middleware,
+            checkpointer=InMemorySaver(),
+        )
+        config: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 10_000}
+        for ask in run.script.prompts:
+            agent.invoke({"messages": [("user", ask)]}, config)
+
+
+def play_pydantic_ai(run: Run) -> None:
+    """Hold the conversation with a Pydantic AI agent."""
+    asyncio.run(_play_pydantic_ai(run))
+
+
+async def _play_pydantic_ai(run: Run) -> None:
+    from anthropic import AsyncAnthropic
+    from pydantic_ai import Agent, Tool
+    from pydantic_ai.capabilities import Caching, ProcessHistory
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+    from pydantic_ai.usage import UsageLimits
+
+    from reverie.integrations.pydantic_ai import ReverieCapability
+
+    def tool(declared: dict[str, Any]) -> Any:
+        def act(**given: Any) -> str:
+            return run.script.run(declared["name"], given)
+
+        return Tool.from_schema(
+            act, name=declared["name"], description=declared["description"], json_schema=declared["input_schema"]
+        )
+
+    async with AsyncAnthropic(base_url=run.server.base_url, api_key="none", max_retries=0) as client, run.session:
+        model = AnthropicModel(CLAUDE, provider=AnthropicProvider(anthropic_client=client))
+        capabilities: list[Any] = [Caching()]
+        if run.own:
+            capabilities.append(ProcessHistory(_summing_up(Agent(model, instructions="Sum up this conversation."))))
+        if run.ours:
+            capabilities.append(ReverieCapability(run.session))
+        agent = Agent(model, tools=[tool(one) for one in TOOLS], instructions=SYSTEM, capabilities=capabilities)
+        history: list[Any] = []
+        for ask in run.script.prompts:
+            done = await agent.run(ask, message_history=history, usage_limits=UsageLimits(request_limit=None))
+            history = done.all_messages()
+
+
+def _summing_up(agent: Any) -> Callable[[list[Any]], Any]:
+    """Return a history processor as Pydantic AI's documentation shows one: old messages become a summary."""
+    from pydantic_ai.messages import ModelRequest, ModelResponse, UserPromptPart
+
+    async def process(messages: list[Any]) -> list[Any]:
+        last = next((one for one in reversed(messages) if isinstance(one, ModelResponse)), None)
+        if last is None or last.usage.input_tokens < SUM_UP_AT or len(messages) <= 20:
+            return messages
+        cut = len(messages) - 20
+        while not isinstance(messages[cut], ModelResponse):
+            cut -= 1
+        past = "\n".join(str(getattr(part, "content", part)) for one in messages[:cut] for part in one.parts)
+        summary = await agent.run(f"Sum up what was said and done:\n{past}")
+        told = ModelRequest(parts=[UserPromptPart(f"What was done before:\n{summary.output}")])
+        return [told, *messages[cut:]]
+
+    return process
+
+
+def play_openai_agents(run: Run) -> None:
+    """Hold the conversation with an agent of OpenAI's."""
+    asyncio.run(_play_openai_agents(run))
+
+
+async def _play_openai_agents(run: Run) -> None:
+    from agents import Agent, FunctionTool, OpenAIResponsesModel, Runner, SQLiteSession, set_tracing_disabled
+    from agents.memory import OpenAIResponsesCompactionSession
+    from openai import AsyncOpenAI
+
+    from reverie.integrations.openai_agents import ReverieSession
+
+    set_tracing_disabled(True)
+
+    def tool(declared: dict[str, Any]) -> FunctionTool:
+        async def act(context: Any, given: str) -> str:
+            return run.script.run(declared["name"], json.loads(given))
+
+        return FunctionTool(
+            name=declared["name"],
+            description=declared["description"],
+            params_json_schema=declared["input_schema"],
+            on_invoke_tool=act,
+            strict_json_schema=False,
+        )
+
+    async with AsyncOpenAI(base_url=run.server.base_url, api_key="none", max_retries=0) as client, run.session:
+        model = OpenAIResponsesModel(GPT, openai_client=client)
+        agent = Agent(name="coder", instructions=SYSTEM, model=model, tools=[tool(one) for one in TOOLS])
+        kept: Any = SQLiteSession("hosted")
+        more: dict[str, Any] = {}
+        if run.ours:
+            kept = ReverieSession(run.session)
+            more = {"run_config": kept.run_config(), "hooks": kept.hooks}
+        if run.own:
+            kept = OpenAIResponsesCompactionSession("hosted", kept, client=client, model=GPT, compaction_mode="input")
+        for ask in run.script.prompts:
+            await Runner.run(agent, ask, session=kept, max_turns=10_000, **more)
+        if hasattr(kept, "close"):
+            kept.close()
+
+
+PLAYERS: dict[str, Callable[[Run], None]] = {
+    "anthropic": play_anthropic,
+    "langchain": play_langchain,
+    "pydantic-ai": play_pydantic_ai,
+    "openai-agents": play_openai_agents,
+}
+
+
+def played(framework: str, way: str, replies: int, seed: int = 1) -> dict[str, Any]:
+    """Play one conversation and return its bill."""
+    start = time.perf_counter()
+    run = Run(framework, way, replies, seed)
+    with run.server:
+        PLAYERS[framework](run)
+    return {**run.bill(), "seconds": time.perf_counter() - start}
+
+
+def measure(frameworks: Sequence[str], ways: Sequence[str], replies: int, seed: int) -> dict[str, Any]:
+    """Play every framework in every way."""
+    found: dict[str, Any] = {}
+    for framework in frameworks:
+        found[framework] = {}
+        for way in ways:
+            bill = found[framework][way] = played(framework, way, replies, seed)
+            print(f"{framework} {way}: ${bill['usd']:.2f} in {bill['seconds']:.0f} s", file=sys.stderr, flush=True)
+    return found
+
+
+def checked(found: dict[str, Any]) -> dict[str, bool]:
+    """Hold what was measured against what must hold."""
+    checks: dict[str, bool] = {}
+    for name, ways in found.items():
+        ours, plain = ways["reverie"], ways["plain"]
+        checks[f"{name}: at most {LIMIT} of plain"] = ours["usd"] <= LIMIT * plain["usd"]
+        checks[f"{name}: nothing invalid"] = not ours["invalid"] and not ours["fallbacks"]
+        checks[f"{name}: every break is explained"] = not ours["unexplained"]
+        if "own" in ways:
+            checks[f"{name}: instead of its own, less"] = ours["usd"] < ways["own"]["usd"]
+        if "both" in ways and "own" in ways:
+            checks[f"{name}: with its own on, less"] = ways["both"]["usd"] < ways["own"]["usd"]
+            checks[f"{name}: nothing invalid with its own on"] = not ways["both"]["invalid"]
+    return checks
+
+
+def table(found: dict[str, Any], replies: int) -> None:
+    """Print what was measured."""
+    print(f"dollars for a coding session of {replies} replies, by the server's ledger")
+    columns = ("uncached", "plain", "own", "reverie", "both", "ratio", "invalid", "breaks", "unexplained")
+    print(f"{'':<16}" + "".join(f"{name:>12}" for name in columns))
+    for name, ways in found.items():
+        ours, plain = ways["reverie"], ways["plain"]
+        dollars = [plain["uncached_usd"], *(ways[way]["usd"] if way in ways else float("nan") for way in WAYS)]
+        figures = "".join(f"{usd:>12.3f}" for usd in [*dollars, ours["usd"] / plain["usd"]])
+        counts = "".join(f"{ours[key]:>12,}" for key in ("invalid", "breaks", "unexplained"))
+        print(f"{name:<16}{figures}{counts}")
+    for name in found:
+        print(f"({name}, own: {OWN[name]})")
+
+
+def main() -> int:
+    """Measure, print, and with ``--check`` say by the exit status whether all of it holds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("--check", action="store_true", help="fail where something that must hold does not")
+    parser.add_argument("--replies", type=int, default=300, help="how many times the model answers")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+", choices=sorted(PLAYERS), default=list(PLAYERS))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    options = parser.parse_args()
+    found = measure(options.only, options.ways, options.replies, options.seed)
+    checks = checked(found)
+    if options.json:
+        print(json.dumps({"found": found, "checks": checks}, indent=2))
+    else:
+        table(found, options.replies)
+        print()
+        for name, met in checks.items():
+            print(f"{name:<52}{'met' if met else 'MISSED'}")
+    return 1 if options.check and not all(checks.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

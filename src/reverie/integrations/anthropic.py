@@ -1,0 +1,349 @@
+"""The Anthropic SDK: a middleware around a loop that stays as it is, and the memory tool over our store.
+
+    client = AsyncAnthropic().with_middleware(layered(session))
+    memory = ReverieMemoryTool(Memory.open("."))          # client.beta.messages.tool_runner(tools=[memory], ...)
+
+The loop goes on sending its whole history; what leaves is the session's view of it. Other endpoints, other
+conversations and every failure of ours pass the request as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, cast
+
+import httpx2
+import msgspec
+from anthropic import APIResponse, AsyncAPIResponse, Middleware
+from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
+from anthropic.types.beta import (
+    BetaMemoryTool20250818CreateCommand,
+    BetaMemoryTool20250818DeleteCommand,
+    BetaMemoryTool20250818InsertCommand,
+    BetaMemoryTool20250818RenameCommand,
+    BetaMemoryTool20250818StrReplaceCommand,
+    BetaMemoryTool20250818ViewCommand,
+)
+from anyio import to_thread
+
+from ..errors import InputError, PromptTooLong, ReverieError
+from ..memories.trust import Trust
+from ..models.failures import failure_of_status
+from ..models.messages_stream import MessageAssembly
+from ..models.sse import EventDecoder
+from ..runtime.memory import Memory
+from ..runtime.session import Session
+from .door import Door
+from .memory_files import MemoryFiles
+from .seams import Hosted
+
+__all__ = ["AsyncReverieMemoryTool", "ReverieMemoryTool", "layered"]
+
+Body = dict[str, Any]
+
+_WHAT: Final = "middleware"
+_PATH: Final = "/v1/messages"
+_BETA: Final = "anthropic-beta"
+_CLEARING: Final = "context-management-2025-06-27"
+_NO_LONGER_TRUE: Final = ("content-encoding", "content-length")
+
+
+def layered(session: Session, *, memory: Memory | None = None) -> Middleware:
+    """Return a client middleware that sends a session's view in place of the history a loop sends.
+
+    With ``memory`` the index opens the conversation, and memories that help are recalled.
+    """
+    return _Layered(session, memory)
+
+
+class _Layered(Middleware):
+    """Prepares, sends and observes the calls of one conversation."""
+
+    def __init__(self, session: Session, memory: Memory | None) -> None:
+        self._door = Door(session)
+        self._hosted = Hosted(session, memory)
+
+    def handle(self, request: Any, call_next: Callable[[Any], APIResponse[Any]]) -> APIResponse[Any]:
+        """Handle one attempt of a synchronous client."""
+        body = _body(request)
+        if body is None:
+            return call_next(request)
+        sent = self._door.softly(_WHAT, partial(self._hosted.prepare, _asked(request, body)))
+        if sent is None:
+            return call_next(request)
+        response = call_next(_with(request, sent))
+        if response.status_code in (400, 413):
+            failure = _failure(response, response.http_response.read())
+            anew = partial(self._hosted.make_room, failure, body) if isinstance(failure, PromptTooLong) else None
+            shorter = self._door.softly(_WHAT, anew) if anew is not None else self._refused(failure)
+            response = call_next(_with(request, shorter) if shorter is not None else request)
+            if shorter is None:
+                return response
+        if not response.http_response.is_success:
+            return response
+        if request.stream:
+            stream = _Teed(response.http_response, self._observe)
+            response.http_response = _standing_in(response.http_response, stream)
+        else:
+            self._observe(response.http_response.read())
+        return response
+
+    async def handle_async(self, request: Any, call_next: Callable[[Any], Any]) -> AsyncAPIResponse[Any]:
+        """Handle one attempt of an asynchronous client."""
+        body = _body(request)
+        if body is None:
+            return await call_next(request)
+        sent = await self._door.asoftly(_WHAT, partial(self._hosted.prepare, _asked(request, body)))
+        if sent is None:
+            return await call_next(request)
+        response: AsyncAPIResponse[Any] = await call_next(_with(request, sent))
+        if response.status_code in (400, 413):
+            failure = _failure(response, await response.http_response.aread())
+            anew = partial(self._hosted.make_room, failure, body) if isinstance(failure, PromptTooLong) else None
+            shorter = await self._door.asoftly(_WHAT, anew) if anew is not None else self._refused(failure)
+            response = await call_next(_with(request, shorter) if shorter is not None else request)
+            if shorter is None:
+                return response
+        if not response.http_response.is_success:
+            return response
+        if request.stream:
+            stream = _AsyncTeed(response.http_response, self._aobserve)
+            response.http_response = _standing_in(response.http_response, stream)
+        else:
+            await self._aobserve(await response.http_response.aread())
+        return response
+
+    def _refused(self, failure: Exception) -> None:
+        """Say that the provider refused what we made of a request; the host's own is sent instead."""
+        self._door.fell_back(_WHAT, f"the request was refused and the host's own is sent instead: {failure}")
+
+    def _observe(self, reply: bytes | Body) -> None:
+        self._door.softly(_WHAT, partial(self._taken_in, reply))
+
+    async def _aobserve(self, reply: bytes | Body) -> None:
+        await self._door.asoftly(_WHAT, partial(self._taken_in, reply))
+
+    async def _taken_in(self, reply: bytes | Body) -> None:
+        await self._hosted.observe(msgspec.json.decode(reply) if isinstance(reply, bytes) else reply)
+
+
+def _body(request: Any) -> Body | None:
+    """Return what a request asks of the Messages endpoint; None where it asks something else."""
+    path = str(request.url).split("?", 1)[0]
+    body = request.json
+    if str(request.method).lower() != "post" or not path.endswith(_PATH) or not isinstance(body, dict):
+        return None
+    asked = cast(Body, body)
+    return asked if isinstance(asked.get("messages"), list) else None
+
+
+def _asked(request: Any, body: Body) -> Body:
+    """Return the request's body with the betas its headers name, which say how large the window is."""
+    headers = cast("Mapping[str, Any]", request.headers)
+    named = next((value for key, value in headers.items() if key.lower() == _BETA and isinstance(value, str)), "")
+    return {**body, "betas": [one.strip() for one in named.split(",") if one.strip()]} if named else body
+
+
+def _with(request: Any, sent: Body) -> Any:
+    """Return the request with another body, and the beta that clearing by the provider needs."""
+    body = {key: value for key, value in sent.items() if key != "betas"}
+    headers: dict[str, Any] = dict(request.headers)
+    if "context_management" in body and "context_management" not in request.json:
+        name = next((key for key in headers if key.lower() == _BETA), _BETA)
+        known = headers.get(name) if isinstance(headers.get(name), str) else ""
+        headers[name] = ",".join(filter(None, (known, _CLEARING if _CLEARING not in str(known) else "")))
+    return request.copy(body=body, headers=headers)
+
+
+def _failure(response: Any, data: bytes) -> Exception:
+    try:
+        said: Any = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        said = data.decode("utf-8", "replace")
+    return failure_of_status("the provider", response.status_code, said)
+
+
+# -- streams
+
+
+class _Watched:
+    """Puts a streamed reply together while it passes."""
+
+    def __init__(self) -> None:
+        self._events = EventDecoder()
+        self._reply: MessageAssembly | None = MessageAssembly("the provider")
+
+    def feed(self, chunk: bytes) -> Body | None:
+        """Take some bytes and return the reply they complete."""
+        if self._reply is None:
+            return None
+        try:
+            for event in self._events.feed(chunk):
+                for _ in self._reply.feed(event):
+                    pass
+        except (ReverieError, ValueError):
+            self._reply = None  # an error, or a stream nobody can read: the host sees it, and nothing is logged
+            return None
+        if not self._reply.done:
+            return None
+        whole, self._reply = self._reply.reply().body, None
+        return whole
+
+
+class _Teed(httpx2.SyncByteStream):
+    """A stream's bytes as they came; its reply is observed before the host sees the end of it."""
+
+    def __init__(self, response: httpx2.Response, observe: Callable[[Body], None]) -> None:
+        self._response = response
+        self._observe = observe
+
+    def __iter__(self) -> Iterator[bytes]:
+        watched = _Watched()
+        for chunk in self._response.iter_bytes():
+            reply = watched.feed(chunk)
+            if reply is not None:
+                self._observe(reply)
+            yield chunk
+
+    def close(self) -> None:
+        self._response.close()
+
+
+class _AsyncTeed(httpx2.AsyncByteStream):
+    """The same for an asynchronous client."""
+
+    def __init__(self, response: httpx2.Response, observe: Callable[[Body], Any]) -> None:
+        self._response = response
+        self._observe = observe
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        watched = _Watched()
+        async for chunk in self._response.aiter_bytes():
+            reply = watched.feed(chunk)
+            if reply is not None:
+                await self._observe(reply)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _standing_in(response: httpx2.Response, stream: httpx2.SyncByteStream | httpx2.AsyncByteStream) -> httpx2.Response:
+    """Return a response with the same head and another body."""
+    headers = response.headers.copy()
+    for name in _NO_LONGER_TRUE:
+        if name in headers:
+            del headers[name]
+    return httpx2.Response(status_code=response.status_code, headers=headers, stream=stream, request=response.request)
+
+
+# -- the memory tool
+
+
+def _files(memory: Memory, author: str, source: str, trust: Trust | None) -> MemoryFiles:
+    return MemoryFiles(str(memory.path), author=author, source=source, trust=trust)
+
+
+def _told(act: Callable[..., str], *arguments: Any) -> str:
+    """Do it; what cannot be done is said to the model as an error of the tool."""
+    try:
+        return act(*arguments)
+    except InputError as error:
+        raise ToolError(str(error)) from error
+    except ReverieError as error:
+        raise ToolError(f"The memory store could not do that: {error}") from error
+
+
+class ReverieMemoryTool(BetaAbstractMemoryTool):
+    """The memory tool ``memory_20250818`` over a project's memories."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        author: str = "agent",
+        source: str = "",
+        trust: Trust | None = None,
+        cache_control: Any = None,
+    ) -> None:
+        """Work on a store; ``author`` and ``source`` are who the journal names, ``trust`` can lower an agent's word."""
+        super().__init__(cache_control=cache_control)
+        self._files = _files(memory, author, source, trust)
+
+    def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
+        """Show a directory, or a file with line numbers."""
+        return _told(self._files.view, command.path, command.view_range)
+
+    def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
+        """Keep a new file."""
+        return _told(self._files.create, command.path, command.file_text)
+
+    def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
+        """Replace a text that occurs once in a file."""
+        return _told(self._files.str_replace, command.path, command.old_str, command.new_str)
+
+    def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
+        """Insert lines after a line of a file."""
+        return _told(self._files.insert, command.path, command.insert_line, command.insert_text)
+
+    def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
+        """Forget a file, or all files of a directory."""
+        return _told(self._files.delete, command.path)
+
+    def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
+        """Give a file or a directory another name."""
+        return _told(self._files.rename, command.old_path, command.new_path)
+
+    def clear_all_memory(self) -> str:
+        """Forget all memories; the journal can bring them back."""
+        return _told(self._files.clear)
+
+
+class AsyncReverieMemoryTool(BetaAsyncAbstractMemoryTool):
+    """The same for an asynchronous client."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        author: str = "agent",
+        source: str = "",
+        trust: Trust | None = None,
+        cache_control: Any = None,
+    ) -> None:
+        """Work on a store; ``author`` and ``source`` are who the journal names, ``trust`` can lower an agent's word."""
+        super().__init__(cache_control=cache_control)
+        self._files = _files(memory, author, source, trust)
+
+    async def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
+        """Show a directory, or a file with line numbers."""
+        return await _aside(self._files.view, command.path, command.view_range)
+
+    async def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
+        """Keep a new file."""
+        return await _aside(self._files.create, command.path, command.file_text)
+
+    async def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
+        """Replace a text that occurs once in a file."""
+        return await _aside(self._files.str_replace, command.path, command.old_str, command.new_str)
+
+    async def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
+        """Insert lines after a line of a file."""
+        return await _aside(self._files.insert, command.path, command.insert_line, command.insert_text)
+
+    async def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
+        """Forget a file, or all files of a directory."""
+        return await _aside(self._files.delete, command.path)
+
+    async def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
+        """Give a file or a directory another name."""
+        return await _aside(self._files.rename, command.old_path, command.new_path)
+
+    async def clear_all_memory(self) -> str:
+        """Forget all memories; the journal can bring them back."""
+        return await _aside(self._files.clear)
+
+
+async def _aside(act: Callable[..., str], *arguments: Any) -> str:
+    return await to_thread.run_sync(partial(_told, act, *arguments))

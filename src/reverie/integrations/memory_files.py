@@ -1,0 +1,396 @@
+"""Memories as the files beneath ``/memories`` that the memory tool shows to a model, both ways.
+
+A memory with front matter is shown whole and edited as it stands. What the model writes without any is kept under front
+matter derived from it, which is not shown: it reads back what it wrote. Every change is one transaction of the store,
+journaled with its author, and the index follows. Trust never rises by writing. Names that are not a memory's own
+(``progress.txt``) are kept as ``progress.txt.md``. A folder is there as long as a memory is in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from ..errors import InputError
+from ..memories.drafts import Draft
+from ..memories.frontmatter import FrontMatter, Value, parse, render
+from ..memories.index import INDEX, changed, line_for
+from ..memories.journal_files import read_plain
+from ..memories.names import check_file, title_for
+from ..memories.records import read_record, revised_text, version_of
+from ..memories.secrets import refuse_secrets
+from ..memories.shelf import Desk, Shelf
+from ..memories.taxonomy import description_for
+from ..memories.trust import TRUSTS, Trust, claimed, worst
+
+__all__ = ["ROOT", "MemoryFiles"]
+
+ROOT: Final = "/memories"
+_MARK: Final = "memory_tool"
+"""The field that says that front matter was derived, and under which name the model knows the file."""
+_TYPE: Final = "project"
+_WHY: Final = "written by the memory tool"
+_LEVELS: Final = 2
+_NUMBER_WIDTH: Final = 6
+_MAX_LINES: Final = 999_999
+
+
+class MemoryFiles:
+    """The commands of the memory tool; what cannot be done raises ``InputError`` in the words the tool defines."""
+
+    def __init__(self, directory: str, *, author: str = "agent", source: str = "", trust: Trust | None = None) -> None:
+        """Work on a memory directory; ``trust`` can lower what an agent's word counts for."""
+        self._shelf = Shelf(directory)
+        self._author = author
+        self._source = source
+        self._trust: Trust = worst(("agent", trust)) if trust else "agent"
+
+    # -- the six commands
+
+    def view(self, path: str, view_range: Sequence[int] | None = None) -> str:
+        """Show a directory two levels deep with sizes, or a file with line numbers."""
+        inner = _inner(path)
+        text = self._text(inner)
+        if text is None:
+            return self._listed(path, inner)
+        lines = text.split("\n")
+        if len(lines) > _MAX_LINES:
+            raise InputError(f"File {path} exceeds maximum line limit of 999,999 lines.")
+        start, end = 0, len(lines)
+        if view_range and len(view_range) == 2:
+            start = max(1, view_range[0]) - 1
+            end = len(lines) if view_range[1] == -1 else view_range[1]
+        shown = "\n".join(_numbered(lines[start:end], start + 1))
+        return f"Here's the content of {path} with line numbers:\n{shown}"
+
+    def create(self, path: str, file_text: str) -> str:
+        """Keep a new file; one that is there is not touched."""
+        inner = _inner(path)
+        if not inner or inner == INDEX or self._is_folder(inner):
+            raise InputError(f"File {path} already exists")
+
+        def plan(desk: Desk) -> Draft:
+            if desk.read(_file(inner)) is not None:
+                raise InputError(f"File {path} already exists")
+            return self._draft(desk, "saved", {inner: (file_text, None)})
+
+        self._shelf.commit(plan)
+        return f"File created successfully at: {path}"
+
+    def str_replace(self, path: str, old_str: str, new_str: str) -> str:
+        """Replace a text that occurs exactly once."""
+
+        def edited(text: str) -> str:
+            places = _places(text, old_str)
+            if not places:
+                raise InputError(
+                    f"No replacement was performed, old_str `{old_str}` did not appear verbatim in {path}."
+                )
+            if len(places) > 1:
+                lines = ", ".join(str(text[:at].count("\n") + 1) for at in places)
+                raise InputError(
+                    f"No replacement was performed. Multiple occurrences of old_str `{old_str}` in lines: {lines}. "
+                    "Please ensure it is unique"
+                )
+            return text.replace(old_str, new_str)
+
+        before, after = self._edit(path, edited)
+        changed_line = before[: before.find(old_str)].count("\n")
+        lines = after.split("\n")
+        start, end = max(0, changed_line - 2), min(len(lines), changed_line + 3)
+        head = "The memory file has been edited. Here is the snippet showing the change (with line numbers):\n"
+        return head + "\n".join(_numbered(lines[start:end], start + 1))
+
+    def insert(self, path: str, insert_line: int, insert_text: str) -> str:
+        """Insert a text after a line, 0 being the start."""
+
+        def edited(text: str) -> str:
+            lines = text.split("\n")
+            if lines[-1] == "":
+                lines.pop()
+            if not 0 <= insert_line <= len(lines):
+                raise InputError(
+                    f"Invalid `insert_line` parameter: {insert_line}. It should be within the range [0, {len(lines)}]."
+                )
+            lines.insert(insert_line, insert_text.rstrip("\n"))
+            joined = "\n".join(lines)
+            return joined if joined.endswith("\n") else joined + "\n"
+
+        self._edit(path, edited)
+        return f"The file {path} has been edited."
+
+    def delete(self, path: str) -> str:
+        """Forget a file or all files of a directory; the journal can bring them back."""
+        inner = _inner(path)
+        if not inner:
+            raise InputError("Cannot delete the /memories directory itself")
+        _refuse_index(inner, path)
+
+        def plan(desk: Desk) -> Draft:
+            gone = [_file(name) for name in self._found(inner)]
+            if not gone:
+                raise InputError(f"The path {path} does not exist")
+            index = changed(desk.index, dict.fromkeys(gone))
+            return Draft("forgotten", self._author, _WHY, dict.fromkeys(gone), index, self._sources())
+
+        self._shelf.commit(plan)
+        return f"Successfully deleted {path}"
+
+    def rename(self, old_path: str, new_path: str) -> str:
+        """Give a file or a directory another name; nothing is overwritten."""
+        old, new = _inner(old_path), _inner(new_path)
+        if not old:
+            raise InputError("Cannot rename the /memories directory itself")
+        _refuse_index(old, old_path)
+        if not new or new == INDEX or self._is_folder(new) or self._text(new) is not None:
+            raise InputError(f"The destination {new_path} already exists")
+
+        def plan(desk: Desk) -> Draft:
+            moved = {name: new + name[len(old) :] for name in self._found(old)}
+            if not moved:
+                raise InputError(f"The path {old_path} does not exist")
+            texts: dict[str, tuple[str, bytes | None]] = {}
+            for name, target in moved.items():
+                data = desk.read(_file(name))
+                texts[target] = (_visible(data or b""), data)
+            return self._draft(desk, "updated", texts, gone=[_file(name) for name in moved], edited=False)
+
+        self._shelf.commit(plan)
+        return f"Successfully renamed {old_path} to {new_path}"
+
+    def clear(self) -> str:
+        """Forget all memories."""
+
+        def plan(desk: Desk) -> Draft | None:
+            gone = [head.file for head in desk.heads()]
+            index = changed(desk.index, dict.fromkeys(gone))
+            return Draft("forgotten", self._author, _WHY, dict.fromkeys(gone), index) if gone else None
+
+        self._shelf.commit(plan)
+        return "All memory cleared"
+
+    # -- reading
+
+    def _text(self, inner: str) -> str | None:
+        """Return what the model sees of a file; None where there is no such file."""
+        if inner == INDEX:
+            return self._shelf.read_index() or None
+        if not inner:
+            return None
+        self._shelf.settle()
+        check_file(_file(inner))
+        data = read_plain(self._shelf.root, _file(inner))
+        if data is None or (not inner.endswith(".md") and _mark(data) is None):
+            return None
+        return _visible(data)
+
+    def _names(self) -> dict[str, int]:
+        """Return the files as the model knows them, with the size of what it sees."""
+        names: dict[str, int] = {}
+        for head in self._shelf.scan().memories:
+            data = read_plain(self._shelf.root, head.file)
+            if data is not None:
+                names[_name(head.file, data)] = len(_visible(data).encode("utf-8", "replace"))
+        index = self._shelf.read_index()
+        if index:
+            names[INDEX] = len(index.encode("utf-8", "replace"))
+        return names
+
+    def _is_folder(self, inner: str) -> bool:
+        return any(name.startswith(f"{inner}/") for name in self._names())
+
+    def _listed(self, path: str, inner: str) -> str:
+        start = f"{inner}/" if inner else ""
+        beneath = {name[len(start) :]: size for name, size in self._names().items() if name.startswith(start)}
+        if inner and not beneath:
+            raise InputError(f"The path {path} does not exist. Please provide a valid path.")
+        stem = path.rstrip("/")
+        lines = [f"{self._folder_size(inner)}\t{path}"]
+        lines += [f"{size}\t{stem}/{name}" for name, size in self._tree(beneath, inner, 1)]
+        head = f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:"
+        return "\n".join([head, *lines])
+
+    def _tree(self, beneath: Mapping[str, int], inner: str, level: int) -> list[tuple[str, str]]:
+        """Return names and sizes in order, folders before what is in them."""
+        found: list[tuple[str, str]] = []
+        for name in sorted({one.split("/", 1)[0] for one in beneath}):
+            if name in beneath:
+                found.append((name, _size(beneath[name])))
+            inside = {one[len(name) + 1 :]: size for one, size in beneath.items() if one.startswith(f"{name}/")}
+            if inside:
+                folder = f"{inner}/{name}" if inner else name
+                found.append((f"{name}/", self._folder_size(folder)))
+                if level < _LEVELS:
+                    found += [(f"{name}/{one}", size) for one, size in self._tree(inside, folder, level + 1)]
+        return found
+
+    def _folder_size(self, inner: str) -> str:
+        try:
+            return _size(os.stat(self._shelf.path(inner), follow_symlinks=False).st_size)
+        except OSError:
+            return _size(0)
+
+    # -- changing
+
+    def _edit(self, path: str, edited: Callable[[str], str]) -> tuple[str, str]:
+        """Change what the model sees of a file, under the store's lock; return it before and after."""
+        inner = _inner(path)
+        _refuse_index(inner, path)
+        seen: list[str] = []
+
+        def plan(desk: Desk) -> Draft:
+            data = desk.read(_file(inner)) if inner else None
+            if data is None or (not inner.endswith(".md") and _mark(data) is None):
+                if not inner or self._is_folder(inner):
+                    raise InputError(f"The path {path} is not a file.")
+                raise InputError(f"The path {path} does not exist. Please provide a valid path.")
+            text = _visible(data)
+            seen[:] = [text, edited(text)]
+            return self._draft(desk, "updated", {inner: (seen[1], data)})
+
+        if inner and not self._is_folder(inner):
+            check_file(_file(inner))
+        self._shelf.commit(plan)
+        return seen[0], seen[1]
+
+    def _found(self, inner: str) -> list[str]:
+        """Return the files a path means: itself, or all that lie beneath it."""
+        return [name for name in self._names() if name != INDEX and (name == inner or name.startswith(f"{inner}/"))]
+
+    def _draft(
+        self,
+        desk: Desk,
+        act: str,
+        texts: Mapping[str, tuple[str, bytes | None]],
+        *,
+        gone: Sequence[str] = (),
+        edited: bool = True,
+    ) -> Draft:
+        """Plan files with these visible texts in place of what they held, and the index with them."""
+        files: dict[str, bytes | None] = dict.fromkeys(gone)
+        lines: dict[str, str | None] = dict.fromkeys(gone)
+        expect: dict[str, str | None] = {}
+        for inner, (text, before) in texts.items():
+            file = _file(inner)
+            check_file(file)
+            refuse_secrets(text, "the memory")
+            data = self._kept(inner, text, before, desk.now, edited=edited)
+            files[file] = data
+            lines[file] = line_for(read_record(file, data))
+            if file not in gone:
+                found = desk.read(file)
+                expect[file] = None if found is None else version_of(found)
+        index = changed(desk.index, lines)
+        return Draft(
+            "saved" if act == "saved" else "updated", self._author, _WHY, files, index, self._sources(), expect=expect
+        )
+
+    def _kept(self, inner: str, text: str, before: bytes | None, now: str, *, edited: bool) -> bytes:
+        """Return the bytes that keep a visible text: as it stands, or under derived front matter."""
+        known = read_record(_file(inner), before) if before is not None else None
+        trust = self._trust if known is None else worst((known.trust, self._trust)) if edited else known.trust
+        fields = _own_fields(text)
+        try:
+            if fields is not None and inner.endswith(".md"):
+                changes: dict[str, Value | None] = {}
+                if TRUSTS.index(claimed(str(fields.get("trust", "")))) < TRUSTS.index(trust):
+                    changes["trust"] = trust
+                if edited and before is not None and "modified" in fields:
+                    changes["modified"] = f"{now[:19]}Z"
+                return (revised_text(text, changes) if changes else text).encode()
+            derived: dict[str, Value] = {
+                "name": title_for(text) or inner.rsplit("/", 1)[-1],
+                "description": description_for(text) or inner,
+                "type": (known.type if known is not None and known.type else _TYPE),
+                "source": list(dict.fromkeys((*(known.source if known else ()), *self._sources()))),
+                "trust": trust,
+                "created": (known.created if known is not None and known.created else f"{now[:19]}Z"),
+                "modified": f"{now[:19]}Z",
+                _MARK: inner,
+            }
+            return render(FrontMatter({key: value for key, value in derived.items() if value}, text)).encode()
+        except UnicodeEncodeError as error:
+            raise InputError("the text holds half a character pair; write whole characters") from error
+
+    def _sources(self) -> tuple[str, ...]:
+        return (self._source,) if self._source else ()
+
+
+def _inner(path: str) -> str:
+    """Return the part of a path beneath the root; one that leaves it is refused."""
+    if path != ROOT and not path.startswith(f"{ROOT}/"):
+        raise InputError(f"Path must start with /memories, got: {path}")
+    parts: list[str] = []
+    for part in path[len(ROOT) :].split("/"):
+        if part == "..":
+            if not parts:
+                raise InputError(f"Path {path} would escape /memories directory")
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _refuse_index(inner: str, path: str) -> None:
+    if inner == INDEX:
+        raise InputError(f"The path {path} is the index of all memories and follows them by itself.")
+
+
+def _file(inner: str) -> str:
+    return inner if inner.endswith(".md") else f"{inner}.md"
+
+
+def _fields(text: str) -> Mapping[str, Value]:
+    try:
+        return parse(text).fields
+    except InputError:
+        return {}
+
+
+def _own_fields(text: str) -> Mapping[str, Value] | None:
+    """Return the fields of a text that brings front matter of its own."""
+    fields = _fields(text)
+    return fields if fields and _MARK not in fields else None
+
+
+def _mark(data: bytes) -> str | None:
+    """Return the name the model knows a file by, where its front matter was derived."""
+    found = _fields(data.decode("utf-8", "replace")).get(_MARK)
+    return found if isinstance(found, str) and found else None
+
+
+def _name(file: str, data: bytes) -> str:
+    mark = _mark(data)
+    return mark if mark is not None and _file(mark) == file else file
+
+
+def _visible(data: bytes) -> str:
+    """Return what the model sees of a file."""
+    text = data.decode("utf-8", "replace")
+    return parse(text).body if _mark(data) is not None else text
+
+
+def _places(text: str, wanted: str) -> list[int]:
+    """Return where a text occurs; an empty one occurs everywhere, so it is never the only one."""
+    if text.count(wanted) == 1:
+        return [text.find(wanted)]
+    if not wanted:
+        return [0, *range(len(text) + 1)]
+    places: list[int] = []
+    at = text.find(wanted)
+    while at >= 0:
+        places.append(at)
+        at = text.find(wanted, at + 1)
+    return places
+
+
+def _numbered(lines: Sequence[str], start: int) -> list[str]:
+    return [f"{str(number).rjust(_NUMBER_WIDTH)}\t{line}" for number, line in enumerate(lines, start)]
+
+
+def _size(size: int) -> str:
+    unit = min(max(size.bit_length() - 1, 0) // 10, 3)
+    scaled = size / 1024**unit
+    number = f"{int(scaled)}" if scaled == int(scaled) else f"{scaled:.1f}"
+    return f"{number}{'BKMG'[unit]}"

@@ -1,0 +1,317 @@
+"""OpenAI Agents: a session on our log, a filter that sends its view, and hooks that log every response.
+
+    session = ReverieSession(opened)
+    await Runner.run(agent, text, session=session, run_config=session.run_config(), hooks=session.hooks)
+
+The filter works without the session too, where another one keeps the history. A big tool output is kept as the preview
+that stands for it. The provider caches by itself, so there is nothing to mark: what saves money is a prefix that stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+import msgspec
+from agents import Agent, FunctionTool, ModelResponse, RunConfig, RunHooks
+from agents.items import TResponseInputItem
+from agents.memory import SessionSettings
+from agents.run_config import CallModelData, ModelInputData
+
+from ..conversation.entries import ASSISTANT, Entry, new_uuid
+from ..conversation.options import DEFAULT_MAX_TOKENS
+from ..models.tool_input import tool_input
+from ..runtime.memory import Memory
+from ..runtime.session import Session
+from .door import Door
+from .pieces import Block, StandIns, pieces_of, reply_key
+from .seams import Hosted
+
+__all__ = ["ReverieHooks", "ReverieSession"]
+
+Body = dict[str, Any]
+_WHAT: Final = "openai-agents"
+_ITEMS: Final = "items"
+"""The field of a logged reply that holds it as the provider gave it."""
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class ReverieSession:
+    """The history of one conversation, kept in a session's log."""
+
+    session_settings: SessionSettings | None = None
+
+    def __init__(self, session: Session, *, memory: Memory | None = None) -> None:
+        self.session_id = session.name
+        self.hooks = ReverieHooks(self)
+        """Give this to the runner, so that responses are logged with what they cost."""
+        self._door = Door(session)
+        self._hosted = Hosted(session, memory)
+        self._added = -1
+
+    def run_config(self, **options: Any) -> RunConfig:
+        """Return a configuration with the filter in it."""
+        return RunConfig(call_model_input_filter=self.input_filter, **options)
+
+    # -- the history
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the latest so many items, or all."""
+        items = await self._door.acall(self._items)
+        return cast(Any, items if limit is None else items[-limit:] if limit > 0 else [])
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Log new items; what the filter and the hooks have logged already is not logged twice."""
+        await self._door.acall(partial(self._add, cast("list[Body]", items)))
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Take back the latest item and return it."""
+        return cast(Any, await self._door.acall(self._pop))
+
+    async def clear_session(self) -> None:
+        """Take back all items; the log keeps them."""
+        self._added = 0
+        await self._door.acall(self._hosted.take_back_all)
+
+    async def _items(self) -> list[Body]:
+        return [item for entry in self._hosted.history() for item in _items_of(entry)]
+
+    async def _add(self, items: list[Body]) -> None:
+        if self._added < 0:  # what stands in the log when a host comes back was all added before
+            self._added = self._hosted.count
+        self._added = await self._hosted.take_in(pieces_of(Wire().messages(items)), self._added)
+
+    async def _pop(self) -> Body | None:
+        items = await self._items()
+        if not items:
+            return None
+        entries = self._hosted.history()
+        start = max(at for at, entry in enumerate(entries) if entry.kind == ASSISTANT or not _is_result(entry))
+        left = [item for entry in entries[start:] for item in _items_of(entry)][:-1]
+        await self._hosted.replace_last(pieces_of(Wire().messages(left)))
+        self._added = self._hosted.count
+        return items[-1]
+
+    # -- the seams
+
+    async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
+        """Return the session's view in place of the items that would be sent."""
+        wire = Wire()
+        body = wire.request(data)
+        sent = await self._door.asoftly(_WHAT, partial(self._hosted.prepare, body))
+        if sent is None:
+            return data.model_data
+        return ModelInputData(input=cast(Any, wire.items(sent["messages"])), instructions=data.model_data.instructions)
+
+    async def observe(self, response: ModelResponse, model: str) -> None:
+        """Log a response and what it cost."""
+        reply = wire_reply(response, model)
+        await self._door.asoftly(_WHAT, partial(self._hosted.observe, reply))
+
+
+class ReverieHooks(RunHooks[Any]):
+    """Tells a session of every response."""
+
+    def __init__(self, session: ReverieSession) -> None:
+        self._session = session
+
+    async def on_llm_end(self, context: Any, agent: Agent[Any], response: ModelResponse) -> None:
+        """Log a response and what it cost."""
+        await self._session.observe(response, _model_name(agent))
+
+
+def _model_name(agent: Agent[Any]) -> str:
+    model = agent.model
+    return model if isinstance(model, str) else str(getattr(model, "model", "") or "")
+
+
+def wire_reply(response: ModelResponse, model: str) -> Body:
+    """Return a response as a reply of the wire, with its own items beside it."""
+    items = cast("list[Body]", response.to_input_items())
+    messages = Wire().messages(items)
+    usage = response.usage
+    cached = usage.input_tokens_details.cached_tokens or 0
+    return {
+        "id": response.response_id or response.request_id or new_uuid(),  # two without an id are not the same
+        "model": model,
+        "role": "assistant",
+        "content": [block for message in messages for block in message["content"]],
+        "usage": {
+            "input_tokens": max(0, usage.input_tokens - cached),
+            "cache_read_input_tokens": cached,
+            "output_tokens": usage.output_tokens,
+        },
+        _ITEMS: items,
+    }
+
+
+class Wire:
+    """Items told in the wire's shape, and found again in it."""
+
+    def __init__(self) -> None:
+        self._stand_ins = StandIns()
+        self._replies: dict[bytes, list[Body]] = {}
+        self._outputs: dict[str, Body] = {}
+
+    def request(self, data: CallModelData[Any]) -> Body:
+        """Return a model's input in the wire's shape."""
+        agent, given = data.agent, data.model_data
+        tools = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.params_json_schema}
+            for tool in agent.tools
+            if isinstance(tool, FunctionTool)
+        ]
+        body: Body = {
+            "model": _model_name(agent),
+            "max_tokens": agent.model_settings.max_tokens or DEFAULT_MAX_TOKENS,
+            "messages": self.messages(cast("list[Body]", given.input)),
+            "tools": tools,
+        }
+        return {**body, "system": given.instructions} if given.instructions else body
+
+    def messages(self, items: Sequence[Body]) -> list[Body]:
+        """Return items as messages: what the model said together, what it was told one by one."""
+        messages: list[Body] = []
+        reply: list[Body] = []
+        for item in items:
+            if _is_models(item):
+                reply.append(item)
+                continue
+            messages += self._reply(reply)
+            reply = []
+            messages.append({"role": "user", "content": self._told(item)})
+        return [*messages, *self._reply(reply)]
+
+    def _reply(self, items: list[Body]) -> list[Body]:
+        if not items:
+            return []
+        blocks: list[Block] = []
+        for item in items:
+            kind = item.get("type", "message")
+            if kind == "message":
+                text = _text(item.get("content"))
+                blocks += [{"type": "text", "text": text}] if text else []
+            elif kind == "function_call":
+                given = tool_input(str(item.get("arguments") or "{}"))
+                blocks.append({"type": "tool_use", "id": item["call_id"], "name": item["name"], "input": given})
+            elif kind != "reasoning":
+                blocks.append(self._stand_ins.block(kind, item))
+        self._replies[reply_key(blocks)] = items
+        return [{"role": "assistant", "content": blocks}]
+
+    def _told(self, item: Body) -> list[Block]:
+        kind = item.get("type", "message")
+        if kind == "function_call_output":
+            called = str(item["call_id"])
+            output: Any = item.get("output")
+            self._outputs[called] = item
+            content = output if isinstance(output, str) else [self._part(one) for one in output or ()]
+            return [{"type": "tool_result", "tool_use_id": called, "content": content}]
+        if kind != "message" or item.get("role") != "user":
+            return [self._stand_ins.block(str(item.get("role") or kind), item)]
+        content = item.get("content")
+        if isinstance(content, str):
+            return [{"type": "text", "text": content}]
+        return [self._part(part) for part in cast("list[Body]", content or [])]
+
+    def _part(self, part: Body) -> Block:
+        if part.get("type") in ("input_text", "output_text", "text"):
+            return {"type": "text", "text": str(part.get("text", ""))}
+        return self._stand_ins.block(str(part.get("type")), part)
+
+    # -- and back
+
+    def items(self, messages: Sequence[Body]) -> list[Body]:
+        """Return messages of the wire as items: what came from the host as it came."""
+        items: list[Body] = []
+        for message in messages:
+            content = _list(message["content"])
+            if message["role"] == "assistant":
+                items += self._replies.get(reply_key(content)) or reply_items(content, self._stand_ins)
+            else:
+                items += self._told_items(content)
+        return items
+
+    def _told_items(self, content: Sequence[Block]) -> list[Body]:
+        items: list[Body] = []
+        said: list[Body] = []
+        for block in content:
+            thing = self._stand_ins.thing(block)
+            if block.get("type") == "tool_result":
+                items.append(self._output(block))
+            elif thing is not None and not str(thing.get("type", "")).startswith("input_"):  # an item of its own
+                items += _said(said)
+                said = []
+                items.append(thing)
+            else:
+                said.append(thing if thing is not None else _input_text(block.get("text", "")))
+        return [*items, *_said(said)]
+
+    def _output(self, block: Block) -> Body:
+        called, content = block["tool_use_id"], block.get("content", "")
+        known = self._outputs.get(called)
+        if known is not None and not isinstance(known.get("output"), str):
+            parts = _list(content)
+            return {**known, "output": [self._stand_ins.thing(one) or _input_text(one["text"]) for one in parts]}
+        text = content if isinstance(content, str) else "\n".join(str(one.get("text", "")) for one in content)
+        return {**(known or {"type": "function_call_output", "call_id": called}), "output": text}
+
+
+def reply_items(content: Sequence[Block], stand_ins: StandIns) -> list[Body]:
+    """Return a reply as items that were not the host's own."""
+    items: list[Body] = []
+    for block in content:
+        if block.get("type") == "tool_use":
+            call = {"type": "function_call", "call_id": block["id"], "name": block["name"]}
+            items.append({**call, "arguments": _encode(block["input"]).decode()})
+        elif block.get("type") == "text":
+            items.append(stand_ins.thing(block) or {"role": "assistant", "content": block["text"]})
+    return items
+
+
+def _items_of(entry: Entry) -> list[Body]:
+    """Return a logged message as items."""
+    given: Any = entry.reply.get(_ITEMS)
+    content = _list((entry.message or {}).get("content") or "")
+    if entry.kind == ASSISTANT:
+        return cast("list[Body]", given) if isinstance(given, list) else reply_items(content, StandIns())
+    return Wire().items([{"role": "user", "content": content}])
+
+
+def _is_result(entry: Entry) -> bool:
+    content = _list((entry.message or {}).get("content") or "")
+    return all(block.get("type") == "tool_result" for block in content)
+
+
+def _is_models(item: Mapping[str, Any]) -> bool:
+    """Say whether an item is the model's: what it said, thought or called."""
+    kind = str(item.get("type", "message"))
+    if kind == "message":
+        return item.get("role") == "assistant"
+    return kind == "reasoning" or kind.endswith("_call")
+
+
+def _input_text(text: str) -> Body:
+    return {"type": "input_text", "text": text}
+
+
+def _said(parts: list[Body]) -> list[Body]:
+    """Return what a user said as one item, a single text plainly."""
+    if not parts:
+        return []
+    plain = len(parts) == 1 and parts[0].get("type") == "input_text"
+    return [{"role": "user", "content": parts[0]["text"] if plain else parts}]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = cast("list[Body]", content or [])
+    return "\n".join(str(part.get("text") or part.get("refusal") or "") for part in parts).strip()
+
+
+def _list(content: Any) -> list[Block]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return list(cast("Sequence[Block]", content))

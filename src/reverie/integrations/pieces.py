@@ -1,0 +1,167 @@
+"""A host's history as the pieces a log is made of: what somebody said, a reply, the result of one tool call.
+
+Hosts rebuild their messages before every call, and frameworks split, join and decorate them. So a piece is known by
+what it says and not by how it is spelled: markers, thinking and empty fields do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from ..conversation.entries import clean
+from ..values import record
+
+__all__ = ["Block", "Piece", "StandIns", "digest_of", "pieces_of", "reply_key", "said_key", "unmarked"]
+
+Block: TypeAlias = "dict[str, Any]"
+
+_MARK: Final = "cache_control"
+_THOUGHT: Final = frozenset({"thinking", "redacted_thinking"})
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+@record
+class Piece:
+    """One piece of a conversation; ``id`` is the call that a result answers."""
+
+    kind: Literal["said", "reply", "result"]
+    key: bytes
+    content: str | list[Block]
+    id: str = ""
+    is_error: bool = False
+
+
+def pieces_of(messages: Iterable[Mapping[str, Any]]) -> list[Piece]:
+    """Return the pieces of a history in the wire's shape; results of a message come before what is said in it."""
+    pieces: list[Piece] = []
+    for message in messages:
+        content = message.get("content")
+        if message.get("role") == "assistant":
+            blocks = _blocks(content)
+            if pieces and pieces[-1].kind == "reply":  # hosts may send one reply in several messages
+                blocks = [*_blocks(pieces.pop().content), *blocks]
+            pieces.append(Piece("reply", reply_key(blocks), blocks))
+            continue
+        said: list[Block] = []
+        for block in _blocks(content):
+            if block.get("type") == "tool_result":
+                pieces.append(_result(block))
+            else:
+                said.append(block)
+        if said:
+            kept = content if isinstance(content, str) else said
+            pieces.append(Piece("said", said_key(said), kept))
+    return pieces
+
+
+def said_key(content: Any) -> bytes:
+    """Return what tells two sayings apart."""
+    return _digest(["said", *(_bare(block) for block in _blocks(content))])
+
+
+def reply_key(content: Any) -> bytes:
+    """Return what tells two replies apart: their words and their calls, not their thoughts."""
+    words: list[str] = []
+    rest: list[Any] = []
+    for block in _blocks(content):
+        kind = block.get("type")
+        if kind == "text":
+            words.append(str(block.get("text", "")).strip())
+        elif kind == "tool_use":
+            rest.append([block.get("id"), block.get("name"), block.get("input")])
+        elif kind not in _THOUGHT:
+            rest.append(_bare(block))
+    return _digest(["reply", "\n".join(filter(None, words)), rest])
+
+
+def digest_of(content: Any) -> bytes:
+    """Return what tells two contents of a result apart."""
+    if isinstance(content, Sequence) and not isinstance(content, (str, bytes)):
+        blocks = cast("Sequence[Any]", content)
+        if blocks and all(_is_text(block) for block in blocks):
+            content = "\n".join(block["text"] for block in blocks)  # as text it says the same
+        else:
+            content = [_bare(block) for block in blocks]
+    return _digest(content if content is not None else "")
+
+
+def unmarked(value: Any) -> Any:
+    """Return a block, or a list of them, without the host's own breakpoints."""
+    if isinstance(value, list):
+        given = cast("list[Any]", value)
+        bared = [unmarked(item) for item in given]
+        return given if all(one is other for one, other in zip(bared, given, strict=True)) else bared
+    if not isinstance(value, dict):
+        return value
+    fields = cast(Block, value)
+    content = fields.get("content")
+    bare = unmarked(content) if isinstance(content, list) else content
+    if _MARK not in fields and bare is content:
+        return fields
+    out = {key: item for key, item in fields.items() if key != _MARK}
+    return {**out, "content": bare} if "content" in out else out
+
+
+def _result(block: Block) -> Piece:
+    content = unmarked(block.get("content"))
+    return Piece(
+        "result",
+        digest_of(content),
+        "" if content is None else content,
+        str(block.get("tool_use_id", "")),
+        block.get("is_error") is True,
+    )
+
+
+def _blocks(content: Any) -> list[Block]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    items = cast("Sequence[Any]", content) if isinstance(content, (list, tuple)) else ()
+    return [cast(Block, unmarked(item)) if isinstance(item, dict) else _text_block(item) for item in items]
+
+
+def _text_block(item: Any) -> Block:
+    return {"type": "text", "text": str(item)}
+
+
+def _is_text(block: Any) -> bool:
+    fields = cast(Block, block) if isinstance(block, dict) else {}
+    return fields.get("type") == "text" and isinstance(fields.get("text"), str)
+
+
+def _bare(block: Any) -> Any:
+    """Return a block without what does not count: markers and fields that hold nothing."""
+    if isinstance(block, list):
+        return [_bare(item) for item in cast("list[Any]", block)]
+    if not isinstance(block, dict):
+        return block
+    return {key: _bare(value) for key, value in cast(Block, block).items() if key != _MARK and value is not None}
+
+
+def _digest(value: Any) -> bytes:
+    try:
+        said = _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        said = _encode(clean(value))
+    return blake2b(said, digest_size=16).digest()
+
+
+class StandIns:
+    """Texts that stand in the log for what only the host can hold, such as its kind of image, and lead back to it."""
+
+    def __init__(self) -> None:
+        self._things: dict[str, Any] = {}
+
+    def block(self, kind: str, thing: Any) -> Block:
+        """Return a block that stands for a thing of the host's."""
+        text = f"[{kind} {blake2b(repr(thing).encode('utf-8', 'replace'), digest_size=8).hexdigest()}]"
+        self._things[text] = thing
+        return {"type": "text", "text": text}
+
+    def thing(self, block: Mapping[str, Any]) -> Any:
+        """Return what a block stands for; None where it stands for itself."""
+        return self._things.get(str(block.get("text"))) if block.get("type") == "text" else None

@@ -1,0 +1,347 @@
+"""Pydantic AI: a capability that offloads tool results, sends the session's view, and logs every response.
+
+    agent = Agent(model, capabilities=[ReverieCapability(session)])
+
+The run's own history stays whole; a big tool result is in it as the preview that stands for it. What only Pydantic AI
+can hold (an image, a delta of its own) stands in the log by name and is sent as it was. With a model of Anthropic's
+the breakpoints are placed too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
+
+from pydantic_ai import RetryModelRequest, RunContext
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import (
+    CachePoint,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestContext
+
+from ..conversation.entries import new_uuid
+from ..conversation.options import DEFAULT_MAX_TOKENS
+from ..errors import PromptTooLong
+from ..models.failures import failure_of_status
+from ..runtime.memory import Memory
+from ..runtime.session import Session
+from .door import Door
+from .pieces import Block, StandIns, digest_of, reply_key
+from .seams import Hosted
+
+__all__ = ["ReverieCapability"]
+
+Body = dict[str, Any]
+_WHAT: Final = "pydantic-ai"
+_MARK: Final = "cache_control"
+_ERRORS: Final = frozenset({"failed", "retried"})
+_OTHERS_MARKS: Final = (
+    "cache",
+    "anthropic_cache",
+    "anthropic_cache_messages",
+    "anthropic_cache_tool_definitions",
+    "anthropic_cache_instructions",
+)
+
+
+class _Seat:
+    """The seams of one session, and what the next attempt is to do."""
+
+    def __init__(self, session: Session, memory: Memory | None) -> None:
+        self.door = Door(session)
+        self.hosted = Hosted(session, memory)
+        self.failure: PromptTooLong | None = None
+        self.passes = False
+
+
+class ReverieCapability(AbstractCapability[Any]):
+    """Keeps an agent's conversations in sessions: one for all, or one for each conversation."""
+
+    def __init__(self, session: Session | Callable[[str], Session], *, memory: Memory | None = None) -> None:
+        """Use an open session, or a function that returns the open session of a conversation by its id."""
+        self._session = session
+        self._memory = memory
+        self._seats: WeakKeyDictionary[Session, _Seat] = WeakKeyDictionary()
+        if isinstance(session, Session):
+            self._seat(session)
+
+    @classmethod
+    def get_serialization_name(cls) -> str | None:
+        """Return nothing: a session cannot be written into a specification."""
+        return None
+
+    async def prepare_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Put the session's view in place of the run's history, for this attempt."""
+        seat = self._here(ctx)
+        if seat.passes:
+            seat.passes = False
+            return request_context
+        known = _Known()
+        body = known.request(request_context)
+        failure, seat.failure = seat.failure, None
+        ask = partial(seat.hosted.make_room, failure, body) if failure else partial(seat.hosted.prepare, body)
+        sent = await seat.door.asoftly(_WHAT, ask)
+        if sent is None:
+            return request_context
+        return known.overridden(request_context, sent)
+
+    async def after_model_request(
+        self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
+    ) -> ModelResponse:
+        """Log the response and what it cost."""
+        seat = self._here(ctx)
+        await seat.door.asoftly(_WHAT, partial(seat.hosted.observe, wire_reply(response)))
+        return response
+
+    async def on_model_request_error(
+        self, ctx: RunContext[Any], *, request_context: ModelRequestContext, error: Exception
+    ) -> ModelResponse:
+        """Make room where the prompt was too long, and let the run's own request pass where ours was refused."""
+        seat = self._here(ctx)
+        status: Any = getattr(error, "status_code", None)
+        if status not in (400, 413) or request_context.attempt > 2:
+            raise error
+        failure = failure_of_status("the provider", status, getattr(error, "body", None))
+        if isinstance(failure, PromptTooLong):
+            seat.failure = failure
+        else:
+            seat.passes = True
+            seat.door.fell_back(_WHAT, f"the request was refused and the run's own is sent instead: {failure}")
+        raise RetryModelRequest from error
+
+    async def after_tool_execute(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: Any, args: Any, result: Any
+    ) -> Any:
+        """Move a big result to disk at once, and let the run keep its preview."""
+        seat = self._here(ctx)
+        text = result if isinstance(result, str) else _text_of(call, result)
+        if text is None:
+            return result
+        shown = await seat.door.asoftly(_WHAT, partial(seat.hosted.result, call.tool_call_id, text))
+        return result if shown is None or shown == text or not isinstance(shown, str) else shown
+
+    def _here(self, ctx: RunContext[Any]) -> _Seat:
+        session = self._session
+        return self._seat(session if isinstance(session, Session) else session(ctx.conversation_id or ""))
+
+    def _seat(self, session: Session) -> _Seat:
+        found = self._seats.get(session)
+        if found is None:
+            found = self._seats[session] = _Seat(session, self._memory)
+        return found
+
+
+def _text_of(call: ToolCallPart, result: Any) -> str | None:
+    """Return what a result will be as text; None where it is more than text."""
+    if isinstance(result, (int, float, bool, dict, list, tuple)) or result is None:
+        part = ToolReturnPart(call.tool_name, cast(Any, result), call.tool_call_id)
+        return part.model_response_str() if not part.files else None
+    return None
+
+
+def wire_reply(response: ModelResponse) -> Body:
+    """Return a response as a reply of the wire."""
+    usage = response.usage
+    read, written = usage.cache_read_tokens, usage.cache_write_tokens
+    return {
+        "id": response.provider_response_id or new_uuid(),  # two without an id are not the same
+        "model": response.model_name or "",
+        "role": "assistant",
+        "content": _reply_blocks(response, StandIns()),
+        "stop_reason": response.finish_reason,
+        "usage": {
+            "input_tokens": max(0, usage.input_tokens - read - written),
+            "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": written,
+            "output_tokens": usage.output_tokens,
+        },
+    }
+
+
+def _reply_blocks(response: ModelResponse, stand_ins: StandIns) -> list[Block]:
+    blocks: list[Block] = []
+    for part in response.parts:
+        if isinstance(part, TextPart):
+            blocks += [{"type": "text", "text": part.content}] if part.content else []
+        elif isinstance(part, ToolCallPart):
+            given = {"id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
+            blocks.append({"type": "tool_use", **given})
+        elif not isinstance(part, ThinkingPart):
+            blocks.append(stand_ins.block(part.part_kind, part))
+    return blocks
+
+
+class _Known:
+    """One request's messages, told in the wire's shape and found again in it."""
+
+    def __init__(self) -> None:
+        self._stand_ins = StandIns()
+        self._replies: dict[bytes, ModelResponse] = {}
+        self._results: dict[str, tuple[bytes, ToolReturnPart]] = {}
+        self._systems: list[SystemPromptPart] = []
+
+    def request(self, context: ModelRequestContext) -> Body:
+        """Return the request in the wire's shape."""
+        messages: list[Body] = []
+        for message in context.messages:
+            if isinstance(message, ModelResponse):
+                blocks = _reply_blocks(message, self._stand_ins)
+                self._replies[reply_key(blocks)] = message
+                messages.append({"role": "assistant", "content": blocks})
+            else:
+                messages.append({"role": "user", "content": self._blocks(message, first=not messages)})
+        parameters = context.model_request_parameters
+        system = "\n\n".join(
+            [*(part.content for part in self._systems), *(part.content for part in parameters.instruction_parts or ())]
+        )
+        settings = cast("Mapping[str, Any]", context.model_settings or {})
+        tools = [
+            {"name": tool.name, "description": tool.description or "", "input_schema": tool.parameters_json_schema}
+            for tool in (*parameters.function_tools, *parameters.output_tools)
+        ]
+        return {
+            "model": context.model.model_name,
+            "max_tokens": settings.get("max_tokens") or DEFAULT_MAX_TOKENS,
+            "messages": messages,
+            "tools": tools,
+            **({"system": system} if system else {}),
+        }
+
+    def _blocks(self, message: ModelRequest, *, first: bool) -> list[Block]:
+        blocks: list[Block] = []
+        for part in message.parts:
+            if isinstance(part, SystemPromptPart) and first:
+                self._systems.append(part)
+            elif isinstance(part, ToolReturnPart):
+                blocks.append(self._result(part))
+            elif isinstance(part, UserPromptPart):
+                blocks += self._prompt(part)
+            else:
+                blocks.append(self._stand_ins.block(part.part_kind, part))
+        return blocks
+
+    def _result(self, part: ToolReturnPart) -> Block:
+        text = part.content if isinstance(part.content, str) else part.model_response_str()
+        content: str | list[Block] = text
+        if part.files:
+            content = [{"type": "text", "text": text}, self._stand_ins.block("files", part.files)]
+        self._results[part.tool_call_id] = digest_of(content), part
+        block: Block = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": content}
+        return {**block, "is_error": True} if part.outcome in _ERRORS else block
+
+    def _prompt(self, part: UserPromptPart) -> list[Block]:
+        if isinstance(part.content, str):
+            return [{"type": "text", "text": part.content}] if part.content else []
+        blocks: list[Block] = []
+        for item in part.content:
+            if isinstance(item, str):
+                blocks.append({"type": "text", "text": item})
+            elif not isinstance(item, CachePoint):
+                blocks.append(self._stand_ins.block(type(item).__name__, item))
+        return blocks
+
+    # -- and back
+
+    def overridden(self, context: ModelRequestContext, sent: Body) -> ModelRequestContext:
+        """Return the context with the session's view in it."""
+        marks = context.model.system == "anthropic"
+        names = {one["id"]: one["name"] for one in _calls(sent["messages"])}
+        messages: list[ModelMessage] = []
+        owed: str | None = None
+        for message in sent["messages"]:
+            content = _list(message["content"])
+            if message["role"] == "assistant":
+                owed = next((_ttl(block) for block in content if _MARK in block), None)
+                messages.append(self._reply(content))
+                continue
+            parts = list[ModelRequestPart](self._systems) if not messages else []
+            if owed is not None and marks:  # a mark on the reply before: a point that opens this message leads there
+                parts.append(UserPromptPart([CachePoint(ttl=cast(Any, owed))]))
+            owed = None
+            messages.append(ModelRequest(parts=[*parts, *self._parts(content, names, marks)]))
+        last = next((one for one in reversed(context.messages) if isinstance(one, ModelRequest)), None)
+        if last is not None and isinstance(messages[-1], ModelRequest):
+            messages[-1] = replace(last, parts=messages[-1].parts)
+        if not marks:
+            return replace(context, messages=messages)
+        settings = cast("dict[str, Any]", dict(context.model_settings or {}))
+        settings = {key: value for key, value in settings.items() if key not in _OTHERS_MARKS}
+        system = _list(sent.get("system") or "")
+        if system and _MARK in system[-1]:
+            settings["anthropic_cache_instructions"] = _ttl(system[-1])
+        settings.setdefault("anthropic_cache", False)
+        return replace(context, messages=messages, model_settings=cast(Any, settings))
+
+    def _reply(self, content: list[Block]) -> ModelResponse:
+        known = self._replies.get(reply_key(content))
+        if known is not None:
+            return known
+        parts: list[Any] = []
+        for block in content:
+            if block.get("type") == "tool_use":
+                parts.append(ToolCallPart(block["name"], block["input"], block["id"]))
+            elif block.get("type") == "text":
+                parts.append(self._stand_ins.thing(block) or TextPart(block["text"]))
+        return ModelResponse(parts=parts)
+
+    def _parts(self, content: Sequence[Block], names: Mapping[str, str], marks: bool) -> list[ModelRequestPart]:
+        parts: list[ModelRequestPart] = []
+        said: list[Any] = []
+        for block in content:
+            thing = self._stand_ins.thing(block)
+            if block.get("type") == "tool_result":
+                parts.append(self._returned(block, names))
+            elif thing is not None and hasattr(thing, "part_kind"):
+                parts += [UserPromptPart(said)] if said else []
+                said = []
+                parts.append(thing)
+            else:
+                said.append(thing if thing is not None else block.get("text", ""))
+            if marks and _MARK in block:
+                said.append(CachePoint(ttl=cast(Any, _ttl(block))))
+                if block.get("type") == "tool_result":
+                    parts.append(UserPromptPart(said))
+                    said = []
+        return [*parts, UserPromptPart(said)] if said else parts
+
+    def _returned(self, block: Block, names: Mapping[str, str]) -> ToolReturnPart:
+        called = block["tool_use_id"]
+        digest, part = self._results.get(called, (b"", None))
+        content: Any = block.get("content", "")
+        if part is not None and digest == digest_of(content):
+            return part
+        text = content if isinstance(content, str) else "\n".join(str(one.get("text", "")) for one in content)
+        if part is not None:
+            return ToolReturnPart(part.tool_name, text, called, outcome=part.outcome)
+        outcome = "failed" if block.get("is_error") else "success"
+        return ToolReturnPart(names.get(called, "tool"), text, called, outcome=outcome)
+
+
+def _calls(messages: Sequence[Body]) -> list[Block]:
+    blocks = [block for message in messages for block in _list(message["content"])]
+    return [block for block in blocks if block.get("type") == "tool_use"]
+
+
+def _list(content: Any) -> list[Block]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return list(cast("Sequence[Block]", content))
+
+
+def _ttl(block: Block) -> str:
+    return str(block[_MARK].get("ttl", "5m"))

@@ -1,0 +1,379 @@
+"""The three seams every integration shares: a tool result, the next request, a reply.
+
+A host keeps its own history and shows all of it before every call. ``Hosted`` maps it onto a session's log piece by
+piece: what is new is appended, what the host took back or rewrote leaves the view by a decision that says so. The log
+stays the only state: what is held here is recovered from it when a host comes back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from anyio import Lock, to_thread
+
+from ..conversation.cuts import USER_CONTEXT, Item
+from ..conversation.decisions import Cause, Replacement, ResultsCleared, Snipped
+from ..conversation.entries import ASSISTANT, USER, Entry
+from ..conversation.options import DEFAULT_MAX_TOKENS
+from ..conversation.rounds import reply_id
+from ..conversation.view import View
+from ..errors import InputError, PromptTooLong, ReverieError, SessionError
+from ..events import EntryAppended, Event, FellBack
+from ..memories.guidance import index_context
+from ..runtime.memory import Memory
+from ..runtime.recalling import Recalling
+from ..runtime.session import Session
+from .pieces import Block, Piece, digest_of, pieces_of, reply_key, said_key, unmarked
+
+__all__ = ["LAYER", "Hosted", "aligned"]
+
+LAYER: Final = "host"
+"""Who is named as the cause of what the host did to its history."""
+_TAG_BYTES: Final = 4
+_TAKEN: Final = frozenset({"messages", "model", "max_tokens", "system", "tools", "stream", "cache_control", "thread"})
+
+
+class _Heard:
+    """The result of one call as it is known: its entry, and every content the host may show for it."""
+
+    def __init__(self, uuid: str, contents: Iterable[bytes] = ()) -> None:
+        self.uuid = uuid
+        self.contents = set(contents)
+
+
+class _Spoken:
+    """Something said, or a reply with the results of its calls."""
+
+    def __init__(self, key: bytes, uuids: list[str]) -> None:
+        self.key = key
+        self.uuids = uuids
+        self.results: dict[str, _Heard] = {}
+
+    def entries(self) -> list[str]:
+        """Return every entry this is made of."""
+        return [*self.uuids, *(heard.uuid for heard in self.results.values())]
+
+
+class Hosted:
+    """A conversation that another program keeps, followed in a session's log."""
+
+    def __init__(self, session: Session, memory: Memory | None = None) -> None:
+        """Follow a host; with ``memory`` its index opens the conversation, and what helps with a saying is recalled."""
+        self.session = session
+        self._lock = Lock()
+        self._memory = memory
+        self._recalling = (
+            Recalling(session, memory.path, policy=session.settings.recall) if memory is not None else None
+        )
+        self._spoken: list[_Spoken] | None = None
+        self._first = _Spoken(b"", [])
+        """Where results go that come before any reply."""
+        self._continued = False
+        self._asked: dict[str, Any] = {}
+        self._replied = ""
+        self._logged = ""
+        session.listen(self._hear)
+
+    # -- the three seams
+
+    async def prepare(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the request to send in place of the host's own; both are in the wire's shape.
+
+        Raise where the host's request is not one to change: it is a conversation of its own, or ends in a reply that
+        the model is to go on with.
+        """
+        async with self._lock:
+            pieces = pieces_of(body.get("messages") or ())
+            if not pieces or pieces[-1].kind == "reply":
+                raise InputError("the request ends in words put into the model's mouth: it passes as it is")
+            options = {key: value for key, value in body.items() if key not in _TAKEN and value is not None}
+            thread: Mapping[str, Any] = body.get("thread") or {}
+            if thread.get("type") == "continue":
+                await self._go_on(pieces, str(thread.get("previous_message_id")))
+                return self._sent(await self.session.prepare(**{**self._asked, **options}), body)
+            self._refuse_others(pieces, body)
+            await self._follow(pieces)
+            self._asked = {
+                "model": str(body.get("model") or ""),
+                "max_tokens": body.get("max_tokens") or DEFAULT_MAX_TOKENS,
+                "system": unmarked(body.get("system")),
+                "tools": unmarked(list(body.get("tools") or ())),
+                **options,
+            }
+            return self._sent(await self.session.prepare(**self._asked), body)
+
+    async def make_room(self, error: PromptTooLong, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Compact because the provider says that the prompt is too long, and return the request anew."""
+        async with self._lock:
+            await self.session.compact_reactively(error)
+            return self._sent(await self.session.prepare(**self._asked), body)
+
+    async def observe(self, reply: Any) -> None:
+        """Log a reply and what it cost."""
+        async with self._lock:
+            self._logged = ""
+            await self.session.observe(reply)
+            if self._logged:  # the same reply a second time is not logged again
+                entry = next(one for one in reversed(self.session.view.said) if one.uuid == self._logged)
+                self._heard_so_far().append(_Spoken(reply_key((entry.message or {}).get("content")), [entry.uuid]))
+                self._replied = reply_id(entry)
+
+    async def result(self, call_id: str, output: Any, *, is_error: bool = False) -> str | list[Block] | None:
+        """Log what a tool gave back, and return what is to be shown in its place; None where no such call is known."""
+        async with self._lock:
+            spoken = self._heard_so_far()
+            owner = spoken[-1] if spoken else self._first
+            if self.session.view.use(call_id) is None or call_id in owner.results:
+                return None
+            piece = Piece("result", digest_of(output), output, call_id, is_error)
+            return await self._log_result(owner, piece)
+
+    # -- for hosts that keep their history here
+
+    async def take_in(self, pieces: Sequence[Piece], start: int) -> int:
+        """Log what the host adds after so many sayings and replies, but for what was logged while it was sent.
+
+        Return how many there are then.
+        """
+        async with self._lock:
+            spoken = self._heard_so_far()
+            for piece in pieces:
+                if piece.kind == "result":
+                    await self._follow_result(spoken[start - 1] if start else self._first, piece)
+                elif start < len(spoken) and spoken[start].key == piece.key:
+                    start += 1
+                else:
+                    spoken.append(await self._log_spoken(piece))
+                    start = len(spoken)
+            return start
+
+    async def replace_last(self, pieces: Sequence[Piece]) -> None:
+        """Take back the last saying or reply with its results, and log these pieces in its place."""
+        async with self._lock:
+            spoken = self._heard_so_far()
+            await self._take_back([spoken.pop()])
+            for piece in pieces:
+                if piece.kind == "result":
+                    await self._follow_result(spoken[-1], piece)
+                else:
+                    spoken.append(await self._log_spoken(piece))
+
+    async def take_back_all(self) -> None:
+        """Take back all that was said."""
+        async with self._lock:
+            gone = self._heard_so_far()
+            if gone:
+                await self._take_back(gone)
+            self._spoken = []
+
+    def history(self) -> list[Entry]:
+        """Return what the host has said and heard, in order, each result after the reply that called for it."""
+        entries = {entry.uuid: entry for entry in self.session.view.said}
+        return [entries[uuid] for one in self._heard_so_far() for uuid in one.entries() if uuid in entries]
+
+    @property
+    def count(self) -> int:
+        """How many sayings and replies stand."""
+        return len(self._heard_so_far())
+
+    # -- following the host
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, EntryAppended) and event.kind == ASSISTANT:
+            self._logged = event.uuid
+
+    def _heard_so_far(self) -> list[_Spoken]:
+        if self._spoken is None:
+            self._spoken = recovered(self.session.view, self._first)
+            self._continued = len(self._spoken) > 1
+        return self._spoken
+
+    def _refuse_others(self, pieces: Sequence[Piece], body: Mapping[str, Any]) -> None:
+        """Refuse a request that shares nothing with what was said here, and is opened differently."""
+        known = {one.key for one in self._heard_so_far()}
+        prefix = self.session.view.facts.prefix
+        if not self._continued or prefix is None or any(piece.key in known for piece in pieces):
+            return
+        names = [tool.get("name") for tool in body.get("tools") or ()]
+        same = names == [tool.get("name") for tool in prefix.tools] and unmarked(body.get("system")) == prefix.system
+        if not same:
+            raise SessionError(
+                "the request shares nothing with this session's conversation and passes as it is: "
+                "give each conversation a session of its own"
+            )
+
+    async def _go_on(self, pieces: Sequence[Piece], previous: str) -> None:
+        """Append what a host adds that lets the provider hold its history: here it is ours that is held."""
+        spoken = self._heard_so_far()
+        if not self._asked or previous != self._replied:
+            raise SessionError(f"the request goes on from {previous!r}, not from the last reply: it passes as it is")
+        for piece in pieces:
+            if piece.kind == "result":
+                await self._follow_result(spoken[-1], piece)
+            else:
+                spoken.append(await self._log_spoken(piece))
+
+    async def _follow(self, pieces: Sequence[Piece]) -> None:
+        """Bring the log to where the host is."""
+        spoken = self._heard_so_far()
+        kept = aligned([one.key for one in spoken], [piece.key for piece in pieces if piece.kind != "result"])
+        self._continued = self._continued or bool(kept)
+        standing = set(kept)
+        gone = [one for at, one in enumerate(spoken) if at not in standing]
+        if gone:
+            await self._take_back(gone)
+        self._spoken = spoken = [spoken[at] for at in kept]
+        await self._open_memory()
+        at = -1
+        for piece in pieces:
+            if piece.kind == "result":
+                await self._follow_result(spoken[at] if at >= 0 else self._first, piece)
+                continue
+            at += 1
+            if at == len(spoken):
+                spoken.append(await self._log_spoken(piece))
+        if self._recalling is not None:
+            await self._recalling.surface()
+
+    async def _open_memory(self) -> None:
+        """Show the index of memories before anything is said."""
+        if self._memory is None or self.session.view.length or not self.session.settings.switches.memory:
+            return
+        memory, tag = self._memory, os.urandom(_TAG_BYTES).hex()
+        try:
+            index = await to_thread.run_sync(memory.index)
+            waiting = [one.file for one in await to_thread.run_sync(memory.list) if one.trust == "unconfirmed"]
+        except (ReverieError, OSError) as error:
+            self.session.tell(FellBack(self.session.name, "memory", f"the index cannot be read: {error}"))
+            return
+        text = index_context(index, path=str(memory.path), tag=tag, scope="private", unconfirmed=waiting)
+        await self.session.attach(text, type=USER_CONTEXT)
+
+    async def _take_back(self, gone: Sequence[_Spoken]) -> None:
+        uuids = [uuid for one in gone for uuid in one.entries()]
+        reason = f"the host took back or rewrote {len(gone)} message{'s' if len(gone) > 1 else ''} of its history"
+        await self.session.decide(Snipped(Cause(LAYER, reason, moves_prefix=True), uuids))
+
+    async def _log_spoken(self, piece: Piece) -> _Spoken:
+        if piece.kind == "said":
+            if self._recalling is not None:
+                self._recalling.start(_text(piece.content))
+            entry = await self.session.append(USER, {"message": {"role": "user", "content": piece.content}})
+        else:
+            # A reply we did not see come: an example, another client's, or one whose logging failed.
+            message = {"role": "assistant", "content": piece.content}
+            entry = await self.session.append(ASSISTANT, {"message": message, "reply": {}})
+        return _Spoken(piece.key, [entry.uuid])
+
+    async def _follow_result(self, owner: _Spoken, piece: Piece) -> None:
+        heard = owner.results.get(piece.id)
+        if heard is None:
+            await self._log_result(owner, piece)
+        elif not heard.contents:
+            heard.contents.add(piece.key)  # recovered from a log that holds a preview: the host's word is taken for it
+        elif piece.key not in heard.contents:
+            cause = Cause(LAYER, "the host rewrote this result", moves_prefix=True)
+            await self.session.decide(ResultsCleared(cause, [Replacement(piece.id, _text(piece.content), piece.id, 0)]))
+            heard.contents = {piece.key}
+
+    async def _log_result(self, owner: _Spoken, piece: Piece) -> str | list[Block]:
+        if self.session.view.use(piece.id) is None:  # an orphan: kept in the log, and left out of requests
+            block = {"type": "tool_result", "tool_use_id": piece.id, "content": piece.content}
+            entry = await self.session.append(USER, {"message": {"role": "user", "content": [block]}})
+        else:
+            entry = await self.session.result(piece.id, piece.content, is_error=piece.is_error)
+        shown = _shown(entry, piece)
+        owner.results[piece.id] = _Heard(entry.uuid, (piece.key, digest_of(shown)))
+        return shown
+
+    def _sent(self, request: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+        return {**request, "stream": body["stream"]} if "stream" in body else request
+
+
+def aligned(known: Sequence[bytes], host: Sequence[bytes]) -> list[int]:
+    """Return which of what is known the host's history begins with, in order; what it goes on with is new.
+
+    What the host left out is skipped where it goes on with something that is known, so that a history whose past was
+    dropped is not taken for a new one.
+    """
+    kept: list[int] = []
+    at = 0
+    for number, key in enumerate(host):
+        if at < len(known) and known[at] == key:
+            found = at
+        else:
+            candidates = [later for later in range(at, len(known)) if known[later] == key]
+            if not candidates:
+                break
+            found = max(candidates, key=lambda later: (_run(known, later, host, number), -later))
+        kept.append(found)
+        at = found + 1
+    return kept
+
+
+def _run(known: Sequence[bytes], at: int, host: Sequence[bytes], number: int) -> int:
+    length = 0
+    for one, other in zip(known[at:], host[number:], strict=False):
+        if one != other:
+            break
+        length += 1
+    return length
+
+
+def recovered(view: View, first: _Spoken) -> list[_Spoken]:
+    """Return what the host has said by the log, for a host that comes back."""
+    spoken: list[_Spoken] = []
+    replies: dict[str, _Spoken] = {}
+    blocks: dict[str, list[Any]] = {}
+    gone: set[str] = set()
+    for one in view.said_from(0):
+        if not isinstance(one, Item):
+            if isinstance(one.cut, Snipped):
+                gone.update(one.cut.messages)
+            continue
+        if one.entry.kind == ASSISTANT:
+            name = reply_id(one.entry)
+            blocks.setdefault(name, []).extend(_list(one.message["content"]))
+            if name not in replies:
+                replies[name] = _Spoken(b"", [])
+                spoken.append(replies[name])
+            replies[name].uuids.append(one.uuid)
+            replies[name].key = reply_key(blocks[name])
+        elif one.entry.kind == USER:
+            _recover_said(one, view, spoken, first)
+    return [one for one in spoken if not gone.issuperset(one.uuids)]
+
+
+def _recover_said(item: Item, view: View, spoken: list[_Spoken], first: _Spoken) -> None:
+    said: list[Any] = []
+    for block in _list(item.message["content"]):
+        if block.get("type") != "tool_result":
+            said.append(block)
+            continue
+        called = str(block.get("tool_use_id"))
+        whole = view.offloaded(called) is None
+        owner = spoken[-1] if spoken else first
+        owner.results[called] = _Heard(item.uuid, [digest_of(block.get("content"))] if whole else [])
+    if said:
+        spoken.append(_Spoken(said_key(said), [item.uuid]))
+
+
+def _list(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _shown(entry: Entry, piece: Piece) -> str | list[Block]:
+    """Return the content a result was logged with."""
+    content: Any = (entry.message or {}).get("content")
+    for block in _list(content) if content else ():
+        if block.get("type") == "tool_result" and block.get("tool_use_id") == piece.id:
+            return block.get("content", "")
+    return piece.content
+
+
+def _text(content: str | list[Block]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(block.get("text") or f"[{block.get('type')}]") for block in content)

@@ -1,0 +1,131 @@
+"""A LangChain agent with our middleware: previews in its state, threads that do not meet, a way out of failures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from reverie import InMemoryStorage, Session
+from reverie.errors import StorageError
+from reverie.integrations.door import running
+from reverie.integrations.langchain import ReverieMiddleware, reply_blocks, wire_messages
+from reverie.testing.messages_server import MessagesServer
+
+LOG = "\n".join(f"2026-03-02 08:{at % 60:02} row {at} locked" for at in range(4_000))
+CALL = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "cat log"}}
+
+
+def bash(command: str) -> str:
+    """Run a command."""
+    return LOG
+
+
+def first_call_then_words(request: dict[str, Any]) -> Any:
+    asked = [block for message in request["messages"] for block in message["content"] if isinstance(block, dict)]
+    return "It was locked." if any(block["type"] == "tool_result" for block in asked) else [CALL]
+
+
+def agent_of(server: MessagesServer, middleware: Any, **options: Any) -> Any:
+    model = ChatAnthropic(
+        model_name="claude-sonnet-4-6", api_key="any", base_url=server.base_url, max_tokens=500, max_retries=0
+    )
+    tool = StructuredTool.from_function(bash, name="Bash")
+    return create_agent(model, [tool], system_prompt="Help.", middleware=[middleware], checkpointer=InMemorySaver())
+
+
+def thread(name: str) -> Any:
+    return {"configurable": {"thread_id": name}}
+
+
+def test_the_state_keeps_the_preview_and_the_log_the_whole() -> None:
+    with (
+        MessagesServer(first_call_then_words) as server,
+        running(Session.open("a", storage=InMemoryStorage())) as session,
+    ):
+        agent = agent_of(server, ReverieMiddleware(session))
+        state = agent.invoke({"messages": [("user", "what happened?")]}, thread("1"))
+        (kept,) = [one for one in state["messages"] if isinstance(one, ToolMessage)]
+        assert len(str(kept.content)) < len(LOG) / 10
+        assert (kept.tool_call_id, kept.status) == ("t1", "success")
+        assert session.stored("t1").decode() == LOG
+        assert state["messages"][-1].text == "It was locked."
+        sent = server.requests[-1]
+        assert sent["messages"][-1]["content"][-1]["cache_control"]["type"] == "ephemeral"
+        assert sent["system"][-1]["cache_control"]["type"] == "ephemeral"
+        assert server.refusals == []
+        assert [entry.kind for entry in session.view.said] == ["user", "assistant", "user", "assistant"]
+        assert session.view.said[1].reply["usage"]["output_tokens"] > 0
+
+
+async def test_threads_have_sessions_of_their_own_also_when_asked_asynchronously(anyio_backend: str) -> None:
+    with MessagesServer(first_call_then_words) as server:
+        one, two = (Session.open(name, storage=InMemoryStorage()) for name in ("one", "two"))
+        async with one, two:
+            agent = agent_of(server, ReverieMiddleware({"1": one, "2": two}.__getitem__))
+            for name, text in (("1", "first?"), ("2", "second?"), ("1", "and then?")):
+                await agent.ainvoke({"messages": [("user", text)]}, thread(name))
+            said = [session.view.said[0].message["content"] for session in (one, two)]
+            assert ["first" in str(said[0]), "second" in str(said[1])] == [True, True]
+            assert (len(one.view.said), len(two.view.said)) == (6, 4)
+            assert server.refusals == []
+
+
+def test_a_session_that_fails_leaves_the_agent_as_it_was() -> None:
+    class Full(InMemoryStorage):
+        def append(self, key: str, line: bytes) -> None:
+            if b'"kind":"meta"' not in line:
+                raise StorageError("the disk is full", path=key)
+            super().append(key, line)
+
+    heard: list[Any] = []
+    with MessagesServer(first_call_then_words) as server, running(Session.open("f", storage=Full())) as session:
+        session.listen(heard.append)
+        state = agent_of(server, ReverieMiddleware(session)).invoke({"messages": [("user", "hm?")]}, thread("1"))
+        assert state["messages"][-1].text == "It was locked."
+        assert server.requests[-1]["messages"][-1]["content"][0]["content"] == LOG
+        assert {one.why for one in heard if type(one).__name__ == "FellBack"} == {"the disk is full"}
+
+
+def test_an_error_of_the_provider_is_the_agents_and_a_refusal_sends_its_own_request() -> None:
+    heard: list[Any] = []
+    with (
+        MessagesServer(lambda request: "fine") as server,
+        running(Session.open("e", storage=InMemoryStorage())) as session,
+    ):
+        session.listen(heard.append)
+        agent = agent_of(server, ReverieMiddleware(session))
+        server.fail(529)
+        with pytest.raises(Exception, match="529"):
+            agent.invoke({"messages": [("user", "one")]}, thread("1"))
+        server.fail(400, message="messages.0: something new is required")
+        assert agent.invoke({"messages": [("user", "two")]}, thread("2"))["messages"][-1].text == "fine"
+        assert "cache_control" not in str(server.requests[-1]["messages"])
+        assert any("something new" in one.why for one in heard if type(one).__name__ == "FellBack")
+
+
+def test_messages_of_other_makers_are_told_in_the_wires_shape() -> None:
+    called = AIMessage("Look.", tool_calls=[{"name": "Bash", "args": {"a": 1}, "id": "t1", "type": "tool_call"}])
+    told = wire_messages([HumanMessage("hi"), called, ToolMessage("out", tool_call_id="t1", status="error")])
+    assert (
+        told[1]["content"]
+        == reply_blocks(called)
+        == [
+            {"type": "text", "text": "Look."},
+            {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"a": 1}},
+        ]
+    )
+    assert told[2]["content"][0]["is_error"] is True
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+pytestmark = pytest.mark.anyio

@@ -1,0 +1,121 @@
+"""A Pydantic AI agent with our capability: previews in its history, images as they were, a way out of every failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from anthropic import AsyncAnthropic
+from pydantic_ai import Agent, BinaryContent
+from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+
+from reverie import InMemoryStorage, Session
+from reverie.errors import StorageError
+from reverie.integrations.pydantic_ai import ReverieCapability
+from reverie.testing.messages_server import MessagesServer
+
+LOG = "\n".join(f"2026-03-02 08:{at % 60:02} row {at} locked" for at in range(4_000))
+CALL = {"type": "tool_use", "id": "t1", "name": "bash", "input": {"command": "cat log"}}
+PIXEL = BinaryContent(b"\x89PNG\r\n\x1a\n", media_type="image/png")
+
+
+def first_call_then_words(request: dict[str, Any]) -> Any:
+    asked = [block for message in request["messages"] for block in message["content"] if isinstance(block, dict)]
+    return "It was locked." if any(block["type"] == "tool_result" for block in asked) else [CALL]
+
+
+def agent_of(client: AsyncAnthropic, session: Any) -> Agent[None, str]:
+    model = AnthropicModel("claude-sonnet-4-6", provider=AnthropicProvider(anthropic_client=client))
+    agent = Agent(model, instructions="Help.", capabilities=[ReverieCapability(session)])
+
+    @agent.tool_plain
+    def bash(command: str) -> str:
+        return LOG
+
+    return agent
+
+
+def client_of(server: MessagesServer) -> AsyncAnthropic:
+    return AsyncAnthropic(base_url=server.base_url, api_key="any", max_retries=0)
+
+
+async def test_the_history_keeps_the_preview_and_the_log_the_whole(anyio_backend: str) -> None:
+    with MessagesServer(first_call_then_words) as server:
+        async with client_of(server) as client, Session.open("a", storage=InMemoryStorage()) as session:
+            done = await agent_of(client, session).run("what happened?")
+            parts = [part for message in done.all_messages() for part in message.parts]
+            (kept,) = [part for part in parts if isinstance(part, ToolReturnPart)]
+            assert len(str(kept.content)) < len(LOG) / 10
+            assert session.stored("t1").decode() == LOG
+            assert done.output == "It was locked."
+            sent = server.requests[-1]
+            assert sent["messages"][-1]["content"][-1]["cache_control"]["type"] == "ephemeral"
+            assert server.refusals == []
+            assert [entry.kind for entry in session.view.said] == ["user", "assistant", "user", "assistant"]
+            assert session.view.said[1].reply["usage"]["output_tokens"] > 0
+
+
+async def test_an_image_is_sent_as_it_was_and_conversations_do_not_meet(anyio_backend: str) -> None:
+    with MessagesServer(lambda request: "seen") as server:
+        one, two = (Session.open(name, storage=InMemoryStorage()) for name in ("one", "two"))
+        async with client_of(server) as client, one, two:
+            agent = agent_of(client, {"1": one, "2": two}.__getitem__)
+            first = await agent.run(["what is this?", PIXEL], conversation_id="1")
+            await agent.run("another thing", conversation_id="2")
+            await agent.run("and now?", message_history=first.all_messages(), conversation_id="1")
+            images = [[block["type"] for block in server.requests[at]["messages"][0]["content"]] for at in (0, 2)]
+            assert images == [["text", "image"], ["text", "image"]]
+            assert (len(one.view.said), len(two.view.said)) == (4, 2)
+            assert server.refusals == []
+
+
+async def test_a_session_that_fails_leaves_the_run_as_it_was(anyio_backend: str) -> None:
+    class Full(InMemoryStorage):
+        def append(self, key: str, line: bytes) -> None:
+            if b'"kind":"meta"' not in line:
+                raise StorageError("the disk is full", path=key)
+            super().append(key, line)
+
+    heard: list[Any] = []
+    with MessagesServer(first_call_then_words) as server:
+        async with client_of(server) as client, Session.open("f", storage=Full()) as session:
+            session.listen(heard.append)
+            assert (await agent_of(client, session).run("hm?")).output == "It was locked."
+            assert LOG in str(server.requests[-1]["messages"][-1]["content"][0]["content"]).replace("\\n", "\n")
+            assert {one.why for one in heard if type(one).__name__ == "FellBack"} == {"the disk is full"}
+
+
+async def test_errors_are_the_runs_and_a_refusal_sends_its_own_request(anyio_backend: str) -> None:
+    heard: list[Any] = []
+    with MessagesServer(lambda request: "fine") as server:
+        async with client_of(server) as client, Session.open("e", storage=InMemoryStorage()) as session:
+            session.listen(heard.append)
+            agent = agent_of(client, session)
+            server.fail(529)
+            with pytest.raises(ModelHTTPError):
+                await agent.run("one")
+            server.fail(400, message="messages.0: something new is required")
+            assert (await agent.run("two")).output == "fine"
+            assert any("something new" in one.why for one in heard if type(one).__name__ == "FellBack")
+
+
+async def test_a_prompt_that_is_too_long_is_compacted_and_sent_again(anyio_backend: str) -> None:
+    with MessagesServer(lambda request: "fine " * 200, window=6_000) as server:
+        async with client_of(server) as client, Session.open("long", storage=InMemoryStorage()) as session:
+            agent, history = agent_of(client, session), []
+            for number in range(24):
+                done = await agent.run(f"{number}: " + "tell me more about the harbour. " * 20, message_history=history)
+                history = done.all_messages()
+            assert {status for status, _ in server.refusals} == {400}
+            assert len(server.usages) == 24
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+pytestmark = pytest.mark.anyio

@@ -1,0 +1,127 @@
+"""Whatever a host does to its history, what is sent is that history, and the provider accepts it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reverie import InMemoryStorage, Memory, Session
+from reverie.conversation.validate import problems
+from reverie.integrations.seams import Hosted
+
+TOOL = {"name": "Bash", "description": "Run.", "input_schema": {"type": "object"}}
+
+
+def asked(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"model": "claude-sonnet-4-6", "max_tokens": 100, "tools": [TOOL], "messages": messages}
+
+
+def reply(identity: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"id": identity, "model": "claude-sonnet-4-6", "role": "assistant", "content": list(blocks)}
+
+
+def words(request: dict[str, Any]) -> list[str]:
+    """Return what a request says, in order, without what stands in for results that never came."""
+    said: list[str] = []
+    for message in request["messages"]:
+        content = message["content"]
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            if block["type"] == "text":
+                said.append(block["text"])
+            elif block["type"] == "tool_use":
+                said.append(block["id"])
+    return said
+
+
+EDITS = st.lists(
+    st.tuples(st.sampled_from(["say", "call", "drop", "rewrite", "cut"]), st.integers(0, 9)), min_size=1, max_size=14
+)
+
+
+@settings(max_examples=25)
+@given(EDITS, st.booleans())
+def test_the_view_follows_a_host_that_edits_drops_and_branches(edits: list[tuple[str, int]], again: bool) -> None:
+    anyio.run(follow, edits, again)
+
+
+async def follow(edits: list[tuple[str, int]], again: bool) -> None:
+    storage = InMemoryStorage()
+    history: list[dict[str, Any]] = [{"role": "user", "content": "begin"}]
+    number = 0
+    async with Session.open("edits", storage=storage) as first:
+        hosted = Hosted(first)
+        for kind, at in edits:
+            number += 1
+            change(history, kind, at, number)
+            request = await hosted.prepare(asked(history))
+            assert problems(request) == []
+            assert words(request) == words({"messages": history})
+            made = reply(f"m{number}", *answer(kind, number))
+            await hosted.observe(made)
+            history.append({"role": "assistant", "content": made["content"]})
+            if kind == "call":
+                output = {"type": "tool_result", "tool_use_id": f"t{number}", "content": f"output {number}"}
+                history.append({"role": "user", "content": [output]})
+    if again:  # another process, which knows nothing but the log
+        async with Session.open("edits", storage=storage) as second:
+            history.append({"role": "user", "content": "back again"})
+            before = len(second.view.said)
+            request = await Hosted(second).prepare(asked(history))
+            assert words(request) == words({"messages": history})
+            assert len(second.view.said) - before <= 2
+
+
+def answer(kind: str, number: int) -> list[dict[str, Any]]:
+    if kind == "call":
+        return [{"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {"command": f"run {number}"}}]
+    return [{"type": "text", "text": f"reply {number}"}]
+
+
+def change(history: list[dict[str, Any]], kind: str, at: int, number: int) -> None:
+    """Do to a history what hosts do, and end it with something to answer."""
+    spoken = [index for index, one in enumerate(history) if one["role"] == "user" and isinstance(one["content"], str)]
+    chosen = spoken[at % len(spoken)]
+    if kind == "drop" and chosen:
+        del history[:chosen]
+    elif kind == "rewrite":
+        history[chosen] = {"role": "user", "content": f"rather {number}"}
+    elif kind == "cut":
+        del history[chosen + 1 :]
+    if history[-1]["role"] == "assistant":
+        history.append({"role": "user", "content": f"say {number}"})
+
+
+async def test_a_history_that_is_not_followed_would_be_seen(anyio_backend: str) -> None:
+    async with Session.open("bad", storage=InMemoryStorage()) as session:
+        await session.say("begin")
+        await session.say("what the host has taken back")
+        request = await session.prepare(model="claude-sonnet-4-6", max_tokens=100)
+        assert words(request) != ["begin"]
+
+
+async def test_memories_open_the_conversation_and_what_helps_is_recalled(tmp_path: Any, anyio_backend: str) -> None:
+    memory = Memory(tmp_path / "memory")
+    memory.save("Use the real database in tests", type="feedback", why="a mock hid a broken migration")
+    async with Session.open("recalled", storage=InMemoryStorage()) as session:
+        hosted = Hosted(session, memory)
+        request = await hosted.prepare(asked([{"role": "user", "content": "which database do the tests use?"}]))
+        said = "\n".join(words(request))
+        assert said.index("feedback_") < said.index("which database do the tests use?")
+        assert "a mock hid a broken migration" in said
+        await hosted.observe(reply("m1", {"type": "text", "text": "the real one"}))
+        said_so = reply("m1", {"type": "text", "text": "the real one"})
+        longer = [{"role": "user", "content": "which database do the tests use?"}, said_so]
+        again = await hosted.prepare(asked([*longer, {"role": "user", "content": "thanks"}]))
+        assert words(again)[: len(words(request))] == words(request)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+pytestmark = pytest.mark.anyio
