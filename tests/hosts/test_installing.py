@@ -200,12 +200,13 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert "hooks" in real.read_text()
 
 
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Return lists and objects of what there is."""
+    return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+
+
 @given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
-        max_leaves=10,
-    ),
+    st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), nested, max_leaves=10),
     st.sampled_from([None, 0, 1, 3, "\t"]),
     st.lists(st.text(max_size=5), min_size=1, max_size=3),
 )
