@@ -66,7 +66,7 @@ def test_everybody_of_a_team_is_written_to(reverie: Reverie, asked: Asked, home:
     assert [one["from"] for one in asked("inbox", "b", "--team", "red")["messages"]] == ["a"]
     code, _, err = reverie("send", "*", "hello")
     assert code == 2
-    assert "there are: none" in err
+    assert "nobody is in team" in err
 
 
 def test_text_can_come_from_a_pipe(asked: Asked, home: Path, monkeypatch: pytest.MonkeyPatch):
@@ -83,6 +83,7 @@ def test_text_can_come_from_a_pipe(asked: Asked, home: Path, monkeypatch: pytest
         (["send", "../x", "hello"], "there are: worker"),
         (["send", "bridge:x", "hello"], "no bridge"),
         (["send", "worker", ""], "nothing in that message"),
+        (["send", "worker", "hello", "--from", "worker"], "worker is who writes"),
         (["send", "worker", "hello", "--from", "a/b"], "cannot name an agent"),
         (["send", "worker", "hello", "--team", ".."], "cannot name a team"),
         (["inbox", "ghost"], "there are: worker"),

@@ -205,6 +205,72 @@ def test_another_text_goes_only_where_its_shape_is_known(output: Any) -> None:
     assert shaped is None or text_of(shaped) == "short"
 
 
+def test_words_kept_between_hooks_find_what_reading_everything_finds(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from datetime import UTC, datetime
+
+    from reverie.hosts.reading import Read
+    from reverie.memories.choosing import chosen
+    from reverie.memories.recall_policy import RecallPolicy
+    from reverie.memories.search import MemoryIndex
+
+    monkeypatch.setattr("reverie.hosts.words._FRESH_NS", 0)  # files of this moment count as settled
+    memory, home = memories_of(project), Path(os.environ["REVERIE_HOME"])
+    for number in range(12):
+        memory.save(f"Service number {number} is deployed by pipeline p{number * 7}", type="reference")
+    folder = Path(memory.path)
+    for file in folder.glob("*.md"):
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+
+    def found(query: str) -> tuple[str, ...]:
+        read = Read(folder, None, query=query, home=home)
+        whole = [one for name in read.records if (one := read.whole(name)) is not None]
+        plain = MemoryIndex(whole)
+        now = datetime.now(UTC)
+        files = chosen(query, list(read.records.values()), read.index, now=now, policy=RecallPolicy())
+        assert files == chosen(query, whole, plain, now=now, policy=RecallPolicy())
+        assert [one.score for one in read.index.search(query)] == [one.score for one in plain.search(query)]
+        return files
+
+    def kept() -> Path:
+        [file] = (home / "queue").glob("words-*.json")
+        return file
+
+    assert found("which pipeline deploys service number 7?")[0].endswith(".md")
+    rows = json.loads(kept().read_bytes())["rows"]
+    assert len(rows) == 12
+    assert kept().stat().st_mode & 0o777 == 0o600
+    [seventh] = [name for name in rows if "49" in rows[name][6] or "p49" in rows[name][6]]
+    (folder / seventh).write_text((folder / seventh).read_text().replace("pipeline", "conveyor"))
+    assert found("which conveyor deploys service number 7?")[0] == seventh, "what changed is read again"
+    (folder / seventh).unlink()
+    assert seventh not in found("which pipeline deploys service number 7?")
+    for damage in (b"", b"{", b"[]", b'{"made_by": [], "rows": 3}'):
+        kept().write_bytes(damage)
+        assert found("which pipeline deploys service number 3?"), "what cannot be read is made anew"
+
+
+def test_where_nothing_is_set_hooks_act_by_the_defaults_of_all_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reverie.hosts.settled import Settled, settled
+    from reverie.settings import Settings, load_settings
+
+    home = Path(os.environ["REVERIE_HOME"])
+    names = ("home", "memory", "recalls", "offload", "offload_limits", "memory_dir", "team_memory", "recall")
+    plain, full = Settled(home), Settled(home, Settings(home=home))
+    assert [getattr(plain, name) for name in names] == [getattr(full, name) for name in names]
+    monkeypatch.setenv("REVERIE_SWITCH_RECALL", "off")
+    assert not settled(None).recalls
+    monkeypatch.delenv("REVERIE_SWITCH_RECALL")
+    assert settled(None).recalls
+    monkeypatch.delenv("REVERIE_HOME")
+    assert settled(None).home == load_settings().home
+    (tmp_path / ".reverie.toml").write_text("[switches]\nmemory = false\n")
+    assert not settled(tmp_path).memory
+
+
 def run_hook(arguments: list[str], data: bytes, **environ: str) -> subprocess.CompletedProcess[bytes]:
     """Run the command as a host does."""
     command = [sys.executable, "-P", "-m", "reverie.cli.start", "hook", *arguments]

@@ -451,6 +451,8 @@ def test_a_type_never_has_a_wider_mode_than_its_parent_and_follows_it_down(tmp_p
     refused = [results(request) for request in stage.requests("bold") if results(request)]
     assert "denied" in refused[0][0]
     assert "denied" not in refused[1][0]
+    [told] = [one for one in stage.seen(PermissionDecided) if not one.allowed]
+    assert told.reason.startswith("bold-"), "whoever watches the parent sees whose call it was"
 
 
 def test_narrowing_the_mode_reaches_an_agent_at_work(tmp_path: Path) -> None:

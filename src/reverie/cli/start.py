@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from typing import NoReturn
 
@@ -12,16 +14,29 @@ def main() -> NoReturn:
     """Run one command and leave with its exit code."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["hook"] and not {"-h", "--help"} & set(arguments):
+        gc.disable()  # it ends before there is anything to collect
         from ..hosts.hook import main as hook
 
-        sys.exit(hook(arguments[1:]))
+        _leave(hook(arguments[1:]))
     if arguments in (["statusline"], ["statusline", "--json"]):
+        gc.disable()
         from .session_line import main as line
 
-        sys.exit(line(arguments[1:]))
+        _leave(line(arguments[1:]))
     from .main import main as command
 
     command()
+
+
+def _leave(code: int) -> NoReturn:
+    """End at once: everything is written, and taking the interpreter down would only keep a host waiting."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            continue
+    os._exit(code)
 
 
 if __name__ == "__main__":

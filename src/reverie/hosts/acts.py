@@ -13,8 +13,8 @@ from .answers import Told, text_of
 from .moments import Moment
 
 if TYPE_CHECKING:
-    from ..settings import Settings
     from .seen import Seen
+    from .settled import Settled
 
 __all__ = ["act", "prompt_digest"]
 
@@ -29,7 +29,7 @@ _RESUMED: Final = frozenset({"resume", "compact", "clear"})
 _NEVER_MOVED: Final = frozenset({"Read", "read_file", "ReadFile"})  # they limit themselves, and read files anyway
 
 
-def act(moment: Moment, settings: Settings) -> Told:
+def act(moment: Moment, settings: Settled) -> Told:
     """Do what a moment calls for; every failure is told as a message and nothing else happens."""
     if not moment.cwd or not moment.session or not os.path.isdir(moment.cwd):
         return Told()
@@ -53,16 +53,16 @@ def act(moment: Moment, settings: Settings) -> Told:
 # -- the index and the notes
 
 
-def _started(moment: Moment, settings: Settings) -> Told:
+def _started(moment: Moment, settings: Settled) -> Told:
     pieces: list[str] = []
     if moment.source in _RESUMED:
         pieces += _notes(moment, settings)
-    if settings.switches.memory:
+    if settings.memory:
         pieces += _index(moment, settings)
     return Told(tuple(pieces))
 
 
-def _index(moment: Moment, settings: Settings) -> list[str]:
+def _index(moment: Moment, settings: Settled) -> list[str]:
     from ..memories.guidance import index_context
     from ..memories.index import load
     from ..values import replace
@@ -80,14 +80,14 @@ def _index(moment: Moment, settings: Settings) -> list[str]:
     return [index_context(loaded, path=str(directory), tag=os.urandom(4).hex())]
 
 
-def _memories(moment: Moment, settings: Settings) -> Path:
+def _memories(moment: Moment, settings: Settled) -> Path:
     """Return where the memories of the host's project are."""
     from ..runtime.projects import project_slug
 
     return settings.memory_dir or settings.home / "projects" / project_slug(Path(moment.cwd)) / "memory"
 
 
-def _notes(moment: Moment, settings: Settings) -> list[str]:
+def _notes(moment: Moment, settings: Settled) -> list[str]:
     """Return the notes of the session, as the worker last wrote them."""
     from ..memories.fence import escaped
     from ..runtime.projects import project_slug, session_key
@@ -111,14 +111,14 @@ def _notes(moment: Moment, settings: Settings) -> list[str]:
 # -- recall
 
 
-def _prompted(moment: Moment, settings: Settings) -> Told:
+def _prompted(moment: Moment, settings: Settled) -> Told:
     from .seen import Seen
 
     if not moment.prompt.strip():
         return Told()
     seen = Seen(settings.home, moment)
     seen.prompt(prompt_digest(moment.prompt), moment.prompt if _keeps_words(moment) else "")
-    if not (settings.switches.memory and settings.switches.recall):
+    if not settings.recalls:
         return Told()
     found = _recalled(moment, settings, seen)
     if moment.host == "cursor":  # which takes no text with a prompt, but with the next result
@@ -127,7 +127,7 @@ def _prompted(moment: Moment, settings: Settings) -> Told:
     return Told((found,) if found else ())
 
 
-def _recalled(moment: Moment, settings: Settings, seen: Seen) -> str:
+def _recalled(moment: Moment, settings: Settled, seen: Seen) -> str:
     """Return the memories that fit the prompt, as they are shown; empty where none is certain to help."""
     from ..memories.choosing import chosen
     from ..memories.showing import shown_text
@@ -139,13 +139,12 @@ def _recalled(moment: Moment, settings: Settings, seen: Seen) -> str:
     if used_bytes >= policy.session_bytes:
         return ""
     directory, now = _memories(moment, settings), datetime.now(UTC)
-    read = Read(directory, settings.team_memory)
-    files = chosen(
-        moment.prompt[:_LOOK_AT], list(read.records.values()), read.index, surfaced=shown, now=now, policy=policy
-    )
+    query = moment.prompt[:_LOOK_AT]
+    read = Read(directory, settings.team_memory, query=query, home=settings.home)
+    files = chosen(query, list(read.records.values()), read.index, surfaced=shown, now=now, policy=policy)
     limits = replace(policy, session_bytes=min(policy.session_bytes, used_bytes + _RECALL_CHARS))
     made = shown_text(
-        [read.records[file] for file in files],
+        [memory for file in files if (memory := read.whole(file)) is not None],
         tag=os.urandom(8).hex(),
         now=now,
         used_bytes=used_bytes,
@@ -162,17 +161,17 @@ def _recalled(moment: Moment, settings: Settings, seen: Seen) -> str:
 # -- big outputs
 
 
-def _used(moment: Moment, settings: Settings) -> Told:
+def _used(moment: Moment, settings: Settled) -> Told:
     from .seen import Seen
 
     pieces = tuple(filter(None, [Seen(settings.home, moment).put_off_text()])) if moment.host == "cursor" else ()
     return Told(pieces, _moved(moment, settings))
 
 
-def _moved(moment: Moment, settings: Settings) -> str | None:
+def _moved(moment: Moment, settings: Settled) -> str | None:
     """Return what is shown in place of a big output, which rests on disk then; None where it stays."""
     text = text_of(moment.output)
-    if text is None or not settings.switches.offload or moment.tool in _NEVER_MOVED or not _replaceable(moment):
+    if text is None or not settings.offload or moment.tool in _NEVER_MOVED or not _replaceable(moment):
         return None
     if len(text) <= settings.offload_limits.get(moment.tool, _SMALLEST_LIMIT):
         return None
@@ -206,11 +205,11 @@ def _replaceable(moment: Moment) -> bool:
 # -- later
 
 
-def _left(moment: Moment, settings: Settings) -> None:
+def _left(moment: Moment, settings: Settled) -> None:
     from .queue import Job, Queue
     from .seen import Seen
 
-    if not settings.switches.memory:
+    if not settings.memory:
         return
     if moment.reply.strip() and _keeps_words(moment):
         Seen(settings.home, moment).reply(moment.reply)

@@ -49,10 +49,10 @@ def answer(arguments: Sequence[str], data: bytes) -> str:
     from pathlib import Path
 
     from ..runtime.projects import canonical_root
-    from ..settings import load_settings
+    from .settled import settled
 
     project = canonical_root(Path(moment.cwd)) if moment.cwd else None
-    return written(moment, act(moment, load_settings(project=project)))
+    return written(moment, act(moment, settled(project)))
 
 
 def _asked(arguments: Sequence[str]) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..errors import StorageError
-from ..paths import open_folder, open_plain, replace_file
+from ..paths import explained, open_folder, open_plain, replace_file
 from ..values import record
 
 __all__ = ["FOLDER", "Job", "Queue", "digest_of"]
@@ -90,7 +90,7 @@ class Queue:
                     if entry.name.startswith("job-"):
                         gone = entry.is_file(follow_symlinks=False) and self.read(entry.name) is None
                     else:
-                        known = entry.name.startswith(("seen-", "state-"))
+                        known = entry.name.startswith(("seen-", "state-", "words-"))
                         gone = known and entry.stat(follow_symlinks=False).st_mtime < now - _KEPT_SECONDS
                     if gone:
                         os.unlink(entry.path)
@@ -109,11 +109,12 @@ class Queue:
     @contextmanager
     def _locked(self, how: int, tries: int) -> Generator[bool]:
         """Hold the worker's lock, alone or only to look; whoever only looks holds it for a moment."""
-        folder = open_folder(str(self.home), [FOLDER], create=True)
-        try:
-            lock = open_plain(folder, _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, str(self.folder / _LOCK))
-        finally:
-            os.close(folder)
+        with explained("open", str(self.folder)):
+            folder = open_folder(str(self.home), [FOLDER], create=True)
+            try:
+                lock = open_plain(folder, _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, str(self.folder / _LOCK))
+            finally:
+                os.close(folder)
         try:
             yield any(_tried(lock, how, at) for at in range(tries))
         finally:

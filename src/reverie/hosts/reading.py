@@ -26,30 +26,65 @@ _MAX_FILE_BYTES: Final = 262_144
 _MAX_DEPTH: Final = 4
 _JOURNAL: Final = ".journal"
 _SURFACED: Final = "surfaced.jsonl"
+Stamp = tuple[int, int, int, int, int]
+"""By what a file is known to be unchanged; its own time comes first."""
 
 
 class Read:
-    """The memories of a directory, and of the one shared with a team as ``team/<file>``, read once."""
+    """The memories of a directory, and of the one shared with a team as ``team/<file>``, as one question sees them.
 
-    def __init__(self, directory: Path, team: Path | None) -> None:
-        from ..memories.search import MemoryIndex  # the index alone needs no search
+    Their words are kept between hooks, so that only files that changed since are read; of the rest a record here has
+    what says whether it may be shown, and ``whole`` reads it.
+    """
+
+    def __init__(self, directory: Path, team: Path | None, *, query: str, home: Path) -> None:
+        from ..memories.lexical import terms  # the index alone needs no search
+        from ..memories.search import MemoryIndex
 
         self.index = MemoryIndex()
         self.records: dict[str, MemoryRecord] = {}
-        self._take(directory, "private")
-        if team is not None:
-            self._take(team, "team")
+        self._roots: dict[Scope, Path] = {"private": directory, **({"team": team} if team is not None else {})}
+        for scope, root in self._roots.items():
+            self._take(root, scope, set(terms(query)), home)
 
-    def _take(self, root: Path, scope: Scope) -> None:
-        for file, modified in _files(str(root)):
-            data = _bytes(root / file)
-            if data is None:
-                continue
+    def whole(self, name: str) -> MemoryRecord | None:
+        """Return a memory with its text as it is now; None where it is gone."""
+        scope: Scope = self.records[name].scope
+        file = name.removeprefix("team/") if scope == "team" else name
+        return _record(self._roots[scope], file, name, scope, self.records[name].modified)
+
+    def _take(self, root: Path, scope: Scope, asked: set[str], home: Path) -> None:
+        from ..memories.search import Words
+        from .words import KeptWords
+
+        kept = KeptWords(home, root, scope)
+        for file, stamp in _files(str(root)):
             name = f"team/{file}" if scope == "team" else file
-            memory = read_record(name, data, modified=modified, scope=scope)
-            memory = replace(memory, trust=worst((memory.trust, "agent")))  # only the journal knows whose word it is
+            row = kept.row(name, stamp)
+            if row is None:
+                memory = _record(root, file, name, scope, _iso(stamp[0]))
+                if memory is None:
+                    continue
+                row = kept.put(memory, self.index.words_of(memory), stamp)
+            type, modified, expires, length, head, counts = row
+            memory = MemoryRecord(name, "", type=type, modified=modified, expires=expires, scope=scope)
+            here = {word: counts[word] for word in asked if word in counts}
+            self.index.put_words(memory, Words(frozenset(asked.intersection(head)), here, length))
             self.records[name] = memory
-            self.index.put(memory)
+        kept.save()
+
+
+def _record(root: Path, file: str, name: str, scope: Scope, modified: str) -> MemoryRecord | None:
+    data = _bytes(root / file)
+    if data is None:
+        return None
+    memory = read_record(name, data, scope=scope)
+    # Only the journal knows whose word it is.
+    return replace(memory, trust=worst((memory.trust, "agent")), modified=memory.modified or modified)
+
+
+def _iso(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def index_text(directory: Path) -> str:
@@ -89,7 +124,7 @@ def _bytes(path: Path) -> bytes | None:
         os.close(descriptor)
 
 
-def _files(root: str, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, float]]:
+def _files(root: str, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Stamp]]:
     with suppress(OSError), os.scandir(os.path.join(root, prefix) if prefix else root) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
             name = f"{prefix}{entry.name}"
@@ -100,4 +135,5 @@ def _files(root: str, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, f
                     if depth < _MAX_DEPTH and (prefix or entry.name not in FOLDERS):
                         yield from _files(root, f"{name}/", depth + 1)
                 elif entry.name.endswith(".md") and is_memory(name):
-                    yield name, entry.stat(follow_symlinks=False).st_mtime
+                    found = entry.stat(follow_symlinks=False)
+                    yield name, (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_nlink)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from ..paths import append_line, open_folder, open_plain
+from ..paths import append_line, explained, open_folder, open_plain
 from .moments import Moment
 from .queue import FOLDER, digest_of
 
@@ -65,11 +65,12 @@ class Seen:
 
     def _append(self, body: dict[str, Any]) -> None:
         path = str(self._home / FOLDER / self._name)
-        folder = open_folder(str(self._home), [FOLDER], create=True)
-        try:
-            descriptor = open_plain(folder, self._name, os.O_RDWR | os.O_CREAT | os.O_APPEND, path)
-        finally:
-            os.close(folder)
+        with explained("write", path):
+            folder = open_folder(str(self._home), [FOLDER], create=True)
+            try:
+                descriptor = open_plain(folder, self._name, os.O_RDWR | os.O_CREAT | os.O_APPEND, path)
+            finally:
+                os.close(folder)
         try:
             append_line(descriptor, json.dumps(body).encode(), path=path, durable=False)
         finally:

@@ -70,7 +70,7 @@ def certain(match: Match, policy: RecallPolicy) -> bool:
 
 def may_show(memory: MemoryRecord, surfaced: Collection[str], tools: Sequence[str], now: datetime | None) -> bool:
     """Say whether a memory may be shown: it was not yet, is no plain note about a tool in use, and has not expired."""
-    if memory.file in surfaced or is_suppressed(memory, tools):
+    if memory.file in surfaced or (tools and is_suppressed(memory, tools)):
         return False
     return now is None or not memory.expires or memory.expires[:10] >= now.date().isoformat()
 

@@ -10,14 +10,14 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..values import record
 from .kinds import TYPES
 from .lexical import idf, terms, tokens, without_noise
 from .records import MemoryRecord
 
-__all__ = ["Match", "MemoryIndex", "MemoryWeights"]
+__all__ = ["Match", "MemoryIndex", "MemoryWeights", "Words"]
 
 _DAY_SECONDS: Final = 86_400.0
 
@@ -55,21 +55,32 @@ class Match:
     """What these words tell together; a word that no other memory has tells 1."""
 
 
+class Words(NamedTuple):
+    """The words of one memory."""
+
+    head: frozenset[str]
+    """Those of its name, its description and its file's name."""
+    counts: Mapping[str, int]
+    """How much each word counts for."""
+    length: int
+    """How much all of them count for, words of grammar aside."""
+
+
 class _Shelved:
     __slots__ = ("decays", "file", "head", "length", "modified", "words")
 
-    def __init__(self, memory: MemoryRecord, head: frozenset[str], counts: Mapping[str, int]) -> None:
+    def __init__(self, memory: MemoryRecord, words: Words) -> None:
         self.file = memory.file
-        self.head = head
-        self.words = tuple(counts)
-        self.length = sum(counts[word] for word in without_noise(counts))
+        self.head = words.head
+        self.words = tuple(words.counts)
+        self.length = words.length
         self.modified = _seconds(memory.modified)
         kind = TYPES.get(memory.type)
         self.decays = kind is not None and kind.decays
 
 
-def _counted(memory: MemoryRecord, weights: MemoryWeights) -> tuple[frozenset[str], Mapping[str, int]]:
-    """Return the words of a memory's head, and how much each of its words counts for."""
+def _counted(memory: MemoryRecord, weights: MemoryWeights) -> Words:
+    """Return the words of a memory, and how much each counts for."""
     counts: Counter[str] = Counter()
     for text, weight in ((memory.name, weights.name), (memory.description, weights.description)):
         for word, count in Counter(tokens(text)).items():
@@ -79,7 +90,7 @@ def _counted(memory: MemoryRecord, weights: MemoryWeights) -> tuple[frozenset[st
     head = frozenset(counts)
     for word, count in Counter(tokens(memory.body)).items():
         counts[word] += count * weights.body
-    return head, counts
+    return Words(head, counts, sum(counts[word] for word in without_noise(counts)))
 
 
 class MemoryIndex:
@@ -107,16 +118,23 @@ class MemoryIndex:
 
     def put(self, memory: MemoryRecord) -> None:
         """Add a memory with its text, in place of what was indexed under its file."""
+        self.put_words(memory, self.words_of(memory))
+
+    def words_of(self, memory: MemoryRecord) -> Words:
+        """Return what is indexed of a memory, for somebody who keeps it."""
+        return _counted(memory, self._weights)
+
+    def put_words(self, memory: MemoryRecord, words: Words) -> None:
+        """Add a memory by its words, which may be only those that will be asked for."""
         self.drop(memory.file)
-        head, counts = _counted(memory, self._weights)
-        shelved = _Shelved(memory, head, counts)
+        shelved = _Shelved(memory, words)
         number, self._next = self._next, self._next + 1
         self._numbers[memory.file] = number
         self._shelved[number] = shelved
         self._lengths[number] = shelved.length
         self._length += shelved.length
         self._latest = None
-        for word, count in counts.items():
+        for word, count in words.counts.items():
             self._postings.setdefault(word, {})[number] = count
 
     def drop(self, file: str) -> bool:

@@ -318,7 +318,7 @@ class Starting:
             case AgentStarted() | AgentProgressed() | AgentEnded():
                 self._host.tell(event)
             case PermissionDecided(allowed=False):
-                self._host.tell(event)
+                self._host.tell(replace(event, reason=f"{spawned.id}: {event.reason}"))
             case _:
                 pass
 

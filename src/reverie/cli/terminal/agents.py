@@ -51,7 +51,7 @@ class AgentLines:
                 self._working.pop(event.agent, None)
                 mark = self._paint("◆", "done" if event.status == "completed" else "failed")
                 cost = "" if event.cost_usd is None else f", {dollars(event.cost_usd)}"
-                used = self._paint(f"({event.turns} turns, {thousands(event.tokens)} tokens{cost})", "dim")
+                used = self._paint(f"({counted(event.turns)}, {thousands(event.tokens)} tokens{cost})", "dim")
                 return f"{mark} {event.agent} {event.status}: {one_line(event.summary, 100)} {used}"
             case _:
                 pass
@@ -69,6 +69,11 @@ class AgentLines:
         return lines
 
 
+def counted(turns: int) -> str:
+    """Say how many turns were taken."""
+    return f"{turns:,} turn{'' if turns == 1 else 's'}"
+
+
 async def agents_command(talk: Conversation, rest: str) -> None:
     """List the agents of this session, or stop one."""
     word, _, name = rest.partition(" ")
@@ -80,7 +85,7 @@ async def agents_command(talk: Conversation, rest: str) -> None:
     lines: list[str] = []
     for one in talk.agent.agents():
         cost = "" if one.cost_usd is None else f" · {dollars(one.cost_usd)}"
-        used = f"{one.turns} turns · {thousands(one.tokens)} tokens{cost} · {one.seconds:.0f} s"
+        used = f"{counted(one.turns)} · {thousands(one.tokens)} tokens{cost} · {one.seconds:.0f} s"
         shown = one_line(one.line if one.state == "running" else one.description, 60)
         lines.append(f"{'  ' * one.depth}{one.agent}  {one.state}  {shown}  {talk.paint(used, 'dim')}")
     talk.transcript.put("block", lines or [talk.paint("no agents were started in this session", "dim")])

@@ -88,4 +88,5 @@ def kinds_listing(kinds: Mapping[str, str]) -> str:
 
 def _usage(outcome: Outcome) -> str:
     cost = "" if outcome.cost_usd is None else f", ${outcome.cost_usd:.4f}"
-    return f"{outcome.turns} turns, {outcome.tokens:,} tokens{cost}, {outcome.seconds:.0f} s"
+    turns = f"{outcome.turns} turn{'' if outcome.turns == 1 else 's'}"
+    return f"{turns}, {outcome.tokens:,} tokens{cost}, {outcome.seconds:.0f} s"

@@ -1,0 +1,92 @@
+"""The words of memories, kept between hooks: a file under home by which only what changed since is read again.
+
+It says nothing that the memories do not say, and may go at any time. What cannot be read is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ..errors import ReverieError
+from ..memories import frontmatter, lexical, records, search, stems
+from ..memories.records import MemoryRecord
+from ..memories.search import Words
+from ..paths import replace_file
+from .queue import FOLDER
+
+__all__ = ["KeptWords"]
+
+_MAX_BYTES: Final = 64 * 2**20
+_FRESH_NS: Final = 2_000_000_000
+"""What changed this short a time ago could change once more without its times showing it."""
+
+_COLUMNS: Final = 7
+Row = tuple[str, str, str, int, list[str], dict[str, int]]
+
+
+class KeptWords:
+    """The words of one directory of memories."""
+
+    def __init__(self, home: Path, root: Path, scope: str) -> None:
+        name = hashlib.sha256(f"{scope}\0{root}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        self._home = home
+        self._name = f"{FOLDER}/words-{name}.json"
+        self._made_by = _makers()
+        self._before = self._read()
+        self._now: dict[str, list[Any]] = {}
+        self._changed = False
+
+    def row(self, name: str, stamp: tuple[int, ...]) -> Row | None:
+        """Return what is known of a file, if it has not changed since."""
+        found = self._before.get(name)
+        if found is None or found[0] != list(stamp) or stamp[-1] != 1:
+            return None
+        self._now[name] = found
+        return cast(Row, tuple(found[1:]))
+
+    def put(self, memory: MemoryRecord, words: Words, stamp: tuple[int, ...]) -> Row:
+        """Keep what was read from a file."""
+        row: Row = (
+            memory.type,
+            memory.modified,
+            memory.expires,
+            words.length,
+            sorted(words.head),
+            dict(words.counts),
+        )
+        if max(stamp[:2]) < time.time_ns() - _FRESH_NS:
+            self._now[memory.file] = [list(stamp), *row]
+            self._changed = True
+        return row
+
+    def save(self) -> None:
+        """Write what is known down, where it is not what stands there."""
+        if not self._changed and self._now.keys() == self._before.keys():
+            return
+        body = json.dumps({"made_by": self._made_by, "rows": self._now}, separators=(",", ":"))
+        with suppress(ReverieError, OSError):  # it is only quicker with it
+            replace_file(str(self._home), self._name, body.encode())
+
+    def _read(self) -> dict[str, list[Any]]:
+        try:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(self._home / self._name, flags), "rb") as stream:
+                found: Any = json.loads(stream.read(_MAX_BYTES))
+            rows = cast("dict[str, list[Any]]", found["rows"] if found["made_by"] == self._made_by else {})
+            return {name: row for name, row in rows.items() if len(row) == _COLUMNS}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return {}
+
+
+def _makers() -> list[int]:
+    """Return by what it is known that another version of this program would find other words."""
+    files = [room.__file__ for room in (frontmatter, lexical, records, search, stems)]
+    with suppress(OSError):
+        return [os.stat(file).st_mtime_ns for file in files if file]
+    return [0]
