@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date, timedelta
+from functools import lru_cache
 from typing import Final
 
 from ...memories.dates import DAYS, MONTHS, end_of, moved, span_start, weekday_on
@@ -29,7 +30,7 @@ _DAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _SHORT_DAY: Final = rf"{_DAY}|mon|tues?|wed|thu(?:rs?)?|fri|sat|sun"
 _MONTH: Final = "|".join(MONTHS)
 _SEASON: Final = r"spring|summer|autumn|fall|winter"
-_UNIT: Final = r"(?:business\ |working\ |work\ |calendar\ )?days?|weeks?|months?|quarters?|years?|fortnights?"
+_UNIT: Final = r"(?:business\ |working\ |work\ |calendar\ )?days?|nights?|weeks?|months?|quarters?|years?|fortnights?"
 _SPAN: Final = r"week|month|quarter|year"
 _AHEAD: Final = r"next|this|last|coming|upcoming|previous|past|following|current"
 _PART: Final = r"(?:\ (?P<part{}>morning|afternoon|evening|night|noon|lunchtime))?"
@@ -51,14 +52,16 @@ _SAID: Final = re.compile(
     | (?P<wown>{_DAY})['’]s
     | (?:the\ )?(?P<skip>week|month|quarter|year)\ (?:after\ next|before\ last)
     | (?P<hedge>early|late|mid|later|earlier)[ -](?P<hwhich>{_AHEAD})\ (?P<hspan>{_SPAN})
-    | (?:the\ )?(?P<which>{_AHEAD})\ (?P<span>{_SPAN}|weekend|{_SEASON}|{_SHORT_DAY}|{_MONTH}){_PART.format(2)}(?P<own2>['’]s)?
+    | (?:the\ )?(?P<which>{_AHEAD})\ (?P<span>{_SPAN}|weekend|{_SEASON}|{_SHORT_DAY}|{_MONTH}){_PART.format(2)}
+        (?P<own2>['’]s)?
     | (?P<lead>in|within)\ (?:the\ next\ |about\ |around\ |roughly\ )?(?P<count>{_COUNT})\ (?P<unit>{_UNIT})
         (?:['’]?\ time|\ from\ now)?
     | (?P<from>{_COUNT})\ (?P<fromunit>{_UNIT})\ from\ (?:now|today)
     | (?:about\ |around\ |roughly\ )?(?P<past>{_COUNT})\ (?P<punit>{_UNIT})\ (?:ago|earlier\ than\ today)
     | (?P<lately>(?:over|in|during|for)\ the\ (?:last|past))\ (?P<lcount>{_COUNT}|)\ ?(?P<lunit>{_UNIT})
     | (?P<prep>(?:by\ )?(?:EOD|COB|end\ of\ (?:the\ )?day|close\ of\ business)(?:\ on)?
-          |(?:set|planned|agreed|booked|scheduled|slated)\ for|by|until|till|before|due|due\ on|due\ by|starting|beginning|effective|no\ later\ than|after|since|from
+          |(?:set|planned|agreed|booked|scheduled|slated)\ for
+          |by|until|till|before|due|due\ on|due\ by|starting|beginning|effective|no\ later\ than|after|since|from
           |(?:moved|postponed|pushed|rescheduled|delayed|slipped|brought\ forward)(?:\ back|\ out)?\ (?:to|until))
         \ (?P<weekday>{_DAY}){_PART.format(3)}
     | (?P<onday>on\ |come\ |(?<=\bis\ )(?={_DAY}\ at\ \d))(?P<weekday2>{_DAY}){_PART.format(4)}
@@ -73,7 +76,8 @@ _MASKED: Final = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _ABSTRACT: Final = re.compile(
-    r" (?:[\w-]+ )?(?:standards?|world|market|practices?|technology|terms|web|hardware|software|browsers?|users|date|day)\b"
+    r" (?:[\w-]+ )?(?:standards?|world|market|practices?|technology|terms|web|hardware|software|browsers?|users"
+    r"|date|day)\b"
 )
 _HOURS_OF_A_DAY: Final = 5
 _DATE_NEAR: Final = re.compile(r"[ ,]*\(?(?:on |the |i\.e\. |= ?|that is,? )?\d{4}-\d\d(?:-\d\d)?\b")
@@ -99,6 +103,7 @@ class Redated:
     """What could not be made absolute, since the file does not say when it was written."""
 
 
+@lru_cache(maxsize=4_096)
 def redated(text: str, said_on: date | None, *, one_off: bool = True) -> Redated:
     """Return the text with each relative date as an absolute one.
 
@@ -167,7 +172,9 @@ def _is_no_date(found: re.Match[str], text: str, one_off: bool) -> bool:
     if found["own"] and re.search(r"\b(?:each|every|always|whenever)\b", sentence, re.IGNORECASE):
         return True
     if found["near"] and found["near"].lower() == "today":
-        return bool(found["own"] and _ABSTRACT.match(after)) or bool(re.search(r"\b(?:even|still)\s+\Z", before, re.IGNORECASE))
+        return bool(found["own"] and _ABSTRACT.match(after)) or bool(
+            re.search(r"\b(?:even|still)\s+\Z", before, re.IGNORECASE)
+        )
     if found["nth"]:
         return has_habit_word(sentence) or bool(re.match(r" (?:of|floor|place|time|century|street)\b", after))
     if (found["span"] or "").lower() in ("sat", "sun", "wed", "mon", "fri") and re.match(r"\w", after):
@@ -214,6 +221,8 @@ def _count(said: str) -> int:
 
 def _later(today: date, count: int, unit: str) -> date:
     unit = unit.lower()
+    if unit.startswith("night"):
+        return moved(today, count, "days")
     if unit.startswith("fortnight"):
         return moved(today, 2 * count, "weeks")
     if unit.startswith("quarter"):

@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from ...values import record
-from .exchanges import exchanged
-from .lexicon import GENERIC, SCOPES, SPARE, TURNING, kind_of, normal
+from .exchanges import exchanged, governed
+from .lexicon import GENERIC, NAMED, SCOPES, SPARE, TURNING, kind_of, normal
 from .marks import marked
+from .minimal import replaced
 from .statements import Pool, Profile, Statement
 from .words import Word, weight_of
 
@@ -37,9 +38,10 @@ _ALIGNED_BY_NAME: Final = 0.4
 _CONTAINED: Final = 0.8
 _ENOUGH: Final = 1.9
 """The weight of what two statements share before they are held against each other: two words at least."""
-_FEW: Final = 3
 _OPPOSED: Final = 0.8
-_OF_PERSONS: Final = frozenset(map(normal, ("user", "live", "work", "name", "from")))
+_CONDITIONS: Final = frozenset(map(normal, ("if", "when", "unless", "while", "whenever", "until", "except")))
+_WHERE: Final = frozenset(map(normal, ("in", "for", "on", "within", "at")))
+_NAMED: Final = NAMED | {"name"}
 _SIDES: Final = frozenset(map(normal, ("before", "after", "until", "since")))
 
 
@@ -129,7 +131,7 @@ def _nearest(claim: Statement, others: Sequence[Statement]) -> Statement | None:
     return best
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=32_768)
 def about(left: Statement, right: Statement) -> float:
     """Return how much two statements share of what is no value in them."""
     common = left.forms & right.forms
@@ -145,9 +147,7 @@ def about(left: Statement, right: Statement) -> float:
 
 def _about_the_user(left: Statement, right: Statement) -> float:
     """Return how much two short statements are about one thing of the user: where they live, what their name is."""
-    said = {word.form for word in left.every} & {word.form for word in right.every} & _OF_PERSONS
-    names = all(any(word.kind == "name" for word in one.words) and len(one.words) < _FEW for one in (left, right))
-    return _ALIGNED_HEAD if names and len(said) > 1 else 0.0
+    return _ALIGNED_HEAD if len(left.of_person & right.of_person) > 1 else 0.0
 
 
 def beyond(statement: Statement, own: Pool, other: Pool) -> list[Word]:
@@ -175,6 +175,8 @@ def without_slots(left: list[Word], right: list[Word]) -> tuple[list[Word], list
     for word in left:
         kind = word.slot
         other = next((one for one in rest if kind and one.slot == kind), None)
+        if other is None and (kind == "name" or kind in NAMED):  # a tool that is known, and one that is not
+            other = next((one for one in rest if {kind, one.slot} <= _NAMED and "name" in (kind, one.slot)), None)
         if other is None:
             mine.append(word)
             continue
@@ -207,6 +209,8 @@ def _difference(one: Statement, other: Statement, left: Profile, right: Profile)
             return made("word", mine, theirs)
     if one.role in ("claim", "reason") and (small := marked(one.every, other.every)):
         return made("mark", *small)
+    if one.role in ("claim", "reason") and (changed := replaced(one, other)):
+        return made("word", *changed)
     if places := exchanged(one, other):
         return made("exchange", places, places)
     if one.role == "claim" and (turned := _turned(one, other, mine, theirs)):
@@ -214,7 +218,7 @@ def _difference(one: Statement, other: Statement, left: Profile, right: Profile)
     extra, base, within = (mine, other, one) if mine else (theirs, one, other)
     if any(_extends(word, base, within) for word in extra):
         return made("list", mine, theirs)
-    if one.role == "claim" and any(_narrows(word, base, within) for word in extra):
+    if one.role == "claim" and any(_narrows(word, base, within, left.type) for word in extra):
         return made("narrower", mine, theirs)
     return None
 
@@ -261,17 +265,20 @@ def _opposed(one: Statement, other: Statement) -> list[Word]:
     return against if against and (most or one_sided or crossed) else []
 
 
-def _narrows(word: Word, base: Statement, within: Statement) -> bool:
+def _narrows(word: Word, base: Statement, within: Statement, kind: str) -> bool:
     """Say whether a word that only one side has makes it say less: of integration tests, not of all tests.
 
-    What is added behind all that both say is a detail, unless it says where alone it holds.
+    What is added behind all that both say is a detail, unless it says when or, of a rule or a taste, where it holds.
     """
     if word.kind == "word" and word.form in SPARE:
         return False
     if word.form in SCOPES:
         return True
     last = max((at for at, one in enumerate(within.words) if one.form in base.forms), default=-1)
-    return within.words.index(word) < last
+    if within.words.index(word) < last:
+        return True
+    opening = next(one.form for one in within.every if one.clause == word.clause)
+    return opening in _CONDITIONS or (kind in ("feedback", "user") and governed(within).get(word.form) in _WHERE)
 
 
 def _extends(word: Word, base: Statement, within: Statement) -> bool:

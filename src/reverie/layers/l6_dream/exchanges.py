@@ -8,13 +8,17 @@ from .lexicon import normal
 from .statements import Statement
 from .words import Word
 
-__all__ = ["exchanged"]
+__all__ = ["exchanged", "governed"]
 
 _TURNED: Final = frozenset(map(normal, ("be", "by", "is", "get", "become", "mean")))
 """With one of these, what is said first may be either side."""
 _AGAINST: Final = frozenset(map(frozenset, (("from", "to"), ("to", "by"), ("for", "by"))))
+_THEN: Final = frozenset(map(normal, ("then", "afterwards", "next")))
 _PREPOSITIONS: Final = frozenset(
-    map(normal, ("in", "on", "at", "for", "with", "from", "to", "of", "via", "through", "as", "into", "over", "per", "within"))
+    map(
+        normal,
+        ("in", "on", "at", "for", "with", "from", "to", "of", "via", "through", "as", "into", "over", "per", "within"),
+    )
 )
 
 
@@ -26,11 +30,12 @@ def exchanged(one: Statement, other: Statement) -> list[Word]:
         or _exchanged_clauses(one, other)
         or _exchanged_sides(one, other)
         or _exchanged_parts(one, other)
+        or _exchanged_steps(one, other)
     )
 
 
 def _turned_round(one: Statement, other: Statement) -> list[Word]:
-    """Return what one statement comes from and the other goes to, or what does it in one and has it done in the other."""
+    """Return what one statement comes from and the other goes to, or what does it here and is given it there."""
     ways = {word.form: word.after for word in other.words}
     return [word for word in one.words if frozenset((word.after, ways.get(word.form, ""))) in _AGAINST]
 
@@ -66,14 +71,14 @@ def _exchanged_sides(one: Statement, other: Statement) -> list[Word]:
 
 def _exchanged_parts(one: Statement, other: Statement) -> list[Word]:
     """Return what depends on what, where the one that had the preposition is now without it and the other has it."""
-    mine, theirs = _governed(one), _governed(other)
+    mine, theirs = governed(one), governed(other)
     gained = {theirs[form] for form in mine if not mine[form] and theirs.get(form)}
     lost = {mine[form] for form in theirs if not theirs[form] and mine.get(form)}
     both = (gained & lost) - {"of", "at"}
     return [word for word in one.words if {mine.get(word.form), theirs.get(word.form)} & both] if both else []
 
 
-def _governed(statement: Statement) -> dict[str, str]:
+def governed(statement: Statement) -> dict[str, str]:
     """Return the preposition before each word that stands once; empty where there is none in its clause."""
     found: dict[str, str] = {}
     clause, before = 0, ""
@@ -87,8 +92,23 @@ def _governed(statement: Statement) -> dict[str, str]:
     return found
 
 
+def _exchanged_steps(one: Statement, other: Statement) -> list[Word]:
+    """Return what comes first here and last there, where both tell one thing after another."""
+    mine, theirs = _later_steps(one), _later_steps(other)
+    if not mine or not theirs:
+        return []
+    return [word for word in one.words if (word.form in mine) != (word.form in theirs) and word.form in other.forms]
+
+
+def _later_steps(statement: Statement) -> frozenset[str]:
+    """Return the words behind the last "then"."""
+    forms = [word.form for word in statement.every]
+    at = max((number for number, form in enumerate(forms) if form in _THEN), default=None)
+    return frozenset() if at is None else frozenset(word.form for word in statement.every[at + 1 :] if not word.light)
+
+
 def _bare(statement: Statement) -> dict[str, Word]:
-    """Return the words of the first clause that follow no preposition, which may stand anywhere: who, does what, whom."""
+    """Return the words of the first clause before any preposition: who, does what, to whom."""
     found: dict[str, Word] = {}
     for word in statement.every:
         if word.clause != statement.every[0].clause or word.form in _PREPOSITIONS:

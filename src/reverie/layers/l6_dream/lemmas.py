@@ -25,6 +25,7 @@ _ODD: Final = {
     **dict.fromkeys(("strictly", "consistently", "clearly", "strongly"), "always"),
     **{"lives": "live", "leaves": "leave", "left": "leave", "lengthy": "long", "setting": "set", "settings": "config"},
     **dict.fromkeys(("using", "used", "uses"), "use"),
+    **dict.fromkeys(("lasts", "lasted", "lasting"), "endure"),
 }
 
 _BRITISH: Final = (
@@ -48,6 +49,7 @@ _BRITISH: Final = (
     (re.compile(r"^judgement"), "judgment"),
     (re.compile(r"^catalogue"), "catalog"),
 )
+_ANY_BRITISH: Final = re.compile("|".join(f"(?:{pattern.pattern})" for pattern, _ in _BRITISH))
 _NOT_BRITISH: Final = frozenset(
     re.findall(
         r"\w+",
@@ -60,11 +62,14 @@ _NOT_BRITISH: Final = frozenset(
     )
 )
 
-_OWN_ENDING: Final = re.compile(r"(?:ity|al|ive|ous|ic|ist|ism|ary|(?<!m)ent|ant|able|ible|ency|ancy|ful|less|ship|hood)$")
+_OWN_ENDING: Final = re.compile(
+    r"(?:ity|al|ive|ous|ic|ist|ism|ary|(?<!m)ent|ant|able|ible|ency|ancy|ful|less|ship|hood)$"
+)
 """Endings that make another word, not another form of the same one."""
 _OF_VERBS: Final = frozenset(
     re.findall(
-        r"\w+", "approval removal renewal retrieval refusal proposal arrival withdrawal disposal reversal referral denial"
+        r"\w+",
+        "approval removal renewal retrieval refusal proposal arrival withdrawal disposal reversal referral denial",
     )
 )
 _APART: Final = frozenset(
@@ -72,6 +77,8 @@ _APART: Final = frozenset(
         r"\w+",
         """
     department apartment compartment complement supplement regiment element moment segment fragment
+    really simply currently actually certainly definitely obviously usually typically explicitly particularly
+    especially carefully merely solely exclusively basically absolutely highly strongly officially clearly
     only likely hardly lately nearly mainly shortly friendly monthly family
     conference reference station ration nation mission passion fashion session pension
     police latter letter matter better best worse worst early earlier
@@ -86,7 +93,7 @@ _VERB_IZE: Final = re.compile(r"(?<=[a-z]{3})iz(?:e|es|ed|ing|er|ers|ation|ation
 @lru_cache(maxsize=16_384)
 def american(word: str) -> str:
     """Return a word in lower case as it is spelt in American English."""
-    if word in _NOT_BRITISH or len(word) < 4:
+    if word in _NOT_BRITISH or len(word) < 4 or not _ANY_BRITISH.search(word):
         return word
     for pattern, other in _BRITISH:
         word = pattern.sub(other, word)
@@ -99,6 +106,8 @@ def base_of(word: str) -> str:
     plain = american(_ODD.get(word, word))
     if not plain.isascii() or not plain.isalpha():
         return stem(plain)
+    if plain in _APART:
+        return plain
     if _ADVERB.search(plain):
         plain = _ADVERB.sub("", plain)
     single = _singular(_VERBAL.sub("", plain))

@@ -15,6 +15,7 @@ from .lemmas import base_of
 __all__ = [
     "CHANGES",
     "LIGHT",
+    "NAMED",
     "NEGATIVE",
     "OWNING",
     "SCOPES",
@@ -102,7 +103,11 @@ _PHRASES: Final = """
     roll back=rollback | rolled back=rollback | rolling back=rollback | big fan of=like | a fan of=like
     fond of=like | is into=like | keen on=like | instead of=instead_of | rather than=instead_of
     in place of=instead_of | as opposed to=instead_of | in favor of=replacing | in favour of=replacing
-    have to=must | has to=must | had to=must | needs to=must | need to=must | no longer=no_longer | not any more=no_longer | not anymore=no_longer | as long as=if | as soon as=when
+    have to=must | has to=must | had to=must | needs to=must | need to=must | no longer=no_longer
+    not any more=no_longer | not anymore=no_longer | as long as=if | as soon as=when | better than=over
+    no longer than=at_most | not longer than=at_most | new to=beginner | their own=ownself | its own=ownself
+    days long=days | hours long=hours | minutes long=minutes | weeks long=weeks | months long=months
+    his own=ownself | her own=ownself | my own=ownself | our own=ownself | your own=ownself
     in order to=to | so that=so | due to=because | owing to=because | on account of=because | because of=because
     given that=because | as well as=and | at least=at_least | no less than=at_least | no fewer than=at_least
     minimum of=at_least | a minimum of=at_least | at most=at_most | no more than=at_most | up to=at_most
@@ -183,8 +188,10 @@ _GENERIC: Final = """
 # Words that add no fact where the other side has none in their place.
 _SPARE: Final = """
     send see keep ask tell call go put hold home base around about important url link address number name file page
-    give provide offer manage handle plan own whole entire existing overall general specific particular strongly highly absolutely
-    official officially basically good proper properly careful successfully overall main mainly write say begin
+    give show endure provide offer manage handle plan own reach reachable whole entire existing overall general
+    specific particular
+    strongly highly absolutely official officially basically good proper properly careful successfully overall main
+    mainly write say begin
     support process order fully completely correctly currently explicit clear clearly team standard regular
     work job task person people code software data information detail content entry
     once first_of_all forward ahead reminder purpose matter case topic
@@ -247,6 +254,11 @@ _KINDS: Final = """
     strictness: strict lenient
     language_spoken: english german french spanish italian japanese chinese portuguese dutch polish russian
 """
+NAMED: Final = frozenset(
+    {"package_manager", "test_runner", "database", "language", "editor", "ci", "chat", "tracker", "cloud", "system"}
+    | {"linter", "format", "protocol", "queue", "monitoring", "language_spoken"}
+)
+"""Kinds whose members have names: a name that is not known may be one of them."""
 DIMENSIONS: Final = frozenset(
     {"language", "language_spoken", "format", "season", "color", "system", "cloud", "daypart"}
 )
@@ -269,6 +281,7 @@ _TURNING: Final = """
     at_least at_most more_than less_than
 """
 _OWNING: Final = "own owner lead responsible maintain review approve oncall contact manage owned head ask assign belong"
+
 
 def _families() -> dict[str, str]:
     found: dict[str, str] = {}

@@ -30,6 +30,7 @@ _ALONE: Final = _table(
     part: some several few partly partially mostly most half
     seldom: sometimes occasionally rarely seldom intermittently
     chance: might maybe perhaps possibly probably presumably
+    other: other different else
     first: first
     last: last final
     """
@@ -53,8 +54,8 @@ _PAIRS: Final = _table(
     behind/front: behind
     through/back: through
     back/through: back
-    same/other: same
-    other/same: other another different
+    alike/unlike: same identical
+    unlike/alike: another
     more/less: more
     less/more: less fewer
     always/at_times: always
@@ -68,7 +69,9 @@ _PAIRS: Final = _table(
     """
 )
 """A sort and its opposite: one in one statement and the other in the other makes them two."""
-_BOUNDS: Final = frozenset(map(normal, ("at_most", "at_least", "more_than", "less_than", "limit", "maximum", "minimum")))
+_BOUNDS: Final = frozenset(
+    map(normal, ("at_most", "at_least", "more_than", "less_than", "limit", "maximum", "minimum"))
+)
 
 
 def marked(one: Iterable[Word], other: Iterable[Word]) -> tuple[list[Word], list[Word]] | None:

@@ -12,10 +12,13 @@ from typing import Final
 from ...memories.records import MemoryRecord
 from ...values import record
 from .lemmas import base_of
+from .lexicon import normal
 from .words import Word, weight_of, words_of
 
 __all__ = ["Pool", "Profile", "Statement", "profile_of", "statements_of"]
 
+_FEW: Final = 3
+_OF_PERSONS: Final = frozenset(map(normal, ("user", "live", "work", "name", "from")))
 _COMPOUND_CHARS: Final = 30
 _SENTENCE: Final = re.compile(r"(?<=[.!?])[\"”')]*\s+(?=[^\sa-z])|\n+\s*(?:[-*+]\s+|\d+[.)]\s+|>\s*)?|\s+—\s+")
 _REASONS: Final = re.compile(
@@ -79,6 +82,13 @@ class Statement:
         self.weights = {word.form: weight_of(word) for word in self.words}
         self.forms = frozenset(self.weights)
         self.weight = sum(self.weights.values())
+
+    @cached_property
+    def of_person(self) -> frozenset[str]:
+        """What a short statement with a name in it says of somebody: lives, works, is called; empty for any other."""
+        if len(self.words) >= _FEW or not any(word.kind == "name" for word in self.words):
+            return frozenset()
+        return frozenset(word.form for word in self.every) & _OF_PERSONS
 
     @cached_property
     def pool(self) -> Pool:
@@ -145,7 +155,7 @@ def statements_of(text: str, names: frozenset[str] | None = None, role: str = "c
 
 
 def _statement(text: str, names: frozenset[str], role: str) -> Statement:
-    return Statement(text, words_of(_ADDRESSING.sub("", " ".join(text.split())), names), role)
+    return Statement(text, words_of(_ADDRESSING.sub("", " ".join(text.split())).rstrip(".!"), names), role)
 
 
 def _names(text: str) -> frozenset[str]:

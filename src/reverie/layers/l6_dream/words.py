@@ -6,6 +6,7 @@ Two ways to write one fact become the same words here: spelling, tense, order of
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from ...memories.dates import DAYS, MONTHS
@@ -74,9 +75,15 @@ _ONE: Final = re.compile(
     r"(?<!the )(?<!this )(?<!that )(?<!each )(?<!every )(?<!any )(?<!no )(?<!which )\bone "
     r"(?=[a-z])(?!(?:of|is|that|who|which|should|can|must|may|more|another|has|by|for|in|and|or|to)\b)"
 )
+_SPELT: Final = re.compile(
+    rf"\b(?:{'|'.join(word for word in _NUMBERS if word != 'one')})"
+    rf"(?= (?:{'|'.join(unit for unit in _UNITS if len(unit) > 1 and unit.isalpha())})\b)"
+)
 _AFTER_SPAN: Final = re.compile(
     r"\bafter (?=\d+ ?(?:" + "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True)) + r")(?!\w))"
 )
+_NOT_WITHOUT: Final = re.compile(r"\b(?:do not|don't|never) ([^.;,:]+?) without (?:first )?([a-z]+ing\b[^.;,:]*)")
+"""Not to do one thing without another is to do the other one first."""
 _THOUSANDS: Final = re.compile(r"(?<=\d)[,_](?=\d{3}\b)")
 _KILO: Final = re.compile(r"\b(\d+)k\b")
 _WORD: Final = re.compile(
@@ -102,13 +109,16 @@ _BREAKS: Final = frozenset(
     ("but", "while", "whereas", "because", "since", "although", "so", "if", "when", "unless", "until", "and", "or")
 )
 _CONTRAST: Final = frozenset({"instead_of", "without"})
+_BEFORE_VALUES: Final = frozenset(map(normal, ("with", "in", "by", "via", "of", "use", "gnu", "bsd")))
+_VALUES: Final = frozenset(map(normal, ("make", "just", "go", "get", "put", "note", "turn", "see")))
+"""Words of grammar that are names behind such a word: built with make, written in go."""
 _END_USER: Final = normal("enduser")
 _ORDERING: Final = frozenset(map(normal, ("please", "just", "and", "so", "then", "also", "always", "do")))
 _WHEN_TOLD: Final = frozenset(map(normal, ("stop", "skip", "reject", "refuse")))
 """Words that deny only as an order: "stop mocking", but not "the importer skips bad rows"."""
 _COMPARED: Final = frozenset({"over", "than", "to"})
 _CHOOSING: Final = frozenset(map(normal, ("prefer", "choose")))
-_PREPOSITIONS: Final = frozenset(("in", "for", "on", "at", "when", "during", "by", "with", "as"))
+_PREPOSITIONS: Final = frozenset(("to", "in", "for", "on", "at", "when", "during", "by", "with", "as"))
 _PARTS: Final = frozenset(map(normal, ("from", "to", "by", "before", "after", "until", "since", "for", "of", "with")))
 _LEADING: Final = frozenset(map(normal, ("in", "on", "for", "at", "during", "from", "when", "with", "within", "as")))
 
@@ -156,6 +166,7 @@ def _plain(text: str) -> str:
     """Return a text in lower case with dates, times and numbers in one form."""
     low = text.lower().replace("’", "'").replace("`", " ")
     low = _BESIDE_DATE.sub(r"\1", low)
+    low = _NOT_WITHOUT.sub(r"\2 before \1", low)
     for rule, month, day, year in _RULES:
         low = rule.sub(lambda found: _iso(found[year], found[month], found[day]), low)  # noqa: B023
     low = _MONTH_YEAR.sub(lambda found: f"{found[2]}-{_number_of(found[1]):02}", low)
@@ -164,6 +175,7 @@ def _plain(text: str) -> str:
     low = _KILO.sub(r"\g<1>000", _THOUSANDS.sub("", low))
     low = re.sub(r"\bper cent\b", "%", low)
     low = _ONE.sub("1 ", low)
+    low = _SPELT.sub(lambda found: _NUMBERS[found.group()], low)
     low = _AFTER_SPAN.sub("in ", low)
     low = re.sub(r"\b(?:under|below|beneath) (?=[$€£]?\d)", "less_than ", low)
     low = re.sub(r"\b(?:over|above|exceeding) (?=[$€£]?\d)", "more_than ", low)
@@ -185,7 +197,9 @@ def _clock(found: re.Match[str]) -> str:
     return f"{hour:02}:{found[2] or '00'}"
 
 
-def words_of(text: str, names: frozenset[str]) -> list[Word]:
+@lru_cache(maxsize=4_096)
+def words_of(text: str, names: frozenset[str]) -> tuple[Word, ...]:
+    """Return the words of a sentence; ``names`` are those that are written as names somewhere in its text."""
     made: list[Word] = []
     clause, contrast, after = 0, False, ""
     plain = _plain(text)
@@ -207,29 +221,36 @@ def words_of(text: str, names: frozenset[str]) -> list[Word]:
             if word.form == "user" and any(not one.light for one in made):
                 word = Word(_END_USER, shown=word.shown)  # whom something is done to, not whose memory it is
             previous = made[-1] if made else None
+            value = previous is not None and previous.form in _BEFORE_VALUES and word.form in _VALUES
             joined = previous is not None and (previous.form in ("and", "or") or clause > previous.clause)
             made.append(
-                replace(
-                    word,
-                    denied=contrast,
-                    locally=contrast,
-                    clause=clause,
-                    joined=joined,
-                    slot=_slot(word),
-                    base=word.base or word.form,
-                    after=after,
-                    compound=compound,
+                Word(
+                    word.form,
+                    word.kind,
+                    contrast,
+                    contrast,
+                    word.parts,
+                    compound or value,
+                    word.whole,
+                    word.shown,
+                    clause,
+                    joined,
+                    _slot(word),
+                    word.base or word.form,
+                    after,
                 )
             )
             if not made[-1].light:
                 after = ""
-    return _denied(made)
+    return tuple(_denied(made))
 
 
 def _is_choice(words: list[Word], word: Word) -> bool:
     """Say whether what comes is what something was preferred to: "tabs to spaces", and not "prefers to be asked"."""
     if not any(one.form in _CHOOSING for one in words):
         return False
+    if word.form == "to" and any(one.denied for one in words):
+        return False  # "over pip to install packages"
     last = words[-1]
     return word.form != "to" or not (last.light or last.form in _CHOOSING or last.form in NEGATIVE)
 
@@ -250,7 +271,7 @@ def _made(kind: str, said: str, names: frozenset[str]) -> list[Word]:
     if kind in ("url", "mail", "path", "flag", "ticket", "code"):
         plain = said.rstrip(".,:;!?/").removeprefix("./")
         parts = tuple(map(base_of, re.findall(r"[^\W\d_]{2,}", plain)))
-        return [Word(plain, "code", parts=parts, whole=kind != "code" or len(parts) < 2, shown=plain)]
+        return [Word(plain, "code", parts=parts, whole=kind != "code" or len(parts) < 2 or "." in plain, shown=plain)]
     if kind in ("iso", "clock"):
         return [Word(said, "date" if kind == "iso" else "time", shown=said)]
     if kind == "version":
@@ -322,11 +343,22 @@ def _denied(words: list[Word]) -> list[Word]:
         first = at[0] if at else -1 if carried else 0
         # "Nobody but Ivan may": what is denied comes in the next clause.
         carried = denied and all(word.light or index in at for index, word in enumerate(clause))
+        end = _end_of_contrast(clause) if number > 0 and first == 0 else len(clause)
         # ", not mocks" and "and never npm" deny what follows; "must not be mocked" denies the whole clause.
         for index, word in enumerate(clause):
             if index in at:
                 continue
-            negative = denied and (index > first or number == 0 or first > 0)
+            negative = denied and (index > first or number == 0 or first > 0) and index < end
             alone = negative and first == 0 and number > 0
             made.append(replace(word, denied=not word.denied, locally=word.locally or alone) if negative else word)
     return made
+
+
+def _end_of_contrast(clause: list[Word]) -> int:
+    """Return where what is denied alone ends: in ", not pip for packages" the packages are not denied."""
+    if clause[0].form != "not":
+        return len(clause)
+    content = next((index for index, word in enumerate(clause) if index and not word.light), len(clause))
+    return next(
+        (index for index, word in enumerate(clause) if index > content and word.form in _PREPOSITIONS), len(clause)
+    )
