@@ -18,8 +18,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from reverie.memories.journal import JournalEntry, change_to, encode
 from reverie.memories.secrets import find_secrets
 from reverie.memories.shelf import Shelf
+from reverie.memories.trust import Trust
 from reverie.runtime.memory import Memory
 
 MAX_SCAN_RATIO = 2.0
@@ -28,19 +30,32 @@ MAX_SECRETS_MS = 20.0
 TYPES = ("user", "feedback", "project", "reference")
 
 
-def fill(folder: Path, count: int) -> None:
-    """Write so many memories as the store writes them."""
+def fill(folder: Path, count: int, *, journaled: bool) -> None:
+    """Write so many memories as the store writes them; journaled ones are the user's word, as saved by the user."""
     folder.mkdir()
+    trust: Trust = "user" if journaled else "agent"
+    lines: list[bytes] = []
     for number in range(count):
         text = (
             f"---\nname: Rule {number} of the deployment\n"
             f'description: "Service {number} is deployed by hand: the pipeline of team {number % 7} is broken"\n'
-            f"type: {TYPES[number % 4]}\nsource: session-{number % 50} message-{number}\ntrust: agent\n"
+            f"type: {TYPES[number % 4]}\nsource: session-{number % 50} message-{number}\ntrust: {trust}\n"
             f'created: "2026-10-{number % 28 + 1:02}T08:00:00Z"\n'
             f'modified: "2026-11-{number % 28 + 1:02}T08:00:00Z"\n---\n'
         )
         body = f"Service {number} goes out by hand.\n\n**Why:** the pipeline lost a release.\n" * (1 + number % 12)
-        (folder / f"{TYPES[number % 4]}_rule_{number}.md").write_text(text + body)
+        file = f"{TYPES[number % 4]}_rule_{number}.md"
+        (folder / file).write_text(text + body)
+        change = change_to(file, None, (text + body).encode(), trust=trust)
+        lines.append(
+            encode(JournalEntry(f"c{number + 1}", "2026-11-01T08:00:00.000000Z", "user", "", "saved", [change]))
+        )
+    if journaled:  # line by line as the store appends them, without waiting for the disk 20,000 times
+        journal = folder / ".journal"
+        journal.mkdir()
+        data = b"".join(line + b"\n" for line in lines)
+        (journal / "journal.jsonl").write_bytes(data)
+        (journal / "lock").write_bytes(b"%020d" % len(data))
 
 
 def timed(way: Callable[[], object]) -> float:
@@ -51,10 +66,10 @@ def timed(way: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measure_scan(folder: Path, count: int, rounds: int) -> dict[str, float]:
+def measure_scan(folder: Path, count: int, rounds: int, *, journaled: bool) -> dict[str, float]:
     """Scan and read 2 KB of each file, in turn."""
-    fill(folder, count)
-    names = sorted(os.listdir(folder))
+    fill(folder, count, journaled=journaled)
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".md"))
     warm = Shelf(str(folder))
 
     def bare() -> None:
@@ -63,7 +78,9 @@ def measure_scan(folder: Path, count: int, rounds: int) -> dict[str, float]:
                 file.read(2_048)
 
     def ours() -> None:
-        assert len(Shelf(str(folder)).scan().memories) == count
+        found = Shelf(str(folder)).scan().memories
+        assert len(found) == count
+        assert found[0].trust == ("user" if journaled else "agent")
 
     def again() -> None:
         assert len(warm.scan().memories) == count
@@ -81,6 +98,7 @@ def measure_scan(folder: Path, count: int, rounds: int) -> dict[str, float]:
     pairs = [one / other for one, other in zip(ours_seconds, bare_seconds, strict=True)]
     return {
         "files": count,
+        "journaled": journaled,
         "bare_us_a_file": round(min(bare_seconds) / count * 1e6, 2),
         "scan_us_a_file": round(min(ours_seconds) / count * 1e6, 2),
         "again_us_a_file": round(min(again_seconds) / count * 1e6, 2),
@@ -139,9 +157,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="reverie-memories-") as folder:
         scans = [
             measure_scan(
-                Path(folder) / f"scan-{count}", count, options.rounds if count > 2_000 else options.rounds * 10
+                Path(folder) / f"scan-{count}-{journaled}",
+                count,
+                options.rounds if count > 2_000 else options.rounds * 10,
+                journaled=journaled,
             )
             for count in options.files
+            for journaled in (False, True)
         ]
         index = measure_index(Path(folder) / "index", 500)
         saves = measure_saves(Path(folder) / "saves", 50)
@@ -151,7 +173,8 @@ def main() -> int:
     else:
         for row in scans:
             print(
-                f"scan of {row['files']:>6} files: {row['scan_us_a_file']:>7} µs a file, reading 2 KB of each "
+                f"scan of {row['files']:>6} files{', journaled' if row['journaled'] else ''}: "
+                f"{row['scan_us_a_file']:>7} µs a file, reading 2 KB of each "
                 f"{row['bare_us_a_file']:>7} µs, ratio {row['ratio']} (limit {MAX_SCAN_RATIO}); "
                 f"again {row['again_us_a_file']} µs"
             )

@@ -127,3 +127,9 @@ def test_the_value_is_in_no_error_and_nowhere_on_disk(fakes: dict[str, str], tmp
     assert all(max(re.findall(r"[A-Za-z0-9_+/~.-]{8,}", fake), key=len).encode() not in kept for fake in fakes.values())
     with pytest.raises(InputError, match=r"line 2 .*GitHub"):
         refuse_secrets(f"one\n{fakes['github']}", "it")
+
+
+def test_each_finding_names_its_own_line_and_column() -> None:
+    token = "ghp_" + "a1B2c3D4e5" * 4
+    found = find_secrets(f"first\nsee {token} twice\n\n  {token}\n")
+    assert [(one.line, one.column) for one in found] == [(2, 5), (4, 3)]

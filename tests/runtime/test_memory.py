@@ -429,3 +429,42 @@ def test_a_symlink_in_place_of_the_journal_is_not_followed(tmp_path: Path) -> No
     with pytest.raises(UnsafePath):
         Memory(root).save("The user is a nurse who codes", type="user")
     assert list(elsewhere.iterdir()) == []
+
+
+def test_an_empty_memory_can_be_blamed_on_nobody(tmp_path: Path) -> None:
+    memory = Memory(tmp_path)
+    memory.save("The release train leaves on Tuesdays at noon", type="project", why="customers are told so")
+    (tmp_path / "empty.md").touch()
+    assert list(memory.blame("empty.md")) == []
+    with pytest.raises(InputError, match="knows no memory"):
+        memory.blame("nothing.md")
+
+
+def test_lint_names_files_that_are_passed_over_and_says_what_to_do_about_a_link(tmp_path: Path) -> None:
+    memory = Memory(tmp_path)
+    memory.save("The release train leaves on Tuesdays at noon", type="project", why="customers are told so")
+    (tmp_path / "a\nb.md").write_text("x")
+    (tmp_path / "link.md").symlink_to(tmp_path / "MEMORY.md")
+    found = {one.file: one.problem for one in memory.lint()}
+    assert "is not read" in found["a\\nb.md"]
+    assert "replace the link" in found["link.md"]
+
+
+def test_a_change_of_the_index_alone_is_in_the_journal_for_the_next_process_too(tmp_path: Path) -> None:
+    memory = Memory(tmp_path)
+    memory.save("The release train leaves on Tuesdays at noon", type="project", why="customers are told so")
+    (tmp_path / "found.md").write_text("---\nname: Found\ndescription: Made by hand\ntype: project\n---\nText.\n")
+    memory.log()
+    before = (tmp_path / "MEMORY.md").read_text()
+    made = memory.reindex()
+    assert made is not None
+
+    entries = Memory(tmp_path).log()
+
+    assert [entry.id for entry in entries].count(made.id) == 1
+    assert len({entry.id for entry in entries}) == len(entries)
+    assert sum(entry.act == "reindexed" for entry in entries) == 1
+    Memory(tmp_path).undo(made.id)
+    assert (tmp_path / "MEMORY.md").read_text() == before
+    (tmp_path / "MEMORY.md").write_text(before + "\nA note of my own.\n")
+    assert len(Memory(tmp_path).log()) == len(Memory(tmp_path).log())

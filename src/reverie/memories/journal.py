@@ -75,7 +75,8 @@ class JournalEntry:
     who: str
     why: str
     act: Act
-    changes: list[Change]
+    changes: list[Change] = field(default_factory=lambda: [])
+    """Not there in a line that changed the index alone."""
     index: Hunk | None = None
     index_before: str | None = None
     index_after: str | None = None

@@ -112,7 +112,7 @@ class _Left(msgspec.Struct, gc=False):
     trust: Trust | None = None
 
 
-class _Brief(msgspec.Struct):
+class _Brief(msgspec.Struct, gc=False):
     act: str
     changes: list[_Left] = []
 

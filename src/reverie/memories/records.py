@@ -85,7 +85,11 @@ def read_record(
     ``modified`` is the file's own time in seconds, used where the front matter has none.
     """
     text, problem = _decoded(data, cut=head_only)
-    if head_only and (own := _own_head().match(text, 0, _QUICK_CHARS)) and text.find("  ", 0, own.end()) < 0:
+    if (
+        head_only
+        and (own := _own_head(text.isascii()).match(text, 0, _QUICK_CHARS))
+        and text.find("  ", 0, own.end()) < 0
+    ):
         return _own_record(file, own, modified, scope)
     try:
         fields = _plain_fields(text)
@@ -167,15 +171,18 @@ _PAIR: Final = re.compile(rf'^( *)({_PLAIN_KEY}): ?(?:"(.*)"|(.*))$', re.MULTILI
 # The fields as the store writes them and others do, in this order, none but the first needed.
 _QUOTED: Final = rf'"(?! )({_INSIDE.replace("#", chr(34) + chr(92) * 2)}*+)(?<! )"'
 _CLEAN: Final = rf"(?:{_QUOTED}|([A-Za-z0-9]{_INSIDE}*+(?<! )))"
+# The same for a text that is all ASCII: a class of few letters is looked up in a table, one of all in a search.
+_ASCII_CLEAN: Final = r'(?:"(?! )([ !#-\[\]-~]*+)(?<! )"|([A-Za-z0-9][ -"$-~]*+(?<! )))'
 
 
 @cache
-def _own_head() -> re.Pattern[str]:
+def _own_head(ascii_only: bool) -> re.Pattern[str]:
     """Return the pattern of a head, made when the first is read: making it takes longer than reading ten memories."""
+    clean = _ASCII_CLEAN if ascii_only else _CLEAN
     return re.compile(
-        rf"---\nname: {_CLEAN}\n"
+        rf"---\nname: {clean}\n"
         + "".join(
-            rf"(?:{key}: {_CLEAN}\n)?"
+            rf"(?:{key}: {clean}\n)?"
             for key in ("description", "type", "source", "trust", "expires", "scope", "created", "modified")
         )
         + "---\n"

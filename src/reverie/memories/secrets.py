@@ -200,13 +200,13 @@ _LONG_SHAPES: Final = (
     ("Mailgun key", re.compile(r"(?<![\w-])[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8}(?![\w-])")),
 )
 _KEYWORDS: Final = ("passw", "passphrase", "passcode", "pwd", "secret", "token", "credential", "key")
-_KEY_BEFORE: Final = re.compile(
-    r"(?:api|access|auth|private|client|account|app|application|sign|signing|encryption|master|license|webhook|service|"
-    r"subscription|storage|shared|admin|secret|deploy|integration)[_ .-]?\Z",
-    re.IGNORECASE,
-)
+_BEFORE_KEY: Final = (
+    "api", "access", "auth", "private", "client", "account", "app", "application", "sign", "signing", "encryption",
+    "master", "license", "webhook", "service", "subscription", "storage", "shared", "admin", "secret", "deploy",
+    "integration",
+)  # fmt: skip
 _VALUE: Final = re.compile(
-    r"[\w.-]{0,24}[\"'`*]{0,3}(?:[ \t](?:of|for|to|on|in|at)(?:[ \t][\w.'-]{1,24}){1,5}?)?"
+    r"[\w.-]{0,24}+[\"'`*]{0,3}+(?:[ \t](?:of|for|to|on|in|at)(?:[ \t][\w.'-]{1,24}){1,5}?)?"
     r"(?:[ \t]{0,3}(?:=>|:=|={1,3}|:)[ \t]{0,3}|[ \t]+(?:is|was|to)[ \t]+)[\"'`*]{0,3}"
     r"(?:bearer[ \t]+|basic[ \t]+)?(?P<value>[A-Za-z0-9_.~!@#$%^&*+/=-]{8,256})",
     re.IGNORECASE,
@@ -231,13 +231,14 @@ def find_secrets(text: str) -> list[Finding]:
     text = _INVISIBLE.sub("", text)
     spans = [*_of_rules(text), *_beside_keywords(text)]
     findings: list[Finding] = []
-    reached = -1
+    reached, line, counted = -1, 1, 0
     for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
         if start < reached:
             continue
         reached = end
-        line = text.count("\n", 0, start)
-        findings.append(Finding(name, line + 1, start - (text.rfind("\n", 0, start) + 1) + 1, end - start))
+        line += text.count("\n", counted, start)
+        counted = start
+        findings.append(Finding(name, line, start - text.rfind("\n", 0, start), end - start))
     return findings
 
 
@@ -255,10 +256,13 @@ def _of_rules(text: str) -> Iterator[tuple[int, int, str]]:
 
 def _of_needle(text: str, rule: Rule, needle: str) -> Iterator[tuple[int, int, str]]:
     group = "value" if "value" in rule.shape.groupindex else 0
+    match = rule.shape.match
     at = text.find(needle)
     while at >= 0:
-        tries = (rule.shape.match(text, at - back) for back in rule.back if back <= at)
-        found = next(filter(None, tries), None)
+        found = None
+        for back in rule.back:
+            if back <= at and (found := match(text, at - back)):
+                break
         if found and not _is_placeholder(found[group]):
             yield found.start(), found.end(), rule.name
         at = text.find(needle, max(at + len(needle), found.end() if found else 0))
@@ -281,7 +285,7 @@ def _beside_keywords(text: str) -> Iterator[tuple[int, int, str]]:
     for word in _KEYWORDS:
         at = lowered.find(word)
         while at >= 0:
-            if word != "key" or _KEY_BEFORE.search(text, max(0, at - _KEY_ROOM), at):
+            if word != "key" or _names_a_key(lowered[max(0, at - _KEY_ROOM) : at]):
                 found = _VALUE.match(text, at + len(word))
                 value = found["value"].rstrip(".,;:!?") if found else ""
                 # An id beside a word is an id; beside the name of a variable or an API it is what lets one in.
@@ -290,6 +294,11 @@ def _beside_keywords(text: str) -> Iterator[tuple[int, int, str]]:
                 if found and value and random and not _is_placeholder(value):
                     yield found.start("value"), found.start("value") + len(value), "value beside a keyword"
             at = lowered.find(word, at + len(word))
+
+
+def _names_a_key(before: str) -> bool:
+    """Say whether what stands before "key" makes it one that lets somebody in."""
+    return (before[:-1] if before[-1:] in ("_", " ", ".", "-") else before).endswith(_BEFORE_KEY)
 
 
 def _is_placeholder(value: str) -> bool:

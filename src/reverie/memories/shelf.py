@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ..errors import StorageConflict, StorageError
-from ..paths import append_line, check_key, explained, open_folder, open_plain, replace_file
+from ..paths import append_line, check_key, explain, explained, open_folder, open_plain, replace_file
 from ..values import record, replace
 from .drafts import Draft
 from .index import INDEX, LoadedIndex, hunk_between, load
@@ -24,7 +24,7 @@ from .journal import Act, Change, History, JournalEntry, change_to
 from .journal_files import JOURNAL, JournalFiles, print_of, read_head, read_plain
 from .names import FOLDERS, check_file, is_memory
 from .records import MemoryRecord, Scope, read_record, version_of
-from .standing import Standings
+from .standing import Standing, Standings
 from .trust import Trust, worst
 
 __all__ = ["Desk", "Scan", "Shelf", "stamp", "utc_now"]
@@ -163,6 +163,7 @@ class Shelf:
         # Only who scans again keeps what was read: a program that scans once need not pay for it.
         settled = time.time() - _RACY_SECONDS if self._scanned else 0.0
         self._scanned = True
+        standing = standings.get
         with explained("read", self.root):
             for file, folder, name in self._files():
                 try:
@@ -175,14 +176,14 @@ class Shelf:
                 except FileNotFoundError:
                     continue  # removed meanwhile
                 except OSError as error:
-                    problems[file] = error.strerror or str(error)
+                    problems[file] = str(explain(error, "read", file))
                     continue
                 except StorageError as error:
                     problems[file] = str(error)
                     continue
                 memory = read_record(file, head, modified=found.st_mtime, scope=self.scope, head_only=True)
-                if memory.trust == "user" or (file in standings and memory.trust == "agent"):
-                    memory = self._stands(memory, head, found.st_size, standings)
+                if memory.trust != "unconfirmed":  # which nothing makes worse
+                    self._vouch(memory, head, found.st_size, standing(file))
                 memories.append(memory)
                 if found.st_mtime < settled:  # one just written might change again within the clock's grain
                     prints[file], heads[file] = print_of(found), memory
@@ -190,17 +191,18 @@ class Shelf:
         problems.update((memory.file, memory.problem) for memory in memories if memory.problem)
         return Scan(memories, problems)
 
-    def _stands(self, memory: MemoryRecord, head: bytes, size: int, standings: Standings) -> MemoryRecord:
-        """Return a head with its trust; the whole file is read only where its hash decides."""
-        known = standings.get(memory.file)
-        if known is not None and known.trust == memory.trust == "user":
+    def _vouch(self, memory: MemoryRecord, head: bytes, size: int, known: Standing | None) -> None:
+        """Give a head its trust; the whole file is read only where its hash decides."""
+        claim = memory.trust
+        if known is None:
+            trust: Trust = "agent"
+        elif claim == known.trust == "user":
             whole = head if len(head) == size else read_plain(self.root, memory.file) or b""
-            trust: Trust = "user" if version_of(whole) == known.version else "agent"
+            trust = "user" if version_of(whole) == known.version else "agent"
         else:
-            trust = worst((memory.trust, known.trust)) if known else "agent"
-        if trust != memory.trust:
+            trust = "unconfirmed" if known.trust == "unconfirmed" else "agent"
+        if trust != claim:
             object.__setattr__(memory, "trust", trust)  # nobody else has it yet, and a copy of thousands takes long
-        return memory
 
     def _files(self) -> Iterator[tuple[str, int, str]]:
         """Yield the memory files by path, with the folder they can be opened in."""

@@ -8,7 +8,7 @@ version before it: neither a person's editor nor a program can be told apart by 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from .trust import Trust, worst
 
@@ -45,6 +45,9 @@ class Standing(NamedTuple):
     """Whether somebody else than the store wrote it."""
 
 
+_new_tuple: Final = tuple[Any, ...].__new__  # a journal holds thousands, and a tuple's own maker takes half the time
+
+
 class Standings:
     """The standing of every file in a journal."""
 
@@ -55,18 +58,14 @@ class Standings:
         """Take in the next transaction."""
         outside = act in OUTSIDE_ACTS
         for change in changes:
-            if change.after is not None:
+            if (after := change.after) is not None:
                 trust = change.trust or ("agent" if outside else "user")
-                self._files[change.file] = Standing(change.after, trust, outside)
+                self._files[change.file] = _new_tuple(Standing, (after, trust, outside))
             elif outside and (before := self._files.get(change.file)):
                 # Taken away and put back is no way to be trusted more.
                 self._files[change.file] = Standing(None, before.trust, True)
             else:
                 self._files.pop(change.file, None)
-
-    def __contains__(self, file: str) -> bool:
-        """Say whether anything is known of a file."""
-        return file in self._files
 
     def get(self, file: str) -> Standing | None:
         """Return what is known of a file."""

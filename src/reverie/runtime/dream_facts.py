@@ -23,12 +23,29 @@ from ..memories.trust import worst
 if TYPE_CHECKING:
     from ..layers.l5_extract.local import Candidate
 
-__all__ = ["daily_logs", "drafted", "facts_for"]
+__all__ = ["daily_logs", "drafted", "facts_for", "unwieldy"]
 
 _LOG: Final = re.compile(r"logs/\d{4}/\d{2}/(\d{4}-\d{2}-\d{2})\.md")
 _MAX_LOGS: Final = 60
 _MAX_LOG_CHARS: Final = 200_000
 _MAX_PATHS: Final = 20_000
+_MAX_BYTES: Final = 64_000
+_MAX_LINE_BYTES: Final = 4_000
+_MAX_BLANKS: Final = 200
+_BLANKS: Final = re.compile(rb"\s{%d}" % (_MAX_BLANKS + 1))
+
+
+def unwieldy(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the files a local dream leaves alone, and why: what holds no sentences could keep it busy for hours."""
+    found: dict[str, str] = {}
+    for file, data in files.items():
+        if len(data) > _MAX_BYTES:
+            found[file] = f"it has {len(data):,} bytes, more than the {_MAX_BYTES:,} a memory should have; split it"
+        elif len(data) > _MAX_LINE_BYTES and max(map(len, data.split(b"\n"))) > _MAX_LINE_BYTES:
+            found[file] = f"it has a line of more than {_MAX_LINE_BYTES:,} bytes; break it into sentences"
+        elif _BLANKS.search(data):
+            found[file] = f"it has more than {_MAX_BLANKS} blanks in a row; take them out"
+    return found
 
 
 def daily_logs(root: str, *, since: float | None = None) -> list[str]:
@@ -41,15 +58,22 @@ def daily_logs(root: str, *, since: float | None = None) -> list[str]:
 
 
 def facts_for(
-    root: str, files: Mapping[str, bytes], *, home: Path, slug: str, project: Path, dreamt: float | None
+    root: str,
+    files: Mapping[str, bytes],
+    *,
+    home: Path,
+    slug: str,
+    project: Path,
+    dreamt: float | None,
+    aside: Iterable[str] = (),
 ) -> DreamFacts:
-    """Look at everything a dream over these files may ask about."""
+    """Look at everything a dream over these files may ask about; those ``aside`` are there and not dreamt about."""
     records = {file: read_record(file, data) for file, data in files.items()}
     modified: dict[str, float] = {}
     for file in files:
         with suppress(OSError):
             modified[file] = os.lstat(os.path.join(root, file)).st_mtime
-    others = frozenset(name for name in _beneath(root, root) if not is_memory(name))
+    others = frozenset((*(name for name in _beneath(root, root) if not is_memory(name)), *aside))
     logs = daily_logs(root, since=dreamt)
     linked = {path for file, one in records.items() for path in links_in(file, one.body)}
     return DreamFacts(

@@ -21,7 +21,7 @@ from anyio import to_thread
 
 from ..errors import InputError, SessionBusy, StorageError
 from ..events import DreamChanged
-from ..layers.l6_dream.changes import Dreamed
+from ..layers.l6_dream.changes import Dreamed, Question
 from ..layers.l6_dream.local import dream as dream_locally
 from ..layers.l6_dream.plan import changes_between, lowered, records_of
 from ..layers.l6_dream.report import Asked, DreamReport, Spent
@@ -34,7 +34,7 @@ from ..values import record, replace
 from .accounts import Accounts
 from .dream_applying import Applying, Snapshot, Undone, snapshot_of, undo_dream
 from .dream_asking import Asking
-from .dream_facts import daily_logs, facts_for
+from .dream_facts import daily_logs, facts_for, unwieldy
 from .dream_lock import DreamLock
 from .dream_process import take_lock
 from .dream_progress import Progress, followed, read_progress
@@ -172,11 +172,20 @@ class Dreams:
         return done
 
     def _locally(self, before: Snapshot) -> Dreamed:
-        dreamt = DreamLock(self._root).last()
+        aside = unwieldy(before.files)
+        files = {file: data for file, data in before.files.items() if file not in aside}
         facts = facts_for(
-            self._root, before.files, home=self._settings.home, slug=self._slug, project=self._project, dreamt=dreamt
+            self._root,
+            files,
+            home=self._settings.home,
+            slug=self._slug,
+            project=self._project,
+            dreamt=DreamLock(self._root).last(),
+            aside=aside,
         )
-        return dream_locally(before.files, now=self._clock(), policy=self._policy, facts=facts)
+        dreamed = dream_locally(files, now=self._clock(), policy=self._policy, facts=facts)
+        questions = [Question("unreadable", (file,), f"{file} is left as it is: {why}.") for file, why in aside.items()]
+        return replace(dreamed, questions=(*dreamed.questions, *questions))
 
     async def _gave_up(self, report: DreamReport, progress: Progress, *, killed: bool, problem: str) -> None:
         """Say that nothing came of it; what cannot be written is told by the journal and the lock."""

@@ -110,8 +110,9 @@ class Memory:
     def blame(self, file_or_name: str) -> Sequence[BlamedLine]:
         """Return the lines of a memory's file, each with who brought it, when and why."""
         scope, file = self._scopes.find(file_or_name)
-        lines = self._shelf(scope).history().blame(file)
-        if not lines:
+        history = self._shelf(scope).history()
+        lines = history.blame(file)
+        if not lines and history.known.get(file) is None:
             raise InputError(
                 f"the journal knows no memory {file_or_name[:100]!r}; 'reverie memory list' names what is there"
             )

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
-from ..errors import InputError
+from ..errors import InputError, UnsafePath
 from ..memories.drafts import last_trusted
 from ..memories.index import INDEX, lines_of, load
 from ..memories.journal import JournalEntry
@@ -170,6 +171,7 @@ class Scopes:
             if memory is not None:
                 yield from ((head.file, what) for what in lint_memory(memory, today=today))
         yield from ((file, f"cannot be read: {why}") for file, why in scan.problems.items() if file not in files)
+        yield from _misnamed(shelf.root)
         index = shelf.read_index()
         listed = {line.file for line in lines_of(index) if line.file.endswith(".md")}
         yield from ((file, "is not in the index") for file in sorted(files - listed))
@@ -216,3 +218,19 @@ def moment_of(text: str | None) -> str:
     except ValueError:
         raise InputError(f"{text!r} is no time; write it like 2026-11-15 or 2026-11-15T14:30") from None
     return moment.date().isoformat() if len(text) == 10 else moment.astimezone().isoformat()
+
+
+def _misnamed(root: str) -> Iterable[tuple[str, str]]:
+    """Yield the files that look like memories and are passed over, because no memory may have such a name."""
+    with suppress(OSError):
+        for name in sorted(os.listdir(root)):
+            if (
+                name.endswith(".md")
+                and name[0] != "."
+                and name != INDEX
+                and not os.path.isdir(os.path.join(root, name))
+            ):
+                try:
+                    check_file(name)
+                except UnsafePath as error:
+                    yield ascii(name)[1:-1], f"is not read: {error}"

@@ -9,12 +9,12 @@ from datetime import datetime
 from pathlib import Path
 
 from ..errors import InputError
-from ..layers.l6_dream.findings import Findings, findings
+from ..layers.l6_dream.findings import Finding, Findings, findings
 from ..memories.shelf import Shelf
 from ..settings import Settings
 from ..values import record
 from .dream_applying import snapshot_of
-from .dream_facts import facts_for
+from .dream_facts import facts_for, unwieldy
 
 __all__ = ["Pollution", "pollution_of"]
 
@@ -73,8 +73,12 @@ def _directories(settings: Settings, project: str | None) -> list[tuple[str, str
 
 def _looked(files: Mapping[str, bytes], settings: Settings, slug: str, root: str, now: datetime) -> Findings:
     project = Path(root)  # links to files of a project are not judged: where it lies is not known here
-    facts = facts_for(root, files, home=settings.home, slug=slug, project=project, dreamt=now.timestamp())
-    return findings(files, now=now, policy=settings.dream, facts=facts)
+    aside = unwieldy(files)
+    known = {file: data for file, data in files.items() if file not in aside}
+    facts = facts_for(root, known, home=settings.home, slug=slug, project=project, dreamt=now.timestamp(), aside=aside)
+    found = findings(known, now=now, policy=settings.dream, facts=facts)
+    wrong = {file: (Finding("wrong", why),) for file, why in aside.items()}
+    return Findings(len(files), {**found.files, **wrong})
 
 
 def _before_last_dream(shelf: Shelf, files: Mapping[str, bytes]) -> dict[str, bytes] | None:

@@ -306,7 +306,7 @@ class Spawning:
             return f"{agent} has ended already: {spawned.state}."
         with anyio.CancelScope(shield=True):
             await self._stop(spawned, "it was stopped")
-        return f"{agent} was stopped; it had taken {spawned.turns} turns."
+        return f"{agent} was stopped; it had taken {spawned.turns} turn{'' if spawned.turns == 1 else 's'}."
 
     async def close(self) -> None:
         """Stop all of this agent's own agents; no more can be started."""
