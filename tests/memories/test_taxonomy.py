@@ -36,6 +36,7 @@ REFUSED = [
     ("feedback", "The fix was to raise the timeout", "recipe"),
     ("project", "The function parse_log is defined in conversation/log.py", "code"),
     ("project", "settings.py contains the loader of all options", "code"),
+    ("project", "The function load in settings.py returns the merged options", "code"),
     ("project", "```python\ndef f(x):\n    return x + 1\n```", "code"),
     ("project", "   ", "no text"),
     ("opinion", "Everything is fine with the build", "types are"),

@@ -84,6 +84,8 @@ _RECIPE: Final = re.compile(
 _CODE_SHOWN: Final = re.compile(
     r"\b(?:(?:the )?(?:function|method|class|module|constant|variable|endpoint|component)s? `?[\w.:/]+(?:\(\))?`? "
     r"(?:is|are) (?:defined|located|implemented|declared|found|in)\b"
+    r"|(?:the )?(?:function|method|class|module) `?[\w.:/]+(?:\(\))?`? (?:in `?[\w./-]+`? )?"
+    r"(?:returns|takes|accepts|raises|calls|inherits|extends|implements)\b"
     r"|`?[\w./-]+\.(?:py|js|ts|tsx|go|rs|java|c|cc|cpp|h|rb|php|sql|sh|toml|ya?ml|json)`? "
     r"(?:contains|defines|implements|exports|holds|imports|handles)\b"
     r"|(?:the )?(?:directory|folder|project|file|code) (?:structure|layout|tree) (?:is|looks)\b"
