@@ -23,7 +23,7 @@ NEEDED = {
 }
 collect_ignore = [file for file, package in NEEDED.items() if find_spec(package) is None]
 
-REPLIES = 45
+REPLIES = 24
 
 
 class Scene:

@@ -88,7 +88,7 @@ def trims(scene: Any) -> list[Any]:
 
 
 def test_streams_are_seen_as_whole_replies(scene: Callable[..., Any]) -> None:
-    whole, streamed = scene(12), scene(12)
+    whole, streamed = scene(6), scene(6)
     for one, stream in ((whole, False), (streamed, True)):
         with running(one.open()) as session, plain_client(one) as client:
             loop(client.with_middleware(layered(session)), one, stream=stream)
@@ -105,7 +105,7 @@ def without(body: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 async def test_an_asynchronous_client_sends_the_same(scene: Callable[..., Any], anyio_backend: str) -> None:
-    first, second = scene(12), scene(12)
+    first, second = scene(6), scene(6)
     with running(first.open()) as session, plain_client(first) as client:
         loop(client.with_middleware(layered(session)), first)
     async with (

@@ -5,16 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
-from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import StructuredTool
-from langgraph.checkpoint.memory import InMemorySaver
 
 from reverie import InMemoryStorage, Session
 from reverie.errors import StorageError
 from reverie.integrations.door import running
-from reverie.integrations.langchain import ReverieMiddleware, reply_blocks, wire_messages
 from reverie.testing.messages_server import MessagesServer
 
 LOG = "\n".join(f"2026-03-02 08:{at % 60:02} row {at} locked" for at in range(4_000))
@@ -31,12 +25,27 @@ def first_call_then_words(request: dict[str, Any]) -> Any:
     return "It was locked." if any(block["type"] == "tool_result" for block in asked) else [CALL]
 
 
-def agent_of(server: MessagesServer, middleware: Any, **options: Any) -> Any:
-    model = ChatAnthropic(
+def model_of(server: MessagesServer) -> Any:
+    from langchain_anthropic import ChatAnthropic
+
+    return ChatAnthropic(
         model_name="claude-sonnet-4-6", api_key="any", base_url=server.base_url, max_tokens=500, max_retries=0
     )
+
+
+def agent_of(server: MessagesServer, session: Any, model: Any = None) -> Any:
+    """Return an agent; what it needs takes seconds to import, and only who runs these tests waits for it."""
+    from langchain.agents import create_agent
+    from langchain_core.tools import StructuredTool
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    from reverie.integrations.langchain import ReverieMiddleware
+
+    middleware = ReverieMiddleware(session)
     tool = StructuredTool.from_function(bash, name="Bash")
-    return create_agent(model, [tool], system_prompt="Help.", middleware=[middleware], checkpointer=InMemorySaver())
+    return create_agent(
+        model or model_of(server), [tool], system_prompt="Help.", middleware=[middleware], checkpointer=InMemorySaver()
+    )
 
 
 def thread(name: str) -> Any:
@@ -44,11 +53,13 @@ def thread(name: str) -> Any:
 
 
 def test_the_state_keeps_the_preview_and_the_log_the_whole() -> None:
+    from langchain_core.messages import ToolMessage
+
     with (
         MessagesServer(first_call_then_words) as server,
         running(Session.open("a", storage=InMemoryStorage())) as session,
     ):
-        agent = agent_of(server, ReverieMiddleware(session))
+        agent = agent_of(server, session)
         state = agent.invoke({"messages": [("user", "what happened?")]}, thread("1"))
         (kept,) = [one for one in state["messages"] if isinstance(one, ToolMessage)]
         assert len(str(kept.content)) < len(LOG) / 10
@@ -67,9 +78,11 @@ async def test_threads_have_sessions_of_their_own_also_when_asked_asynchronously
     with MessagesServer(first_call_then_words) as server:
         one, two = (Session.open(name, storage=InMemoryStorage()) for name in ("one", "two"))
         async with one, two:
-            agent = agent_of(server, ReverieMiddleware({"1": one, "2": two}.__getitem__))
+            model = model_of(server)
+            agent = agent_of(server, {"1": one, "2": two}.__getitem__, model)
             for name, text in (("1", "first?"), ("2", "second?"), ("1", "and then?")):
                 await agent.ainvoke({"messages": [("user", text)]}, thread(name))
+            await model._async_client.close()  # LangChain keeps it for as long as the process lives
             said = [session.view.said[0].message["content"] for session in (one, two)]
             assert ["first" in str(said[0]), "second" in str(said[1])] == [True, True]
             assert (len(one.view.said), len(two.view.said)) == (6, 4)
@@ -86,7 +99,7 @@ def test_a_session_that_fails_leaves_the_agent_as_it_was() -> None:
     heard: list[Any] = []
     with MessagesServer(first_call_then_words) as server, running(Session.open("f", storage=Full())) as session:
         session.listen(heard.append)
-        state = agent_of(server, ReverieMiddleware(session)).invoke({"messages": [("user", "hm?")]}, thread("1"))
+        state = agent_of(server, session).invoke({"messages": [("user", "hm?")]}, thread("1"))
         assert state["messages"][-1].text == "It was locked."
         assert server.requests[-1]["messages"][-1]["content"][0]["content"] == LOG
         assert {one.why for one in heard if type(one).__name__ == "FellBack"} == {"the disk is full"}
@@ -99,7 +112,7 @@ def test_an_error_of_the_provider_is_the_agents_and_a_refusal_sends_its_own_requ
         running(Session.open("e", storage=InMemoryStorage())) as session,
     ):
         session.listen(heard.append)
-        agent = agent_of(server, ReverieMiddleware(session))
+        agent = agent_of(server, session)
         server.fail(529)
         with pytest.raises(Exception, match="529"):
             agent.invoke({"messages": [("user", "one")]}, thread("1"))
@@ -110,6 +123,10 @@ def test_an_error_of_the_provider_is_the_agents_and_a_refusal_sends_its_own_requ
 
 
 def test_messages_of_other_makers_are_told_in_the_wires_shape() -> None:
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+    from reverie.integrations.langchain import reply_blocks, wire_messages
+
     called = AIMessage("Look.", tool_calls=[{"name": "Bash", "args": {"a": 1}, "id": "t1", "type": "tool_call"}])
     told = wire_messages([HumanMessage("hi"), called, ToolMessage("out", tool_call_id="t1", status="error")])
     assert (

@@ -73,7 +73,7 @@ COMMANDS = st.one_of(
 
 
 @pytest.mark.requirement("M6")
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.lists(COMMANDS, min_size=1, max_size=12))
 def test_every_command_answers_as_the_sdks_own_tool_does(commands: list[dict[str, Any]]) -> None:
     with TemporaryDirectory() as folder:

@@ -4,37 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from agents import (
-    Agent,
-    OpenAIChatCompletionsModel,
-    OpenAIResponsesModel,
-    Runner,
-    SQLiteSession,
-    function_tool,
-    set_tracing_disabled,
-)
-from agents import Session as SessionProtocol
-from openai import AsyncOpenAI
 
 from reverie import InMemoryStorage, Session
+from reverie.conversation.decisions import Cause, Replacement, ResultsCleared, Snipped
 from reverie.errors import StorageError
+from reverie.events import DecisionMade
 from reverie.integrations.door import running
-from reverie.integrations.openai_agents import ReverieSession
 from reverie.testing.chat_server import ChatServer
+
+if TYPE_CHECKING:  # the frameworks take seconds to import: only who runs these tests waits for them
+    from agents import Agent
+    from openai import AsyncOpenAI
+
+    from reverie.integrations.openai_agents import ReverieSession
 
 LOG = "\n".join(f"2026-03-02 08:{at % 60:02} row {at} locked" for at in range(4_000))
 CALL = {"type": "tool_use", "id": "t1", "name": "bash", "input": {"command": "cat log"}}
-
-set_tracing_disabled(True)
-
-
-@function_tool
-def bash(command: str) -> str:
-    """Run a command."""
-    return LOG
 
 
 def first_call_then_words(request: Any) -> Any:
@@ -42,24 +30,45 @@ def first_call_then_words(request: Any) -> Any:
     return "It was locked." if '"t1"' in said else [CALL]
 
 
-def agent_of(client: AsyncOpenAI, kind: Any = OpenAIResponsesModel) -> Agent[Any]:
-    return Agent(name="helper", instructions="Help.", model=kind("gpt-4.1", openai_client=client), tools=[bash])
+def bash(command: str) -> str:
+    """Run a command."""
+    return LOG
 
 
-async def ask(agent: Agent[Any], text: str, session: ReverieSession) -> str:
-    done = await Runner.run(agent, text, session=session, run_config=session.run_config(), hooks=session.hooks)
+def agent_of(client: AsyncOpenAI, kind: str = "OpenAIResponsesModel") -> Agent[Any]:
+    import agents
+
+    agents.set_tracing_disabled(True)
+    model = getattr(agents, kind)("gpt-4.1", openai_client=client)
+    return agents.Agent(name="helper", instructions="Help.", model=model, tools=[agents.function_tool(bash)])
+
+
+def session_of(opened: Session) -> ReverieSession:
+    from reverie.integrations.openai_agents import ReverieSession
+
+    return ReverieSession(opened)
+
+
+async def ask(agent: Agent[Any], given: Any, ours: ReverieSession, kept: Any = None) -> str:
+    from agents import Runner
+
+    done = await Runner.run(agent, given, session=kept or ours, run_config=ours.run_config(), hooks=ours.hooks)
     return done.final_output
 
 
 def client_of(server: ChatServer) -> AsyncOpenAI:
+    from openai import AsyncOpenAI
+
     return AsyncOpenAI(base_url=server.base_url, api_key="any", max_retries=0)
 
 
-@pytest.mark.parametrize("kind", [OpenAIResponsesModel, OpenAIChatCompletionsModel])
-async def test_the_items_keep_the_preview_and_the_log_the_whole(kind: Any, anyio_backend: str) -> None:
+@pytest.mark.parametrize("kind", ["OpenAIResponsesModel", "OpenAIChatCompletionsModel"])
+async def test_the_items_keep_the_preview_and_the_log_the_whole(kind: str, anyio_backend: str) -> None:
+    from agents import Session as SessionProtocol
+
     with ChatServer(first_call_then_words) as server:
         async with client_of(server) as client, Session.open("a", storage=InMemoryStorage()) as opened:
-            session = ReverieSession(opened)
+            session = session_of(opened)
             assert isinstance(session, SessionProtocol)
             agent = agent_of(client, kind)
             assert await ask(agent, "what happened?", session) == "It was locked."
@@ -81,7 +90,7 @@ async def test_items_are_taken_back_one_by_one_and_all_at_once(anyio_backend: st
     output = {"type": "function_call_output", "call_id": "t1", "output": "a.txt"}
     said: list[Any] = [{"role": "user", "content": "list"}, {"role": "assistant", "content": "Looking."}, call, output]
     async with Session.open("pop", storage=InMemoryStorage()) as opened:
-        session = ReverieSession(opened)
+        session = session_of(opened)
         await session.add_items(said)
         await session.add_items([{"role": "user", "content": "and?"}])
         assert [item.get("content") or item["type"] for item in await session.get_items()][-1] == "and?"
@@ -110,13 +119,15 @@ def test_a_session_on_a_thread_of_its_own_serves_runs_without_a_loop_and_is_foun
         lengths: list[int] = []
         for text in ("what happened?", "sure?"):
             with running(Session.open("kept", cwd=tmp_path)) as opened:
-                assert asyncio.run(in_a_loop_of_its_own(server, ReverieSession(opened), text)) == "It was locked."
+                assert asyncio.run(in_a_loop_of_its_own(server, session_of(opened), text)) == "It was locked."
                 lengths.append(len(opened.view.said))
         assert lengths == [4, 6]
         assert server.refusals == []
 
 
 async def test_the_filter_works_beside_another_session_and_fails_softly(anyio_backend: str) -> None:
+    from agents import SQLiteSession
+
     class Full(InMemoryStorage):
         full = False
 
@@ -129,13 +140,10 @@ async def test_the_filter_works_beside_another_session_and_fails_softly(anyio_ba
     with ChatServer(first_call_then_words) as server:
         async with client_of(server) as client, Session.open("b", storage=storage) as opened:
             opened.listen(heard.append)
-            ours, theirs = ReverieSession(opened), SQLiteSession("theirs")
+            ours, theirs = session_of(opened), SQLiteSession("theirs")
             agent = agent_of(client)
             for storage.full in (False, True, False):
-                done = await Runner.run(
-                    agent, "what happened?", session=theirs, run_config=ours.run_config(), hooks=ours.hooks
-                )
-                assert done.final_output == "It was locked."
+                assert await ask(agent, "what happened?", ours, theirs) == "It was locked."
             theirs.close()
             assert {one.why for one in heard if type(one).__name__ == "FellBack"} == {"the disk is full"}
             assert server.refusals == []
@@ -143,6 +151,8 @@ async def test_the_filter_works_beside_another_session_and_fails_softly(anyio_ba
 
 
 async def test_images_and_notes_of_other_roles_are_sent_as_they_were(anyio_backend: str) -> None:
+    from agents import Runner
+
     picture = {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "low"}
     said: list[Any] = [
         {"role": "developer", "content": "Be brief."},
@@ -150,9 +160,104 @@ async def test_images_and_notes_of_other_roles_are_sent_as_they_were(anyio_backe
     ]
     with ChatServer(lambda request: "a harbour") as server:
         async with client_of(server) as client, Session.open("i", storage=InMemoryStorage()) as opened:
-            session = ReverieSession(opened)
+            session = session_of(opened)
             await Runner.run(agent_of(client), said, run_config=session.run_config(), hooks=session.hooks)
             assert server.requests[-1]["input"] == said
+
+
+async def test_an_image_is_found_again_in_the_history_also_by_one_who_comes_back(anyio_backend: str) -> None:
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "low"}
+    said: Any = {"role": "user", "content": [{"type": "input_text", "text": "what is this?"}, picture]}
+    storage = InMemoryStorage()
+    with ChatServer(lambda request: "a harbour") as server:
+        for given in ([said], "sure?"):
+            async with client_of(server) as client, Session.open("i", storage=storage) as opened:
+                assert await ask(agent_of(client), given, session_of(opened)) == "a harbour"
+        assert [request["input"][0] for request in server.requests] == [said, said]
+        assert (len(server.requests[-1]["input"]), server.refusals) == (3, [])
+
+
+class Compacting:
+    """Runs with the SDK's compaction around our session: each calls a tool twice, and an old result is cleared."""
+
+    def __init__(self, server: ChatServer, client: AsyncOpenAI, ours: ReverieSession, opened: Session) -> None:
+        from agents.memory import OpenAIResponsesCompactionSession
+
+        self.opened, self.ours = opened, ours
+        self.server, self.agent = server, agent_of(client)
+        self.kept = OpenAIResponsesCompactionSession("c", ours, client=client, compaction_mode="input")
+
+    async def ask(self, text: str) -> str:
+        said = await ask(self.agent, text, self.ours, self.kept)
+        called = self.opened.view.results[0].tool_use_id if self.opened.view.results else ""
+        if called:
+            gone = [Replacement(called, "[cleared]", called)]
+            await self.opened.decide(ResultsCleared(Cause("trim", "old", moves_prefix=True), gone))
+        return said
+
+    def compactions(self) -> list[int]:
+        return [at for at, request in enumerate(self.server.requests) if not request.get("tools")]
+
+
+def two_calls_then_words() -> Any:
+    count = iter(range(10_000))
+
+    def reply(request: Any) -> Any:
+        if not request.get("tools"):
+            return "Rows were locked."
+        at = next(count)
+        return "Locked." if at % 3 == 2 else [{**CALL, "id": f"t{at}", "input": {"command": f"cat log{at}"}}]
+
+    return reply
+
+
+@pytest.mark.requirement("B6")
+async def test_the_sdks_own_compaction_shortens_what_was_sent_and_the_log_says_so(anyio_backend: str) -> None:
+    storage, heard = InMemoryStorage(), list[Any]()
+    with ChatServer(two_calls_then_words()) as server:
+        async with client_of(server) as client, Session.open("c", storage=storage) as opened:
+            opened.listen(heard.append)
+            talk = Compacting(server, client, session_of(opened), opened)
+            for number in range(3):
+                assert await talk.ask(f"ask {number}") == "Locked."
+            (at,) = talk.compactions()[:1]
+            before, compacted, after = server.requests[at - 1 : at + 2]
+            assert compacted["input"][: len(before["input"])] == before["input"]
+            assert next(item["output"] for item in compacted["input"] if "output" in item) == "[cleared]"
+            assert [item.get("type", "message") for item in compacted["input"][len(before["input"]) :]] == ["message"]
+            assert [item.get("type", item.get("role")) for item in after["input"]][-2:] == ["compaction", "user"]
+            assert len(json.dumps(after["input"])) < len(json.dumps(before["input"])) / 2
+            emptied = [one.decision for one in heard if isinstance(one, DecisionMade)]
+            assert [one.cause.layer for one in emptied if isinstance(one, Snipped)] == ["host"] * len(
+                talk.compactions()
+            )
+            items = await talk.kept.get_items()
+            sealed = [item["encrypted_content"] for item in items if item.get("type") == "compaction"]
+            assert len(sealed) == 1
+            assert "ask 0" in json.dumps(items)
+        async with client_of(server) as client, Session.open("c", storage=storage) as opened:
+            talk = Compacting(server, client, session_of(opened), opened)
+            assert await talk.kept.get_items() == items
+            await opened.compact()  # nothing of ours could be put in place of a summary that only the provider reads
+            assert await talk.ask("and now?") == "Locked."
+            sent = [one.get("encrypted_content") for one in server.requests[-1]["input"] if isinstance(one, dict)]
+            assert sealed[0] in sent
+        assert server.refusals == []
+        assert not [one for one in heard if type(one).__name__ == "FellBack"]
+
+
+async def test_a_store_that_shows_its_log_instead_of_what_was_sent_is_not_compacted(anyio_backend: str) -> None:
+    from reverie.integrations.openai_agents import ReverieSession
+
+    class Bare(ReverieSession):
+        _read_compaction_items: Any = None
+
+    with ChatServer(two_calls_then_words()) as server:
+        async with client_of(server) as client, Session.open("c", storage=InMemoryStorage()) as opened:
+            talk = Compacting(server, client, Bare(opened), opened)
+            for number in range(3):
+                await talk.ask(f"ask {number}")
+            assert talk.compactions() == []
 
 
 @pytest.fixture

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from anthropic import AsyncAnthropic
-from pydantic_ai import Agent, BinaryContent
-from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ToolReturnPart
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
 
 from reverie import InMemoryStorage, Session
 from reverie.errors import StorageError
-from reverie.integrations.pydantic_ai import ReverieCapability
 from reverie.testing.messages_server import MessagesServer
+
+if TYPE_CHECKING:  # the frameworks take seconds to import: only who runs these tests waits for them
+    from anthropic import AsyncAnthropic
+    from pydantic_ai import Agent
 
 LOG = "\n".join(f"2026-03-02 08:{at % 60:02} row {at} locked" for at in range(4_000))
 CALL = {"type": "tool_use", "id": "t1", "name": "bash", "input": {"command": "cat log"}}
-PIXEL = BinaryContent(b"\x89PNG\r\n\x1a\n", media_type="image/png")
 
 
 def first_call_then_words(request: dict[str, Any]) -> Any:
@@ -28,6 +24,12 @@ def first_call_then_words(request: dict[str, Any]) -> Any:
 
 
 def agent_of(client: AsyncAnthropic, session: Any) -> Agent[None, str]:
+    from pydantic_ai import Agent
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    from reverie.integrations.pydantic_ai import ReverieCapability
+
     model = AnthropicModel("claude-sonnet-4-6", provider=AnthropicProvider(anthropic_client=client))
     agent = Agent(model, instructions="Help.", capabilities=[ReverieCapability(session)])
 
@@ -39,10 +41,14 @@ def agent_of(client: AsyncAnthropic, session: Any) -> Agent[None, str]:
 
 
 def client_of(server: MessagesServer) -> AsyncAnthropic:
+    from anthropic import AsyncAnthropic
+
     return AsyncAnthropic(base_url=server.base_url, api_key="any", max_retries=0)
 
 
 async def test_the_history_keeps_the_preview_and_the_log_the_whole(anyio_backend: str) -> None:
+    from pydantic_ai.messages import ToolReturnPart
+
     with MessagesServer(first_call_then_words) as server:
         async with client_of(server) as client, Session.open("a", storage=InMemoryStorage()) as session:
             done = await agent_of(client, session).run("what happened?")
@@ -59,11 +65,14 @@ async def test_the_history_keeps_the_preview_and_the_log_the_whole(anyio_backend
 
 
 async def test_an_image_is_sent_as_it_was_and_conversations_do_not_meet(anyio_backend: str) -> None:
+    from pydantic_ai import BinaryContent
+
+    pixel = BinaryContent(b"\x89PNG\r\n\x1a\n", media_type="image/png")
     with MessagesServer(lambda request: "seen") as server:
         one, two = (Session.open(name, storage=InMemoryStorage()) for name in ("one", "two"))
         async with client_of(server) as client, one, two:
             agent = agent_of(client, {"1": one, "2": two}.__getitem__)
-            first = await agent.run(["what is this?", PIXEL], conversation_id="1")
+            first = await agent.run(["what is this?", pixel], conversation_id="1")
             await agent.run("another thing", conversation_id="2")
             await agent.run("and now?", message_history=first.all_messages(), conversation_id="1")
             images = [[block["type"] for block in server.requests[at]["messages"][0]["content"]] for at in (0, 2)]
@@ -89,6 +98,8 @@ async def test_a_session_that_fails_leaves_the_run_as_it_was(anyio_backend: str)
 
 
 async def test_errors_are_the_runs_and_a_refusal_sends_its_own_request(anyio_backend: str) -> None:
+    from pydantic_ai.exceptions import ModelHTTPError
+
     heard: list[Any] = []
     with MessagesServer(lambda request: "fine") as server:
         async with client_of(server) as client, Session.open("e", storage=InMemoryStorage()) as session:
@@ -103,14 +114,14 @@ async def test_errors_are_the_runs_and_a_refusal_sends_its_own_request(anyio_bac
 
 
 async def test_a_prompt_that_is_too_long_is_compacted_and_sent_again(anyio_backend: str) -> None:
-    with MessagesServer(lambda request: "fine " * 200, window=6_000) as server:
+    with MessagesServer(lambda request: "fine " * 600, window=6_000) as server:
         async with client_of(server) as client, Session.open("long", storage=InMemoryStorage()) as session:
             agent, history = agent_of(client, session), []
-            for number in range(24):
+            for number in range(8):
                 done = await agent.run(f"{number}: " + "tell me more about the harbour. " * 20, message_history=history)
                 history = done.all_messages()
             assert {status for status, _ in server.refusals} == {400}
-            assert len(server.usages) == 24
+            assert len(server.usages) == 8
 
 
 @pytest.fixture

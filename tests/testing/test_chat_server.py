@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -10,6 +11,13 @@ import pytest
 from reverie.testing.chat_server import ChatServer, PrefixCache
 
 CALL = {"id": "t1", "type": "function", "function": {"name": "Read", "arguments": "{}"}}
+
+
+@pytest.fixture(scope="module")
+def greeting() -> Iterator[tuple[ChatServer, Any]]:
+    """Return a server that greets, and a client of it."""
+    with ChatServer(lambda request: "hi") as server, openai.OpenAI(base_url=server.base_url, api_key="any") as client:
+        yield server, client
 
 
 @pytest.mark.parametrize(
@@ -22,11 +30,12 @@ CALL = {"id": "t1", "type": "function", "function": {"name": "Read", "arguments"
         ([{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [CALL]}], "did not have response"),
     ],
 )
-def test_what_breaks_a_rule_is_refused(messages: list[Any], why: str) -> None:
-    with ChatServer(lambda request: "hi") as server, openai.OpenAI(base_url=server.base_url, api_key="any") as client:
-        with pytest.raises(openai.BadRequestError, match=why):
-            client.chat.completions.create(model="gpt-4.1", messages=messages)
-        assert (len(server.refusals), server.usages) == (1, [])
+def test_what_breaks_a_rule_is_refused(messages: list[Any], why: str, greeting: tuple[ChatServer, Any]) -> None:
+    server, client = greeting
+    before = len(server.refusals)
+    with pytest.raises(openai.BadRequestError, match=why):
+        client.chat.completions.create(model="gpt-4.1", messages=messages)
+    assert (len(server.refusals), server.usages) == (before + 1, [])
 
 
 def test_both_dialects_answer_with_calls_and_a_pair_that_is_torn_is_refused() -> None:

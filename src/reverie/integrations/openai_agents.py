@@ -5,6 +5,11 @@
 
 The filter works without the session too, where another one keeps the history. A big tool output is kept as the preview
 that stands for it. The provider caches by itself, so there is nothing to mark: what saves money is a prefix that stays.
+
+The SDK's own compaction may stand around the session, and then shortens what was really sent:
+
+    kept = OpenAIResponsesCompactionSession("name", session)
+    await Runner.run(agent, text, session=kept, run_config=session.run_config(), hooks=session.hooks)
 """
 
 from __future__ import annotations
@@ -26,14 +31,14 @@ from ..runtime.memory import Memory
 from ..runtime.session import Session
 from .door import Door
 from .pieces import Block, StandIns, pieces_of, reply_key
-from .seams import Hosted
+from .seams import OWN, Hosted
 
 __all__ = ["ReverieHooks", "ReverieSession"]
 
 Body = dict[str, Any]
 _WHAT: Final = "openai-agents"
-_ITEMS: Final = "items"
-"""The field of a logged reply that holds it as the provider gave it."""
+_STANDING: Final = frozenset({"compaction", "developer", "system"})
+"""Items that no compaction of ours takes out: nothing could be put in their place."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -49,6 +54,9 @@ class ReverieSession:
         self._door = Door(session)
         self._hosted = Hosted(session, memory)
         self._added = -1
+        self._sent: list[Body] | None = None
+        self._sent_count = 0
+        """How many sayings and replies stood when that was sent."""
 
     def run_config(self, **options: Any) -> RunConfig:
         """Return a configuration with the filter in it."""
@@ -71,8 +79,23 @@ class ReverieSession:
 
     async def clear_session(self) -> None:
         """Take back all items; the log keeps them."""
-        self._added = 0
+        self._added, self._sent = 0, None
         await self._door.acall(self._hosted.take_back_all)
+
+    async def _read_compaction_items(self, limit: int | None) -> tuple[list[TResponseInputItem], bool]:
+        """Return what the SDK's compaction may shorten, and whether that is all of it.
+
+        The SDK asks its store for this by name and compacts only what it finds in the last request. The items of the
+        log are not those: what was cleared stands whole in them. So it is told what was sent, and what came since.
+        """
+        items = await self._door.acall(self._exchanged)
+        shown = items if limit is None else items[-limit:] if limit > 0 else []
+        return cast(Any, shown), limit is not None and len(items) < limit
+
+    async def _exchanged(self) -> list[Body]:
+        if self._sent is None:
+            return await self._items()
+        return [*self._sent, *(item for entry in self._hosted.history(self._sent_count) for item in _items_of(entry))]
 
     async def _items(self) -> list[Body]:
         return [item for entry in self._hosted.history() for item in _items_of(entry)]
@@ -86,6 +109,7 @@ class ReverieSession:
         items = await self._items()
         if not items:
             return None
+        self._sent = None
         entries = self._hosted.history()
         start = max(at for at, entry in enumerate(entries) if entry.kind == ASSISTANT or not _is_result(entry))
         left = [item for entry in entries[start:] for item in _items_of(entry)][:-1]
@@ -101,8 +125,10 @@ class ReverieSession:
         body = wire.request(data)
         sent = await self._door.asoftly(_WHAT, partial(self._hosted.prepare, body))
         if sent is None:
+            self._sent = None
             return data.model_data
-        return ModelInputData(input=cast(Any, wire.items(sent["messages"])), instructions=data.model_data.instructions)
+        self._sent, self._sent_count = wire.items(sent["messages"]), self._hosted.count
+        return ModelInputData(input=cast(Any, list(self._sent)), instructions=data.model_data.instructions)
 
     async def observe(self, response: ModelResponse, model: str) -> None:
         """Log a response and what it cost."""
@@ -142,7 +168,7 @@ def wire_reply(response: ModelResponse, model: str) -> Body:
             "cache_read_input_tokens": cached,
             "output_tokens": usage.output_tokens,
         },
-        _ITEMS: items,
+        OWN: items,
     }
 
 
@@ -180,7 +206,7 @@ class Wire:
                 continue
             messages += self._reply(reply)
             reply = []
-            messages.append({"role": "user", "content": self._told(item)})
+            messages.append(self._saying(item))
         return [*messages, *self._reply(reply)]
 
     def _reply(self, items: list[Body]) -> list[Body]:
@@ -198,7 +224,15 @@ class Wire:
             elif kind != "reasoning":
                 blocks.append(self._stand_ins.block(kind, item))
         self._replies[reply_key(blocks)] = items
-        return [{"role": "assistant", "content": blocks}]
+        return [{"role": "assistant", "content": blocks, "own": items}]
+
+    def _saying(self, item: Body) -> Body:
+        """Return what the model was told, with the item itself beside it where the wire cannot say it."""
+        blocks = self._told(item)
+        if all(self._stand_ins.thing(block) is None for block in blocks):
+            return {"role": "user", "content": blocks}
+        stands = (item.get("role") or item.get("type")) in _STANDING
+        return {"role": "user", "content": blocks, "own": [item], "stands": stands}
 
     def _told(self, item: Body) -> list[Block]:
         kind = item.get("type", "message")
@@ -272,16 +306,18 @@ def reply_items(content: Sequence[Block], stand_ins: StandIns) -> list[Body]:
 
 def _items_of(entry: Entry) -> list[Body]:
     """Return a logged message as items."""
-    given: Any = entry.reply.get(_ITEMS)
+    given: Any = (entry.reply if entry.kind == ASSISTANT else entry.body).get(OWN)
+    if isinstance(given, list):
+        return cast("list[Body]", given)
     content = _list((entry.message or {}).get("content") or "")
     if entry.kind == ASSISTANT:
-        return cast("list[Body]", given) if isinstance(given, list) else reply_items(content, StandIns())
+        return reply_items(content, StandIns())
     return Wire().items([{"role": "user", "content": content}])
 
 
 def _is_result(entry: Entry) -> bool:
     content = _list((entry.message or {}).get("content") or "")
-    return all(block.get("type") == "tool_result" for block in content)
+    return bool(content) and all(block.get("type") == "tool_result" for block in content)
 
 
 def _is_models(item: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import msgspec
 
 from ..conversation.entries import clean
-from ..values import record
+from ..values import field, record
 
 __all__ = ["Block", "Piece", "StandIns", "digest_of", "pieces_of", "reply_key", "said_key", "unmarked"]
 
@@ -26,13 +26,19 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 @record
 class Piece:
-    """One piece of a conversation; ``id`` is the call that a result answers."""
+    """One piece of a conversation; ``id`` is the call that a result answers.
+
+    ``own`` is the host's form of it where the wire's says less, to be kept in the log; what ``stands`` opens a
+    conversation, as an instruction or the host's own summary does, and no compaction takes it out.
+    """
 
     kind: Literal["said", "reply", "result"]
     key: bytes
     content: str | list[Block]
     id: str = ""
     is_error: bool = False
+    own: list[Any] = field(default_factory=lambda: [])
+    stands: bool = False
 
 
 def pieces_of(messages: Iterable[Mapping[str, Any]]) -> list[Piece]:
@@ -40,11 +46,13 @@ def pieces_of(messages: Iterable[Mapping[str, Any]]) -> list[Piece]:
     pieces: list[Piece] = []
     for message in messages:
         content = message.get("content")
+        own: list[Any] = message.get("own") or []
         if message.get("role") == "assistant":
             blocks = _blocks(content)
             if pieces and pieces[-1].kind == "reply":  # hosts may send one reply in several messages
-                blocks = [*_blocks(pieces.pop().content), *blocks]
-            pieces.append(Piece("reply", reply_key(blocks), blocks))
+                last = pieces.pop()
+                blocks, own = [*_blocks(last.content), *blocks], [*last.own, *own]
+            pieces.append(Piece("reply", reply_key(blocks), blocks, own=own))
             continue
         said: list[Block] = []
         for block in _blocks(content):
@@ -54,7 +62,7 @@ def pieces_of(messages: Iterable[Mapping[str, Any]]) -> list[Piece]:
                 said.append(block)
         if said:
             kept = content if isinstance(content, str) else said
-            pieces.append(Piece("said", said_key(said), kept))
+            pieces.append(Piece("said", said_key(said), kept, own=own, stands=message.get("stands") is True))
     return pieces
 
 

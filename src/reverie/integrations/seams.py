@@ -15,7 +15,7 @@ from anyio import Lock, to_thread
 
 from ..conversation.cuts import USER_CONTEXT, Item
 from ..conversation.decisions import Cause, Replacement, ResultsCleared, Snipped
-from ..conversation.entries import ASSISTANT, USER, Entry
+from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
 from ..conversation.options import DEFAULT_MAX_TOKENS
 from ..conversation.rounds import reply_id
 from ..conversation.view import View
@@ -27,10 +27,12 @@ from ..runtime.recalling import Recalling
 from ..runtime.session import Session
 from .pieces import Block, Piece, digest_of, pieces_of, reply_key, said_key, unmarked
 
-__all__ = ["LAYER", "Hosted", "aligned"]
+__all__ = ["LAYER", "OWN", "Hosted", "aligned"]
 
 LAYER: Final = "host"
 """Who is named as the cause of what the host did to its history."""
+OWN: Final = "items"
+"""The field of a logged message, and of a logged reply, that holds it in the host's own form."""
 _TAG_BYTES: Final = 4
 _TAKEN: Final = frozenset({"messages", "model", "max_tokens", "system", "tools", "stream", "cache_control", "thread"})
 
@@ -161,17 +163,19 @@ class Hosted:
                     spoken.append(await self._log_spoken(piece))
 
     async def take_back_all(self) -> None:
-        """Take back all that was said."""
+        """Take back all that stands: what was said, and what was shown beside it."""
         async with self._lock:
-            gone = self._heard_so_far()
-            if gone:
-                await self._take_back(gone)
-            self._spoken = []
+            said = dict.fromkeys(uuid for one in self._heard_so_far() for uuid in one.entries())
+            said |= dict.fromkeys(piece.uuid for group in self.session.view.groups for piece in group.pieces)
+            if said:
+                cause = Cause(LAYER, "the host emptied its history", moves_prefix=True)
+                await self.session.decide(Snipped(cause, list(said)))
+            self._spoken, self._first = [], _Spoken(b"", [])
 
-    def history(self) -> list[Entry]:
-        """Return what the host has said and heard, in order, each result after the reply that called for it."""
+    def history(self, start: int = 0) -> list[Entry]:
+        """Return what the host has said and heard, without so many sayings and replies, each result after its reply."""
         entries = {entry.uuid: entry for entry in self.session.view.said}
-        return [entries[uuid] for one in self._heard_so_far() for uuid in one.entries() if uuid in entries]
+        return [entries[uuid] for one in self._heard_so_far()[start:] for uuid in one.entries() if uuid in entries]
 
     @property
     def count(self) -> int:
@@ -260,11 +264,17 @@ class Hosted:
         if piece.kind == "said":
             if self._recalling is not None:
                 self._recalling.start(_text(piece.content))
-            entry = await self.session.append(USER, {"message": {"role": "user", "content": piece.content}})
+            own = {OWN: piece.own} if piece.own else {}
+            if piece.stands:
+                entry = await self.session.append(ATTACHMENT, {"type": USER_CONTEXT, "content": piece.content, **own})
+            else:
+                message = {"role": "user", "content": piece.content}
+                entry = await self.session.append(USER, {"message": message, **own})
         else:
             # A reply we did not see come: an example, another client's, or one whose logging failed.
             message = {"role": "assistant", "content": piece.content}
-            entry = await self.session.append(ASSISTANT, {"message": message, "reply": {}})
+            reply = {OWN: piece.own} if piece.own else {}
+            entry = await self.session.append(ASSISTANT, {"message": message, "reply": reply})
         return _Spoken(piece.key, [entry.uuid])
 
     async def _follow_result(self, owner: _Spoken, piece: Piece) -> None:
@@ -341,7 +351,7 @@ def recovered(view: View, first: _Spoken) -> list[_Spoken]:
                 spoken.append(replies[name])
             replies[name].uuids.append(one.uuid)
             replies[name].key = reply_key(blocks[name])
-        elif one.entry.kind == USER:
+        elif one.entry.kind == USER or OWN in one.entry.body:
             _recover_said(one, view, spoken, first)
     return [one for one in spoken if not gone.issuperset(one.uuids)]
 
