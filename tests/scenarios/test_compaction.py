@@ -42,7 +42,7 @@ def test_every_recorded_session_compacts_from_local_notes_and_comes_back(
 ):
     """Each is played into a window, where a small one must compact on its way, and is compacted at its end.
 
-    In the quick form every other session has the default window and the rest the small one.
+    In the quick form every third session has the default window, and every third the small one.
     """
     told: Counter[str] = Counter()
 
@@ -86,14 +86,14 @@ def test_every_recorded_session_compacts_from_local_notes_and_comes_back(
 
     async def steps() -> None:
         every = sorted(find_sessions(corpus), key=str)
-        for found in every if torture else every[bool(window_tokens) :: 2]:
+        for found in every if torture else every[bool(window_tokens) :: 3]:
             for imported in read_session(str(getattr(found, "path", found))):
                 await one(imported.entries, imported.tools or [])
 
     anyio.run(steps)
     print(dict(told))
     assert told["undone"] >= 0.8 * told["sessions"] > 0
-    assert told["on_the_way"] > (10 if window_tokens else -1)
+    assert told["on_the_way"] > (5 if window_tokens else -1)
 
 
 async def _words_survive(session: Session, decision: Compacted, request: dict[str, Any]) -> Counter[str]:

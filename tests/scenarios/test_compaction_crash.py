@@ -179,7 +179,7 @@ def test_killed_at_any_moment_of_notes_and_compaction_the_log_resumes(
     start_child: StartChild, tmp_path: Path, seed: int, torture: bool
 ) -> None:
     draw = Random(seed)
-    rounds = 200 if torture else 10
+    rounds = 200 if torture else 6
     total, torn = 0, 0
     seen: Counter[str] = Counter()
     acknowledged: set[str] = set()

@@ -133,14 +133,14 @@ def test_every_needle_is_in_view_or_one_read_away(make_drive: MakeDrive, seed: i
 
     async def play() -> None:
         nonlocal found
-        for number in range(1_500 if torture else 60):
+        for number in range(1_500 if torture else 40):
             garden, lost = await planted(make_drive, Random(f"{seed}-{number}"), 7)
             assert lost == [], f"game {number}"
             assert [one.what for one in garden.drive.witness.findings] == [], f"game {number}"
             found += len(garden.drive.given)
 
     anyio.run(play)
-    assert found > 200
+    assert found > 150
 
 
 @pytest.mark.requirement("B2")
