@@ -18,6 +18,7 @@ from typing import Any, Final
 from ..errors import StorageConflict, StorageError
 from ..paths import append_line, check_key, explain, explained, open_folder, open_plain, replace_file
 from ..values import record, replace
+from .collecting import uncollected
 from .drafts import Draft
 from .index import INDEX, LoadedIndex, hunk_between, load
 from .journal import Act, Change, History, JournalEntry, change_to
@@ -153,7 +154,8 @@ class Shelf:
     def scan(self) -> Scan:
         """Read the heads of all memories, whatever is wrong with some."""
         self.settle()
-        return self.scan_files(self._journal.standings())
+        with uncollected():
+            return self.scan_files(self._journal.standings())
 
     def scan_files(self, standings: Standings) -> Scan:
         """Read the heads, each with the trust vouched for; one that has not changed since is not read again."""
