@@ -30,8 +30,8 @@ from .trust import Trust, worst
 
 __all__ = ["Desk", "Scan", "Shelf", "stamp", "utc_now"]
 
-_SURFACED: Final = "surfaced.jsonl"
 _MAX_DEPTH: Final = 3
+_SURFACED: Final = "surfaced.jsonl"
 _RACY_SECONDS: Final = 2.0
 _RESTORING: Final = frozenset({"undone", "rewound", "rejected", "forgotten"})
 
@@ -167,7 +167,7 @@ class Shelf:
         self._scanned = True
         standing = standings.get
         with explained("read", self.root):
-            for file, folder, name in self._files():
+            for file, folder, name in memory_files(self.root):
                 try:
                     seen = self._prints.get(file) if self._prints else None
                     if seen and seen == print_of(os.stat(name, dir_fd=folder, follow_symlinks=False)):
@@ -205,27 +205,6 @@ class Shelf:
             trust = "unconfirmed" if known.trust == "unconfirmed" else "agent"
         if trust != claim:
             object.__setattr__(memory, "trust", trust)  # nobody else has it yet, and a copy of thousands takes long
-
-    def _files(self) -> Iterator[tuple[str, int, str]]:
-        """Yield the memory files by path, with the folder they can be opened in."""
-        waiting: list[tuple[str, ...]] = [()]
-        while waiting:
-            parts = waiting.pop()
-            try:
-                folder = open_folder(self.root, parts)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            try:
-                with os.scandir(folder) as found:
-                    entries = [(one.name, one.is_dir(follow_symlinks=False)) for one in found if one.name[0] != "."]
-                prefix = "/".join([*parts, ""]) if parts else ""
-                for name, is_folder in sorted(entries):
-                    if not is_folder and name.endswith(".md") and is_memory(prefix + name):
-                        yield prefix + name, folder, name
-                    elif is_folder and (parts or name not in FOLDERS) and len(parts) < _MAX_DEPTH:
-                        waiting.append((*parts, name))
-            finally:
-                os.close(folder)
 
     def settle(self) -> None:
         """Carry out what a killed writer left half done, where there is such a thing."""
@@ -335,7 +314,9 @@ class Shelf:
         history = desk.history
         names = set(desk.seen)
         if everything:
-            names |= {file for file, _, _ in self._files()} | {file for file, known in history.known.items() if known}
+            names |= {file for file, _, _ in memory_files(self.root)} | {
+                file for file, known in history.known.items() if known
+            }
         changes: list[Change] = []
         for file in sorted(names):
             try:
@@ -394,3 +375,25 @@ class Shelf:
             with suppress(ValueError, KeyError, TypeError):
                 said = json.loads(line)
                 yield {"session": str(said["session"]), "files": list(said["files"]), "time": str(said["time"])}
+
+
+def memory_files(root: str) -> Iterator[tuple[str, int, str]]:
+    """Yield the memory files by path, with the folder they can be opened in."""
+    waiting: list[tuple[str, ...]] = [()]
+    while waiting:
+        parts = waiting.pop()
+        try:
+            folder = open_folder(root, parts)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        try:
+            with os.scandir(folder) as found:
+                entries = [(one.name, one.is_dir(follow_symlinks=False)) for one in found if one.name[0] != "."]
+            folders = [name for name, is_folder in entries if is_folder and (parts or name not in FOLDERS)]
+            waiting += [(*parts, name) for name in sorted(folders) if len(parts) < _MAX_DEPTH]
+            prefix = "/".join([*parts, ""]) if parts else ""
+            for name in sorted([name for name, is_folder in entries if not is_folder and name.endswith(".md")]):
+                if is_memory(prefix + name):
+                    yield prefix + name, folder, name
+        finally:
+            os.close(folder)
