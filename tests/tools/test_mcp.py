@@ -21,6 +21,7 @@ from reverie.tools.context import ToolContext
 from reverie.tools.mcp import McpTools
 from reverie.tools.mcp_content import MAX_NAME_CHARS, output_of, schema_of, tool_names
 from reverie.tools.tool import Output
+from reverie.values import replace
 
 pytest.importorskip("mcp")
 
@@ -246,13 +247,15 @@ def test_a_call_that_takes_too_long_is_given_up(http_url: str, context: ToolCont
     impatient = McpServer(url=http_url, headers={"x-key": "open sesame"}, timeout_seconds=8.0)
 
     async def act() -> None:
+        async with McpTools({"things": replace(impatient, timeout_seconds=50.0)}):
+            pass  # a busy machine may take long over the first answer, which is not what is tried here
         async with McpTools({"things": impatient}) as mcp:
             tools = {tool.name: tool for tool in mcp.tools}
             output = await tools["mcp__things__wait"].run({"marker": str(tmp_path / "wait")}, context)
             assert output == Output("The MCP server things did not answer in 8 s.", is_error=True)
             await until(tmp_path / "wait.cancelled")
 
-    within(60, act)
+    within(110, act)
 
 
 def test_a_server_over_http_is_told_the_headers_it_was_given(http_url: str, context: ToolContext) -> None:
