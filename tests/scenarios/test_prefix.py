@@ -19,7 +19,7 @@ from reverie.replay.play import PlayedClock, played
 
 MakeDrive = Callable[..., Any]
 MakeWitness = Callable[..., Any]
-QUICK, TORTURE = 500, 2_000
+QUICK, TORTURE = 320, 2_000
 PARTS = 4
 MODEL = "claude-sonnet-4-5"
 
