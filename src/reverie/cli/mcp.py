@@ -45,7 +45,7 @@ def command(
         raise InputError("--port, --new-token and --json belong to --http; add it, or leave them out")
     home = load_settings().home
     try:
-        import mcp  # pyright: ignore[reportUnusedImport]  # noqa: F401
+        import mcp  # pyright: ignore[reportUnusedImport]  # noqa: F401 - only to see whether it is there
     except ImportError:
         raise InputError("the MCP server needs an extra: pip install 'reverie[mcp]'") from None
     import anyio

@@ -30,7 +30,9 @@ from .around import Around
 from .hooks import Hooks
 from .interrupting import Interrupt
 from .library import Library
+from .mail_draining import Heed
 from .permissions import Approver
+from .post import Bridge
 from .projects import canonical_root, project_slug, session_key
 from .relaying import Relaying
 from .remembering import Remembering
@@ -66,9 +68,14 @@ class Assembled:
         max_turns: int | None = None,
         budget_usd: float | None = None,
         clock: Callable[[], float] = time.time,
+        bridge: Bridge | None = None,
+        on_control: Heed | None = None,
         lineage: Lineage | None = None,
     ) -> None:
-        """``lineage`` is for agents that another one started; whoever begins one leaves it out."""
+        """``bridge`` carries what is written to ``bridge:<id>``; ``on_control`` is told of control messages that count,
+        such as a request to shut down. ``lineage`` is for agents that another one started: others leave it out."""
+        self.bridge = bridge
+        self.on_control = on_control
         self.cwd = Path(cwd).resolve()
         self.settings = settings or load_settings(project=canonical_root(self.cwd))
         self.name = session or _new_name(clock())

@@ -79,14 +79,20 @@ class Relaying:
             self._say(f"{host.name} cannot be written to: {error}")
             return
         host.context.post = AgentPost(
-            self._name, mailbox=self._mailbox, neighbours=self.neighbours, max_chars=policy.max_message_chars
+            self._name,
+            mailbox=self._mailbox,
+            neighbours=self.neighbours,
+            bridge=host.bridge,
+            max_chars=policy.max_message_chars,
         )
 
     async def deliver(self) -> None:
         """Show the conversation what has come in since the last round."""
         await self.spawning.deliver()
         if self._queue is not None:
-            await drain(self._host.session, self._mailbox, queue=self._queue, lead=self._lead)
+            await drain(
+                self._host.session, self._mailbox, queue=self._queue, lead=self._lead, heed=self._host.on_control
+            )
 
     def narrow(self, mode: str) -> None:
         """Let no agent do more without asking than a mode allows."""

@@ -168,7 +168,7 @@ def _plain(text: str) -> str:
     low = _BESIDE_DATE.sub(r"\1", low)
     low = _NOT_WITHOUT.sub(r"\2 before \1", low)
     for rule, month, day, year in _RULES:
-        low = rule.sub(lambda found: _iso(found[year], found[month], found[day]), low)  # noqa: B023
+        low = rule.sub(lambda found: _iso(found[year], found[month], found[day]), low)  # noqa: B023 - runs at once
     low = _MONTH_YEAR.sub(lambda found: f"{found[2]}-{_number_of(found[1]):02}", low)
     low = re.sub(r"\bnoon\b", "12:00", re.sub(r"\bmidnight\b", "00:00", low))
     low = _CLOCK.sub(_clock, low)
