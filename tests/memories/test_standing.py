@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reverie.memories.records import read_record
-from reverie.memories.trust import TRUSTS, Trust
+from reverie.memories.trust import TRUSTS, Trust, worst
 from reverie.runtime.memory import Memory
 
 FILE = "user_role.md"
@@ -141,12 +141,16 @@ ACTS = st.one_of(
 def never_rises(
     root: Path, first: Trust, acts: list[tuple[str, str]], trust_of: Callable[[Memory], Trust] = seen
 ) -> None:
-    """Do all this from outside and through the store, none of which confirms anything, and watch the trust."""
+    """Do all this from outside and through the store, none of which confirms anything, and watch the trust.
+
+    The bound is what the journal knows: a version that nobody noticed before it was overwritten binds nobody.
+    """
     memory = Memory(root, clock=Clock())
     memory.save("The user is a nurse who writes Rust in Lyon", type="user", name="role", trust=first)
-    last = first
+    noted, ceiling = (root / FILE).read_bytes(), first
     for number, (act, how) in enumerate(acts):
         there = (root / FILE).exists()
+        before = (root / FILE).read_bytes() if there else b""
         if act == "put":
             put(root, file_text(how, f"A nurse who writes Rust in Lyon, number {number}."))
         elif act == "edit" and there:
@@ -154,6 +158,7 @@ def never_rises(
             put(root, old.replace(f"trust: {read_record(FILE, old.encode()).trust}", f"trust: {how}"))
         elif act == "remove" and there:
             memory.log()
+            ceiling = memory.get(FILE).trust
             os.unlink(root / FILE)
             memory.log()
         elif act == "update" and there:
@@ -163,13 +168,19 @@ def never_rises(
         elif act == "notice":
             memory.log()
         if (root / FILE).exists():
-            now = trust_of(memory)
-            assert TRUSTS.index(now) >= TRUSTS.index(last), (act, how, last, now)
-            last = now
+            now, data = trust_of(memory), (root / FILE).read_bytes()
+            built_on = before if act == "update" else data
+            bound = ceiling if built_on == noted else worst((ceiling, "agent"))
+            assert TRUSTS.index(now) >= TRUSTS.index(bound), (act, how, bound, now)
+            if act in {"update", "notice"}:
+                noted, ceiling = data, now
 
 
 @pytest.mark.requirement("S5")
 @settings(max_examples=30)
+@example(first="user", acts=[("put", "unconfirmed"), ("put", "user")])
+@example(first="user", acts=[("put", "unconfirmed"), ("notice", ""), ("put", "user")])
+@example(first="user", acts=[("edit", "agent"), ("edit", "user"), ("notice", "")])
 @given(first=st.sampled_from(TRUSTS), acts=st.lists(ACTS, min_size=1, max_size=8))
 def test_whatever_is_written_from_outside_or_inside_trust_never_rises(
     tmp_path_factory: pytest.TempPathFactory, first: Trust, acts: list[tuple[str, str]]
@@ -181,5 +192,6 @@ def test_a_store_that_believes_what_files_claim_is_caught(tmp_path: Path) -> Non
     def believing(memory: Memory) -> Trust:
         return read_record(FILE, (memory.path / FILE).read_bytes()).trust
 
-    with pytest.raises(AssertionError):
-        never_rises(tmp_path / "m", "unconfirmed", [("put", "user")], believing)
+    for number, acts in enumerate([[("put", "user")], [("put", "agent"), ("notice", ""), ("put", "user")]]):
+        with pytest.raises(AssertionError):
+            never_rises(tmp_path / str(number), "unconfirmed", acts, believing)
