@@ -5,10 +5,9 @@ The front door. Names load on first use; importing this package touches nothing 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .lazy import lazily
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .conversation.entries import Entry
     from .conversation.request import build_request

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 
 from .conversation.decisions import Decision, body_of
-from .values import field, record
+from .values import field, fields_of, record
 
 __all__ = [
     "EVENTS",
@@ -377,7 +376,7 @@ EVENTS: Final[dict[type[Any], str]] = {kind: _snake(kind.__name__) for kind in g
 def event_body(event: Event) -> dict[str, Any]:
     """Return the event as plain JSON, its name first."""
     body: dict[str, Any] = {"event": EVENTS[type(event)]}
-    for item in fields(event):
-        value = getattr(event, item.name)
-        body[item.name] = body_of(value) if item.name == "decision" else msgspec.to_builtins(value)
+    for name in fields_of(event):
+        value = getattr(event, name)
+        body[name] = body_of(value) if name == "decision" else msgspec.to_builtins(value)
     return body

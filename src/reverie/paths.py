@@ -1,4 +1,4 @@
-"""The few file primitives all stores share: keys, opening beneath a root, atomic replace, durable append.
+"""The few file primitives all stores share: opening beneath a root, atomic replace, durable append.
 
 A key is a relative POSIX path. Whatever a model or a file puts into one, what is opened lies beneath the root: folders
 are resolved by descriptor without following a symlink, and only plain files with a single name are read or written.
@@ -10,22 +10,22 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import re
 import stat
 import sys
-import unicodedata
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import cache, lru_cache
-from typing import Any, Final, Literal
+from functools import cache
 
 from .errors import StorageError, UnsafePath
+from .keys import OWN_PREFIX, check_key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, Literal
 
 __all__ = [
-    "OWN_PREFIX",
     "TEMPORARY_PREFIX",
     "append_line",
-    "check_key",
     "explain",
     "explained",
     "flush",
@@ -42,73 +42,12 @@ __all__ = [
     "sync_folder",
 ]
 
-OWN_PREFIX: Final = ".reverie-"
-"""Names that begin so are the store's own and never keys."""
 TEMPORARY_PREFIX: Final = OWN_PREFIX + "tmp-"
 
 _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
-_MAX_NAME_BYTES: Final = 255
-_MAX_KEY_BYTES: Final = 1024
-_MAX_ENCODINGS: Final = 8
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the drive's own cache
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-
-_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_PERCENT: Final = re.compile(r"%u([0-9a-fA-F]{4})|((?:%[0-9a-fA-F]{2})+)")
-
-
-@lru_cache(maxsize=1_024)
-def check_key(key: str) -> tuple[str, ...]:
-    """Return the key's components, or raise ``UnsafePath`` that says what a key looks like."""
-    if not key or key.startswith("/"):
-        raise _bad_key(key, "it is empty or absolute; give a path relative to the store's root")
-    if any(unicodedata.category(letter) in _HIDDEN for letter in key):
-        raise _bad_key(key, "it holds control or invisible characters; leave them out")
-    if len(key.encode()) > _MAX_KEY_BYTES:
-        raise _bad_key(key, f"it is longer than {_MAX_KEY_BYTES} bytes; shorten it")
-    if not unicodedata.is_normalized("NFC", key):
-        raise _bad_key(key, "it is not in Unicode form NFC; normalise it first")
-    parts = tuple(key.split("/"))
-    for part in parts:
-        _check_name(key, part)
-    return parts
-
-
-def _check_name(key: str, name: str) -> None:
-    if len(name.encode()) > _MAX_NAME_BYTES:
-        raise _bad_key(key, f"a component is longer than {_MAX_NAME_BYTES} bytes; shorten it")
-    plain = _unveiled(name)
-    if plain is None or "/" in plain or "\\" in plain or any(unicodedata.category(c) in _HIDDEN for c in plain):
-        raise _bad_key(key, "a component hides a separator or a control character; use plain names")
-    if plain.strip() in ("", ".", ".."):
-        raise _bad_key(key, "a component is empty, '.' or '..' (perhaps encoded); use plain names")
-    if plain.casefold().startswith(OWN_PREFIX):
-        raise _bad_key(key, f"names that begin with {OWN_PREFIX!r} are the store's own; use another")
-
-
-def _unveiled(name: str) -> str | None:
-    """Undo every encoding a later reader might undo; None where that gives no text."""
-    for _ in range(_MAX_ENCODINGS):
-        try:
-            plain = unicodedata.normalize("NFKC", _PERCENT.sub(_decoded, name))
-        except ValueError:
-            return None
-        if plain == name:
-            return plain
-        name = plain
-    return None
-
-
-def _decoded(found: re.Match[str]) -> str:
-    if found[1]:
-        return chr(int(found[1], 16))
-    return bytes.fromhex(found[2].replace("%", "")).decode()
-
-
-def _bad_key(key: str, reason: str) -> UnsafePath:
-    return UnsafePath(f"the key {key[:200]!a} cannot be used: {reason}", path=key)
-
 
 _ADVICE: Final = {
     errno.ENOSPC: "free some space on that disk and try again",
@@ -230,8 +169,9 @@ def _open_component(folder: int, name: str, flags: int) -> int:
 
 
 def open_beneath(folder: int, path: str, flags: int) -> int:
-    """Open a path beneath a folder by the best means there is."""
-    return open_by_openat2(folder, path, flags) if resolver() == "openat2" else open_by_walk(folder, path, flags)
+    """Open a path beneath a folder by the best means there is; a single name needs nobody to resolve it."""
+    is_resolved = "/" in path and resolver() == "openat2"
+    return open_by_openat2(folder, path, flags) if is_resolved else open_by_walk(folder, path, flags)
 
 
 def open_root(root: str, *, create: bool = False) -> int:

@@ -1,17 +1,170 @@
-"""How this package spells an immutable record."""
+"""How this package spells an immutable record.
+
+A record is a frozen, slotted dataclass to whoever looks at it: ``dataclasses.fields``, ``asdict``, ``replace`` and
+``match`` work on it. It is only made in another way, because the standard library's way loads ``inspect`` and compiles
+seven methods a class, and a hook that has 100 ms would spend a third of them on it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, dataclass_transform
+from operator import attrgetter
 
-__all__ = ["field", "record", "replace"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar, cast, dataclass_transform
 
-T = TypeVar("T")
+    T = TypeVar("T")
+else:
+
+    def dataclass_transform(**_):
+        """Do nothing at run time: it speaks to type checkers."""
+        return lambda given: given
+
+    def cast(_, value):
+        """Return what was given: it speaks to type checkers."""
+        return value
+
+
+__all__ = ["cast", "field", "fields_of", "record", "replace"]
+
+_UNSET: Any = object()
+
+
+class _Made:
+    """A field's value where none is given: one of its own for each record."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+
+
+def field(*, default: Any = _UNSET, default_factory: Callable[[], Any] = _UNSET) -> Any:
+    """Say what a field holds where nothing is given: a value, or what a function returns each time."""
+    if default_factory is not _UNSET:
+        return _Made(default_factory)
+    if default is _UNSET:
+        raise TypeError("a field without a default needs no field(): write only its name and type")
+    return default
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(field,))
 def record(cls: type[T]) -> type[T]:
-    """Make a class a frozen, slotted dataclass."""
-    make: Any = dataclass(frozen=True, slots=True)
-    return make(cls)
+    """Make a class with annotated fields a record."""
+    names = tuple(cls.__annotations__)
+    space = dict(vars(cls))
+    defaults = {name: space.pop(name) for name in names if name in space}
+    for made_again in ("__dict__", "__weakref__"):
+        space.pop(made_again, None)
+    values_of: Callable[[Any], Any] = attrgetter(*names) if names else lambda _: ()
+
+    def __eq__(self: Any, other: Any) -> Any:
+        return values_of(self) == values_of(other) if other.__class__ is self.__class__ else NotImplemented
+
+    def __hash__(self: Any) -> int:
+        return hash(values_of(self))
+
+    own = {"__eq__": __eq__, "__hash__": __hash__, **_SHARED, "__match_args__": names}
+    new: Any = type(cls)(cls.__name__, cls.__bases__, {**own, **_without_hash(space), "__slots__": names})
+    new.__qualname__ = cls.__qualname__
+    new.__init__ = _initialiser(new, names, defaults)
+    for known_by in ("__dataclass_fields__", "__dataclass_params__"):
+        setattr(new, known_by, _FromTheLibrary(known_by, defaults))
+    return new
+
+
+def _without_hash(space: dict[str, Any]) -> dict[str, Any]:
+    """Drop the empty ``__hash__`` that Python writes into a class body with an ``__eq__`` of its own."""
+    return {name: value for name, value in space.items() if name != "__hash__" or value is not None}
+
+
+def _initialiser(cls: Any, names: tuple[str, ...], defaults: dict[str, Any]) -> Any:
+    """Compile ``__init__``: through the slots themselves, which being frozen does not close."""
+    known: dict[str, Any] = {"unset": _UNSET}
+    parameters, body = ["self"], list[str]()
+    for name in names:
+        known[f"set_{name}"] = getattr(cls, name).__set__
+        value, given = defaults.get(name, _UNSET), name
+        if isinstance(value, _Made):
+            known[f"make_{name}"], value = value.make, _UNSET
+            given = f"make_{name}() if {name} is unset else {name}"
+            parameters.append(f"{name}=unset")
+        elif name in defaults:
+            if value.__class__.__hash__ is None:
+                raise ValueError(f"every {cls.__name__} would share one {name}: write field(default_factory=...)")
+            known[f"default_{name}"] = value
+            parameters.append(f"{name}=default_{name}")
+        else:
+            parameters.append(name)
+        body.append(f" set_{name}(self, {given})")
+    exec(f"def __init__({', '.join(parameters)}):\n" + ("\n".join(body) or " pass"), known)
+    made = known["__init__"]
+    made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    made.__annotations__ = {**cls.__annotations__, "return": None}
+    return made
+
+
+def replace(given: T, /, **changes: Any) -> T:
+    """Return a record like another but for these fields."""
+    kind: Any = given.__class__
+    values = {name: getattr(given, name) for name in kind.__match_args__}
+    values.update(changes)
+    return kind(**values)
+
+
+def fields_of(given: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a record, or of a class of records."""
+    return given.__match_args__
+
+
+def _shown(self: Any) -> str:
+    fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+    return f"{self.__class__.__qualname__}({fields})"
+
+
+def _refuse(self: Any, name: str, value: Any = None) -> None:
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot change field {name!r} of a record: make another one with replace()")
+
+
+def _state(self: Any) -> list[Any]:
+    return [getattr(self, name) for name in self.__match_args__]
+
+
+def _take_state(self: Any, state: list[Any]) -> None:
+    for name, value in zip(self.__match_args__, state, strict=True):
+        object.__setattr__(self, name, value)
+
+
+_SHARED: dict[str, Any] = {
+    "__repr__": _shown,
+    "__setattr__": _refuse,
+    "__delattr__": _refuse,
+    "__getstate__": _state,
+    "__setstate__": _take_state,
+    "__replace__": replace,
+}
+
+
+class _FromTheLibrary:
+    """What ``dataclasses`` knows a class by, made by itself when it first asks."""
+
+    __slots__ = ("defaults", "name")
+
+    def __init__(self, name: str, defaults: dict[str, Any]) -> None:
+        self.name = name
+        self.defaults = defaults
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        import dataclasses
+
+        fields: list[Any] = []
+        for name, kind in owner.__annotations__.items():
+            value = self.defaults.get(name, dataclasses.MISSING)
+            how: Any = {"default_factory": value.make} if isinstance(value, _Made) else {"default": value}
+            fields.append((name, kind, dataclasses.field(**how)))
+        twin = dataclasses.make_dataclass(owner.__name__, fields, frozen=True)
+        setattr(owner, self.name, getattr(twin, self.name))
+        return getattr(owner, self.name)

@@ -257,16 +257,20 @@ def test_where_nothing_is_set_hooks_act_by_the_defaults_of_all_settings(
     from reverie.hosts.settled import Settled, settled
     from reverie.settings import Settings, load_settings
 
-    home = Path(os.environ["REVERIE_HOME"])
+    home = os.environ["REVERIE_HOME"]
     names = ("home", "memory", "recalls", "offload", "offload_limits", "memory_dir", "team_memory", "recall")
-    plain, full = Settled(home), Settled(home, Settings(home=home))
+    plain, full = Settled(home), Settled(home, Settings(home=Path(home)))
     assert [getattr(plain, name) for name in names] == [getattr(full, name) for name in names]
     monkeypatch.setenv("REVERIE_SWITCH_RECALL", "off")
     assert not settled(None).recalls
     monkeypatch.delenv("REVERIE_SWITCH_RECALL")
     assert settled(None).recalls
     monkeypatch.delenv("REVERIE_HOME")
-    assert settled(None).home == load_settings().home
+    for data in ("", " ", "/srv/data", "data", "~/data"):
+        monkeypatch.setenv("XDG_DATA_HOME", data)
+        assert settled(None).home == str(load_settings().home), data
+    monkeypatch.delenv("XDG_DATA_HOME")
+    assert settled(None).home == str(load_settings().home)
     (tmp_path / ".reverie.toml").write_text("[switches]\nmemory = false\n")
     assert not settled(tmp_path).memory
 
@@ -307,18 +311,29 @@ def test_a_huge_payload_and_broken_settings_end_with_0_and_an_object(payloads: P
 
 
 @pytest.mark.requirement("B6")
-def test_a_hook_loads_no_command_framework_and_no_vendor_sdk(payloads: Payloads) -> None:
+def test_a_hook_loads_no_command_framework_no_vendor_sdk_and_nothing_that_takes_long(
+    payloads: Payloads, project: Path
+) -> None:
     code = (
-        "import sys, json\n"
+        "import sys; before = set(sys.modules)\n"
         "from reverie.hosts.hook import answer\n"
-        "answer(['--host', 'claude-code'], sys.stdin.buffer.read())\n"
-        "print(sorted({name.partition('.')[0] for name in sys.modules}))\n"
+        "said = answer(['--host', 'claude-code'], sys.stdin.buffer.read())\n"
+        "print(len(said), *sorted({name.partition('.')[0] for name in set(sys.modules) - before}))\n"
     )
-    for event in ("SessionStart", "UserPromptSubmit", "Stop"):
-        data = json.dumps(payloads("claude-code")[event]).encode()
-        ran = subprocess.run([sys.executable, "-P", "-c", code], input=data, capture_output=True, timeout=60)
-        loaded = set(eval(ran.stdout))
-        assert not loaded & {"click", "rich", "anthropic", "openai", "mcp", "anyio", "httpx2", "msgspec", "pydantic"}
+    sent = payloads("claude-code")
+    memories_of(project).save(f"What to know: {sent['UserPromptSubmit']['prompt']}", type="project")
+    frameworks = {"click", "rich", "anthropic", "openai", "mcp", "anyio", "httpx2", "msgspec", "pydantic"}
+    slow = {"dataclasses", "inspect", "typing", "pathlib", "hashlib", "ctypes", "importlib", "platformdirs"}
+    sent["PostToolUse"]["tool_response"]["stdout"] = "ok\n"  # a big one goes to disk, which takes more
+    given = {name: value for name, value in os.environ.items() if not name.startswith("REVERIE_")}
+    environ = {**given, "REVERIE_HOME": os.environ["REVERIE_HOME"], "REVERIE_WORKER": "off"}
+    for event in ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop"):
+        command = [sys.executable, "-P", "-c", code]
+        data = json.dumps(sent[event]).encode()
+        ran = subprocess.run(command, input=data, capture_output=True, timeout=60, env=environ)
+        length, *loaded = ran.stdout.decode().split()
+        assert not (frameworks | slow) & set(loaded), event
+        assert int(length) > 100 or event not in ("SessionStart", "UserPromptSubmit"), "it said what it had to say"
 
 
 def test_a_moment_read_from_an_unknown_event_is_left_alone() -> None:

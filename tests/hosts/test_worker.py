@@ -97,7 +97,7 @@ def test_a_job_that_fails_or_is_garbage_stops_nothing(
     queue = Queue(home())
     queue.put(Job("claude-code", "gone", str(project), str(tmp_path / "gone.jsonl")))
     queue.put(Job("claude-code", "odd", "/nowhere/at/all", "relative"))
-    (queue.folder / "job-garbage.json").write_text("{")
+    (Path(queue.folder) / "job-garbage.json").write_text("{")
     good = transcript(tmp_path / "t.jsonl", project, TOLD)
     queue.put(Job("claude-code", "abc-123", str(project), str(good)))
     done = {one.session: one for one in work(home())}

@@ -8,13 +8,12 @@ there what happened counts as expected.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
 from ..conversation.decisions import CallRecorded, PrefixRendered, decision_of
 from ..conversation.entries import DECISION, Entry, iso
 from ..conversation.options import opening_of
-from ..values import field, record
+from ..values import field, record, replace
 from .prices import Prices
 from .usage import Usage, usage_of
 from .watch import Break, Watch, registered_by

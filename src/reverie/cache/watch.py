@@ -9,11 +9,10 @@ idle hour, five idle minutes, the server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final, cast
 
 from ..conversation.decisions import CacheEdits, Decision, PrefixRendered, Unknown, name_of
-from ..values import record
+from ..values import record, replace
 from .changes import changes
 from .prefix import Prefix, Settled
 from .usage import Usage, usage_of

@@ -20,7 +20,8 @@ def command(status: bool, as_json: bool) -> None:
 
     Hooks start a worker by themselves (REVERIE_WORKER=off keeps them from it); this is the same, in the foreground.
     """
-    queue = Queue(load_settings().home)
+    home = load_settings().home
+    queue = Queue(home)
     if status:
         found = [job for name in queue.waiting() if (job := queue.read(name)) is not None]
         state = {"working": queue.is_worked(), "waiting": [job for job, _ in found]}
@@ -29,7 +30,7 @@ def command(status: bool, as_json: bool) -> None:
         else:
             say(f"{len(found)} sessions wait; {'a worker is at it' if state['working'] else 'nobody is at it'}.")
         return
-    done = work(queue.home)
+    done = work(home)
     if as_json:
         emit_json(done)
     elif not done:

@@ -7,12 +7,11 @@ log alone, whatever today's code and settings would decide.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 
-from ..values import field, record
+from ..values import field, fields_of, record
 
 __all__ = [
     "DECISIONS",
@@ -362,7 +361,7 @@ def _snake(name: str) -> str:
 DECISIONS: Final[dict[str, type[Any]]] = {_snake(kind.__name__): kind for kind in get_args(Decision)}
 _NAMES: Final[dict[type[Any], str]] = {kind: name for name, kind in DECISIONS.items()}
 _FIELDS: Final[dict[type[Any], tuple[str, ...]]] = {
-    kind: tuple(item.name for item in fields(kind) if item.name != "cause") for kind in DECISIONS.values()
+    kind: tuple(name for name in fields_of(kind) if name != "cause") for kind in DECISIONS.values()
 }
 
 

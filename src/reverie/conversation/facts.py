@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..values import field, record
+from ..values import field, record, replace
 from .decisions import (
     AgentFinished,
     AgentSpawned,

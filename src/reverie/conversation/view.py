@@ -8,10 +8,10 @@ and forking it is free.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import replace
 from itertools import count
 from typing import Final
 
+from ..values import replace
 from .blocks import Block, admitted, as_blocks, count_images, edit_block
 from .closed import Closed, Result, Said, results_in
 from .counting import Counted

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
+from ..digests import hex_of
 from ..errors import ReverieError
 from .answers import Told, text_of
 from .moments import Moment
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from .seen import Seen
     from .settled import Settled
 
@@ -77,14 +78,14 @@ def _index(moment: Moment, settings: Settled) -> list[str]:
         left = loaded.shown.count("\n") - kept.count("\n")
         note = f"({left} more lines are in MEMORY.md; memories that fit a prompt are recalled by themselves)\n"
         loaded = replace(loaded, text=f"{kept}\n{note}", warning="")
-    return [index_context(loaded, path=str(directory), tag=os.urandom(4).hex())]
+    return [index_context(loaded, path=directory, tag=os.urandom(4).hex())]
 
 
-def _memories(moment: Moment, settings: Settled) -> Path:
+def _memories(moment: Moment, settings: Settled) -> str:
     """Return where the memories of the host's project are."""
     from ..runtime.projects import project_slug
 
-    return settings.memory_dir or settings.home / "projects" / project_slug(Path(moment.cwd)) / "memory"
+    return settings.memory_dir or os.path.join(settings.home, "projects", project_slug(moment.cwd), "memory")
 
 
 def _notes(moment: Moment, settings: Settled) -> list[str]:
@@ -92,8 +93,8 @@ def _notes(moment: Moment, settings: Settled) -> list[str]:
     from ..memories.fence import escaped
     from ..runtime.projects import project_slug, session_key
 
-    folder = session_key(project_slug(Path(moment.cwd)), moment.session)
-    path = settings.home / folder / "session-memory" / "summary.md"
+    folder = session_key(project_slug(moment.cwd), moment.session)
+    path = os.path.join(settings.home, folder, "session-memory", "summary.md")
     try:
         with open(path, encoding="utf-8", opener=_plainly) as stream:
             text = stream.read(_NOTES_CHARS * 4)
@@ -180,12 +181,12 @@ def _moved(moment: Moment, settings: Settled) -> str | None:
     from ..runtime.projects import project_slug, session_key
     from ..storage.files import FileStorage
 
-    folder = session_key(project_slug(Path(moment.cwd)), moment.session)
-    handle = moment.tool_use_id or f"hook-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
+    folder = session_key(project_slug(moment.cwd), moment.session)
+    handle = moment.tool_use_id or f"hook-{hex_of(text.encode('utf-8', 'replace'))[:16]}"
     storage = FileStorage(settings.home)
     try:
         policy = OffloadPolicy(override_chars=settings.offload_limits)
-        made = offload_result(storage, folder, moment.tool, handle, text, policy, View(), root=str(settings.home))
+        made = offload_result(storage, folder, moment.tool, handle, text, policy, View(), root=settings.home)
     finally:
         storage.close()
     return made.content if made.before and isinstance(made.content, str) else None
@@ -229,7 +230,7 @@ def _keeps_words(moment: Moment) -> bool:
 
 def prompt_digest(prompt: str) -> str:
     """Return by what a prompt is known again in the transcript."""
-    return hashlib.sha256(" ".join(prompt.split()).encode("utf-8", "replace")).hexdigest()
+    return hex_of(" ".join(prompt.split()).encode("utf-8", "replace"))
 
 
 def _plainly(path: str, flags: int) -> int:

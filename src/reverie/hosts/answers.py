@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, cast
 
-from ..values import record
+from ..values import cast, record
 from .moments import Moment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 __all__ = ["MAX_CHARS", "Told", "answer_of", "replaced", "text_of", "written"]
 

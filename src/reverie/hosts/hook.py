@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["answer", "main"]
 
@@ -46,12 +49,10 @@ def answer(arguments: Sequence[str], data: bytes) -> str:
     moment = read_moment(host, event, payload)
     if moment.kind == "other":
         return "{}"
-    from pathlib import Path
-
-    from ..runtime.projects import canonical_root
+    from ..runtime.projects import root_of
     from .settled import settled
 
-    project = canonical_root(Path(moment.cwd)) if moment.cwd else None
+    project = root_of(moment.cwd) if moment.cwd else None
     return written(moment, act(moment, settled(project)))
 
 

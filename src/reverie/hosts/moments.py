@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias, cast
 
-from ..values import record
+from ..values import cast, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, Literal, TypeAlias
 
 __all__ = ["EVENTS", "HOSTS", "Host", "Kind", "Moment", "read_moment"]
 
-Host: TypeAlias = Literal["claude-code", "codex", "gemini", "cursor"]
-Kind: TypeAlias = Literal[
+Host: TypeAlias = 'Literal["claude-code", "codex", "gemini", "cursor"]'
+Kind: TypeAlias = """Literal[
     "session_start", "user_prompt", "after_tool", "before_compact", "after_compact", "stop", "session_end", "other"
-]
+]"""
 
 HOSTS: Final[tuple[Host, ...]] = ("claude-code", "codex", "gemini", "cursor")
 

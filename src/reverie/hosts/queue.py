@@ -7,18 +7,20 @@ worker that died leaves its job to the next.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, Final, cast
 
+from ..digests import hex_of
 from ..errors import StorageError
 from ..paths import explained, open_folder, open_plain, replace_file
-from ..values import record
+from ..values import cast, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 __all__ = ["FOLDER", "Job", "Queue", "digest_of"]
 
@@ -46,9 +48,9 @@ class Job:
 class Queue:
     """The queue of one home."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.folder = home / FOLDER
+    def __init__(self, home: str | os.PathLike[str]) -> None:
+        self.home = os.fspath(home)
+        self.folder = os.path.join(self.home, FOLDER)
 
     def put(self, job: Job) -> None:
         """Leave a job; one of the same session that still waits is replaced, and stays over if it was."""
@@ -58,7 +60,7 @@ class Queue:
             job = Job(job.host, job.session, job.cwd, job.transcript, True)
         body = {field: getattr(job, field) for field in ("host", "session", "cwd", "transcript", "ended")}
         body["put"] = time.time_ns()  # so that a worker at the older one sees that this is another
-        replace_file(str(self.home), f"{FOLDER}/{name}", json.dumps(body).encode())
+        replace_file(self.home, f"{FOLDER}/{name}", json.dumps(body).encode())
 
     def waiting(self) -> list[str]:
         """Return the names of the jobs that wait, the oldest first."""
@@ -80,7 +82,7 @@ class Queue:
         """Take a job away, unless a newer one has come in its place."""
         if self._bytes(name) == data:
             with suppress(OSError):
-                (self.folder / name).unlink()
+                os.unlink(os.path.join(self.folder, name))
 
     def sweep(self, now: float) -> None:
         """Take away what no job can be, and what is known of sessions that ended long ago."""
@@ -109,10 +111,12 @@ class Queue:
     @contextmanager
     def _locked(self, how: int, tries: int) -> Generator[bool]:
         """Hold the worker's lock, alone or only to look; whoever only looks holds it for a moment."""
-        with explained("open", str(self.folder)):
-            folder = open_folder(str(self.home), [FOLDER], create=True)
+        with explained("open", self.folder):
+            folder = open_folder(self.home, [FOLDER], create=True)
             try:
-                lock = open_plain(folder, _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, str(self.folder / _LOCK))
+                lock = open_plain(
+                    folder, _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, os.path.join(self.folder, _LOCK)
+                )
             finally:
                 os.close(folder)
         try:
@@ -131,7 +135,7 @@ class Queue:
 
     def keep(self, job: Job, state: dict[str, Any]) -> None:
         """Keep what the next job of a session needs to know."""
-        replace_file(str(self.home), f"{FOLDER}/{_state(job.host, job.session)}", json.dumps(state).encode())
+        replace_file(self.home, f"{FOLDER}/{_state(job.host, job.session)}", json.dumps(state).encode())
 
     def _read(self, name: str) -> Job | None:
         data = self._bytes(name)
@@ -139,7 +143,7 @@ class Queue:
 
     def _bytes(self, name: str) -> bytes | None:
         try:
-            with open(self.folder / name, "rb", opener=_plainly) as stream:
+            with open(os.path.join(self.folder, name), "rb", opener=_plainly) as stream:
                 return stream.read(_MAX_BYTES)
         except OSError:
             return None
@@ -169,7 +173,7 @@ def _state(host: str, session: str) -> str:
 
 def digest_of(host: str, session: str) -> str:
     """Return the name under which a session of a host is known here."""
-    return hashlib.sha256(f"{host}\0{session}".encode()).hexdigest()[:32]
+    return hex_of(f"{host}\0{session}".encode())[:32]
 
 
 def _job(data: bytes) -> Job | None:

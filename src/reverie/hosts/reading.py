@@ -10,8 +10,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Final
 
 from ..memories.index import INDEX
 from ..memories.names import FOLDERS, is_memory
@@ -19,6 +17,10 @@ from ..memories.records import MemoryRecord, Scope, read_record
 from ..memories.trust import worst
 from ..paths import append_line, open_folder, open_plain
 from ..values import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["Read", "index_text", "note_surfaced"]
 
@@ -37,13 +39,13 @@ class Read:
     what says whether it may be shown, and ``whole`` reads it.
     """
 
-    def __init__(self, directory: Path, team: Path | None, *, query: str, home: Path) -> None:
+    def __init__(self, directory: str, team: str | None, *, query: str, home: str) -> None:
         from ..memories.lexical import terms  # the index alone needs no search
         from ..memories.search import MemoryIndex
 
         self.index = MemoryIndex()
         self.records: dict[str, MemoryRecord] = {}
-        self._roots: dict[Scope, Path] = {"private": directory, **({"team": team} if team is not None else {})}
+        self._roots: dict[Scope, str] = {"private": directory, **({"team": team} if team is not None else {})}
         for scope, root in self._roots.items():
             self._take(root, scope, set(terms(query)), home)
 
@@ -53,12 +55,12 @@ class Read:
         file = name.removeprefix("team/") if scope == "team" else name
         return _record(self._roots[scope], file, name, scope, self.records[name].modified)
 
-    def _take(self, root: Path, scope: Scope, asked: set[str], home: Path) -> None:
+    def _take(self, root: str, scope: Scope, asked: set[str], home: str) -> None:
         from ..memories.search import Words
         from .words import KeptWords
 
         kept = KeptWords(home, root, scope)
-        for file, stamp in _files(str(root)):
+        for file, stamp in _files(root):
             name = f"team/{file}" if scope == "team" else file
             row = kept.row(name, stamp)
             if row is None:
@@ -74,8 +76,8 @@ class Read:
         kept.save()
 
 
-def _record(root: Path, file: str, name: str, scope: Scope, modified: str) -> MemoryRecord | None:
-    data = _bytes(root / file)
+def _record(root: str, file: str, name: str, scope: Scope, modified: str) -> MemoryRecord | None:
+    data = _bytes(os.path.join(root, file))
     if data is None:
         return None
     memory = read_record(name, data, scope=scope)
@@ -87,17 +89,17 @@ def _iso(nanoseconds: int) -> str:
     return datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def index_text(directory: Path) -> str:
+def index_text(directory: str) -> str:
     """Return the index of a memory directory; empty where there is none."""
-    return (_bytes(directory / INDEX) or b"").decode("utf-8", "replace")
+    return (_bytes(os.path.join(directory, INDEX)) or b"").decode("utf-8", "replace")
 
 
-def note_surfaced(directory: Path, files: Sequence[str], session: str) -> None:
+def note_surfaced(directory: str, files: Sequence[str], session: str) -> None:
     """Note beside the memories that a session was shown these, so that forgetting one can name the copies."""
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     line = json.dumps({"session": session, "files": sorted(files), "time": time})
-    path = str(directory / _JOURNAL / _SURFACED)
-    folder = open_folder(str(directory), [_JOURNAL], create=True)
+    path = os.path.join(directory, _JOURNAL, _SURFACED)
+    folder = open_folder(directory, [_JOURNAL], create=True)
     try:
         descriptor = open_plain(folder, _SURFACED, os.O_RDWR | os.O_CREAT | os.O_APPEND, path)
     finally:
@@ -108,7 +110,7 @@ def note_surfaced(directory: Path, files: Sequence[str], session: str) -> None:
         os.close(descriptor)
 
 
-def _bytes(path: Path) -> bytes | None:
+def _bytes(path: str) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

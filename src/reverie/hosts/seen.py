@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, Final, cast
 
 from ..paths import append_line, explained, open_folder, open_plain
+from ..values import cast
 from .moments import Moment
 from .queue import FOLDER, digest_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 __all__ = ["Seen", "prompts_seen", "words_heard"]
 
@@ -22,8 +25,8 @@ _KEPT_CHARS: Final = 20_000
 class Seen:
     """The notes of one session; every method may block."""
 
-    def __init__(self, home: Path, moment: Moment) -> None:
-        self._home = home
+    def __init__(self, home: str | os.PathLike[str], moment: Moment) -> None:
+        self._home = os.fspath(home)
         self._name = _file(moment.host, moment.session)
 
     def prompt(self, digest: str, words: str = "") -> None:
@@ -64,9 +67,9 @@ class Seen:
         return files, size
 
     def _append(self, body: dict[str, Any]) -> None:
-        path = str(self._home / FOLDER / self._name)
+        path = os.path.join(self._home, FOLDER, self._name)
         with explained("write", path):
-            folder = open_folder(str(self._home), [FOLDER], create=True)
+            folder = open_folder(self._home, [FOLDER], create=True)
             try:
                 descriptor = open_plain(folder, self._name, os.O_RDWR | os.O_CREAT | os.O_APPEND, path)
             finally:
@@ -77,13 +80,13 @@ class Seen:
             os.close(descriptor)
 
 
-def prompts_seen(home: Path, host: str, session: str) -> set[str]:
+def prompts_seen(home: str | os.PathLike[str], host: str, session: str) -> set[str]:
     """Return the prompts that hooks saw the user give, as digests."""
     found = (line.get("prompt") for line in _lines(home, _file(host, session)))
     return {one for one in found if isinstance(one, str)}
 
 
-def words_heard(home: Path, host: str, session: str) -> list[tuple[str, str]]:
+def words_heard(home: str | os.PathLike[str], host: str, session: str) -> list[tuple[str, str]]:
     """Return what hooks heard said, each with ``user`` or ``assistant``; empty where they kept no words."""
     found: list[tuple[str, str]] = []
     for line in _lines(home, _file(host, session)):
@@ -98,9 +101,9 @@ def _file(host: str, session: str) -> str:
     return f"seen-{digest_of(host, session)}.jsonl"
 
 
-def _lines(home: Path, name: str) -> Iterator[dict[str, Any]]:
+def _lines(home: str | os.PathLike[str], name: str) -> Iterator[dict[str, Any]]:
     try:
-        with open(home / FOLDER / name, "rb", opener=_plainly) as stream:
+        with open(os.path.join(home, FOLDER, name), "rb", opener=_plainly) as stream:
             data = stream.read(_MAX_BYTES)
     except OSError:
         return

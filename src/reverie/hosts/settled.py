@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from ..memories.recall_policy import RecallPolicy
     from ..settings import Settings
 
@@ -21,7 +23,7 @@ class Settled:
 
     __slots__ = ("_recall", "home", "memory", "memory_dir", "offload", "offload_limits", "recalls", "team_memory")
 
-    def __init__(self, home: Path, given: Settings | None = None) -> None:
+    def __init__(self, home: str, given: Settings | None = None) -> None:
         """Take the settings as given, or as they are where nothing is."""
         limits: Mapping[str, int] = {}
         self.home = home
@@ -29,8 +31,8 @@ class Settled:
         self.recalls = given is None or (given.switches.memory and given.switches.recall)
         self.offload = given is None or given.switches.offload
         self.offload_limits = limits if given is None else given.offload_limits
-        self.memory_dir = None if given is None else given.memory_dir
-        self.team_memory = None if given is None else given.team_memory
+        self.memory_dir = None if given is None or given.memory_dir is None else str(given.memory_dir)
+        self.team_memory = None if given is None or given.team_memory is None else str(given.team_memory)
         self._recall = None if given is None else given.recall
 
     @property
@@ -43,10 +45,10 @@ class Settled:
         return self._recall
 
 
-def settled(project: Path | None) -> Settled:
+def settled(project: str | None) -> Settled:
     """Return what holds for hooks in a project; settings that are wrong raise ``SettingsError``."""
     home = _home()
-    files = [home / "config.toml", *([project / ".reverie.toml"] if project is not None else [])]
+    files = [os.path.join(home, "config.toml"), *([os.path.join(project, ".reverie.toml")] if project else [])]
     rules = [
         name
         for name in os.environ
@@ -54,16 +56,21 @@ def settled(project: Path | None) -> Settled:
     ]
     if not rules and not any(map(os.path.lexists, files)):
         return Settled(home)
+    from pathlib import Path
+
     from ..settings import load_settings
 
-    found = load_settings(project=project)
-    return Settled(found.home, found)
+    found = load_settings(project=Path(project) if project else None)
+    return Settled(str(found.home), found)
 
 
-def _home() -> Path:
+def _home() -> str:
     given = os.environ.get("REVERIE_HOME", "")
     if given:
-        return Path(given).expanduser().absolute()
+        return os.path.abspath(os.path.expanduser(given))
+    if sys.platform == "linux" and "ANDROID_DATA" not in os.environ:  # as platformdirs says, which takes long to load
+        data = os.environ.get("XDG_DATA_HOME", "").strip() or os.path.expanduser("~/.local/share")
+        return os.path.abspath(os.path.join(data, "reverie"))
     from platformdirs import user_data_path
 
-    return user_data_path("reverie", appauthor=False).absolute()
+    return str(user_data_path("reverie", appauthor=False).absolute())

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 __all__ = ["start_worker"]
 
 
-def start_worker(home: Path) -> int:
+def start_worker(home: str) -> int:
     """Start a worker for a home, detached from the host's terminal and pipes, and return its process id."""
     # -P: nothing of the directory the host works in is imported.
-    arguments = [sys.executable, "-P", "-m", "reverie.hosts.worker", "--home", str(home)]
+    arguments = [sys.executable, "-P", "-m", "reverie.hosts.worker", "--home", home]
     quiet = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),

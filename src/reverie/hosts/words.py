@@ -5,20 +5,23 @@ It says nothing that the memories do not say, and may go at any time. What canno
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final, cast
 
+from ..digests import hex_of
 from ..errors import ReverieError
 from ..memories import frontmatter, lexical, records, search, stems
 from ..memories.records import MemoryRecord
 from ..memories.search import Words
 from ..paths import replace_file
+from ..values import cast
 from .queue import FOLDER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 __all__ = ["KeptWords"]
 
@@ -33,8 +36,8 @@ Row = tuple[str, str, str, int, list[str], dict[str, int]]
 class KeptWords:
     """The words of one directory of memories."""
 
-    def __init__(self, home: Path, root: Path, scope: str) -> None:
-        name = hashlib.sha256(f"{scope}\0{root}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    def __init__(self, home: str, root: str, scope: str) -> None:
+        name = hex_of(f"{scope}\0{root}".encode("utf-8", "surrogateescape"))[:32]
         self._home = home
         self._name = f"{FOLDER}/words-{name}.json"
         self._made_by = _makers()
@@ -48,7 +51,7 @@ class KeptWords:
         if found is None or found[0] != list(stamp) or stamp[-1] != 1:
             return None
         self._now[name] = found
-        return cast(Row, tuple(found[1:]))
+        return cast("Row", tuple(found[1:]))
 
     def put(self, memory: MemoryRecord, words: Words, stamp: tuple[int, ...]) -> Row:
         """Keep what was read from a file."""
@@ -71,12 +74,12 @@ class KeptWords:
             return
         body = json.dumps({"made_by": self._made_by, "rows": self._now}, separators=(",", ":"))
         with suppress(ReverieError, OSError):  # it is only quicker with it
-            replace_file(str(self._home), self._name, body.encode())
+            replace_file(self._home, self._name, body.encode())
 
     def _read(self) -> dict[str, list[Any]]:
         try:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with open(os.open(self._home / self._name, flags), "rb") as stream:
+            with open(os.open(os.path.join(self._home, self._name), flags), "rb") as stream:
                 found: Any = json.loads(stream.read(_MAX_BYTES))
             rows = cast("dict[str, list[Any]]", found["rows"] if found["made_by"] == self._made_by else {})
             return {name: row for name, row in rows.items() if len(row) == _COLUMNS}

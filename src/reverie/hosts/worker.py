@@ -97,7 +97,7 @@ def _one(queue: Queue, job: Job) -> Done:
     try:
         if not os.path.isdir(job.cwd):
             return Done(job.session, job.host, problem=f"its directory {job.cwd} is not there")
-        settings = load_settings(home=queue.home, project=canonical_root(Path(job.cwd)))
+        settings = load_settings(home=Path(queue.home), project=canonical_root(Path(job.cwd)))
         if not settings.switches.memory:
             return Done(job.session, job.host, problem="memories are switched off")
         queue.keep(job, {**state, "begun": died + 1})

@@ -5,32 +5,36 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, Protocol
 
+from ..lazy import pattern
 from .lexical import tokens
 from .recall_policy import RecallPolicy
 from .records import MemoryRecord
 from .search import Match
 
-__all__ = ["Searches", "certain", "chosen", "is_suppressed", "may_show", "searched"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Protocol
 
-_WARNING: Final = re.compile(
+    class Searches(Protocol):
+        """Local search over all memories."""
+
+        def search(
+            self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
+        ) -> Sequence[Match]:
+            """Return the memories a question is most likely about, best first."""
+            ...
+
+
+__all__ = ["certain", "chosen", "is_suppressed", "may_show", "searched"]
+
+_WARNING: Final = pattern(
     r"\b(?:warn\w*|caution\w*|careful|beware|gotcha\w*|pitfall\w*|traps?|caveat\w*|danger\w*"
     r"|known (?:issue|problem|bug)s?|never|avoid\w*|do(?:es)? not|don't|doesn't|must not|mustn't"
     r"|cannot|can't|bugs?|broken|breaks?|fail\w*|unsafe"
     r"|deprecated|flaky|corrupt\w*|los(?:es|t|s)|hang\w*|crash\w*)\b",
     re.IGNORECASE,
 )
-
-
-class Searches(Protocol):
-    """Local search over all memories."""
-
-    def search(
-        self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
-    ) -> Sequence[Match]:
-        """Return the memories a question is most likely about, best first."""
-        ...
 
 
 def chosen(

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Final
 
 from ..errors import InputError
+from ..lazy import pattern
 from .records import MemoryRecord
 from .trust import LABELS
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 __all__ = ["age_days", "age_words", "escaped", "fenced"]
 
-_TAG: Final = re.compile(r"[0-9a-f]{8,64}")
+_TAG: Final = pattern(r"[0-9a-f]{8,64}")
 # Controls but newline and tab; what is invisible, reorders or is no character; line ends that are not a newline.
-_HIDDEN: Final = re.compile(
+_HIDDEN: Final = pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f"
     "\u205f-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
 )
-_TURN: Final = re.compile(
+_TURN: Final = pattern(
     r"^([ \t>*_#\[(-]*)(human|user|assistant|system|developer|tool|ai|claude|model)([\])*_]*[ \t]*:)",
     re.IGNORECASE | re.MULTILINE,
 )

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, TypeAlias
 
 from ..errors import InputError
+from ..lazy import pattern
 from ..values import field, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, TypeAlias
 
 __all__ = ["LIMIT_BYTES", "FrontMatter", "Value", "parse", "render"]
 
@@ -23,11 +27,11 @@ Value: TypeAlias = Plain | dict[str, Plain]
 
 _FENCE: Final = "---"
 _BOM: Final = "\ufeff"
-_KEY: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.)|\Z)", re.DOTALL)
+_KEY: Final = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_ESCAPE: Final = pattern(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.)|\Z)", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", '"': '"', "\\": "\\", "/": "/"}
-_DOUBLE: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_SINGLE: Final = re.compile(r"'((?:[^']|'')*)'")
+_DOUBLE: Final = pattern(r'"((?:[^"\\]|\\.)*)"')
+_SINGLE: Final = pattern(r"'((?:[^']|'')*)'")
 # What would mean something else to a reader of YAML: it is refused where it is not quoted.
 _SPECIAL: Final = {
     "&": "an anchor",
@@ -43,7 +47,7 @@ _SPECIAL: Final = {
     "`": "a reserved character",
 }
 # Written without quotes only where every reader of YAML reads the same text.
-_SAFE: Final = re.compile(r"[A-Za-z/](?:[A-Za-z0-9 _./()+-]*[A-Za-z0-9_./()+-])?")
+_SAFE: Final = pattern(r"[A-Za-z/](?:[A-Za-z0-9 _./()+-]*[A-Za-z0-9_./()+-])?")
 _WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
 

@@ -7,13 +7,16 @@ it goes into user context, inside a fence, labelled as what it is.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
 
 from .fence import escaped
 from .index import LoadedIndex, lines_of
 from .kinds import TYPES
 from .names import DAILY_LOG_PATTERN
 from .records import Scope
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["index_context", "rules_text"]
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
 
+from ..lazy import pattern
 from ..values import record
 from .records import MemoryRecord
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = [
     "INDEX",
@@ -40,9 +44,7 @@ LINE_CHARS: Final = 150
 _MIN_HOOK_CHARS: Final = 40
 _NAMED: Final = 20
 
-_ENTRY: Final = re.compile(
-    r"[ \t]*[-*+][ \t]+\[((?:[^\]\\\n]|\\.)*)\]\((<[^>\n]*>|[^)\s]+)\)[ \t]*(?:[—–:-]+[ \t]*)?(.*)"
-)
+_ENTRY: Final = pattern(r"[ \t]*[-*+][ \t]+\[((?:[^\]\\\n]|\\.)*)\]\((<[^>\n]*>|[^)\s]+)\)[ \t]*(?:[—–:-]+[ \t]*)?(.*)")
 _ENCODED: Final = {" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">": "%3E"}
 
 

@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 
 from ..errors import StorageError
+from ..keys import check_key
 from ..paths import (
     TEMPORARY_PREFIX,
     append_line,
-    check_key,
     explain,
     explained,
     flush,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
 
 from ..values import record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Literal, TypeAlias
+
 __all__ = ["TYPES", "MemoryKind", "MemoryType"]
 
-MemoryType: TypeAlias = Literal["user", "feedback", "project", "reference"]
+MemoryType: TypeAlias = 'Literal["user", "feedback", "project", "reference"]'
 
 
 @record

@@ -7,25 +7,28 @@ numbers and months however they are written, scripts without spaces by pairs of 
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
 
+from ..lazy import pattern
 from .stems import stem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["FUNCTION_WORDS", "Moment", "idf", "moment_in", "saturated", "snippet", "terms", "tokens", "without_noise"]
 
-_CHUNK: Final = re.compile(r"\w+(?:[-'’]\w+)*")
-_PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\WA-Za-z0-9_]+")
-_PLAIN: Final = re.compile(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
-_THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}\b)")
-_ORDINAL: Final = re.compile(r"(\d+)(?:st|nd|rd|th)")
-_ISO_DATE: Final = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})(?!\d)")
-_YEAR: Final = re.compile(r"(?:19|20)\d\d")
+_CHUNK: Final = pattern(r"\w+(?:[-'’]\w+)*")
+_PIECE: Final = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\WA-Za-z0-9_]+")
+_PLAIN: Final = pattern(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
+_THOUSANDS: Final = pattern(r"(?<=\d),(?=\d{3}\b)")
+_ORDINAL: Final = pattern(r"(\d+)(?:st|nd|rd|th)")
+_ISO_DATE: Final = pattern(r"\b(\d{4})-(\d{2})-(\d{2})(?!\d)")
+_YEAR: Final = pattern(r"(?:19|20)\d\d")
 # Scripts written without spaces between words: Thai to Khmer, kana, Han, Hangul (whose endings stick to their words).
-_UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_UNSPACED: Final = pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _MAX_TOKEN_CHARS: Final = 64
 
 _MONTHS: Final = (
@@ -34,26 +37,17 @@ _MONTHS: Final = (
 )
 _MONTH_STEMS: Final = {stem(name): number for number, name in enumerate(_MONTHS, 1)}
 _SHORT_MONTHS: Final = {name[:3]: stem(name) for name in _MONTHS if name != "may"} | {"sept": "septemb"}
-_NUMBERS: Final = {
-    word: str(number)
-    for number, word in enumerate(
-        re.findall(r"\w+", "one two three four five six seven eight nine ten eleven twelve"), 1
-    )
-}
+_COUNTED: Final = "one two three four five six seven eight nine ten eleven twelve"
+_NUMBERS: Final = {word: str(number) for number, word in enumerate(_COUNTED.split(), 1)}
+_GRAMMAR: Final = """
+a about all also am an and any are as at be been being both but by can cannot could did do does doing done each for
+from had has have having he her here hers him his how i if in into is it its just me might mine more most much
+many must my no nor not of on only or our ours out over shall she should so some such than that the their theirs
+them then there these they this those to too up us very was we were what when where which while who whom whose why
+will with would you your yours down really
+"""
 
-FUNCTION_WORDS: Final = frozenset(
-    stem(word)
-    for word in re.findall(
-        r"\w+",
-        """
-    a about all also am an and any are as at be been being both but by can cannot could did do does doing done each for
-    from had has have having he her here hers him his how i if in into is it its just me might mine more most much
-    many must my no nor not of on only or our ours out over shall she should so some such than that the their theirs
-    them then there these they this those to too up us very was we were what when where which while who whom whose why
-    will with would you your yours down really
-    """,
-    )
-)
+FUNCTION_WORDS: Final = frozenset(map(stem, _GRAMMAR.split()))
 """Words of grammar, which say nothing of what a text is about."""
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from datetime import date
-from hashlib import sha256
-from typing import Final
 
+from ..digests import hex_of
 from ..errors import InputError, UnsafePath
-from ..paths import check_key
+from ..keys import check_key
+from ..lazy import pattern
 from .index import INDEX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["DAILY_LOG_PATTERN", "FOLDERS", "check_file", "daily_log", "file_for", "is_memory", "title_for"]
 
@@ -19,8 +23,8 @@ FOLDERS: Final = frozenset({"team", "logs"})
 DAILY_LOG_PATTERN: Final = "logs/YYYY/MM/YYYY-MM-DD.md"
 """What a prompt says of daily logs; never today's date, which would change the cached prefix."""
 
-_PART: Final = re.compile(r"\w(?:[\w .,+@=~()'&-]*[\w)'+~])?")
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.md")  # what nearly all are; the long way gives the same
+_PART: Final = pattern(r"\w(?:[\w .,+@=~()'&-]*[\w)'+~])?")
+_PLAIN: Final = pattern(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.md")  # what nearly all are; the long way gives the same
 _MAX_DEPTH: Final = 4
 _MAX_FILE_CHARS: Final = 200
 _STEM_CHARS: Final = 48
@@ -75,7 +79,7 @@ def file_for(type_name: str, name: str, *, text: str = "") -> str:
     stem = stem[: _STEM_CHARS + 1].rsplit("_", 1)[0] if len(stem) > _STEM_CHARS else stem
     stem = stem.removeprefix(f"{type_name}_")[:_STEM_CHARS]
     if text or not stem:
-        stem = "_".join(filter(None, (stem, sha256(f"{name}\0{text}".encode()).hexdigest()[:6])))
+        stem = "_".join(filter(None, (stem, hex_of(f"{name}\0{text}".encode())[:6])))
     return f"{type_name}_{stem}.md"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -17,16 +17,18 @@ from ..conversation.decisions import Cause, MemoriesSurfaced
 from ..errors import ReverieError
 from ..ports import Model
 from ..values import record
-from .choosing import Searches, certain, chosen, is_suppressed, may_show, searched
+from .choosing import certain, chosen, is_suppressed, may_show, searched
 from .fence import escaped
 from .manifest import manifest, manifest_text
 from .recall_policy import RecallPolicy
 from .records import MemoryRecord
 from .showing import shown_text
 
+if TYPE_CHECKING:
+    from .choosing import Searches
+
 __all__ = [
     "RecallPolicy",
-    "Searches",
     "Selection",
     "certain",
     "chosen",

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields as dataclass_fields
-from dataclasses import make_dataclass
 from datetime import UTC, datetime
 from functools import cache
-from hashlib import sha256
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, cast
 
+from ..digests import hex_of
 from ..errors import InputError
-from ..values import field, record
+from ..lazy import pattern
+from ..values import cast, field, fields_of, record
 from .frontmatter import FrontMatter, Value, parse, render
-from .trust import Trust, claimed, worst
+from .trust import claimed, worst
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, Literal, TypeAlias
+
+    from .trust import Trust
 
 __all__ = [
     "OWN_FIELDS",
@@ -32,14 +36,14 @@ __all__ = [
     "version_of",
 ]
 
-Scope: TypeAlias = Literal["private", "team"]
+Scope: TypeAlias = 'Literal["private", "team"]'
 
 OWN_FIELDS: Final = ("name", "description", "type", "created", "modified", "source", "trust", "expires", "scope")
 _OWN: Final = frozenset(OWN_FIELDS)
 _QUICK_CHARS: Final = 4_096
 _NOTHING: Final[Mapping[str, Value]] = MappingProxyType({})
-_TOP_KEY: Final = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*):(?:[ \t]|$)")
-_HEADING: Final = re.compile(r"#{1,6}[ \t]+(.*?)[ \t#]*$", re.MULTILINE)
+_TOP_KEY: Final = pattern(r"([A-Za-z0-9_][A-Za-z0-9_.-]*):(?:[ \t]|$)")
+_HEADING: Final = pattern(r"#{1,6}[ \t]+(.*?)[ \t#]*$", re.MULTILINE)
 
 
 @record
@@ -69,12 +73,13 @@ class MemoryRecord:
 
 
 # The same slots, not frozen: filling these and closing them takes a quarter of the time, and a scan makes thousands.
-_Loose: Any = make_dataclass("_Loose", [one.name for one in dataclass_fields(cast(Any, MemoryRecord))], slots=True)
+class _Loose:
+    __slots__ = fields_of(MemoryRecord)
 
 
 def version_of(data: bytes) -> str:
     """Return the hash by which two versions of a file are told apart."""
-    return sha256(data).hexdigest()
+    return hex_of(data)
 
 
 def read_record(
@@ -162,10 +167,10 @@ def _stem(file: str) -> str:
 _PLAIN_KEY: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _INSIDE: Final = r"[^\x00-\x1f#\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f\u3000\ufeff\ud800-\udfff]"
 _PLAIN_VALUE: Final = rf'(?:"[^"\\\n\r]*"|[A-Za-z0-9](?:{_INSIDE}*(?! ){_INSIDE})?)'
-_PLAIN_HEAD: Final = re.compile(
+_PLAIN_HEAD: Final = pattern(
     rf"---\n((?:{_PLAIN_KEY}: {_PLAIN_VALUE}\n|{_PLAIN_KEY}: ?\n(?:  {_PLAIN_KEY}: {_PLAIN_VALUE}\n)+)+)---\n"
 )
-_PAIR: Final = re.compile(rf'^( *)({_PLAIN_KEY}): ?(?:"(.*)"|(.*))$', re.MULTILINE)
+_PAIR: Final = pattern(rf'^( *)({_PLAIN_KEY}): ?(?:"(.*)"|(.*))$', re.MULTILINE)
 
 
 # The fields as the store writes them and others do, in this order, none but the first needed.
@@ -194,22 +199,18 @@ def _own_record(file: str, own: re.Match[str], modified: float, scope: Scope) ->
     one = own.groups("")  # two for each field: as it stands in quotes, and as it stands without
     source, trust = one[6] or one[7], one[8] or one[9]
     vouched = claimed(trust)
-    made: Any = _Loose(
-        file,
-        one[0] or one[1] or _stem(file),
-        one[2] or one[3],
-        one[4] or one[5],
-        one[14] or one[15],
-        one[16] or one[17] or _time(modified),
-        (source,) if source else (),
-        worst((vouched, "agent")) if scope == "team" else vouched,
-        one[10] or one[11],
-        scope,
-        "",
-        _NOTHING,
-        "",
-        "",
-    )
+    made: Any = _Loose()
+    made.file, made.scope = file, scope
+    made.name = one[0] or one[1] or _stem(file)
+    made.description = one[2] or one[3]
+    made.type = one[4] or one[5]
+    made.source = (source,) if source else ()
+    made.trust = worst((vouched, "agent")) if scope == "team" else vouched
+    made.expires = one[10] or one[11]
+    made.created = one[14] or one[15]
+    made.modified = one[16] or one[17] or _time(modified)
+    made.body = made.version = made.problem = ""
+    made.extra = _NOTHING
     made.__class__ = MemoryRecord
     return made
 

@@ -10,12 +10,15 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
 
 from ..values import record
 from .kinds import TYPES
 from .lexical import idf, terms, tokens, without_noise
 from .records import MemoryRecord
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["Match", "MemoryIndex", "MemoryWeights", "Words"]
 
@@ -55,7 +58,8 @@ class Match:
     """What these words tell together; a word that no other memory has tells 1."""
 
 
-class Words(NamedTuple):
+@record
+class Words:
     """The words of one memory."""
 
     head: frozenset[str]

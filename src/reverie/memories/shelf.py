@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ..errors import StorageConflict, StorageError
-from ..paths import append_line, check_key, explain, explained, open_folder, open_plain, replace_file
+from ..keys import check_key
+from ..paths import append_line, explain, explained, open_folder, open_plain, replace_file
 from ..values import record, replace
 from .collecting import uncollected
 from .drafts import Draft

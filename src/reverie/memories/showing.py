@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
 
 from .fence import escaped, fenced
 from .recall_policy import RecallPolicy
 from .records import MemoryRecord
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["shown_text"]
 

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Literal, TypeAlias
 
 __all__ = ["LABELS", "TRUSTS", "Trust", "claimed", "worst"]
 
-Trust: TypeAlias = Literal["user", "agent", "unconfirmed"]
+if TYPE_CHECKING:
+    Trust: TypeAlias = Literal["user", "agent", "unconfirmed"]
+else:
+
+    def __getattr__(name):
+        """Make the type for who checks values against it: a hook does not, and ``typing`` takes long to load."""
+        if name != "Trust":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from typing import Literal
+
+        return Literal[TRUSTS]
+
 
 TRUSTS: Final[tuple[Trust, ...]] = ("user", "agent", "unconfirmed")
 """Best first: said or confirmed by the user; written by an agent; derived from text nobody vouches for."""

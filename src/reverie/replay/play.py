@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..conversation.blocks import Block, as_blocks
@@ -12,7 +11,7 @@ from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry
 from ..conversation.rounds import reply_id
 from ..conversation.tokens import estimate_message
 from ..runtime.session import Session
-from ..values import record
+from ..values import record, replace
 from .provider import SimulatedProvider
 
 __all__ = ["PlayedClock", "Turn", "played"]

@@ -8,7 +8,6 @@ size that was billed for it. Recordings without usage keep the estimates.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final, cast
 
 from ..cache.usage import Usage, usage_of
@@ -18,7 +17,7 @@ from ..conversation.rounds import reply_id
 from ..conversation.tokens import estimate_block, estimate_request
 from ..conversation.view import View
 from ..importers import Imported
-from ..values import record
+from ..values import record, replace
 
 __all__ = ["Recording", "Sizes", "Step", "recording_of"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from ..cache.prices import Prices
@@ -14,6 +13,7 @@ from ..conversation.request import build_request
 from ..conversation.rounds import reply_id
 from ..conversation.validate import problems
 from ..conversation.view import View
+from ..values import replace
 from .drops import drops
 from .needs import Needs
 from .outcome import Act, Break, Outcome, Point

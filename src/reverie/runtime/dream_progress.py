@@ -17,9 +17,10 @@ from anyio import to_thread
 
 from ..errors import StorageError
 from ..events import DreamChanged
+from ..keys import check_key
 from ..memories.journal_files import JOURNAL, read_plain
 from ..memories.secrets import find_secrets
-from ..paths import check_key, open_folder, open_plain, replace_file
+from ..paths import open_folder, open_plain, replace_file
 from ..values import field, record
 from .processes import ProcessIdentity, is_alive, own_identity
 

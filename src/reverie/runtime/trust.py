@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from ..errors import InputError, StorageError
-from ..paths import OWN_PREFIX, explained, open_folder, open_plain, read_all, replace_file
+from ..keys import OWN_PREFIX
+from ..paths import explained, open_folder, open_plain, read_all, replace_file
 from ..values import record
 from .projects import canonical_root
 

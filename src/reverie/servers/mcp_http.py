@@ -43,6 +43,7 @@ async def serve_http(
 ) -> None:
     """Serve whoever knows the token, until the process is told to stop; ``started`` is told the address."""
     import uvicorn
+    from anyio.lowlevel import checkpoint
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
     manager = StreamableHTTPSessionManager(
@@ -72,6 +73,8 @@ async def serve_http(
         if started is not None:
             started(f"http://{HOST}:{port}{PATH}")  # the socket listens already: whoever comes now waits a moment
         await uvicorn.Server(config).serve(sockets=[listener])
+        # An interrupt that ended it is a cancellation that waits; further out it could pass for the manager's own.
+        await checkpoint()
 
 
 def _patient(app: App) -> App:

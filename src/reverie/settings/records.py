@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal
 
 from ..layers.l2_trim.policy import TrimPolicy
 from ..layers.l3_notes.policy import NotesPolicy
@@ -15,7 +14,7 @@ from ..layers.l5_extract.policy import ExtractPolicy
 from ..layers.l6_dream.policy import DreamPolicy
 from ..layers.l7_relay.policy import RelayPolicy
 from ..memories.recall_policy import RecallPolicy
-from ..values import field, record, replace
+from ..values import field, fields_of, record, replace
 from .agent import AgentPolicy, HookCommand, McpServer, PermissionRules
 
 __all__ = ["SWITCHES", "Settings", "Switches", "consistent", "turned_off"]
@@ -94,7 +93,7 @@ class Settings:
     """``package.module:callable`` that returns an OpenFeature provider."""
 
 
-SWITCHES: Final = tuple(entry.name for entry in fields(cast(Any, Switches)))
+SWITCHES: Final = fields_of(Switches)
 # What cannot be on while another switch is off.
 IMPLIED_OFF: Final[Mapping[str, tuple[str, ...]]] = {
     "memory": ("extraction", "recall", "dream"),

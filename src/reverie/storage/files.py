@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ..errors import StorageConflict, StorageError, UnsafePath
+from ..keys import check_key
 from ..paths import (
     TEMPORARY_PREFIX,
-    check_key,
     explained,
     open_folder,
     open_plain,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..errors import SessionBusy, StorageConflict, StorageError, UnsafePath
-from ..paths import check_key
+from ..keys import check_key
 from ..ports import Document
 
 __all__ = ["InMemoryStorage"]

@@ -12,7 +12,8 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from ..errors import SessionBusy
-from ..paths import OWN_PREFIX, explained, open_folder, open_plain
+from ..keys import OWN_PREFIX
+from ..paths import explained, open_folder, open_plain
 
 __all__ = ["FileLease", "find_holder", "locked", "take_lease"]
 

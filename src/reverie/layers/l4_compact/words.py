@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from ...conversation.cuts import Item
@@ -11,7 +10,7 @@ from ...conversation.entries import USER, Entry
 from ...conversation.spoken import own_words
 from ...conversation.tokens import estimate_text
 from ...conversation.view import View
-from ...values import record
+from ...values import record, replace
 
 __all__ = ["Saying", "Spoken", "Words", "chosen_words", "spoken_in", "words_text"]
 

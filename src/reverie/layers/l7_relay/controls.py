@@ -7,13 +7,12 @@ that the runtime knows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 
 from ...errors import InputError
-from ...values import record
+from ...values import fields_of, record
 from .messages import MAX_SUMMARY_CHARS, Letter, letter_id, quoted
 
 __all__ = [
@@ -91,7 +90,7 @@ def read_control(body: Mapping[str, Any]) -> Control:
     kind = CONTROLS.get(named) if isinstance(named, str) else None
     if kind is None:
         raise InputError(f"no control message is called {str(named)[:80]!a}; there are: {', '.join(CONTROLS)}")
-    known = {one.name for one in fields(kind)}
+    known = set(fields_of(kind))
     strange = sorted(str(key)[:40] for key in body if key not in known and key != "type")
     if strange:
         raise InputError(f"{named} has no {', '.join(strange)}; it has: {', '.join(sorted(known))}")
