@@ -15,7 +15,7 @@ VAGUE_NAMES = {"common", "helper", "helpers", "manager", "managers", "misc", "ut
 
 INNER_HOUSE = ("conversation", "cache", "layers", "memories")
 # The one file of a room, and the shelf of the memories with its journal, that are there to touch the world.
-HANDS = {"apply.py", "shelf.py", "journal_files.py"}
+HANDS = {"apply.py", "shelf.py", "journal_files.py", "head_files.py"}
 # Clock, network, file system, processes, chance: whatever makes the same input give another output.
 IMPURE_MODULES = {
     "anthropic",

@@ -31,23 +31,18 @@ from ..paths import (
     replace_file,
     sync_folder,
 )
+from .head_files import JOURNAL, READ_FLAGS
 from .index import INDEX, merged, patched
 from .journal import History, JournalEntry, content_of, encode, erased, read_entries
 from .records import version_of
 from .standing import Standings
 from .trust import Trust
 
-__all__ = ["JOURNAL", "JournalFiles", "print_of", "read_head", "read_plain"]
+__all__ = ["JournalFiles", "read_plain"]
 
-JOURNAL: Final = ".journal"
 _LINES: Final = "journal.jsonl"
 _LOCK: Final = "lock"
 _MARK_DIGITS: Final = 20
-_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never wait for a pipe
-_HEAD_BYTES: Final = 2_048
-_MAX_HEAD_BYTES: Final = 70_000
-_KIND: Final = 0o170000
-_REGULAR: Final = 0o100000
 
 
 def read_plain(root: str, file: str) -> bytes | None:
@@ -56,10 +51,10 @@ def read_plain(root: str, file: str) -> bytes | None:
     path = f"{root}/{file}"
     try:
         if not folders:
-            return _read_whole(os.open(path, _READ_FLAGS), path)
+            return _read_whole(os.open(path, READ_FLAGS), path)
         folder = open_folder(root, folders)
         try:
-            return _read_whole(os.open(name, _READ_FLAGS, dir_fd=folder), path)
+            return _read_whole(os.open(name, READ_FLAGS, dir_fd=folder), path)
         finally:
             os.close(folder)
     except FileNotFoundError:
@@ -78,26 +73,6 @@ def _read_whole(descriptor: int, path: str) -> bytes:
         return data
     finally:
         os.close(descriptor)
-
-
-def read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
-    """Return the first part of a file, as far as its front matter can go."""
-    descriptor = os.open(name, _READ_FLAGS, dir_fd=folder)
-    try:
-        found = os.fstat(descriptor)
-        if found.st_mode & _KIND != _REGULAR or found.st_nlink > 1:
-            refuse_unless_plain(found, file)
-        head = os.read(descriptor, _HEAD_BYTES)
-        if len(head) == _HEAD_BYTES and b"\n---" not in head[3:]:
-            head += os.read(descriptor, _MAX_HEAD_BYTES)
-        return head, found
-    finally:
-        os.close(descriptor)
-
-
-def print_of(found: os.stat_result) -> int:
-    """Return a number that is another one whenever the file may have changed."""
-    return hash((found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink))
 
 
 def _version(data: bytes | None) -> str | None:
@@ -142,7 +117,7 @@ class JournalFiles:
     def is_settled(self) -> bool:
         """Say whether every line is carried out, as far as can be seen without the lock."""
         try:
-            lock = os.open(self._lock_path, _READ_FLAGS)
+            lock = os.open(self._lock_path, READ_FLAGS)
             try:
                 mark = os.read(lock, _MARK_DIGITS)
             finally:
@@ -154,7 +129,7 @@ class JournalFiles:
     def standings(self) -> Standings:
         """Return whose word each file is, by what is carried out, without the lock; only new lines are read."""
         with self._reading, suppress(OSError):
-            lock = os.open(self._lock_path, _READ_FLAGS)
+            lock = os.open(self._lock_path, READ_FLAGS)
             try:
                 mark = int(os.read(lock, _MARK_DIGITS) or b"0")
             except ValueError:
@@ -171,7 +146,7 @@ class JournalFiles:
         return self._standings
 
     def _read_standings(self, start: int, end: int) -> None:
-        lines = os.open(self._lines_path, _READ_FLAGS)
+        lines = os.open(self._lines_path, READ_FLAGS)
         try:
             data = _read_from(lines, start, end - start)
         finally:

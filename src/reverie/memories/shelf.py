@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, Final
 
 from ..errors import StorageConflict, StorageError
@@ -21,19 +22,18 @@ from ..paths import append_line, explain, explained, open_folder, open_plain, re
 from ..values import record, replace
 from .collecting import uncollected
 from .drafts import Draft
+from .head_files import JOURNAL, Head, KeptHeads, has_settled, memory_files, print_of, read_head
 from .index import INDEX, LoadedIndex, hunk_between, load
 from .journal import Act, Change, History, JournalEntry, change_to
-from .journal_files import JOURNAL, JournalFiles, print_of, read_head, read_plain
-from .names import FOLDERS, check_file, is_memory
+from .journal_files import JournalFiles, read_plain
+from .names import check_file
 from .records import MemoryRecord, Scope, read_record, version_of
 from .standing import Standing, Standings
 from .trust import Trust, worst
 
 __all__ = ["Desk", "Scan", "Shelf", "stamp", "utc_now"]
 
-_MAX_DEPTH: Final = 3
 _SURFACED: Final = "surfaced.jsonl"
-_RACY_SECONDS: Final = 2.0
 _RESTORING: Final = frozenset({"undone", "rewound", "rejected", "forgotten"})
 
 
@@ -53,6 +53,13 @@ class Scan:
 
     memories: list[MemoryRecord]
     problems: dict[str, str]
+
+
+def _vouched(claim: Trust, version: str, known: Standing | None) -> Trust:
+    """Return whose word a head is that claims this much; ``version`` is its file's where both say it is the user's."""
+    if known is not None and claim == known.trust == "user":
+        return "user" if version == known.version else "agent"
+    return worst((claim, "agent", known.trust if known else "agent"))
 
 
 class Desk:
@@ -97,8 +104,7 @@ class Shelf:
         self.scope: Scope = scope
         self._clock = clock
         self._journal = JournalFiles(self.root)
-        self._heads: dict[str, MemoryRecord] = {}
-        self._prints: dict[str, int] = {}
+        self._kept = KeptHeads(self.root, scope)
         self._scanned = False
 
     # -- reading
@@ -162,19 +168,22 @@ class Shelf:
         """Read the heads, each with the trust vouched for; one that has not changed since is not read again."""
         memories: list[MemoryRecord] = []
         problems: dict[str, str] = {}
-        heads, prints = dict[str, MemoryRecord](), dict[str, int]()
-        # Only who scans again keeps what was read: a program that scans once need not pay for it.
-        settled = time.time() - _RACY_SECONDS if self._scanned else 0.0
+        kept, now, read = self._kept.heads(), dict[str, Head](), 0
+        # Where nothing can be written down, only who scans again keeps what was read.
+        keeps = self._scanned or self._kept.has_place()
+        begun = time.time_ns() if keeps else 0
         self._scanned = True
         standing = standings.get
         with explained("read", self.root):
             for file, folder, name in memory_files(self.root):
                 try:
-                    seen = self._prints.get(file) if self._prints else None
-                    if seen and seen == print_of(os.stat(name, dir_fd=folder, follow_symlinks=False)):
-                        prints[file], heads[file] = seen, self._heads[file]
-                        memories.append(heads[file])
-                        continue
+                    one = kept.get(file)
+                    if one and one.print == print_of(os.stat(name, dir_fd=folder, follow_symlinks=False)):
+                        memory = self._vouched_again(one, standing(file))
+                        if memory is not None:
+                            now[file] = one if memory is one.memory else one._replace(memory=memory)
+                            memories.append(memory)
+                            continue
                     head, found = read_head(folder, name, file)
                 except FileNotFoundError:
                     continue  # removed meanwhile
@@ -185,27 +194,36 @@ class Shelf:
                     problems[file] = str(error)
                     continue
                 memory = read_record(file, head, modified=found.st_mtime, scope=self.scope, head_only=True)
-                if memory.trust != "unconfirmed":  # which nothing makes worse
-                    self._vouch(memory, head, found.st_size, standing(file))
+                claim, version = memory.trust, ""
+                known = standing(file)
+                if known or claim == "user":  # nobody vouches for more than an agent's word in the others
+                    version = self._vouch(memory, head, found.st_size, known)
                 memories.append(memory)
-                if found.st_mtime < settled:  # one just written might change again within the clock's grain
-                    prints[file], heads[file] = print_of(found), memory
-        self._heads, self._prints = heads, prints
+                read += 1
+                if begun and has_settled(found, begun):
+                    now[file] = Head(print_of(found), version, claim, memory)
+        self._kept.keep(now, read)
         problems.update((memory.file, memory.problem) for memory in memories if memory.problem)
         return Scan(memories, problems)
 
-    def _vouch(self, memory: MemoryRecord, head: bytes, size: int, known: Standing | None) -> None:
-        """Give a head its trust; the whole file is read only where its hash decides."""
-        claim = memory.trust
-        if known is None:
-            trust: Trust = "agent"
-        elif claim == known.trust == "user":
+    def _vouch(self, memory: MemoryRecord, head: bytes, size: int, known: Standing | None) -> str:
+        """Give a head its trust; the whole file is read only where its hash decides, which is returned then."""
+        claim, version = memory.trust, ""
+        if known is not None and claim == known.trust == "user":
             whole = head if len(head) == size else read_plain(self.root, memory.file) or b""
-            trust = "user" if version_of(whole) == known.version else "agent"
-        else:
-            trust = "unconfirmed" if known.trust == "unconfirmed" else "agent"
+            version = sha256(whole).hexdigest()
+        trust = _vouched(claim, version, known)
         if trust != claim:
             object.__setattr__(memory, "trust", trust)  # nobody else has it yet, and a copy of thousands takes long
+        return version
+
+    def _vouched_again(self, one: Head, known: Standing | None) -> MemoryRecord | None:
+        """Return a head that was read before with the trust it has now; None where its file must be read for that."""
+        memory = one.memory
+        if not one.version and known is not None and one.claim == known.trust == "user":
+            return None
+        trust = _vouched(one.claim, one.version, known)
+        return memory if trust == memory.trust else replace(memory, trust=trust)
 
     def settle(self) -> None:
         """Carry out what a killed writer left half done, where there is such a thing."""
@@ -376,25 +394,3 @@ class Shelf:
             with suppress(ValueError, KeyError, TypeError):
                 said = json.loads(line)
                 yield {"session": str(said["session"]), "files": list(said["files"]), "time": str(said["time"])}
-
-
-def memory_files(root: str) -> Iterator[tuple[str, int, str]]:
-    """Yield the memory files by path, with the folder they can be opened in."""
-    waiting: list[tuple[str, ...]] = [()]
-    while waiting:
-        parts = waiting.pop()
-        try:
-            folder = open_folder(root, parts)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        try:
-            with os.scandir(folder) as found:
-                entries = [(one.name, one.is_dir(follow_symlinks=False)) for one in found if one.name[0] != "."]
-            folders = [name for name, is_folder in entries if is_folder and (parts or name not in FOLDERS)]
-            waiting += [(*parts, name) for name in sorted(folders) if len(parts) < _MAX_DEPTH]
-            prefix = "/".join([*parts, ""]) if parts else ""
-            for name in sorted([name for name, is_folder in entries if not is_folder and name.endswith(".md")]):
-                if is_memory(prefix + name):
-                    yield prefix + name, folder, name
-        finally:
-            os.close(folder)

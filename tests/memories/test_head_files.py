@@ -1,0 +1,164 @@
+"""Heads kept between scans: whatever happens to the files or to what is kept, a scan says what reading all would."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+
+from reverie.memories import head_files, shelf
+from reverie.memories.head_files import JOURNAL
+from reverie.memories.records import MemoryRecord
+from reverie.memories.shelf import Shelf
+from reverie.runtime.memory import Memory
+
+MANY = 80
+HEADS = f"{JOURNAL}/heads"
+
+
+def text_of(number: int, words: str = "of use", trust: str = "user") -> str:
+    return (
+        f"---\nname: Memory {number:02}\ndescription: {words} {number:02}\ntype: project\ntrust: {trust}\n---\nBody.\n"
+    )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A directory with a journal and many files, old enough to be kept."""
+    folder = tmp_path / "memory"
+    memory = Memory(folder)
+    for number in range(4):
+        memory.save(f"The release train number {number} leaves at noon", type="project", why="customers are told so")
+    for number in range(MANY):
+        (folder / f"project_{number:02}.md").write_text(text_of(number))
+    memory.log()  # all are in the journal now, those from outside as an agent's word
+    settle(folder)
+    return folder
+
+
+def settle(folder: Path) -> None:
+    """Wait until every file is old enough to be kept."""
+    deadline = time.monotonic() + 30
+    while not all(head_files.has_settled(os.stat(one), time.time_ns()) for one in folder.glob("*.md")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def scanned(root: Path) -> list[MemoryRecord]:
+    return Shelf(str(root)).scan().memories
+
+
+def read_anew(root: Path) -> list[MemoryRecord]:
+    """Return what a scan says that has nothing to go by, and leave what is kept as it was."""
+    kept = (root / HEADS).read_bytes() if (root / HEADS).exists() else None
+    (root / HEADS).unlink(missing_ok=True)
+    found = scanned(root)
+    (root / HEADS).unlink(missing_ok=True)
+    if kept is not None:
+        (root / HEADS).write_bytes(kept)
+    return found
+
+
+def disturb(root: Path, chance: random.Random) -> None:
+    """Change some files as other programs do, also so that neither size nor time shows it."""
+    memory = Memory(root)
+    for file in chance.sample(sorted(root.glob("project_*.md")), 12):
+        before = file.stat()
+        match chance.randrange(7):
+            case 0:
+                file.write_text(file.read_text().replace("description: of", "description: no"))
+                os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+            case 1:
+                file.unlink()
+            case 2:
+                other = root / "aside.tmp"
+                other.write_text(file.read_text().replace("Body", "Eddy"))
+                os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+                os.rename(other, file)
+            case 3:
+                memory.update(file.name, "The store wrote this one over", author="user")
+            case 4:
+                memory.confirm(file.name)
+            case 5:
+                file.write_text(file.read_text().replace("trust: user", "trust: unconfirmed"))
+            case _:
+                file.rename(file.with_name(f"{file.stem}_{chance.randrange(10)}.md"))
+    (root / f"project_new_{chance.randrange(1_000)}.md").write_text(text_of(99))
+
+
+@pytest.mark.requirement("S5")
+def test_a_scan_by_what_is_kept_says_what_reading_all_says(root: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    scanned(root)
+    assert (root / HEADS).exists()
+    for _ in range(3):
+        assert scanned(root) == read_anew(root)
+        disturb(root, chance)
+        assert scanned(root) == read_anew(root)
+        settle(root)
+
+
+def test_a_keeper_that_goes_by_size_and_time_alone_is_caught(
+    root: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelf, "print_of", lambda found: hash((found.st_size, found.st_mtime_ns)))
+    scanned(root)
+    file = root / "project_07.md"
+    before = file.stat()
+    file.write_text(file.read_text().replace("description: of", "description: no"))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert scanned(root) != read_anew(root)
+
+
+def test_only_what_changed_is_read_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned(root)
+    opened: list[str] = []
+    real = shelf.read_head
+
+    def watched(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
+        opened.append(file)
+        return real(folder, name, file)
+
+    monkeypatch.setattr(shelf, "read_head", watched)
+    (root / "project_03.md").write_text(text_of(3, "now of use"))
+    assert len(scanned(root)) == MANY + 4
+    assert opened == ["project_03.md"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "garbage", "empty", "another program", "a folder", "a link"])
+def test_what_is_kept_badly_is_not_used(root: Path, damage: str, tmp_path: Path) -> None:
+    expected = scanned(root)
+    kept = root / HEADS
+    data = kept.read_bytes()
+    kept.unlink()
+    match damage:
+        case "cut":
+            kept.write_bytes(data[:-40])
+        case "flipped":
+            kept.write_bytes(data[:400] + bytes([data[400] ^ 1]) + data[401:])
+        case "garbage":
+            kept.write_bytes(b"%08x" % zlib.crc32(b"garbage") + b"garbage")
+        case "empty":
+            kept.write_bytes(b"")
+        case "another program":
+            body = data[8:].replace(b"of use", b"of luck")
+            body = body[:2] + bytes([body[2] ^ 0xFF, *body[3:]])
+            kept.write_bytes(b"%08x" % zlib.crc32(body) + body)
+        case "a folder":
+            kept.mkdir()
+        case _:
+            (tmp_path / "elsewhere").write_bytes(data)
+            kept.symlink_to(tmp_path / "elsewhere")
+    assert scanned(root) == expected
+
+
+def test_a_directory_without_a_journal_gets_nothing_written_into_it(tmp_path: Path) -> None:
+    for number in range(MANY):
+        (tmp_path / f"project_{number:02}.md").write_text(text_of(number))
+    settle(tmp_path)
+    assert {one.trust for one in scanned(tmp_path)} == {"agent"}
+    assert sorted(os.listdir(tmp_path)) == [f"project_{number:02}.md" for number in range(MANY)]
