@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +11,22 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 280  # pyright takes half a minute alone on a core
+pytestmark = pytest.mark.timeout(300)
 
 
 def check(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a checker of this environment in the repository."""
     command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=110)
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            out, complaints = process.communicate(timeout=PATIENCE_SECONDS)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)  # pyright is a program that starts another
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, complaints)
 
 
 def pyright(*arguments: str) -> subprocess.CompletedProcess[str]:
