@@ -216,6 +216,7 @@ _KEY_ROOM: Final = 16
 _MIN_CHARS: Final = 16
 """No token is shorter."""
 _DIGITS: Final = frozenset("0123456789")
+_DIGIT, _LOWER, _UPPER, _SIGN = (re.compile(kind) for kind in ("[0-9]", "[a-z]", "[A-Z]", r"[^A-Za-z0-9_./-]"))
 _PLACEHOLDER: Final = re.compile(
     r"example|placeholder|changeme|change_me|change-me|dummy|sample|redacted|your|insert|replace|here|todo|xxxx|\*\*\*|\.\.\."
     r"|<|\{|\$\(|%\(|^\$|^%|test_?test|0{8}|1234567890abcdef|abcdefghij|deadbeefdeadbeef",
@@ -285,13 +286,13 @@ def _beside_keywords(text: str) -> Iterator[tuple[int, int, str]]:
     for word in _KEYWORDS:
         at = lowered.find(word)
         while at >= 0:
-            if word != "key" or _names_a_key(lowered[max(0, at - _KEY_ROOM) : at]):
-                found = _VALUE.match(text, at + len(word))
-                value = found["value"].rstrip(".,;:!?") if found else ""
+            is_named = word != "key" or _names_a_key(lowered[max(0, at - _KEY_ROOM) : at])
+            found = _VALUE.match(text, at + len(word)) if is_named else None
+            if found and (value := found["value"].rstrip(".,;:!?")):
                 # An id beside a word is an id; beside the name of a variable or an API it is what lets one in.
                 named = text[at : at + len(word)].isupper() or "api" in lowered[max(0, at - 5) : at]
                 random = _looks_random(value) or (named and _UUID.fullmatch(value) is not None)
-                if found and value and random and not _is_placeholder(value):
+                if random and not _is_placeholder(value):
                     yield found.start("value"), found.start("value") + len(value), "value beside a keyword"
             at = lowered.find(word, at + len(word))
 
@@ -307,8 +308,7 @@ def _is_placeholder(value: str) -> bool:
 
 def _looks_random(value: str) -> bool:
     """Say whether a value beside a keyword is one that nobody would write as a word, a name or an expression."""
-    classes = [any(map(test, value)) for test in (str.islower, str.isupper, str.isdigit)]
-    if not classes[2] or sum(classes) < 2 or len(value) < 12:
+    if len(value) < 12 or not _DIGIT.search(value) or not (_LOWER.search(value) or _UPPER.search(value)):
         return _is_strong_password(value)
     if re.fullmatch(r"[A-Za-z_][\w.]*(?:\.[A-Za-z_]\w*)+|[\w/.-]+\.\w{1,5}|[a-z]+(?:[-_][a-z0-9]+)+", value):
         return False  # an attribute, a path, a name with dashes
@@ -319,14 +319,8 @@ def _looks_random(value: str) -> bool:
 
 def _is_strong_password(value: str) -> bool:
     """Say whether a shorter value mixes letters, digits and signs as only a password does."""
-    signs = sum(not letter.isalnum() and letter not in "_-./" for letter in value)
-    return (
-        signs > 0
-        and value[-1] not in "=("
-        and any(map(str.isdigit, value))
-        and any(map(str.islower, value))
-        and any(map(str.isupper, value))
-    )
+    mixed = _DIGIT.search(value) and _UPPER.search(value) and _LOWER.search(value) and _SIGN.search(value)
+    return bool(mixed) and value[-1] not in "=("
 
 
 def _entropy(value: str) -> float:
