@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError
+from reverie.keys import check_key
 from reverie.layers.l7_relay.controls import (
     CONTROLS,
     Idle,
@@ -28,7 +29,6 @@ from reverie.layers.l7_relay.controls import (
 )
 from reverie.layers.l7_relay.messages import Letter, agent_name, check_name, letter_id, shown
 from reverie.layers.l7_relay.signing import MAX_LETTER_BYTES, read, sealed, signed
-from reverie.keys import check_key
 from reverie.values import replace
 
 KEY, OTHER = b"k" * 32, b"o" * 32

@@ -7,6 +7,7 @@ stands beside is absolute enough.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 from datetime import date, timedelta
 from functools import lru_cache
@@ -14,65 +15,15 @@ from typing import Final
 
 from ...memories.dates import DAYS, MONTHS, end_of, moved, span_start, weekday_on
 from ...values import record
+from .date_phrases import SAID, SEASONS
+from .distances import count_of, is_vague, later
 from .habits import has_habit_word, is_generic, is_habit, is_over, is_over_at_once
 
 __all__ = ["Redated", "redated"]
 
-_COUNTS: Final = {
-    **{"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8},
-    **{"nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "fourteen": 14, "twenty": 20, "thirty": 30, "ninety": 90},
-    **{"a couple of": 2, "couple of": 2, "a few": 3, "another": 1},
-}
-_COUNT: Final = r"\d{1,3}|a\ couple\ of|couple\ of|a\ few|another|" + "|".join(
-    sorted((word for word in _COUNTS if " " not in word and word != "another"), key=len, reverse=True)
-)
-_DAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-_SHORT_DAY: Final = rf"{_DAY}|mon|tues?|wed|thu(?:rs?)?|fri|sat|sun"
-_MONTH: Final = "|".join(MONTHS)
-_SEASON: Final = r"spring|summer|autumn|fall|winter"
-_UNIT: Final = r"(?:business\ |working\ |work\ |calendar\ )?days?|nights?|weeks?|months?|quarters?|years?|fortnights?"
-_SPAN: Final = r"week|month|quarter|year"
-_AHEAD: Final = r"next|this|last|coming|upcoming|previous|past|following|current"
-_PART: Final = r"(?:\ (?P<part{}>morning|afternoon|evening|night|noon|lunchtime))?"
-
-_SAID: Final = re.compile(
-    rf"""(?<![\w/.@#-])(?:
-      (?:the\ )?(?P<two>day\ after\ tomorrow|day\ before\ yesterday)
-    | (?P<near>today|tonight|tomorrow|yesterday){_PART.format(1)}(?P<own>['’]s)?
-    | (?P<now>this\ (?:morning|afternoon|evening)|last\ night|earlier\ today|later\ today)
-    | (?P<far>a|one|two|three|\d{{1,2}})\ (?P<funit>weeks?|days?|months?)\ (?P<dir>from|after|before)
-        \ (?P<anchor>today|tomorrow|yesterday|now|(?:(?:next|this|coming)\ )?{_DAY})
-    | (?:at\ )?(?:the\ )?(?P<edge>end|close|start|beginning|middle|first\ half|second\ half)\ of
-        \ (?:the\ |(?P<ewhich>{_AHEAD})\ |the\ (?P<ewhich2>{_AHEAD})\ )?(?P<espan>{_SPAN}|day)(?!\ (?:on\ )?{_DAY})
-    | (?:half\ )?(?P<soon>{_COUNT})\ (?:hours?|minutes?|hrs?|mins?)\ ago
-    | (?P<eo>EOD|EOW|EOM|EOQ|EOY|COB)(?!\ (?:on\ )?(?:today|tomorrow|next|this|{_DAY}))
-    | (?P<wday1>{_DAY})\ (?P<wwhich>next|this|last)\ week | (?P<wday1b>{_DAY})\ week
-    | (?P<wwhich2>next|this|last)\ week(?:\ on)?\ (?P<wday2>{_DAY})
-    | (?P<wday3>{_DAY})\ after\ next
-    | (?P<wown>{_DAY})['’]s
-    | (?:the\ )?(?P<skip>week|month|quarter|year)\ (?:after\ next|before\ last)
-    | (?P<hedge>early|late|mid|later|earlier)[ -](?P<hwhich>{_AHEAD})\ (?P<hspan>{_SPAN})
-    | (?:the\ )?(?P<which>{_AHEAD})\ (?P<span>{_SPAN}|weekend|{_SEASON}|{_SHORT_DAY}|{_MONTH}){_PART.format(2)}
-        (?P<own2>['’]s)?
-    | (?P<lead>in|within)\ (?:the\ next\ |about\ |around\ |roughly\ )?(?P<count>{_COUNT})\ (?P<unit>{_UNIT})
-        (?:['’]?\ time|\ from\ now)?
-    | (?P<from>{_COUNT})\ (?P<fromunit>{_UNIT})\ from\ (?:now|today)
-    | (?:about\ |around\ |roughly\ )?(?P<past>{_COUNT})\ (?P<punit>{_UNIT})\ (?:ago|earlier\ than\ today)
-    | (?P<lately>(?:over|in|during|for)\ the\ (?:last|past))\ (?P<lcount>{_COUNT}|)\ ?(?P<lunit>{_UNIT})
-    | (?P<prep>(?:by\ )?(?:EOD|COB|end\ of\ (?:the\ )?day|close\ of\ business)(?:\ on)?
-          |(?:set|planned|agreed|booked|scheduled|slated)\ for
-          |by|until|till|before|due|due\ on|due\ by|starting|beginning|effective|no\ later\ than|after|since|from
-          |(?:moved|postponed|pushed|rescheduled|delayed|slipped|brought\ forward)(?:\ back|\ out)?\ (?:to|until))
-        \ (?P<weekday>{_DAY}){_PART.format(3)}
-    | (?P<onday>on\ |come\ |(?<=\bis\ )(?={_DAY}\ at\ \d))(?P<weekday2>{_DAY}){_PART.format(4)}
-    | (?P<prep2>by|on|until|before|due|due\ on|due\ by|after|since)\ the\ (?P<nth>\d{{1,2}})(?:st|nd|rd|th)
-        (?:\ of\ (?P<nwhich>this|next|last|the)\ month)?
-    )(?![\w@-]|['’][a-z]|\.\w|/\w)""",
-    re.IGNORECASE | re.VERBOSE,
-)
 _MASKED: Final = re.compile(
-    r"^(?:```|~~~).*?(?:^(?:```|~~~)[^\n]*$|\Z)|`[^`\n]+`|https?://\S+|\]\([^)\n]*\)|\[\[[^\]\n]*\]\]"
-    r"|\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|«[^»\n]{1,300}»|<!--.*?-->|^>[^\n]*$|(?<!\w)'[^'\n]{1,200}'(?!\w)",
+    r"^(?:```|~~~).*?(?:^(?:```|~~~)[^\n]*$|\Z)|`[^`\n]+`|https?://\S+|\]\((?:[^()\n]|\([^()\n]*\))*\)|\[\[[^\[\]\n]*\]\]"
+    r"|\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|«[^»\n]{1,300}»|<!--(?:(?!<!--).)*?-->|^>[^\n]*$|(?<!\w)'[^'\n]{1,200}'(?!\w)",
     re.MULTILINE | re.DOTALL,
 )
 _ABSTRACT: Final = re.compile(
@@ -80,6 +31,12 @@ _ABSTRACT: Final = re.compile(
     r"|date|day)\b"
 )
 _HOURS_OF_A_DAY: Final = 5
+_NEAR_CHARS: Final = 200
+_SHORT_WORD: Final = 3
+_WILL: Final = re.compile(r"\bwill\b|\bgoing to\b|['’]ll\b", re.IGNORECASE)
+_VERB: Final = re.compile(r" (?:was|is|were|will|has)\b")
+_DAY_NAME: Final = re.compile("|".join(DAYS), re.IGNORECASE)
+_NAMED_DAY: Final = re.compile(rf"(?:{'|'.join((*DAYS, *MONTHS))})\b|E\wO?[A-Z]|COB", re.IGNORECASE)
 _DATE_NEAR: Final = re.compile(r"[ ,]*\(?(?:on |the |i\.e\. |= ?|that is,? )?\d{4}-\d\d(?:-\d\d)?\b")
 _AFTER_DATE: Final = re.compile(r"\d{4}-\d\d(?:-\d\d)?(?: \(|, | or | - | – | — )\Z")
 _BEFORE: Final = re.compile(
@@ -109,14 +66,16 @@ def redated(text: str, said_on: date | None, *, one_off: bool = True) -> Redated
 
     ``one_off`` says that a bare "on Friday" means one Friday; where it is false that is taken for a habit.
     """
-    kept = [(found.start(), found.end()) for found in _MASKED.finditer(text)]
+    kept = deque(found.span() for found in _MASKED.finditer(text))
     dates: list[tuple[str, str]] = []
     unknown: list[str] = []
     parts: list[str] = []
     at = 0
-    for found in _SAID.finditer(text):
+    for found in SAID.finditer(text):
         start, end = found.span()
-        if any(one <= start < other or start <= one < end for one, other in kept) or _is_no_date(found, text, one_off):
+        while kept and kept[0][1] <= start:
+            kept.popleft()
+        if (kept and kept[0][0] < end) or _is_name(found) or _is_no_date(found, text, one_off):
             continue
         if said_on is None:
             unknown.append(found.group())
@@ -124,8 +83,9 @@ def redated(text: str, said_on: date | None, *, one_off: bool = True) -> Redated
         shown = _shown(found, said_on)
         if not shown:
             continue
-        before = text[:start]
-        if _starts_with_preposition(shown) and _BEFORE.search(before[-24:]):
+        before = text[max(0, start - _NEAR_CHARS) : start]
+        subject = _opens(before) and _VERB.match(text, end)  # "last week was quiet"
+        if _starts_with_preposition(shown) and (subject or _BEFORE.search(before[-24:])):
             shown = shown.split(" ", 1)[1]
         if found.group()[0].isupper() and not found.group().isupper() and _opens(before):
             shown = shown[0].upper() + shown[1:]
@@ -136,7 +96,7 @@ def redated(text: str, said_on: date | None, *, one_off: bool = True) -> Redated
 
 
 def _opens(before: str) -> bool:
-    return not before.strip(" *_#->\t") or before.rstrip(" *_")[-1:] in ".!?\n:" or before.endswith("\n")
+    return not before.strip(" *_#->\t") or before.rstrip(" *_")[-1:] in ".!?\n:(" or before.endswith("\n")
 
 
 def _starts_with_preposition(shown: str) -> bool:
@@ -149,6 +109,21 @@ def _sentence(found: re.Match[str]) -> tuple[str, str]:
     return re.split(r"[.!?\n]", before)[-1], re.split(r"[.!?\n]", after, maxsplit=1)[0]
 
 
+def _is_name(found: re.Match[str]) -> bool:
+    """Say whether it is written as a name inside a sentence that is not: the Today show, The Last Week in June."""
+    said = found.group()
+    if (
+        not said[0].isupper()
+        or said.isupper()
+        or _opens(found.string[max(0, found.start() - _NEAR_CHARS) : found.start()])
+    ):
+        return False
+    if _NAMED_DAY.match(said):
+        return False
+    before, after = _sentence(found)
+    return any(word[0].islower() and len(word) > _SHORT_WORD for word in re.findall(r"[^\W\d_]+", f"{before} {after}"))
+
+
 def _is_no_date(found: re.Match[str], text: str, one_off: bool) -> bool:
     start, end = found.span()
     before, after = text[max(0, start - 200) : start], text[end : end + 40]
@@ -159,6 +134,12 @@ def _is_no_date(found: re.Match[str], text: str, one_off: bool) -> bool:
         return True
     if found["wown"]:
         return not one_off or has_habit_word(sentence) or bool(re.match(r" [\w-]+s\b", after))
+    if found["bare"]:
+        told = _sentence(found)[0]
+        once = told.strip() and (is_over(told) or _WILL.search(told)) and not is_habit(*_sentence(found))
+        return not (one_off and once)
+    if found["weekend"]:
+        return not one_off or is_habit(*_sentence(found))
     if found["weekday"] or found["weekday2"]:
         if _LISTED.match(after) or re.search(r"day(?:s)?\s*(?:to|through|-|–|and|or|/|,)\s*\Z", before, re.IGNORECASE):
             return True
@@ -215,30 +196,12 @@ def _step(which: str | None) -> int:
     return {"next": 1, "coming": 1, "upcoming": 1, "following": 1, "last": -1, "previous": -1, "past": -1}.get(word, 0)
 
 
-def _count(said: str) -> int:
-    return int(said) if said.isdigit() else _COUNTS.get(said.lower(), 1)
-
-
-def _later(today: date, count: int, unit: str) -> date:
-    unit = unit.lower()
-    if unit.startswith("night"):
-        return moved(today, count, "days")
-    if unit.startswith("fortnight"):
-        return moved(today, 2 * count, "weeks")
-    if unit.startswith("quarter"):
-        return moved(today, 3 * count, "months")
-    if unit.startswith(("business", "work")):
-        step = 1 if count > 0 else -1
-        while count:
-            today += timedelta(days=step)
-            count -= step if today.weekday() < 5 else 0
-        return today
-    return moved(today, count, unit.rsplit(" ", 1)[-1])
-
-
 def _near(found: re.Match[str], today: date) -> str:
     if found["two"]:
-        return _day(today + timedelta(days=2 if "after" in found["two"].lower() else -2))
+        said = found["two"].lower()
+        if said.endswith("last") and not said.startswith("day"):
+            return f"in the {said.split()[0]} of {(today - timedelta(days=2)).isoformat()}"
+        return _day(today + timedelta(days=2 if "after" in said else -2))
     if found["now"]:
         said = found["now"].lower()
         if said == "last night":
@@ -275,8 +238,7 @@ def _anchored(found: re.Match[str], today: date) -> str:
     if base is None:
         which, _, name = said.rpartition(" ")
         base = weekday_on(name, today, which)
-    count = _count(found["far"]) * (-1 if found["dir"].lower() == "before" else 1)
-    return _day(_later(base, count, found["funit"]))
+    return _day(later(base, found["far"], found["funit"], back=found["dir"].lower() == "before"))
 
 
 def _edge(found: re.Match[str], today: date) -> str:
@@ -309,6 +271,12 @@ def _weekday(found: re.Match[str], today: date) -> str:
         return _day(weekday_on(named, start, "this"))
     if found["wday1b"]:
         return _day(weekday_on(found["wday1b"], today, "") + timedelta(days=7))
+    if found["wago"]:
+        day = weekday_on(_DAY_NAME.findall(found["wago"])[0], span_start("week", today, -1), "this")
+        return _day(day)
+    if found["bare"]:
+        over = is_over(_sentence(found)[0])
+        return _with_part(weekday_on(found["bare"], today, "last" if over else ""), found["part5"])
     named = found["weekday"] or found["weekday2"]
     if not named:
         return ""
@@ -325,6 +293,13 @@ def _named(found: re.Match[str], today: date) -> str:
     if found["skip"]:
         after = "after" in found.group().lower()
         return _of_span(found["skip"].lower(), span_start(found["skip"].lower(), today, 2 if after else -2))
+    if found["weekend"]:
+        over = is_over(_sentence(found)[0])
+        saturday = span_start("week", today, -1 if over else 0) + timedelta(days=5)
+        lead = found["weekend"].lower()
+        return f"{'on' if lead in ('over', 'at', 'during') else lead} the weekend of {saturday.isoformat()}"
+    if found["wspan"] or found["mspan"]:
+        return _day(end_of((found["wspan"] or found["mspan"]).lower(), today, 0), "by" if found["wspan"] else "on")
     if found["hedge"]:
         span, hedge = found["hspan"].lower(), found["hedge"].lower()
         start = span_start(span, today, _step(found["hwhich"]))
@@ -341,7 +316,7 @@ def _named(found: re.Match[str], today: date) -> str:
     if span == "weekend":
         saturday = span_start("week", today, _step(which)) + timedelta(days=5)
         return f"on the weekend of {saturday.isoformat()}"
-    if span in _SEASON.split("|"):
+    if span in SEASONS:
         return f"in {span} {_year_of(span, which, today)}"
     if span in MONTHS:
         return _month(_of_month(MONTHS.index(span) + 1, which, today))
@@ -369,22 +344,44 @@ def _of_month(number: int, which: str, today: date) -> date:
     return here
 
 
+def _ahead(found: re.Match[str], today: date) -> str:
+    """Return the day that comes after so long, or the two between which it comes."""
+    count, unit, lead = found["count"], found["unit"], found["lead"].lower()
+    if unit.lower() == "hours":
+        if not count.isdigit() or int(count) % 24:
+            return ""
+        count, unit = str(int(count) // 24), "days"
+    day = later(today, count, unit, half=bool(found["half1"]))
+    if least := found["least"] or found["least2"]:
+        first = later(today, least, unit)
+        return f"between {_day(first, '')} and {_day(day, '')}" if first < day else ""
+    before = "before" if lead.startswith(("in under", "in less")) else "by" if lead != "in" else "on"
+    return _day(day, "around" if before == "on" and is_vague(count) else before)
+
+
+def _hours_ago(found: re.Match[str], today: date) -> str:
+    """Return today for what was a moment ago, another day for whole days; else nobody knows which."""
+    count = 1 if found["soon"].lower().startswith("half") else count_of(found["soon"])
+    if count <= _HOURS_OF_A_DAY or found["sunit"].lower().startswith("m"):
+        return _day(today)
+    return _day(today - timedelta(days=count // 24)) if count % 24 == 0 else ""
+
+
 def _distant(found: re.Match[str], today: date) -> str:
     """Return the day that is so far from this one, or the day of the month."""
     if found["count"]:
-        return _day(
-            _later(today, _count(found["count"]), found["unit"]), "by" if found["lead"].lower() == "within" else "on"
-        )
-    if found["from"]:
-        return _day(_later(today, _count(found["from"]), found["fromunit"]))
+        return _ahead(found, today)
     if found["soon"]:
-        return _day(today) if _count(found["soon"]) <= _HOURS_OF_A_DAY or "min" in found.group().lower() else ""
+        return _hours_ago(found, today)
     if found["past"]:
-        return _day(_later(today, -_count(found["past"]), found["punit"]))
+        back = found["pway"].lower() not in ("from now", "from today", "hence")
+        count, guess = ("two", True) if found["ortwo"] else (found["past"], is_vague(found["past"]))
+        day = later(today, count, found["punit"], back=back, half=bool(found["half2"]))
+        return _day(day, "around" if guess else "on")
     if found["lately"] and found["lunit"].lower() == "quarter" and found["lately"].lower() == "in the last":
         return _of_span("quarter", span_start("quarter", today, -1))
     if found["lately"]:
-        return f"since {_day(_later(today, -_count(found['lcount'] or 'a'), found['lunit']), '')}"
+        return f"since {_day(later(today, found['lcount'] or 'a', found['lunit'], back=True), '')}"
     if not found["nth"]:
         return ""
     which, prep = (found["nwhich"] or "").lower(), found["prep2"].lower()

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from ...values import record
 from .exchanges import exchanged, governed
-from .lexicon import GENERIC, NAMED, SCOPES, SPARE, TURNING, kind_of, normal
+from .lexicon import GENERIC, NAMED, SCOPES, SPARE, TURNING, implied_by, kind_of, normal
 from .marks import marked
 from .minimal import replaced
 from .statements import Pool, Profile, Statement
@@ -41,6 +41,8 @@ _ENOUGH: Final = 1.9
 _OPPOSED: Final = 0.8
 _CONDITIONS: Final = frozenset(map(normal, ("if", "when", "unless", "while", "whenever", "until", "except")))
 _WHERE: Final = frozenset(map(normal, ("in", "for", "on", "within", "at")))
+_DENYING: Final = frozenset(("un", "in", "im", "il", "ir", "dis", "non", "de", "mis"))
+_SHORT: Final = 3
 _NAMED: Final = NAMED | {"name"}
 _SIDES: Final = frozenset(map(normal, ("before", "after", "until", "since")))
 
@@ -59,7 +61,7 @@ class Difference:
 
 
 def shared_weight(left: Statement, right: Statement) -> float:
-    return max(0.0, left.weight - weighed(beyond(left, left.pool, right.pool)))
+    return max(0.0, left.weight - weighed(apart(left, right)[0]))
 
 
 def dice(left: Statement, right: Statement) -> float:
@@ -106,15 +108,19 @@ def _pairs(left: Profile, right: Profile) -> Iterable[tuple[Statement, Statement
         if other is not None and fresh(claim, other):
             yield claim, other
     for claim in right.claims:
-        other = _nearest(claim, left.claims)
+        other = _nearest(claim, left.claims, turned=True)
         if other is not None and fresh(other, claim):
             yield other, claim
     if not seen:
         return  # what they claim is about different things: nothing else they say can bring them together
-    if left.name.words and right.name.words and about(left.name, right.name) >= _ALIGNED_HEAD:
+    named = bool(left.name.words and right.name.words) and not (
+        _is_excerpt(left.name, left) and _is_excerpt(right.name, right)
+    )
+    if named and about(left.name, right.name) >= _ALIGNED_HEAD:
         yield left.name, right.name
     for one in left.description:
-        other = max(right.description, key=lambda it: about(one, it), default=None)
+        others = [it for it in right.description if not (_is_excerpt(one, left) and _is_excerpt(it, right))]
+        other = max(others, key=lambda it: about(one, it), default=None)
         if other is not None and about(one, other) >= _ALIGNED_HEAD:
             yield one, other
     for reason in left.reasons:
@@ -123,20 +129,29 @@ def _pairs(left: Profile, right: Profile) -> Iterable[tuple[Statement, Statement
             yield reason, other
 
 
-def _nearest(claim: Statement, others: Sequence[Statement]) -> Statement | None:
+def _is_excerpt(heading: Statement, of: Profile) -> bool:
+    """Say whether a heading is the beginning of the first claim, which is held against the other's anyway."""
+    return bool(of.claims) and heading.opens(of.claims[0])
+
+
+def _nearest(claim: Statement, others: Sequence[Statement], *, turned: bool = False) -> Statement | None:
     """Return the statement that is about the same thing, what fills its slots left aside."""
-    best = max(others, key=lambda one: about(claim, one), default=None)
-    if best is None or not (about(claim, best) >= _ALIGNED or are_aligned(claim, best)):
+    # Always asked from left to right: what is known of two statements is not found out again.
+    near = [(about(one, claim) if turned else about(claim, one), one) for one in others]
+    if not near:
         return None
-    return best
+    how, best = max(near, key=lambda one: one[0])
+    return best if how >= _ALIGNED or (how and are_aligned(claim, best)) else None
 
 
 @lru_cache(maxsize=32_768)
 def about(left: Statement, right: Statement) -> float:
     """Return how much two statements share of what is no value in them."""
+    if _are_framed(left, right):
+        return _ALIGNED_HEAD
     common = left.forms & right.forms
     if not common:
-        return _about_the_user(left, right)
+        return 0.0
     shared = sum(left.weights[form] for form in common)
     mine, theirs = apart(left, right)
     mine_left, theirs_left, slots = without_slots(mine, theirs)
@@ -145,23 +160,41 @@ def about(left: Statement, right: Statement) -> float:
     return shared / (shared + rest)
 
 
-def _about_the_user(left: Statement, right: Statement) -> float:
-    """Return how much two short statements are about one thing of the user: where they live, what their name is."""
-    return _ALIGNED_HEAD if len(left.of_person & right.of_person) > 1 else 0.0
+def _are_framed(left: Statement, right: Statement) -> bool:
+    """Say whether two short statements are about one thing of a person: where they live, which of two they prefer."""
+    if len(left.of_person & right.of_person) > 1:
+        return True
+    return bool(left.frame and left.frame[1]) and left.frame == right.frame and left.forms != right.forms
 
 
 def beyond(statement: Statement, own: Pool, other: Pool) -> list[Word]:
     """Return the words of a statement that do not stand in another pool."""
     found: dict[str, Word] = {}
+    bases = other.bases
     for word in statement.words:
-        if not other.covers(word, own):
+        if word.base not in bases and not other.covers(word, own):
             found.setdefault(word.base, word)
     return list(found.values())
 
 
+@lru_cache(maxsize=32_768)
 def apart(left: Statement, right: Statement) -> tuple[list[Word], list[Word]]:
-    """Return what each of two statements has that the other has not."""
-    return beyond(left, left.pool, right.pool), beyond(right, right.pool, left.pool)
+    """Return what each of two statements has that the other has not, but for what a value of both says already."""
+    mine, theirs = beyond(left, left.pool, right.pool), beyond(right, right.pool, left.pool)
+    if not mine and not theirs:
+        return mine, theirs
+    kinds = left.slots & right.slots
+    if "code" in kinds and not any(word.slot == "code" and word.form in right.forms for word in left.words):
+        kinds -= {"code"}  # a channel and a path are not two values of one thing
+    left_over = (_unimplied(mine, kinds), _unimplied(theirs, kinds)) if kinds else (mine, theirs)
+    # Where only one side is explained by that, what is left of the other may stand in its place.
+    one_sided = (mine and not left_over[0] and left_over[1]) or (theirs and not left_over[1] and left_over[0])
+    return (mine, theirs) if one_sided else left_over
+
+
+def _unimplied(words: list[Word], kinds: frozenset[str]) -> list[Word]:
+    implied = implied_by(kinds)
+    return [one for one in words if one.kind != "word" or one.base not in implied]
 
 
 def weighed(words: Iterable[Word]) -> float:
@@ -177,12 +210,22 @@ def without_slots(left: list[Word], right: list[Word]) -> tuple[list[Word], list
         other = next((one for one in rest if kind and one.slot == kind), None)
         if other is None and (kind == "name" or kind in NAMED):  # a tool that is known, and one that is not
             other = next((one for one in rest if {kind, one.slot} <= _NAMED and "name" in (kind, one.slot)), None)
+        if other is None and word.kind == "word":
+            other = next((one for one in rest if _are_opposite(word, one)), None)
         if other is None:
             mine.append(word)
             continue
         rest.remove(other)
         slots.append((word, other))
     return mine, rest, slots
+
+
+def _are_opposite(one: Word, other: Word) -> bool:
+    """Say whether one of two words is the other with a syllable before it that denies it: stable and unstable."""
+    if one.base[-1:] != other.base[-1:]:
+        return False
+    short, long = sorted((one.base, other.base), key=len)
+    return long.endswith(short) and long.removesuffix(short) in _DENYING and len(short) > _SHORT
 
 
 def _difference(one: Statement, other: Statement, left: Profile, right: Profile) -> Difference | None:

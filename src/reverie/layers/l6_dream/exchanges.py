@@ -13,6 +13,9 @@ __all__ = ["exchanged", "governed"]
 _TURNED: Final = frozenset(map(normal, ("be", "by", "is", "get", "become", "mean")))
 """With one of these, what is said first may be either side."""
 _AGAINST: Final = frozenset(map(frozenset, (("from", "to"), ("to", "by"), ("for", "by"))))
+_USER: Final = frozenset(map(normal, ("user", "enduser")))
+_SUBJECTS: Final = frozenset(map(normal, ("you", "we", "they", "he", "she", "it", "i", "there", "be")))
+"""Where one of these stands, what came before has no hold on what comes."""
 _THEN: Final = frozenset(map(normal, ("then", "afterwards", "next")))
 _PREPOSITIONS: Final = frozenset(
     map(
@@ -87,6 +90,7 @@ def governed(statement: Statement) -> dict[str, str]:
             clause, before = word.clause, ""
         if word.light:
             before = word.form if word.form in _PREPOSITIONS or word.form == "by" else before
+            before = "" if word.form in _SUBJECTS else before
         elif word.slot != "when":
             found[word.form] = "of" if word.form in found else before
     return found
@@ -115,7 +119,9 @@ def _bare(statement: Statement) -> dict[str, Word]:
             break
         if word.joined:
             return {}
-        if not word.light:
+        if word.form in _USER:
+            found.setdefault("user", word)
+        elif not word.light:
             found.setdefault(word.form, word)
     return found
 
@@ -165,9 +171,10 @@ def _crossed(one: Statement, other: Statement, pair: tuple[Word, Word], others: 
 
 
 def _are_listed(statement: Statement, pair: tuple[Word, Word]) -> bool:
-    """Say whether two words stand beside each other, joined by "and" or a comma."""
-    first, second = sorted((statement.words.index(word), word.joined) for word in pair)
-    return second[0] - first[0] == 1 and second[1]
+    """Say whether two words stand in one list, joined by "and" or a comma: Christmas and New Year."""
+    first, second = sorted(statement.words.index(word) for word in pair)
+    run = statement.words[first : second + 1]
+    return len({word.slot for word in run}) == 1 and any(word.joined for word in run[1:])
 
 
 def _between(statement: Statement, first: Word, second: Word) -> tuple[set[str], bool]:

@@ -20,11 +20,16 @@ _ODD: Final = {
     **dict.fromkeys(("adding", "added", "adds"), "add"),
     **dict.fromkeys(("theme", "themes"), "colortheme"),
     **dict.fromkeys(("evening", "evenings"), "eveningtime"),
-    **{"called": "named", "^go": "go_lang"},
+    **{"called": "named", "^go": "go_lang", "^windows": "windows_os"},
+    **dict.fromkeys(("succeed", "succeeds", "succeeded", "succeeding"), "success"),
+    **dict.fromkeys(("exceed", "exceeds", "exceeded", "exceeding"), "excess"),
     **dict.fromkeys(("generally", "normally", "basically"), "usually"),
     **dict.fromkeys(("strictly", "consistently", "clearly", "strongly"), "always"),
     **{"lives": "live", "leaves": "leave", "left": "leave", "lengthy": "long", "setting": "set", "settings": "config"},
     **dict.fromkeys(("using", "used", "uses"), "use"),
+    **{form: "enable" for form in ("enabled", "enables", "enabling")},
+    **{form: "disable" for form in ("disabled", "disables", "disabling")},
+    **dict.fromkeys(("apply", "applies", "applied", "applying"), "applyto"),
     **dict.fromkeys(("lasts", "lasted", "lasting"), "endure"),
 }
 
@@ -46,6 +51,18 @@ _BRITISH: Final = (
     (re.compile(r"^(learn|burn|dream|spell)t$"), r"\1ed"),
     (re.compile(r"^cheque(s?)$"), r"check\1"),
     (re.compile(r"^practis"), "practic"),
+    (re.compile(r"(?<=[pnhl])ae(?=[dms])"), "e"),
+    (re.compile(r"^(aesth|anaesth)"), "esth"),
+    (re.compile(r"manoeuv"), "maneuv"),
+    (re.compile(r"^(c)osy$"), r"\1ozy"),
+    (re.compile(r"^(p)yjama"), r"\1ajama"),
+    (re.compile(r"^(t)yre(s?)$"), r"\1ire\2"),
+    (re.compile(r"^(al)uminium"), r"\1uminum"),
+    (re.compile(r"^(m)ould"), r"\1old"),
+    (re.compile(r"^(skil|wil)ful"), r"\1lful"),
+    (re.compile(r"^(plo)ugh"), r"\1w"),
+    (re.compile(r"^(jewel)lery"), r"\1ry"),
+    (re.compile(r"^(s)ceptic"), r"\1keptic"),
     (re.compile(r"^judgement"), "judgment"),
     (re.compile(r"^catalogue"), "catalog"),
 )
@@ -79,6 +96,8 @@ _APART: Final = frozenset(
     department apartment compartment complement supplement regiment element moment segment fragment
     really simply currently actually certainly definitely obviously usually typically explicitly particularly
     especially carefully merely solely exclusively basically absolutely highly strongly officially clearly
+    nightly weekly daily hourly yearly quarterly
+    business leftward
     only likely hardly lately nearly mainly shortly friendly monthly family
     conference reference station ration nation mission passion fashion session pension
     police latter letter matter better best worse worst early earlier

@@ -7,7 +7,7 @@ do, so a second dream on the outcome of the first changes nothing.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
@@ -197,12 +197,17 @@ class _Verdicts:
         """Return what a person should decide about pairs."""
         pairs = [(pair, self.of(*pair)) for pair in self.pairs()]
         against = [(pair, one.difference) for pair, one in pairs if one.verdict == "contradicts" and one.difference]
-        weak = Counter(key for pair, one in against if is_weak(one) for key in _what_differs(pair, one))
+        weak: dict[tuple[str, tuple[str, ...]], set[tuple[str, ...]]] = defaultdict(set)
+        for pair, one in against:
+            mine, theirs = _what_differs(pair, one)
+            if is_weak(one):
+                weak[mine].add(theirs[1])
+                weak[theirs].add(mine[1])
         found = [
             contradiction(self._desk.record(one), self._desk.record(other), difference)
             for (one, other), difference in against
             # Said in one way of three things, it is a pattern and the word that differs is what it is said of.
-            if not is_weak(difference) or max(weak[key] for key in _what_differs((one, other), difference)) == 1
+            if not is_weak(difference) or max(len(weak[key]) for key in _what_differs((one, other), difference)) == 1
         ]
         for (one, other), verdict in pairs if similar is not None else ():
             first, second = self._desk.record(one), self._desk.record(other)

@@ -64,6 +64,8 @@ _PAIRS: Final = _table(
     wants/knows: want use wish
     still/past: still
     past/still: formerly previously no_longer
+    he/she: he him his himself
+    she/he: she her hers herself
     with/without: with
     without/with: without
     """

@@ -9,6 +9,7 @@ from ...errors import InputError
 from ...memories.frontmatter import Value
 from ...memories.records import MemoryRecord, revised_text
 from ...memories.trust import worst
+from .labels import without_label
 from .standing import missing
 from .statements import Pool, statements_of
 from .words import HARD
@@ -68,8 +69,8 @@ def _with_facts(kept: MemoryRecord, gone: MemoryRecord) -> str:
         part = _PART.match(line)
         lost = [one for one in _SENTENCE.split(line.strip()) if missing(one, own + body)]
         body = _added(body, part[1] if part else "", line.strip(), lost or [line.strip()])
-    if gone.description and _has_more(gone.description, own + body):
-        said = gone.description.rstrip()
+    said = without_label(gone.description, gone.body).rstrip()
+    if said and _has_more(said, own + body):
         body = _added(body, "", said, [said if said[-1] in ".!?…" else f"{said}."])
     return body
 

@@ -10,7 +10,17 @@ from typing import Final, Literal, TypeAlias
 
 from ...values import record
 from .contradictions import contradiction_in
-from .differences import Difference, about, are_aligned, beyond, dice, differences_between, shared_weight, weighed
+from .differences import (
+    Difference,
+    about,
+    apart,
+    are_aligned,
+    beyond,
+    dice,
+    differences_between,
+    shared_weight,
+    weighed,
+)
 from .statements import Profile, Statement
 
 __all__ = ["Comparison", "Verdict", "compared"]
@@ -23,6 +33,7 @@ _MET: Final = 0.4
 """The share of the shorter memory that must be about the same; what it says besides goes with it."""
 _ENOUGH_SCATTERED: Final = 2.5
 _FEW: Final = 3
+_MAX_CLAIMS: Final = 100
 _SHORT_WORDS: Final = 3
 _ARTICLES: Final = frozenset({"a", "an", "the"})
 
@@ -38,6 +49,8 @@ class Comparison:
 
 def compared(left: Profile, right: Profile, *, similar: float) -> Comparison:
     """Hold two memories against each other; ``similar`` is the share of the shorter that must stand in the other."""
+    if max(len(left.claims), len(right.claims)) > _MAX_CLAIMS:
+        return Comparison("unrelated")  # a page of text is no fact that somebody saved twice
     differences = differences_between(left, right)
     contradiction = contradiction_in(differences, left, right)
     if differences:
@@ -83,13 +96,13 @@ def _meets(one: Statement, other: Statement) -> bool:
 
 
 def _are_short_and_equal(short: Profile, long: Profile) -> bool:
-    """Say whether both say the same in one short sentence, whose few words are mostly those of grammar."""
-    if len(short.claims) != 1 or len(long.claims) != 1:
+    """Say whether both begin with the same short sentence, whose few words are mostly those of grammar."""
+    if len(short.claims) != 1:
         return False
     one, other = short.claims[0], long.claims[0]
     mine = {word.form for word in one.every} - _ARTICLES
     common = mine & {word.form for word in other.every}
-    return not beyond(one, one.pool, other.pool) and len(common) >= _SHORT_WORDS and len(common) >= 0.7 * len(mine)
+    return not apart(one, other)[0] and len(common) >= _SHORT_WORDS and len(common) >= 0.7 * len(mine)
 
 
 def _closest(claim: Statement, other: Profile) -> Statement | None:

@@ -48,7 +48,9 @@ _WHEN: Final = frozenset(
 )
 """Words that may go where a date comes."""
 _EDGES: Final = ".:-_/'’"
-_MARKUP: Final = re.compile(r"^\s*(?:#{1,6}\s+|[-*+]\s+|>\s?|\d+[.)]\s+)|\*\*(?:Why|How to apply):\*\*", re.MULTILINE)
+_MARKUP: Final = re.compile(
+    r"^[ \t]*(?:#{1,6}\s+|[-*+]\s+|>\s?|\d+[.)]\s+)|\*\*(?:Why|How to apply):\*\*", re.MULTILINE
+)
 
 
 def body_of(text: str) -> str:

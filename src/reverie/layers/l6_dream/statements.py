@@ -11,23 +11,37 @@ from typing import Final
 
 from ...memories.records import MemoryRecord
 from ...values import record
+from .labels import without_label
 from .lemmas import base_of
-from .lexicon import normal
+from .lexicon import kind_of, normal
 from .words import Word, weight_of, words_of
 
 __all__ = ["Pool", "Profile", "Statement", "profile_of", "statements_of"]
 
 _FEW: Final = 3
 _OF_PERSONS: Final = frozenset(map(normal, ("user", "live", "work", "name", "from")))
+_WHERE_SOMEBODY_IS: Final = frozenset(map(normal, ("live", "work")))
+_AT: Final = frozenset(map(normal, ("at", "in", "for", "as")))
+_WHOSE: Final = frozenset(map(normal, ("a", "an", "the", "user", "he", "she", "they", "we", "i", "always", "please")))
 _COMPOUND_CHARS: Final = 30
-_SENTENCE: Final = re.compile(r"(?<=[.!?])[\"”')]*\s+(?=[^\sa-z])|\n+\s*(?:[-*+]\s+|\d+[.)]\s+|>\s*)?|\s+—\s+")
-_REASONS: Final = re.compile(
-    r"^\s*\*\*(?:Why|How to apply|How|When|Reason|Context)\b[^*]*\*\*:?", re.MULTILINE | re.IGNORECASE
+_NEAR_CHARS: Final = 40
+_MAX_CHARS: Final = 1_000
+_SHORTENED: Final = "Dr|Mr|Mrs|Ms|Prof|St|No|vs|approx|ca|Inc|Ltd|Jr|Sr|Nr|Fig|Eq|Vol|cf|[A-Z]"
+_NO_END: Final = "".join(rf"(?<!\b{short}\.)" for short in _SHORTENED.split("|"))
+"""What ends in a full stop and ends no sentence: "by Dr. Ruiz"."""
+_SENTENCE: Final = re.compile(
+    rf"(?<=[.!?]){_NO_END}[\"”')]*\s+(?=[^\sa-z])"
+    r"|\n+\s*(?:[-*+]\s+|\d+[.)]\s+|>\s*)?|(?<!\s)\s+—\s+"
 )
-_MARKS: Final = re.compile(r"\*\*|__(?=\w)|(?<=\w)__|^#{1,6}\s+|^\s*[-*+]\s+|^>\s?", re.MULTILINE)
-_LINKED: Final = re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)")
+_REASONS: Final = re.compile(
+    r"^[ \t]*\*\*(?:Why|How to apply|How|When|Reason|Context)\b[^*]*\*\*:?", re.MULTILINE | re.IGNORECASE
+)
+_MARKS: Final = re.compile(r"\*\*|__(?=\w)|(?<=\w)__|^#{1,6}\s+|^[ \t]*[-*+][ \t]+|^>\s?", re.MULTILINE)
+_LINKED: Final = re.compile(r"\[([^\[\]\n]*)\]\((?:[^()\n]|\([^()\n]*\))*\)")
 _CAMEL: Final = re.compile(r"\b[a-z]+(?:[A-Z][a-z0-9]*)+\b|\b(?:[A-Z][a-z0-9]+){2,}\b")
+_DEFINED: Final = re.compile(r"^\W*(?!(?:It|He|She|This|That|There|Here|What|Who)\b)([A-Z][a-z]+) (?:is|was|has)\b")
 _SUBJECT_NAME: Final = re.compile(r"^\W*([A-Z][a-z]+(?<!s))(?: [A-Z][a-z]+)? (?:is|was|has|[a-z]{3,}(?<!s)s)\b")
+_POSSESSOR: Final = re.compile(r"^\W*(?!(?:It|That|Let|Here|There|What|Who|He|She)\b)([A-Z][a-z]+)['’]s\b")
 _OPENS: Final = re.compile(r"(?:^|[:—–(\"“])\W*\Z")
 _ADDRESSING: Final = re.compile(
     r"^(?:please |note(?: that)?[,:]? |remember(?: that)?[,:]? |reminder[,:] |important[,:]? |fyi[,:]? |nb[,:] "
@@ -43,9 +57,14 @@ class Pool:
     def __init__(self, words: Iterable[Word]) -> None:
         listed = list(words)
         self.bases = frozenset(word.base for word in listed)
-        self.parts = frozenset((*(part for word in listed for part in word.parts), *_compounds(listed)))
+        joined = list(_joined(listed))
+        self.parts = frozenset((*(part for word in listed for part in word.parts), *(both for _, _, both in joined)))
         self.meant: dict[str, set[str]] = {}
         self.counts = Counter(word.form for word in listed)
+        self.compounds: dict[str, set[str]] = {}
+        for one, other, both in joined:
+            self.compounds.setdefault(one.base, set()).add(both)
+            self.compounds.setdefault(other.base, set()).add(both)
         for word in listed:
             self.meant.setdefault(word.form, set()).add(word.base)
 
@@ -53,22 +72,31 @@ class Pool:
         """Say whether a word of another pool stands here: itself, or another word for it that the other lacks."""
         if word.base in self.bases:
             return True
-        if word.base in self.parts:
+        if word.base in self.parts or not self.bases.isdisjoint(own.compounds.get(word.base, ())):
             return True
         if word.parts and not word.whole and all(part in self.parts or part in self.bases for part in word.parts):
             return True
         others = self.meant.get(word.form)
         if others is None or own.counts[word.form] > self.counts[word.form]:
             return False
+        if word.names_thing and not any(_is_short_for(word.base, other) for other in others):
+            return False
         return not others <= own.bases
 
 
-def _compounds(words: list[Word]) -> Iterable[str]:
-    """Yield what two neighbours are when they are written as one."""
+def _is_short_for(one: str, other: str) -> bool:
+    """Say whether one of two words is the other cut short: auth and authentication, db and database."""
+    short, long = sorted((one, other), key=len)
+    letters = iter(long)
+    return short[:1] == long[:1] and all(letter in letters for letter in short)
+
+
+def _joined(words: list[Word]) -> Iterable[tuple[Word, Word, str]]:
+    """Yield two neighbours each and what they are when they are written as one."""
     for one, other in pairwise(words):
         pair = f"{one.shown}{other.shown}"
         if pair.isalpha() and len(pair) < _COMPOUND_CHARS:
-            yield base_of(pair)
+            yield one, other, base_of(pair)
 
 
 class Statement:
@@ -84,11 +112,36 @@ class Statement:
         self.weight = sum(self.weights.values())
 
     @cached_property
+    def bases(self) -> tuple[str, ...]:
+        """The stems of all its words, those of grammar with them."""
+        return tuple(word.base for word in self.every)
+
+    @cached_property
+    def slots(self) -> frozenset[str]:
+        """The kinds of the values it has."""
+        return frozenset(word.slot for word in self.words if word.slot)
+
+    def opens(self, other: Statement) -> bool:
+        """Say whether it is no more than the beginning of another, cut off: a heading made from its text."""
+        return len(self.bases) > _FEW and self.bases == other.bases[: len(self.bases)]
+
+    @cached_property
     def of_person(self) -> frozenset[str]:
-        """What a short statement with a name in it says of somebody: lives, works, is called; empty for any other."""
-        if len(self.words) >= _FEW or not any(word.kind == "name" for word in self.words):
+        """What a short statement says of somebody with one thing or name in it: lives, works, is called."""
+        if len(self.words) >= _FEW:
             return frozenset()
-        return frozenset(word.form for word in self.every) & _OF_PERSONS
+        forms = frozenset(word.form for word in self.every)
+        if any(word.kind == "name" for word in self.words):
+            return forms & _OF_PERSONS
+        where = forms & _OF_PERSONS & _WHERE_SOMEBODY_IS and not any(word.slot for word in self.words)
+        return (forms & _OF_PERSONS) | (forms & _AT) if where and forms & _AT else frozenset()
+
+    @cached_property
+    def frame(self) -> tuple[str, frozenset[str]] | None:
+        """The words of grammar around the one value that a short statement has, and the kind of that value."""
+        if len(self.words) != 1 or not kind_of(self.words[0].form):
+            return None
+        return self.words[0].slot, frozenset(word.form for word in self.every if word.light) - _WHOSE
 
     @cached_property
     def pool(self) -> Pool:
@@ -117,8 +170,9 @@ def profile_of(memory: MemoryRecord) -> Profile:
     found = _REASONS.search(body)
     main, rest = (body[: found.start()], body[found.start() :]) if found else (body, "")
     names = _names(f"{memory.description}\n{body}")
-    name = _statement(_whole(memory.name, main), names, "name")
-    description = tuple(statements_of(_whole(memory.description, main), names, "description"))
+    name = _statement(without_label(_whole(memory.name, main), f"{memory.description}\n{body}"), names, "name")
+    hook = without_label(_whole(memory.description, main), body)
+    description = tuple(statements_of(hook, names, "description"))
     claims = tuple(statements_of(main, names))
     if not claims:
         claims = tuple(Statement(one.text, one.every) for one in description)
@@ -148,10 +202,21 @@ def statements_of(text: str, names: frozenset[str] | None = None, role: str = "c
     known = _names(text) if names is None else names
     made = (
         _statement(one, known, role)
-        for one in _SENTENCE.split(_MARKS.sub(" ", _LINKED.sub(r"\1", text)))
-        if one.strip()
+        for sentence in _SENTENCE.split(_MARKS.sub(" ", _LINKED.sub(r"\1", text)))
+        for one in _pieces(sentence)
     )
     return [one for one in made if one.words]
+
+
+def _pieces(sentence: str) -> Iterable[str]:
+    """Yield a sentence, and what is too long for one in pieces: no page without a full stop is held against others."""
+    while len(sentence) > _MAX_CHARS:
+        at = sentence.rfind(" ", 0, _MAX_CHARS)
+        at = at if at > 0 else _MAX_CHARS
+        yield from (piece for piece in (sentence[:at],) if piece.strip())
+        sentence = sentence[at:]
+    if sentence.strip():
+        yield sentence
 
 
 def _statement(text: str, names: frozenset[str], role: str) -> Statement:
@@ -164,8 +229,10 @@ def _names(text: str) -> frozenset[str]:
     found: set[str] = {one.lower() for one in _CAMEL.findall(plain)}
     for sentence in _SENTENCE.split(plain):
         found.update(one.lower() for one in _SUBJECT_NAME.findall(sentence))
+        found.update(f"^{one.lower()}" for one in _DEFINED.findall(sentence))
+        found.update(one.lower() for one in _POSSESSOR.findall(sentence))
         for one in re.finditer(r"[^\W\d_]+", sentence):
-            word, at = one.group(), 0 if _OPENS.search(sentence[: one.start()]) else 1
+            word, at = one.group(), 0 if _OPENS.search(sentence, max(0, one.start() - _NEAR_CHARS), one.start()) else 1
             if (len(word) > 1 and word.isupper()) or (at > 0 and word[0].isupper() and len(word) > 2):
                 found.add(word.lower())
             shouted = len(word) > 1 and word.isupper()

@@ -12,47 +12,13 @@ from typing import Final
 from ...memories.dates import DAYS, MONTHS
 from ...values import record, replace
 from .lemmas import base_of
-from .lexicon import GENERIC, LIGHT, NEGATIVE, is_family, is_phrase, kind_of, normal, phrases
+from .lexicon import GENERIC, LIGHT, NEGATIVE, is_family, is_phrase, kind_of, normal
+from .plain import CURRENCIES, NUMBERS, UNITS, plain
 
 __all__ = ["HARD", "Word", "weight_of", "words_of"]
 
 HARD: Final = frozenset({"number", "time", "date", "unit", "code", "name", "weekday", "month", "currency"})
 """Kinds of words that are facts by themselves: another one is another fact."""
-_MONTH: Final = "|".join(MONTHS) + "|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec"
-_UNITS: Final = {
-    **dict.fromkeys(("ms", "millisecond", "milliseconds", "msec"), "ms"),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "second"),
-    **dict.fromkeys(("min", "mins", "minute", "minutes"), "minute"),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), "hour"),
-    **dict.fromkeys(("d", "day", "days"), "day"),
-    **dict.fromkeys(("week", "weeks", "wk", "wks"), "week"),
-    **dict.fromkeys(("month", "months"), "month"),
-    **dict.fromkeys(("year", "years", "yr", "yrs"), "year"),
-    **dict.fromkeys(("kb", "kib", "kilobytes", "kilobyte"), "kb"),
-    **dict.fromkeys(("mb", "mib", "megabytes", "megabyte"), "mb"),
-    **dict.fromkeys(("gb", "gib", "gigabytes", "gigabyte", "gigs"), "gb"),
-    **dict.fromkeys(("tb", "tib", "terabytes", "terabyte"), "tb"),
-    **dict.fromkeys(("%", "percent", "pct"), "percent"),
-    **dict.fromkeys(("px", "pixels", "pixel"), "pixel"),
-    **dict.fromkeys(("km", "kilometers", "kilometres"), "km"),
-    **dict.fromkeys(("kg", "kilos", "kilograms"), "kg"),
-    **dict.fromkeys(("mg", "milligrams"), "mg"),
-}
-_CURRENCIES: Final = {
-    **dict.fromkeys(("$", "usd", "dollar", "dollars"), "usd"),
-    **dict.fromkeys(("€", "eur", "euro", "euros"), "eur"),
-    **dict.fromkeys(("£", "gbp", "pounds"), "gbp"),
-}
-_NUMBERS: Final = {
-    word: str(number)
-    for number, word in enumerate(
-        re.findall(
-            r"\w+",
-            "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-            "seventeen eighteen nineteen twenty",
-        )
-    )
-} | {"thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "ninety": "90", "hundred": "100", "thousand": "1000"}
 _DAYS: Final = {form: day for day in DAYS for form in (day, f"{day}s")}
 _WEEKDAY_SHORT: Final = {
     "mon": "monday",
@@ -64,46 +30,22 @@ _WEEKDAY_SHORT: Final = {
     "thurs": "thursday",
     "fri": "friday",
 }
-_RULES: Final = (
-    (re.compile(rf"\b({_MONTH})\.? (\d{{1,2}})(?:st|nd|rd|th)?,? (\d{{4}})\b"), 1, 2, 3),
-    (re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({_MONTH})\.?,? (\d{{4}})\b"), 2, 1, 3),
-)
-_MONTH_YEAR: Final = re.compile(rf"\b({_MONTH})\.? (\d{{4}})\b")
-_BESIDE_DATE: Final = re.compile(r"(\d{4}-\d\d(?:-\d\d)?) \((?:" + "|".join((*DAYS, *MONTHS)) + r")\)")
-_CLOCK: Final = re.compile(r"\b(\d{1,2})(?:[:.](\d\d))?(?: ?h)? ?(a\.?m\b\.?|p\.?m\b\.?)|\b(\d{1,2}):(\d\d)\b(?![:\d])")
-_ONE: Final = re.compile(
-    r"(?<!the )(?<!this )(?<!that )(?<!each )(?<!every )(?<!any )(?<!no )(?<!which )\bone "
-    r"(?=[a-z])(?!(?:of|is|that|who|which|should|can|must|may|more|another|has|by|for|in|and|or|to)\b)"
-)
-_SPELT: Final = re.compile(
-    rf"\b(?:{'|'.join(word for word in _NUMBERS if word != 'one')})"
-    rf"(?= (?:{'|'.join(unit for unit in _UNITS if len(unit) > 1 and unit.isalpha())})\b)"
-)
-_AFTER_SPAN: Final = re.compile(
-    r"\bafter (?=\d+ ?(?:" + "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True)) + r")(?!\w))"
-)
-_NOT_WITHOUT: Final = re.compile(r"\b(?:do not|don't|never) ([^.;,:]+?) without (?:first )?([a-z]+ing\b[^.;,:]*)")
-"""Not to do one thing without another is to do the other one first."""
-_THOUSANDS: Final = re.compile(r"(?<=\d)[,_](?=\d{3}\b)")
-_KILO: Final = re.compile(r"\b(\d+)k\b")
 _WORD: Final = re.compile(
     r"(?P<url>[a-z][a-z+]{1,9}://[^\s)>\]}\"'`]+)"
-    r"|(?P<mail>[\w.+-]+@[\w-]+\.[\w.-]+)"
+    r"|(?P<mail>[\w.+-]{1,64}@[\w-]{1,63}\.[\w.-]+)"
     r"|(?P<iso>\d{4}-\d\d(?:-\d\d)?(?!\d))"
     r"|(?P<clock>\d\d:\d\d)"
     r"|(?P<flag>(?<!\w)--?[a-z][\w-]*)"
-    r"|(?P<path>~?(?:[\w.@*-]+)?(?:[/\\][\w.@*-]+)+/?)"
-    r"|(?P<ticket>#[\w-]+|\b[a-z]{2,}-\d+\b)"
+    r"|(?P<path>~?[\w.@*-]{0,64}(?:[/\\][\w.@*-]+)+/?)"
+    r"|(?P<ticket>#[\w-]+|\b[a-z]{2,}(?:-[a-z]+){0,3}-\d+\b)"
     r"|(?P<version>v\d+(?:\.\d+)*|\d+(?:\.\d+){2,})"
     r"|(?P<money>[$€£]\s?\d+(?:\.\d+)?)"
-    r"|(?P<measure>\d+(?:\.\d+)? ?(?:" + "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True)) + r")(?!\w))"
+    r"|(?P<measure>\d+(?:\.\d+)? ?(?:" + "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True)) + r")(?!\w))"
     r"|(?P<number>\d+(?:\.\d+)?(?:st|nd|rd|th)?(?![\w]))"
     r"|(?P<code>\w+(?:\.\w+)+|\w*_\w+(?:_\w+)*|\w*\d\w*)"
     r"|(?P<word>[^\W\d_]+(?:['’][^\W\d_]+)*)"
     r"|(?P<stop>[,;:()—–]|\s-\s)"
 )
-_PREFIX: Final = re.compile(r"(?<![\w/.-])(re|un|non|co|sub|multi|auto|inter)-(?=[a-z])")
-"""What is written as one word too."""
 _HYPHENED: Final = re.compile(r"\w-")
 _BREAKS: Final = frozenset(
     ("but", "while", "whereas", "because", "since", "although", "so", "if", "when", "unless", "until", "and", "or")
@@ -112,6 +54,17 @@ _CONTRAST: Final = frozenset({"instead_of", "without"})
 _BEFORE_VALUES: Final = frozenset(map(normal, ("with", "in", "by", "via", "of", "use", "gnu", "bsd")))
 _VALUES: Final = frozenset(map(normal, ("make", "just", "go", "get", "put", "note", "turn", "see")))
 """Words of grammar that are names behind such a word: built with make, written in go."""
+_FEW: Final = 30
+_THINGS: Final = frozenset(
+    map(
+        base_of,
+        re.findall(
+            r"\w+",
+            "service team api app module project server table column channel queue topic bucket board component job "
+            "library cluster page endpoint repo package plugin database gateway worker department committee account",
+        ),
+    )
+)
 _END_USER: Final = normal("enduser")
 _ORDERING: Final = frozenset(map(normal, ("please", "just", "and", "so", "then", "also", "always", "do")))
 _WHEN_TOLD: Final = frozenset(map(normal, ("stop", "skip", "reject", "refuse")))
@@ -148,6 +101,8 @@ class Word:
     """Its stem, where another word with the same form may stand for something else."""
     after: str = ""
     """The word before it that says its part: from, to, by, before, after, over."""
+    names_thing: bool = False
+    """Whether it stands before a word such as service or table: part of a name, where no other word will do."""
 
     @property
     def light(self) -> bool:
@@ -162,63 +117,29 @@ def weight_of(word: Word) -> float:
     return 0.4 if word.form in GENERIC else 1.0
 
 
-def _plain(text: str) -> str:
-    """Return a text in lower case with dates, times and numbers in one form."""
-    low = text.lower().replace("’", "'").replace("`", " ")
-    low = _BESIDE_DATE.sub(r"\1", low)
-    low = _NOT_WITHOUT.sub(r"\2 before \1", low)
-    for rule, month, day, year in _RULES:
-        low = rule.sub(lambda found: _iso(found[year], found[month], found[day]), low)  # noqa: B023 - runs at once
-    low = _MONTH_YEAR.sub(lambda found: f"{found[2]}-{_number_of(found[1]):02}", low)
-    low = re.sub(r"\bnoon\b", "12:00", re.sub(r"\bmidnight\b", "00:00", low))
-    low = _CLOCK.sub(_clock, low)
-    low = _KILO.sub(r"\g<1>000", _THOUSANDS.sub("", low))
-    low = re.sub(r"\bper cent\b", "%", low)
-    low = _ONE.sub("1 ", low)
-    low = _SPELT.sub(lambda found: _NUMBERS[found.group()], low)
-    low = _AFTER_SPAN.sub("in ", low)
-    low = re.sub(r"\b(?:under|below|beneath) (?=[$€£]?\d)", "less_than ", low)
-    low = re.sub(r"\b(?:over|above|exceeding) (?=[$€£]?\d)", "more_than ", low)
-    return phrases(_PREFIX.sub(r"\1", " ".join(low.split())))
-
-
-def _number_of(month: str) -> int:
-    return next(at for at, name in enumerate(MONTHS, 1) if name.startswith(month[:3]))
-
-
-def _iso(year: str, month: str, day: str) -> str:
-    return f"{year}-{_number_of(month):02}-{int(day):02}"
-
-
-def _clock(found: re.Match[str]) -> str:
-    if found[4]:
-        return f"{int(found[4]):02}:{found[5]}"
-    hour = int(found[1]) % 12 + (12 if found[3].startswith("p") else 0)
-    return f"{hour:02}:{found[2] or '00'}"
-
-
 @lru_cache(maxsize=4_096)
 def words_of(text: str, names: frozenset[str]) -> tuple[Word, ...]:
     """Return the words of a sentence; ``names`` are those that are written as names somewhere in its text."""
     made: list[Word] = []
     clause, contrast, after = 0, False, ""
-    plain = _plain(text)
-    for found in _WORD.finditer(plain):
+    chosen = stated = False
+    text = plain(text)
+    for found in _WORD.finditer(text):
         kind, said = found.lastgroup or "word", found.group()
         if kind == "stop":
             clause, contrast, after = clause + 1, False, ""
             continue
-        compound = _HYPHENED.match(plain, found.start() - 2) is not None if found.start() > 1 else False
+        compound = _HYPHENED.match(text, found.start() - 2) is not None if found.start() > 1 else False
         for word in _made(kind, said, names):
             if word.form in _BREAKS and word.kind == "word":
                 clause, contrast = clause + 1, False
-            if word.form in _CONTRAST or (word.form in _COMPARED and _is_choice(made, word)):
+            if word.form in _CONTRAST or (chosen and word.form in _COMPARED and _is_choice(made, word)):
                 contrast = True
             elif contrast and word.form in _PREPOSITIONS and made and not made[-1].light:
                 contrast = False  # "rather than mocks in tests": the tests are not denied
             if word.form in _PARTS:
                 after = word.form
-            if word.form == "user" and any(not one.light for one in made):
+            if word.form == "user" and stated:
                 word = Word(_END_USER, shown=word.shown)  # whom something is done to, not whose memory it is
             previous = made[-1] if made else None
             value = previous is not None and previous.form in _BEFORE_VALUES and word.form in _VALUES
@@ -240,16 +161,24 @@ def words_of(text: str, names: frozenset[str]) -> tuple[Word, ...]:
                     after,
                 )
             )
+            chosen = chosen or word.form in _CHOOSING
             if not made[-1].light:
-                after = ""
-    return tuple(_denied(made))
+                after, stated = "", True
+    return tuple(_denied(_named_things(made)))
+
+
+def _named_things(words: list[Word]) -> list[Word]:
+    """Mark what stands before a word such as service: the billing service is not the invoicing service."""
+    made = list(words)
+    for at, word in enumerate(words[1:]):
+        if word.base in _THINGS and not word.joined and made[at].kind == "word" and not made[at].light:
+            made[at] = replace(made[at], names_thing=True)
+    return made
 
 
 def _is_choice(words: list[Word], word: Word) -> bool:
     """Say whether what comes is what something was preferred to: "tabs to spaces", and not "prefers to be asked"."""
-    if not any(one.form in _CHOOSING for one in words):
-        return False
-    if word.form == "to" and any(one.denied for one in words):
+    if word.form == "to" and any(one.denied for one in words[-_FEW:]):
         return False  # "over pip to install packages"
     last = words[-1]
     return word.form != "to" or not (last.light or last.form in _CHOOSING or last.form in NEGATIVE)
@@ -269,9 +198,10 @@ def _made(kind: str, said: str, names: frozenset[str]) -> list[Word]:
         parts = tuple(map(base_of, said.split("_")))
         return [Word(normal(said), parts=parts, base=said, shown=said.replace("_", " "))]
     if kind in ("url", "mail", "path", "flag", "ticket", "code"):
-        plain = said.rstrip(".,:;!?/").removeprefix("./")
-        parts = tuple(map(base_of, re.findall(r"[^\W\d_]{2,}", plain)))
-        return [Word(plain, "code", parts=parts, whole=kind != "code" or len(parts) < 2 or "." in plain, shown=plain)]
+        shown = said.rstrip(".,:;!?/").removeprefix("./")
+        parts = tuple(map(base_of, re.findall(r"[^\W\d_]{2,}", shown)))
+        whole = kind != "code" or len(parts) < 2 or "." in shown
+        return [Word(shown, "code", parts=parts, whole=whole, shown=shown.removeprefix("letter_"))]
     if kind in ("iso", "clock"):
         return [Word(said, "date" if kind == "iso" else "time", shown=said)]
     if kind == "version":
@@ -279,14 +209,14 @@ def _made(kind: str, said: str, names: frozenset[str]) -> list[Word]:
     if kind == "money":
         return [
             Word(_digits(said[1:].strip()), "number", shown=said),
-            Word(_CURRENCIES[said[0]], "currency", shown=said),
+            Word(CURRENCIES[said[0]], "currency", shown=said),
         ]
     digits = re.match(r"\d+(?:\.\d+)?", said)
     number = Word(_digits(digits.group()) if digits else said, "number", shown=said)
     if kind == "number":
         return [number]
     unit = said[digits.end() :].strip() if digits else ""
-    return [number, Word(f"unit:{_UNITS[unit]}", "unit", parts=(base_of(unit),), shown=unit)]
+    return [number, Word(f"unit:{UNITS[unit]}", "unit", parts=(base_of(unit),), shown=unit)]
 
 
 def _digits(number: str) -> str:
@@ -294,7 +224,7 @@ def _digits(number: str) -> str:
 
 
 _SHOUTED: Final = frozenset(
-    ("get", "put", "us", "it", "set", "go", "done", "will", "may", "use", "see", "make", "need", "who", "mind", "note")
+    re.findall(r"\w+", "get put us it set go done will may use see make need who mind note windows")
 )
 """Words of grammar that are names where they are written as such: a GET request, the language Go, the column Done."""
 
@@ -310,10 +240,10 @@ def _plain_words(said: str, names: frozenset[str]) -> list[Word]:
         return [Word(_WEEKDAY_SHORT[base], "weekday", shown=said)]
     if base in MONTHS and (base not in ("may", "march") or base in names):
         return [Word(base, "month", shown=said)]
-    if base in _NUMBERS and base != "one":
-        return [Word(_NUMBERS[base], "number", shown=said)]
-    if base in _CURRENCIES and base != "pounds":
-        return [Word(_CURRENCIES[base], "currency", shown=said)]
+    if base in NUMBERS and base != "one":
+        return [Word(NUMBERS[base], "number", shown=said)]
+    if base in CURRENCIES and base != "pounds":
+        return [Word(CURRENCIES[base], "currency", shown=said)]
     if base in _SHOUTED and f"^{base}" in names:
         form = normal(f"^{base}")
         return [Word(form, "word" if kind_of(form) else "name", shown=said)]

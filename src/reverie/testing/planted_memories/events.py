@@ -131,10 +131,25 @@ def _last_day(random: Random, day: date) -> tuple[str, tuple[str, ...], bool]:
     return f"last {_DAYS[number]}", (_iso(day, -((day.weekday() - number - 1) % 7 + 1)),), True
 
 
+def _rarer(random: Random, day: date) -> tuple[str, tuple[str, ...], bool]:
+    number = random.randrange(5)
+    return random.choice(
+        (
+            ("a fortnight ago", (_iso(day, -14),), True),
+            ("earlier today", (_iso(day, 0),), True),
+            ("the night before last", (_iso(day, -2),), True),
+            ("in twenty-five days", (_iso(day, 25),), False),
+            ("within ten days", (_iso(day, 10),), False),
+            ("in a week's time", (_iso(day, 7),), False),
+            (f"on {_DAYS[number]} of next week", (_iso(day, 7 + number - day.weekday()),), False),
+        )
+    )
+
+
 def _iso(day: date, days: int) -> str:
     return (day + timedelta(days=days)).isoformat()
 
 
 _PHRASES: Final[tuple[Callable[[Random, date], tuple[str, tuple[str, ...], bool]], ...]] = (
-    *(_near, _past, _ahead, _ago, _one, _month, _in_months, _week, _weekday, _ends, _last_day),
+    *(_near, _past, _ahead, _ago, _one, _month, _in_months, _week, _weekday, _ends, _last_day, _rarer),
 )

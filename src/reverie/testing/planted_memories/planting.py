@@ -230,7 +230,9 @@ class _Garden:
         if fact.details and (self._random.random() < 0.3 if detail is None else detail):
             text = text.rstrip() + ("" if text.rstrip()[-1] in ".!?" else ".") + " " + filled(fact.details[0], filling)
         why = fact.reasons[0] if fact.reasons and self._random.random() < 0.8 else "Nobody gave a reason."
-        title = filled(self._random.choice(fact.titles), filling)
+        # One in eight has no name but a number, as where a program saved it.
+        numbered = self._random.random() < 0.12
+        title = f"Memory {len(self._files)}" if numbered else filled(self._random.choice(fact.titles), filling)
         return self._save(
             fact.type, title, text, why=why if fact.type in ("feedback", "project") else "", expires=expires
         )
