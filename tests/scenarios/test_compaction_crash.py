@@ -43,6 +43,8 @@ WRITE_CLASS = (
     *("openat", "openat2", "mkdirat", "write", "pwrite64", "ftruncate", "fchmod"),
     *("fsync", "fdatasync", "rename", "renameat", "renameat2"),
 )
+DURABLE = {"write", "fdatasync"}
+QUICK_CALLS = 2
 
 
 class Child:
@@ -293,13 +295,14 @@ class Tracer:
         return sorted({(name, n) for (_, name), many in seen.items() for n in range(1, many + 1)})
 
     def some(self, torture: bool, seed: int) -> list[tuple[str, int]]:
-        """Return all points, or in a quick run one of each call."""
+        """Return all points, or in a quick run one of each of a few calls, those that make data durable among them."""
         points = self.points()
         by_name: dict[str, list[tuple[str, int]]] = {}
         for one in points:
             by_name.setdefault(one[0], []).append(one)
         draw = Random(seed)
-        return points if torture else [draw.choice(found) for found in by_name.values()]
+        others = draw.sample(sorted(by_name.keys() - DURABLE), k=min(QUICK_CALLS, len(by_name) - len(DURABLE)))
+        return points if torture else [draw.choice(by_name[name]) for name in (*sorted(DURABLE), *others)]
 
     def injected(self) -> bool:
         return "(INJECTED)" in self.output.read_text(errors="replace")

@@ -122,7 +122,7 @@ class Work:
 
 @pytest.mark.requirement("L4.14", "K5")
 def test_in_a_long_session_compactions_are_a_small_part_of_the_log_and_a_turns_work_does_not_grow(torture: bool):
-    turns = 5_000 if torture else 1_500
+    turns = 5_000 if torture else 1_000
     early, late = range(300, 500), range(turns - 200, turns)
     shown: list[int] = []
     work: dict[int, int] = {}
