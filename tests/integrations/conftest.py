@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -22,8 +24,6 @@ NEEDED = {
     "test_openai_agents.py": "agents",
 }
 collect_ignore = [file for file, package in NEEDED.items() if find_spec(package) is None]
-
-REPLIES = 24
 
 
 class Scene:
@@ -72,7 +72,7 @@ def scene() -> Iterator[Callable[..., Scene]]:
     """Start conversations with the scripted model; each has a server of its own."""
     started: list[MessagesServer] = []
 
-    def start(replies: int = REPLIES, seed: int = 1, **options: Any) -> Scene:
+    def start(replies: int, seed: int = 1, **options: Any) -> Scene:
         script = ToolScript(seed, replies)
         options.setdefault("window", 1_000_000)
         server = MessagesServer(script.reply, clock=script.clock, **options)
@@ -83,3 +83,24 @@ def scene() -> Iterator[Callable[..., Scene]]:
     yield start
     for server in started:
         server.__exit__(None, None, None)
+
+
+class Work:
+    """Counts the calls of our functions while it is entered."""
+
+    def __enter__(self) -> Work:
+        self.calls = 0
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _count(self, frame: Any, event: str, _: Any) -> None:
+        self.calls += event == "call" and f"{os.sep}integrations{os.sep}" in frame.f_code.co_filename
+
+
+@pytest.fixture
+def work() -> type[Work]:
+    """Return what counts the calls of our functions."""
+    return Work

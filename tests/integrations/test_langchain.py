@@ -125,10 +125,14 @@ def test_an_error_of_the_provider_is_the_agents_and_a_refusal_sends_its_own_requ
 def test_messages_of_other_makers_are_told_in_the_wires_shape() -> None:
     from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-    from reverie.integrations.langchain import reply_blocks, wire_messages
+    from reverie.integrations.langchain import Told, reply_blocks
 
     called = AIMessage("Look.", tool_calls=[{"name": "Bash", "args": {"a": 1}, "id": "t1", "type": "tool_call"}])
-    told = wire_messages([HumanMessage("hi"), called, ToolMessage("out", tool_call_id="t1", status="error")])
+    messages = [HumanMessage([{"type": "text", "text": "hi"}]), called]
+    messages.append(ToolMessage("out", tool_call_id="t1", status="error"))
+    history = Told()
+    assert history.history(messages[:2]) == history.history(messages)[:2]
+    told = history.history(messages)
     assert (
         told[1]["content"]
         == reply_blocks(called)
@@ -138,6 +142,9 @@ def test_messages_of_other_makers_are_told_in_the_wires_shape() -> None:
         ]
     )
     assert told[2]["content"][0]["is_error"] is True
+    assert history.goes_on([*messages, HumanMessage("more")])
+    messages[0].content[0]["text"] = "rather"
+    assert not history.goes_on(messages)
 
 
 @pytest.fixture

@@ -72,7 +72,8 @@ async def test_the_items_keep_the_preview_and_the_log_the_whole(kind: str, anyio
             assert isinstance(session, SessionProtocol)
             agent = agent_of(client, kind)
             assert await ask(agent, "what happened?", session) == "It was locked."
-            assert await ask(agent, "sure?", session) == "It was locked."
+            for text in ("sure?", "really?"):  # equal words of the model's, each with an id of its own
+                assert await ask(agent, text, session) == "It was locked."
             items = await session.get_items()
             kinds = [item.get("type") or item.get("role") for item in items]
             assert kinds[:3] == ["user", "function_call", "function_call_output"]
@@ -81,7 +82,7 @@ async def test_the_items_keep_the_preview_and_the_log_the_whole(kind: str, anyio
             assert opened.stored("t1").decode() == LOG
             assert server.refusals == []
             replies = [entry for entry in opened.view.said if entry.kind == "assistant"]
-            assert len(replies) == 3
+            assert len(replies) == 4
             assert all(entry.reply["usage"]["output_tokens"] > 0 for entry in replies)
 
 
@@ -177,15 +178,52 @@ async def test_an_image_is_found_again_in_the_history_also_by_one_who_comes_back
         assert (len(server.requests[-1]["input"]), server.refusals) == (3, [])
 
 
+async def test_a_conversation_that_the_provider_holds_passes_and_it_is_said_why(anyio_backend: str) -> None:
+    from agents import Runner
+
+    heard: list[Any] = []
+    with ChatServer(two_calls_then_words()) as server:
+        async with client_of(server) as client, Session.open("held", storage=InMemoryStorage()) as opened:
+            opened.listen(heard.append)
+            options: Any = {"run_config": session_of(opened).run_config(), "auto_previous_response_id": True}
+            done = await Runner.run(agent_of(client), "what happened?", **options)
+            options["previous_response_id"] = done.last_response_id
+            assert (await Runner.run(agent_of(client), "sure?", **options)).final_output == "Locked."
+    assert server.refusals == []
+    said = [one.why for one in heard if type(one).__name__ == "FellBack"]
+    assert len(said) == 4
+    assert all("keep the conversation in a session" in one for one in said)
+
+
+def test_a_history_that_grows_is_told_and_found_again_from_where_it_grew(work: Any) -> None:
+    from reverie.integrations.openai_agents import Wire
+
+    wire, items, counted = Wire(), list[Any](), list[int]()
+    for number in range(60):
+        call = {"type": "function_call", "call_id": f"t{number}", "name": "bash", "arguments": f'{{"at": {number}}}'}
+        items += [call, {"type": "function_call_output", "call_id": f"t{number}", "output": f"out {number}"}]
+        with work() as one:
+            assert wire.goes_on(items)
+            messages = wire.history(items)
+            assert wire.items(messages) == items
+        counted.append(one.calls)
+    assert messages == Wire().history(items)
+    assert max(counted[10:]) <= 1.2 * min(counted[10:])
+    items[1]["output"] = "[redacted]"
+    assert not wire.goes_on(items)
+
+
 class Compacting:
     """Runs with the SDK's compaction around our session: each calls a tool twice, and an old result is cleared."""
 
-    def __init__(self, server: ChatServer, client: AsyncOpenAI, ours: ReverieSession, opened: Session) -> None:
+    def __init__(
+        self, server: ChatServer, client: AsyncOpenAI, ours: ReverieSession, opened: Session, mode: Any = "input"
+    ) -> None:
         from agents.memory import OpenAIResponsesCompactionSession
 
         self.opened, self.ours = opened, ours
         self.server, self.agent = server, agent_of(client)
-        self.kept = OpenAIResponsesCompactionSession("c", ours, client=client, compaction_mode="input")
+        self.kept = OpenAIResponsesCompactionSession("c", ours, client=client, compaction_mode=mode)
 
     async def ask(self, text: str) -> str:
         said = await ask(self.agent, text, self.ours, self.kept)
@@ -242,6 +280,27 @@ async def test_the_sdks_own_compaction_shortens_what_was_sent_and_the_log_says_s
             assert await talk.ask("and now?") == "Locked."
             sent = [one.get("encrypted_content") for one in server.requests[-1]["input"] if isinstance(one, dict)]
             assert sealed[0] in sent
+        assert server.refusals == []
+        assert not [one for one in heard if type(one).__name__ == "FellBack"]
+
+
+@pytest.mark.parametrize(("mode", "stored"), [("auto", True), ("auto", False), ("previous_response_id", True)])
+async def test_the_sdks_compaction_as_it_comes_goes_by_the_last_response_where_the_provider_keeps_it(
+    mode: str, stored: bool, anyio_backend: str
+) -> None:
+    heard: list[Any] = []
+    with ChatServer(two_calls_then_words()) as server:
+        async with client_of(server) as client, Session.open("c", storage=InMemoryStorage()) as opened:
+            opened.listen(heard.append)
+            talk = Compacting(server, client, session_of(opened), opened, mode)
+            talk.agent.model_settings.store = stored
+            for number in range(3):
+                assert await talk.ask(f"ask {number}") == "Locked."
+            (at,) = talk.compactions()[:1]
+            compacted, after = server.requests[at : at + 2]
+            assert ("previous_response_id" in compacted, "input" in compacted) == (stored, not stored)
+            assert [item.get("type", item.get("role")) for item in after["input"]][-2:] == ["compaction", "user"]
+            assert "ask 0" in str(after["input"])
         assert server.refusals == []
         assert not [one for one in heard if type(one).__name__ == "FellBack"]
 

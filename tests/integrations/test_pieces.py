@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.integrations.pieces import digest_of, pieces_of, reply_key
-from reverie.integrations.seams import aligned
+from reverie.integrations import pieces
+from reverie.integrations.pieces import Reader, Replies, digest_of, pieces_of, reply_key, shared_start
+from reverie.integrations.spoken import aligned
 
 MARK = {"type": "ephemeral"}
 
@@ -42,6 +46,62 @@ def test_a_changed_word_an_edited_call_and_another_id_do_count() -> None:
 def test_a_reply_in_two_messages_is_one() -> None:
     pieces = pieces_of([{"role": "assistant", "content": "One."}, {"role": "assistant", "content": "Two."}])
     assert [piece.kind for piece in pieces] == ["reply"]
+
+
+def message(number: int) -> dict[str, Any]:
+    """Return one of the messages that hosts send."""
+    result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": [{"type": "text", "text": f"{number}"}]}
+    said = {"type": "text", "text": f"say {number}"}
+    return {"role": "assistant" if number % 3 == 0 else "user", "content": [said] if number % 3 < 2 else [result, said]}
+
+
+EDITS = st.lists(st.tuples(st.sampled_from(["add", "write", "drop", "cut"]), st.integers(0, 9)), max_size=12)
+
+
+def read_while_edited(reader: Reader, edits: list[tuple[str, int]]) -> None:
+    """Do to a history what hosts do, and hold what is read against what a first reading gives."""
+    history: list[dict[str, Any]] = []
+    for number, (kind, at) in enumerate(edits):
+        if kind == "write" and history:
+            history[at % len(history)]["content"][-1]["text"] += "!"
+        elif kind == "drop" and history:
+            del history[at % len(history)]
+        elif kind == "cut":
+            del history[at:]
+        else:
+            history.append(message(number + at))
+        assert reader.pieces(history) == pieces_of(history)
+
+
+@settings(max_examples=60)
+@given(EDITS)
+def test_a_history_is_read_as_if_for_the_first_time_whatever_the_host_did_to_it(edits: list[tuple[str, int]]) -> None:
+    read_while_edited(Reader(), edits)
+
+
+def test_a_reader_that_trusts_the_host_not_to_write_into_its_messages_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pieces, "apart", lambda value: value)
+    with pytest.raises(AssertionError):
+        read_while_edited(Reader(), [("add", 1), ("add", 1), ("write", 0)])
+
+
+def test_equal_replies_are_found_in_their_order_and_what_cannot_be_compared_is_new() -> None:
+    known: Replies[str] = Replies()
+    for key, reply in ((b"yes", "first"), (b"no", "only"), (b"yes", "second")):
+        known.add(key, reply)
+    assert known.found([b"yes", b"no", b"yes"]) == ["first", "only", "second"]
+    assert known.found([b"no", b"yes"]) == ["only", "second"]
+    assert known.found([b"yes", b"yes", b"yes", b"maybe"]) == [None, "first", "second", None]
+
+    class Stubborn:
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("the truth value is ambiguous")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    assert shared_start([1, Stubborn()], [1, Stubborn()]) == 0
 
 
 WORDS = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=12)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reverie import InMemoryStorage, Memory, Session
 from reverie.conversation.validate import problems
+from reverie.integrations.pieces import Reader
 from reverie.integrations.seams import Hosted
 
 TOOL = {"name": "Bash", "description": "Run.", "input_schema": {"type": "object"}}
@@ -93,6 +94,57 @@ def change(history: list[dict[str, Any]], kind: str, at: int, number: int) -> No
         del history[chosen + 1 :]
     if history[-1]["role"] == "assistant":
         history.append({"role": "user", "content": f"say {number}"})
+
+
+async def work_of_each_turn(hosted: Hosted, turns: int, work: Any) -> list[int]:
+    """Return how many of our functions each turn of a conversation that calls tools takes."""
+    history: list[dict[str, Any]] = [{"role": "user", "content": "begin"}]
+    counted: list[int] = []
+    for number in range(turns):
+        with work() as one:
+            await hosted.prepare(asked(history))
+            made = reply(f"m{number}", *answer("call", number))
+            await hosted.observe(made)
+        counted.append(one.calls)
+        output = {"type": "tool_result", "tool_use_id": f"t{number}", "content": f"output {number}"}
+        history += [{"role": "assistant", "content": made["content"]}, {"role": "user", "content": [output]}]
+    return counted
+
+
+@pytest.mark.requirement("B6")
+async def test_the_work_of_a_turn_does_not_grow_with_the_history(work: Any, anyio_backend: str) -> None:
+    async with Session.open("long", storage=InMemoryStorage()) as session:
+        counted = await work_of_each_turn(Hosted(session), 30, work)
+        assert max(counted[10:]) <= 1.2 * min(counted[10:])
+
+
+async def test_a_host_that_is_read_from_its_beginning_at_every_turn_would_be_seen(
+    work: Any, anyio_backend: str
+) -> None:
+    class Forgetful(Hosted):
+        async def prepare(self, body: Any) -> Any:
+            self._reader = Reader()
+            return await super().prepare(body)
+
+    async with Session.open("long", storage=InMemoryStorage()) as session:
+        counted = await work_of_each_turn(Forgetful(session), 24, work)
+        assert max(counted[10:]) > 1.5 * min(counted[10:])
+
+
+async def test_what_a_host_writes_into_its_history_is_followed(anyio_backend: str) -> None:
+    async with Session.open("written", storage=InMemoryStorage()) as session:
+        hosted = Hosted(session)
+        history: list[dict[str, Any]] = [{"role": "user", "content": "begin"}]
+        await hosted.prepare(asked(history))
+        made = reply("m1", *answer("call", 1))
+        await hosted.observe(made)
+        output = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "the key is 42"}]}
+        history += [{"role": "assistant", "content": made["content"]}, {"role": "user", "content": [output]}]
+        await hosted.prepare(asked(history))
+        output["content"] = [{"type": "text", "text": "the key is [redacted]"}]
+        history[0]["content"] = "begin again"
+        sent = str((await hosted.prepare(asked(history)))["messages"])
+        assert ("42" in sent, "[redacted]" in sent, "begin again" in sent) == (False, True, True)
 
 
 async def test_a_history_that_is_not_followed_would_be_seen(anyio_backend: str) -> None:

@@ -49,8 +49,23 @@ def test_both_dialects_answer_with_calls_and_a_pair_that_is_torn_is_refused() ->
         for torn in ([call], [{"type": "function_call_output", "call_id": "t9", "output": "x"}]):
             with pytest.raises(openai.BadRequestError):
                 client.responses.create(model="gpt-4.1", input=torn)
+        said: Any = {"type": "message", "id": "m1", "role": "user", "content": "read"}
+        with pytest.raises(openai.BadRequestError, match="Duplicate item found with id m1"):
+            client.responses.create(model="gpt-4.1", input=[said, said])
         compacted = client.responses.compact(model="gpt-4.1", input=[{"role": "user", "content": "read"}])
         assert [item.type for item in compacted.output] == ["message", "compaction"]
+
+
+def test_a_response_is_gone_on_from_and_compacted_by_its_id_unless_it_was_not_to_be_stored() -> None:
+    with ChatServer(lambda request: "hi") as server, openai.OpenAI(base_url=server.base_url, api_key="any") as client:
+        first = client.responses.create(model="gpt-4.1", input="one")
+        second = client.responses.create(model="gpt-4.1", input="two", previous_response_id=first.id)
+        assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
+        compacted = client.responses.compact(model="gpt-4.1", previous_response_id=second.id)
+        assert [getattr(item, "content", None) for item in compacted.output] == ["one", "two", None]
+        unstored = client.responses.create(model="gpt-4.1", input="three", store=False)
+        with pytest.raises(openai.BadRequestError, match="not found"):
+            client.responses.compact(model="gpt-4.1", previous_response_id=unstored.id)
 
 
 def test_a_window_that_is_full_is_said_to_be() -> None:

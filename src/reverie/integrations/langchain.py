@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from threading import Lock
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -27,7 +28,7 @@ from ..models.failures import failure_of_exception
 from ..runtime.memory import Memory
 from ..runtime.session import Session
 from .door import Door
-from .pieces import Block, reply_key
+from .pieces import Block, Replies, apart, reply_key, shared_start
 from .seams import Hosted
 
 __all__ = ["ReverieMiddleware"]
@@ -46,90 +47,110 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         self._session = session
         self._memory = memory
-        self._known: WeakKeyDictionary[Session, tuple[Door, Hosted]] = WeakKeyDictionary()
+        self._seats: WeakKeyDictionary[Session, _Seat] = WeakKeyDictionary()
         if isinstance(session, Session):
-            self._seams(session)
+            self._seat(session)
 
     # -- what the agent calls
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Send the session's view in place of the agent's history."""
-        door, hosted = self._here()
-        body = wire_request(request)
-        sent = door.softly(_WHAT, partial(hosted.prepare, body))
+        seat = self._here()
+        told, body = seat.request(request)
+        sent = seat.door.softly(_WHAT, partial(seat.hosted.prepare, body))
         if sent is None:
             return handler(request)
         try:
-            response = handler(_overridden(request, sent))
+            response = handler(told.overridden(request, sent))
         except Exception as error:
-            shorter = self._shorter(door, hosted, body, error)
-            again = door.softly(_WHAT, shorter) if shorter is not None else None
+            shorter = seat.shorter(body, error)
+            again = seat.door.softly(_WHAT, shorter) if shorter is not None else None
             if again is None:
                 return handler(request)
-            response = handler(_overridden(request, again))
-        door.softly(_WHAT, partial(hosted.observe, wire_reply(response)))
+            response = handler(told.overridden(request, again))
+        seat.door.softly(_WHAT, partial(seat.hosted.observe, wire_reply(response)))
         return response
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
         """Send the session's view in place of the agent's history."""
-        door, hosted = self._here()
-        body = wire_request(request)
-        sent = await door.asoftly(_WHAT, partial(hosted.prepare, body))
+        seat = self._here()
+        told, body = seat.request(request)
+        sent = await seat.door.asoftly(_WHAT, partial(seat.hosted.prepare, body))
         if sent is None:
             return await handler(request)
         try:
-            response = await handler(_overridden(request, sent))
+            response = await handler(told.overridden(request, sent))
         except Exception as error:
-            shorter = self._shorter(door, hosted, body, error)
-            again = await door.asoftly(_WHAT, shorter) if shorter is not None else None
+            shorter = seat.shorter(body, error)
+            again = await seat.door.asoftly(_WHAT, shorter) if shorter is not None else None
             if again is None:
                 return await handler(request)
-            response = await handler(_overridden(request, again))
-        await door.asoftly(_WHAT, partial(hosted.observe, wire_reply(response)))
+            response = await handler(told.overridden(request, again))
+        await seat.door.asoftly(_WHAT, partial(seat.hosted.observe, wire_reply(response)))
         return response
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Move a big result to disk at once, and let the agent keep its preview."""
-        door, hosted = self._here()
+        seat = self._here()
         message = handler(request)
         if not isinstance(message, ToolMessage):
             return message
-        return _previewed(message, door.softly(_WHAT, partial(_offloaded, hosted, message)))
+        return _previewed(message, seat.door.softly(_WHAT, partial(_offloaded, seat.hosted, message)))
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Move a big result to disk at once, and let the agent keep its preview."""
-        door, hosted = self._here()
+        seat = self._here()
         message = await handler(request)
         if not isinstance(message, ToolMessage):
             return message
-        return _previewed(message, await door.asoftly(_WHAT, partial(_offloaded, hosted, message)))
+        return _previewed(message, await seat.door.asoftly(_WHAT, partial(_offloaded, seat.hosted, message)))
 
     # -- sessions
 
-    def _here(self) -> tuple[Door, Hosted]:
-        """Return the seams of the thread that is running."""
+    def _here(self) -> _Seat:
+        """Return the seat of the thread that is running."""
         if isinstance(self._session, Session):
-            return self._seams(self._session)
+            return self._seat(self._session)
         settings = get_config().get("configurable", {})
-        return self._seams(self._session(str(settings.get("thread_id", ""))))
+        return self._seat(self._session(str(settings.get("thread_id", ""))))
 
-    def _seams(self, session: Session) -> tuple[Door, Hosted]:
-        found = self._known.get(session)
+    def _seat(self, session: Session) -> _Seat:
+        found = self._seats.get(session)
         if found is None:
-            found = self._known[session] = Door(session), Hosted(session, self._memory)
+            found = self._seats[session] = _Seat(session, self._memory)
         return found
 
-    def _shorter(self, door: Door, hosted: Hosted, body: Body, error: Exception) -> Callable[[], Any] | None:
+
+class _Seat:
+    """The seams of one session, and its agent's history as it was last told."""
+
+    def __init__(self, session: Session, memory: Memory | None) -> None:
+        self.door = Door(session)
+        self.hosted = Hosted(session, memory)
+        self._told = Told()
+
+    def request(self, request: ModelRequest[Any]) -> tuple[Told, Body]:
+        """Return a model request in the wire's shape, and what finds its messages again."""
+        told = self._told
+        with told.lock:
+            if told.goes_on(request.messages):
+                return told, wire_request(request, told)
+        told = Told()
+        body = wire_request(request, told)
+        self._told = told
+        return told, body
+
+    def shorter(self, body: Body, error: Exception) -> Callable[[], Any] | None:
         """Return how to make room where the prompt was too long; raise what is the provider's own trouble."""
         status = getattr(error, "status_code", None)
         failure = failure_of_exception("the provider", error)
         if isinstance(failure, PromptTooLong):
-            return partial(hosted.make_room, failure, body)
+            return partial(self.hosted.make_room, failure, body)
         if status != 400:
             raise error
-        door.fell_back(_WHAT, f"the request was refused and the agent's own is sent instead: {failure}")
+        self.door.fell_back(_WHAT, f"the request was refused and the agent's own is sent instead: {failure}")
         return None
 
 
@@ -144,32 +165,28 @@ def _previewed(message: ToolMessage, shown: str | list[Block] | None) -> ToolMes
 # -- LangChain's messages as the wire has them
 
 
-def wire_request(request: ModelRequest[Any]) -> Body:
+def wire_request(request: ModelRequest[Any], told: Told) -> Body:
     """Return a model request in the wire's shape."""
     system = request.system_message
     body: Body = {
         "model": _model_name(request.model),
         "max_tokens": getattr(request.model, "max_tokens", None) or DEFAULT_MAX_TOKENS,
-        "messages": wire_messages(request.messages),
+        "messages": told.history(request.messages),
         "tools": [tool for one in request.tools if (tool := _tool(one)) is not None],
     }
     return {**body, "system": _list(system.content)} if system is not None and system.content else body
 
 
-def wire_messages(messages: Iterable[AnyMessage]) -> list[Body]:
-    """Return messages in the wire's shape."""
-    wired: list[Body] = []
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            block: Block = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": _content(message)}
-            if message.status == "error":
-                block["is_error"] = True
-            wired.append({"role": "user", "content": [block]})
-        elif isinstance(message, AIMessage):
-            wired.append({"role": "assistant", "content": reply_blocks(message)})
-        else:
-            wired.append({"role": "user", "content": cast(Any, message.content)})
-    return wired
+def wire_message(message: AnyMessage) -> Body:
+    """Return a message in the wire's shape."""
+    if isinstance(message, ToolMessage):
+        block: Block = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": _content(message)}
+        if message.status == "error":
+            block["is_error"] = True
+        return {"role": "user", "content": [block]}
+    if isinstance(message, AIMessage):
+        return {"role": "assistant", "content": reply_blocks(message)}
+    return {"role": "user", "content": cast(Any, message.content)}
 
 
 def reply_blocks(message: AIMessage) -> list[Block]:
@@ -245,20 +262,68 @@ def _model_name(model: Any) -> str:
 # -- the wire's messages as LangChain has them
 
 
-def _overridden(request: ModelRequest[Any], sent: Body) -> ModelRequest[Any]:
-    """Return the request with the session's view in it."""
-    marks = str(getattr(request.model, "_llm_type", "")) == _ANTHROPIC
-    known = {reply_key(reply_blocks(one)): one for one in request.messages if isinstance(one, AIMessage)}
-    messages: list[AnyMessage] = []
-    for message in _movable(sent["messages"]) if marks else sent["messages"]:
-        messages += _messages(message, known, marks)
-    changes: dict[str, Any] = {"messages": messages}
-    if marks:
-        changes["model_settings"] = {key: value for key, value in request.model_settings.items() if key != _MARK}
-        changes["tools"] = [_untagged(tool) for tool in request.tools]
-        if request.system_message is not None and sent.get("system"):
-            changes["system_message"] = SystemMessage(content=cast(Any, _list(sent["system"])))
-    return request.override(**changes)
+class Told:
+    """An agent's messages told in the wire's shape, and found again in it; of a history that grew, only what is new."""
+
+    def __init__(self) -> None:
+        self._facts: list[Any] = []
+        """What was told, out of reach of an agent that writes into its messages, and what was made of it."""
+        self._wired: list[Body] = []
+        self._replies: Replies[AIMessage] = Replies()
+        self._sent: list[Body] = []
+        """What was found again, and as which messages."""
+        self._found: list[list[AnyMessage]] = []
+        self._marked = False
+        self.lock = Lock()
+        """Held while messages are told and found: an agent may run on several threads."""
+
+    def goes_on(self, messages: Iterable[AnyMessage]) -> bool:
+        """Say whether messages begin with the whole history that was told."""
+        return shared_start(self._facts, [_facts(one) for one in messages]) == len(self._facts)
+
+    def history(self, messages: Sequence[AnyMessage]) -> list[Body]:
+        """Return a history that goes on from the one that was told in the wire's shape."""
+        for message in messages[len(self._facts) :]:
+            wired = wire_message(message)
+            if isinstance(message, AIMessage):
+                self._replies.add(reply_key(wired["content"]), message)
+            self._wired.append(wired)
+            self._facts.append(apart(_facts(message)))
+        return list(self._wired)
+
+    def overridden(self, request: ModelRequest[Any], sent: Body) -> ModelRequest[Any]:
+        """Return the request with the session's view in it."""
+        marks = str(getattr(request.model, "_llm_type", "")) == _ANTHROPIC
+        with self.lock:
+            changes: dict[str, Any] = {"messages": self._messages(_movable(sent["messages"]), marks)}
+        if marks:
+            changes["model_settings"] = {key: value for key, value in request.model_settings.items() if key != _MARK}
+            changes["tools"] = [_untagged(tool) for tool in request.tools]
+            if request.system_message is not None and sent.get("system"):
+                changes["system_message"] = SystemMessage(content=cast(Any, _list(sent["system"])))
+        return request.override(**changes)
+
+    def _messages(self, sent: Sequence[Body], marks: bool) -> list[AnyMessage]:
+        """Return what is sent as LangChain's messages: a reply as it came where the agent still has it."""
+        same = shared_start(self._sent, sent) if marks == self._marked else 0
+        self._marked = marks
+        del self._sent[same:], self._found[same:]
+        new = [(message["role"], _list(message["content"])) for message in sent[same:]]
+        replies = iter(self._replies.found([reply_key(content) for role, content in new if role == "assistant"]))
+        for role, content in new:
+            if role == "assistant":
+                self._found.append([next(replies) or _reply([_bare(block) for block in content])])
+            else:
+                self._found.append(_told(content, marks))
+        self._sent += sent[same:]
+        return [message for found in self._found for message in found]
+
+
+def _facts(message: AnyMessage) -> list[Any]:
+    """Return what counts of a message."""
+    if isinstance(message, ToolMessage):
+        return [message.type, message.content, message.tool_call_id, message.status]
+    return [message.type, message.content, message.tool_calls if isinstance(message, AIMessage) else None]
 
 
 def _untagged(tool: Any) -> Any:
@@ -290,20 +355,15 @@ def _bare(block: Block) -> Block:
     return {key: value for key, value in block.items() if key != _MARK}
 
 
-def _messages(message: Body, known: Mapping[bytes, AIMessage], marks: bool) -> list[AnyMessage]:
-    """Return one message of the wire as LangChain's: a reply as it came where the agent still has it."""
-    content: list[Block] = _list(message["content"])
-    if not marks:
-        content = [_bare(block) for block in content]
-    if message["role"] == "assistant":
-        return [known.get(reply_key(content)) or _reply(content)]
+def _told(content: Sequence[Block], marks: bool) -> list[AnyMessage]:
+    """Return what the model is told as LangChain's messages, results first."""
     made: list[AnyMessage] = []
     said: list[Block] = []
     for block in content:
         if block.get("type") == "tool_result":
             made.append(_result(block, marks))
         else:
-            said.append(block)
+            said.append(block if marks else _bare(block))
     return [*made, HumanMessage(content=cast(Any, said))] if said else made
 
 
@@ -318,11 +378,9 @@ def _reply(content: list[Block]) -> AIMessage:
 
 
 def _result(block: Block, marks: bool) -> ToolMessage:
-    """Return a result; always as a list for a provider that marks, so that a mark does not change its shape."""
+    """Return a result; for a provider that marks as its own block, which a mark does not change the shape of."""
+    status = "error" if block.get("is_error") else "success"
     content: Any = block.get("content", "")
     if marks:
-        content = [dict(one) for one in _list(content or "(no output)")]
-        if _MARK in block:
-            content[-1][_MARK] = block[_MARK]
-    status = "error" if block.get("is_error") else "success"
+        content = [{**block, "content": content or "(no output)"}]
     return ToolMessage(content=content, tool_call_id=block["tool_use_id"], status=status)

@@ -8,7 +8,7 @@ that stands for it. The provider caches by itself, so there is nothing to mark: 
 
 The SDK's own compaction may stand around the session, and then shortens what was really sent:
 
-    kept = OpenAIResponsesCompactionSession("name", session)
+    kept = OpenAIResponsesCompactionSession("name", session)   # in any of its modes
     await Runner.run(agent, text, session=kept, run_config=session.run_config(), hooks=session.hooks)
 """
 
@@ -30,8 +30,9 @@ from ..models.tool_input import tool_input
 from ..runtime.memory import Memory
 from ..runtime.session import Session
 from .door import Door
-from .pieces import Block, StandIns, pieces_of, reply_key
-from .seams import OWN, Hosted
+from .pieces import Block, Replies, StandIns, apart, pieces_of, reply_key, shared_start
+from .seams import Hosted
+from .spoken import OWN
 
 __all__ = ["ReverieHooks", "ReverieSession"]
 
@@ -39,6 +40,10 @@ Body = dict[str, Any]
 _WHAT: Final = "openai-agents"
 _STANDING: Final = frozenset({"compaction", "developer", "system"})
 """Items that no compaction of ours takes out: nothing could be put in their place."""
+_HELD: Final = (
+    "the provider holds this conversation (previous_response_id or conversation_id), so there is no past here to "
+    "shorten and the request passes as it is: keep the conversation in a session instead"
+)
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -53,6 +58,7 @@ class ReverieSession:
         """Give this to the runner, so that responses are logged with what they cost."""
         self._door = Door(session)
         self._hosted = Hosted(session, memory)
+        self._wire = Wire()
         self._added = -1
         self._sent: list[Body] | None = None
         self._sent_count = 0
@@ -121,9 +127,15 @@ class ReverieSession:
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the session's view in place of the items that would be sent."""
-        wire = Wire()
+        if not self._wire.goes_on(data.model_data.input):
+            self._wire = Wire()
+        wire = self._wire
         body = wire.request(data)
-        sent = await self._door.asoftly(_WHAT, partial(self._hosted.prepare, body))
+        if wire.held_elsewhere:
+            self._door.fell_back(_WHAT, _HELD)
+            sent = None
+        else:
+            sent = await self._door.asoftly(_WHAT, partial(self._hosted.prepare, body))
         if sent is None:
             self._sent = None
             return data.model_data
@@ -173,12 +185,19 @@ def wire_reply(response: ModelResponse, model: str) -> Body:
 
 
 class Wire:
-    """Items told in the wire's shape, and found again in it."""
+    """Items told in the wire's shape, and found again in it; of a history that only grew, what is new is told."""
 
     def __init__(self) -> None:
         self._stand_ins = StandIns()
-        self._replies: dict[bytes, list[Body]] = {}
+        self._replies: Replies[list[Body]] = Replies()
         self._outputs: dict[str, Body] = {}
+        self._called: set[str] = set()
+        self._told_items: list[Any] = []
+        """The history that was told, out of reach of a host that writes into it, and what was made of it."""
+        self._told_messages: list[Body] = []
+        self._found_messages: list[Body] = []
+        """What was found again, and as which items."""
+        self._found_items: list[list[Body]] = []
 
     def request(self, data: CallModelData[Any]) -> Body:
         """Return a model's input in the wire's shape."""
@@ -191,10 +210,30 @@ class Wire:
         body: Body = {
             "model": _model_name(agent),
             "max_tokens": agent.model_settings.max_tokens or DEFAULT_MAX_TOKENS,
-            "messages": self.messages(cast("list[Body]", given.input)),
+            "messages": self.history(cast("list[Body]", given.input)),
             "tools": tools,
         }
         return {**body, "system": given.instructions} if given.instructions else body
+
+    @property
+    def held_elsewhere(self) -> bool:
+        """Say whether results were told and nothing that the model said: then the provider holds its part."""
+        return not self._called.issuperset(self._outputs) and all(one["role"] == "user" for one in self._told_messages)
+
+    def goes_on(self, items: Sequence[Any]) -> bool:
+        """Say whether items begin with the whole history that was told."""
+        return shared_start(self._told_items, items) == len(self._told_items)
+
+    def history(self, items: Sequence[Body]) -> list[Body]:
+        """Return a history that goes on from the one that was told as messages."""
+        if self._told_messages and self._told_messages[-1]["role"] == "assistant":  # the model may have said more
+            last = self._told_messages.pop()
+            self._replies.drop(reply_key(last["content"]))
+            del self._told_items[-len(last["own"]) :]
+        new = items[len(self._told_items) :]
+        self._told_messages += self.messages(new)
+        self._told_items += map(apart, new)
+        return list(self._told_messages)
 
     def messages(self, items: Sequence[Body]) -> list[Body]:
         """Return items as messages: what the model said together, what it was told one by one."""
@@ -220,10 +259,11 @@ class Wire:
                 blocks += [{"type": "text", "text": text}] if text else []
             elif kind == "function_call":
                 given = tool_input(str(item.get("arguments") or "{}"))
+                self._called.add(str(item["call_id"]))
                 blocks.append({"type": "tool_use", "id": item["call_id"], "name": item["name"], "input": given})
             elif kind != "reasoning":
                 blocks.append(self._stand_ins.block(kind, item))
-        self._replies[reply_key(blocks)] = items
+        self._replies.add(reply_key(blocks), items)
         return [{"role": "assistant", "content": blocks, "own": items}]
 
     def _saying(self, item: Body) -> Body:
@@ -258,16 +298,19 @@ class Wire:
 
     def items(self, messages: Sequence[Body]) -> list[Body]:
         """Return messages of the wire as items: what came from the host as it came."""
-        items: list[Body] = []
-        for message in messages:
-            content = _list(message["content"])
+        same = shared_start(self._found_messages, messages)
+        del self._found_messages[same:], self._found_items[same:]
+        new = [(message, _list(message["content"])) for message in messages[same:]]
+        replies = iter(self._replies.found([reply_key(said) for one, said in new if one["role"] == "assistant"]))
+        for message, content in new:
             if message["role"] == "assistant":
-                items += self._replies.get(reply_key(content)) or reply_items(content, self._stand_ins)
+                self._found_items.append(next(replies) or reply_items(content, self._stand_ins))
             else:
-                items += self._told_items(content)
-        return items
+                self._found_items.append(self._told_as(content))
+            self._found_messages.append(message)
+        return [item for found in self._found_items for item in found]
 
-    def _told_items(self, content: Sequence[Block]) -> list[Body]:
+    def _told_as(self, content: Sequence[Block]) -> list[Body]:
         items: list[Body] = []
         said: list[Body] = []
         for block in content:

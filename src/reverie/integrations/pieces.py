@@ -6,18 +6,33 @@ what it says and not by how it is spelled: markers, thinking and empty fields do
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from ..conversation.entries import clean
 from ..values import field, record
 
-__all__ = ["Block", "Piece", "StandIns", "digest_of", "pieces_of", "reply_key", "said_key", "unmarked"]
+__all__ = [
+    "Block",
+    "Piece",
+    "Reader",
+    "Replies",
+    "StandIns",
+    "apart",
+    "digest_of",
+    "pieces_of",
+    "reply_key",
+    "said_key",
+    "shared_start",
+    "unmarked",
+]
 
 Block: TypeAlias = "dict[str, Any]"
+T = TypeVar("T")
 
 _MARK: Final = "cache_control"
 _THOUGHT: Final = frozenset({"thinking", "redacted_thinking"})
@@ -45,25 +60,73 @@ def pieces_of(messages: Iterable[Mapping[str, Any]]) -> list[Piece]:
     """Return the pieces of a history in the wire's shape; results of a message come before what is said in it."""
     pieces: list[Piece] = []
     for message in messages:
-        content = message.get("content")
-        own: list[Any] = message.get("own") or []
-        if message.get("role") == "assistant":
-            blocks = _blocks(content)
-            if pieces and pieces[-1].kind == "reply":  # hosts may send one reply in several messages
-                last = pieces.pop()
-                blocks, own = [*_blocks(last.content), *blocks], [*last.own, *own]
-            pieces.append(Piece("reply", reply_key(blocks), blocks, own=own))
-            continue
-        said: list[Block] = []
-        for block in _blocks(content):
-            if block.get("type") == "tool_result":
-                pieces.append(_result(block))
-            else:
-                said.append(block)
-        if said:
-            kept = content if isinstance(content, str) else said
-            pieces.append(Piece("said", said_key(said), kept, own=own, stands=message.get("stands") is True))
+        _read(message, pieces)
     return pieces
+
+
+def _read(message: Mapping[str, Any], pieces: list[Piece]) -> None:
+    content = message.get("content")
+    own: list[Any] = message.get("own") or []
+    if message.get("role") == "assistant":
+        blocks = _blocks(content)
+        if pieces and pieces[-1].kind == "reply":  # hosts may send one reply in several messages
+            last = pieces.pop()
+            blocks, own = [*_blocks(last.content), *blocks], [*last.own, *own]
+        pieces.append(Piece("reply", reply_key(blocks), blocks, own=own))
+        return
+    said: list[Block] = []
+    for block in _blocks(content):
+        if block.get("type") == "tool_result":
+            pieces.append(_result(block))
+        else:
+            said.append(block)
+    if said:
+        kept = content if isinstance(content, str) else said
+        pieces.append(Piece("said", said_key(said), kept, own=own, stands=message.get("stands") is True))
+
+
+class Reader:
+    """Reads one host's history before every call, and each message of it only once while it stays as it was."""
+
+    def __init__(self) -> None:
+        self._messages: list[Any] = []
+        """What was read, out of reach of a host that writes into its messages."""
+        self._ends: list[int] = []
+        self._pieces: list[Piece] = []
+
+    def pieces(self, messages: Iterable[Mapping[str, Any]]) -> list[Piece]:
+        """Return the pieces of the whole history; those of messages read before are the very same objects."""
+        messages = list(messages)
+        same = shared_start(self._messages, messages)
+        while same and self._messages[same - 1].get("role") == "assistant":  # the next message may go on with it
+            same -= 1
+        del self._messages[same:], self._ends[same:]
+        del self._pieces[self._ends[-1] if same else 0 :]
+        for message in messages[same:]:
+            _read(message, self._pieces)
+            self._messages.append(apart(message))
+            self._ends.append(len(self._pieces))
+        return list(self._pieces)
+
+
+def shared_start(known: Sequence[Any], given: Sequence[Any]) -> int:
+    """Return how many of what is given are what is known already, from the start."""
+    try:
+        if known == given[: len(known)]:  # nearly always: a history grows at its end
+            return len(known)
+        pairs = zip(known, given, strict=False)
+        return next((at for at, (one, other) in enumerate(pairs) if one != other), len(given))
+    except Exception:  # a host's own things may not let themselves be compared: then nothing is known
+        return 0
+
+
+def apart(value: Any) -> Any:
+    """Return a value as it is now, whatever its owner does to it later."""
+    if isinstance(value, dict):
+        return {key: apart(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [apart(item) for item in cast("Sequence[Any]", value)]
+    return value
 
 
 def said_key(content: Any) -> bytes:
@@ -156,6 +219,31 @@ def _digest(value: Any) -> bytes:
     except (TypeError, ValueError, OverflowError, RecursionError):
         said = _encode(clean(value))
     return blake2b(said, digest_size=16).digest()
+
+
+class Replies(Generic[T]):
+    """Replies in the host's own form, found again by what they say."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, list[T]] = {}
+
+    def add(self, key: bytes, reply: T) -> None:
+        """Know a reply, after those that came before it."""
+        self._known.setdefault(key, []).append(reply)
+
+    def drop(self, key: bytes) -> None:
+        """Forget the last reply that says this."""
+        self._known[key].pop()
+
+    def found(self, keys: Sequence[bytes]) -> list[T | None]:
+        """Return the host's form of the last replies there are; of equal ones the last is the last of these."""
+        left = Counter(keys)
+        found: list[T | None] = []
+        for key in keys:
+            known = self._known.get(key, [])
+            found.append(known[-left[key]] if left[key] <= len(known) else None)
+            left[key] -= 1
+        return found
 
 
 class StandIns:

@@ -39,7 +39,7 @@ from ..models.failures import failure_of_status
 from ..runtime.memory import Memory
 from ..runtime.session import Session
 from .door import Door
-from .pieces import Block, StandIns, digest_of, reply_key
+from .pieces import Block, Replies, StandIns, apart, digest_of, reply_key, shared_start
 from .seams import Hosted
 
 __all__ = ["ReverieCapability"]
@@ -63,6 +63,7 @@ class _Seat:
     def __init__(self, session: Session, memory: Memory | None) -> None:
         self.door = Door(session)
         self.hosted = Hosted(session, memory)
+        self.known = _Known()
         self.failure: PromptTooLong | None = None
         self.passes = False
 
@@ -91,7 +92,9 @@ class ReverieCapability(AbstractCapability[Any]):
         if seat.passes:
             seat.passes = False
             return request_context
-        known = _Known()
+        if not seat.known.goes_on(request_context.messages):
+            seat.known = _Known()
+        known = seat.known
         body = known.request(request_context)
         failure, seat.failure = seat.failure, None
         ask = partial(seat.hosted.make_room, failure, body) if failure else partial(seat.hosted.prepare, body)
@@ -187,24 +190,35 @@ def _reply_blocks(response: ModelResponse, stand_ins: StandIns) -> list[Block]:
 
 
 class _Known:
-    """One request's messages, told in the wire's shape and found again in it."""
+    """A run's messages told in the wire's shape, and found again in it; of a history that grew, only what is new."""
 
     def __init__(self) -> None:
         self._stand_ins = StandIns()
-        self._replies: dict[bytes, ModelResponse] = {}
+        self._replies: Replies[ModelResponse] = Replies()
         self._results: dict[str, tuple[bytes, ToolReturnPart]] = {}
         self._systems: list[SystemPromptPart] = []
+        self._facts: list[Any] = []
+        """What was told, out of reach of a run that writes into its messages, and what was made of it."""
+        self._wired: list[Body] = []
+        self._sent: list[Body] = []
+        """What was found again, and as which messages."""
+        self._found: list[ModelMessage] = []
+        self._marked = False
+
+    def goes_on(self, messages: Sequence[ModelMessage]) -> bool:
+        """Say whether messages begin with the whole history that was told."""
+        return shared_start(self._facts, [_facts(one) for one in messages]) == len(self._facts)
 
     def request(self, context: ModelRequestContext) -> Body:
-        """Return the request in the wire's shape."""
-        messages: list[Body] = []
-        for message in context.messages:
+        """Return a request that goes on from the history that was told in the wire's shape."""
+        for message in context.messages[len(self._facts) :]:
             if isinstance(message, ModelResponse):
                 blocks = _reply_blocks(message, self._stand_ins)
-                self._replies[reply_key(blocks)] = message
-                messages.append({"role": "assistant", "content": blocks})
+                self._replies.add(reply_key(blocks), message)
+                self._wired.append({"role": "assistant", "content": blocks})
             else:
-                messages.append({"role": "user", "content": self._blocks(message, first=not messages)})
+                self._wired.append({"role": "user", "content": self._blocks(message, first=not self._wired)})
+            self._facts.append(apart(_facts(message)))
         parameters = context.model_request_parameters
         system = "\n\n".join(
             [*(part.content for part in self._systems), *(part.content for part in parameters.instruction_parts or ())]
@@ -217,7 +231,7 @@ class _Known:
         return {
             "model": context.model.model_name,
             "max_tokens": settings.get("max_tokens") or DEFAULT_MAX_TOKENS,
-            "messages": messages,
+            "messages": list(self._wired),
             "tools": tools,
             **({"system": system} if system else {}),
         }
@@ -260,20 +274,7 @@ class _Known:
     def overridden(self, context: ModelRequestContext, sent: Body) -> ModelRequestContext:
         """Return the context with the session's view in it."""
         marks = context.model.system == "anthropic"
-        names = {one["id"]: one["name"] for one in _calls(sent["messages"])}
-        messages: list[ModelMessage] = []
-        owed: str | None = None
-        for message in sent["messages"]:
-            content = _list(message["content"])
-            if message["role"] == "assistant":
-                owed = next((_ttl(block) for block in content if _MARK in block), None)
-                messages.append(self._reply(content))
-                continue
-            parts = list[ModelRequestPart](self._systems) if not messages else []
-            if owed is not None and marks:  # a mark on the reply before: a point that opens this message leads there
-                parts.append(UserPromptPart([CachePoint(ttl=cast(Any, owed))]))
-            owed = None
-            messages.append(ModelRequest(parts=[*parts, *self._parts(content, names, marks)]))
+        messages = self._messages(sent["messages"], marks)
         last = next((one for one in reversed(context.messages) if isinstance(one, ModelRequest)), None)
         if last is not None and isinstance(messages[-1], ModelRequest):
             messages[-1] = replace(last, parts=messages[-1].parts)
@@ -287,10 +288,28 @@ class _Known:
         settings.setdefault("anthropic_cache", False)
         return replace(context, messages=messages, model_settings=cast(Any, settings))
 
+    def _messages(self, sent: Sequence[Body], marks: bool) -> list[ModelMessage]:
+        """Return what is sent as messages: a response as it came where the run still has it."""
+        same = shared_start(self._sent, sent) if marks == self._marked else 0
+        self._marked = marks
+        del self._sent[same:], self._found[same:]
+        replies = iter(
+            self._replies.found([reply_key(one["content"]) for one in sent[same:] if one["role"] == "assistant"])
+        )
+        for message in sent[same:]:
+            content = _list(message["content"])
+            if message["role"] == "assistant":
+                self._found.append(next(replies) or self._reply(content))
+            else:
+                parts = list[ModelRequestPart](self._systems) if not self._found else []
+                owed = _mark_of(self._sent[-1]) if marks and self._sent else None
+                if owed is not None:  # a mark on the reply before: a point that opens this message leads there
+                    parts.append(UserPromptPart([CachePoint(ttl=cast(Any, owed))]))
+                self._found.append(ModelRequest(parts=[*parts, *self._parts(content, marks)]))
+            self._sent.append(message)
+        return list(self._found)
+
     def _reply(self, content: list[Block]) -> ModelResponse:
-        known = self._replies.get(reply_key(content))
-        if known is not None:
-            return known
         parts: list[Any] = []
         for block in content:
             if block.get("type") == "tool_use":
@@ -299,13 +318,13 @@ class _Known:
                 parts.append(self._stand_ins.thing(block) or TextPart(block["text"]))
         return ModelResponse(parts=parts)
 
-    def _parts(self, content: Sequence[Block], names: Mapping[str, str], marks: bool) -> list[ModelRequestPart]:
+    def _parts(self, content: Sequence[Block], marks: bool) -> list[ModelRequestPart]:
         parts: list[ModelRequestPart] = []
         said: list[Any] = []
         for block in content:
             thing = self._stand_ins.thing(block)
             if block.get("type") == "tool_result":
-                parts.append(self._returned(block, names))
+                parts.append(self._returned(block))
             elif thing is not None and hasattr(thing, "part_kind"):
                 parts += [UserPromptPart(said)] if said else []
                 said = []
@@ -319,7 +338,7 @@ class _Known:
                     said = []
         return [*parts, UserPromptPart(said)] if said else parts
 
-    def _returned(self, block: Block, names: Mapping[str, str]) -> ToolReturnPart:
+    def _returned(self, block: Block) -> ToolReturnPart:
         called = block["tool_use_id"]
         digest, part = self._results.get(called, (b"", None))
         content: Any = block.get("content", "")
@@ -329,12 +348,20 @@ class _Known:
         if part is not None:
             return ToolReturnPart(part.tool_name, text, called, outcome=part.outcome)
         outcome = "failed" if block.get("is_error") else "success"
-        return ToolReturnPart(names.get(called, "tool"), text, called, outcome=outcome)
+        calls = [one for message in self._sent for one in _list(message["content"]) if one.get("id") == called]
+        return ToolReturnPart(calls[-1]["name"] if calls else "tool", text, called, outcome=outcome)
 
 
-def _calls(messages: Sequence[Body]) -> list[Block]:
-    blocks = [block for message in messages for block in _list(message["content"])]
-    return [block for block in blocks if block.get("type") == "tool_use"]
+def _facts(message: ModelMessage) -> list[Any]:
+    """Return what counts of a message."""
+    return [message.kind, *(getattr(part, "__dict__", part) for part in message.parts)]
+
+
+def _mark_of(message: Body) -> str | None:
+    """Return the lifetime of the mark on a reply."""
+    if message["role"] != "assistant":
+        return None
+    return next((_ttl(block) for block in _list(message["content"]) if _MARK in block), None)
 
 
 def _list(content: Any) -> list[Block]:

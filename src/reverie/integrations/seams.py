@@ -8,7 +8,7 @@ stays the only state: what is held here is recovered from it when a host comes b
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from anyio import Lock, to_thread
@@ -18,44 +18,21 @@ from ..conversation.decisions import Cause, Replacement, ResultsCleared, Snipped
 from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
 from ..conversation.options import DEFAULT_MAX_TOKENS
 from ..conversation.rounds import reply_id
-from ..conversation.view import View
 from ..errors import InputError, PromptTooLong, ReverieError, SessionError
 from ..events import EntryAppended, Event, FellBack
 from ..memories.guidance import index_context
 from ..runtime.memory import Memory
 from ..runtime.recalling import Recalling
 from ..runtime.session import Session
-from .pieces import Block, Piece, digest_of, pieces_of, reply_key, said_key, unmarked
+from .pieces import Block, Piece, Reader, digest_of, reply_key, shared_start, unmarked
+from .spoken import OWN, Heard, Spoken, aligned, recovered
 
-__all__ = ["LAYER", "OWN", "Hosted", "aligned"]
+__all__ = ["LAYER", "Hosted"]
 
 LAYER: Final = "host"
 """Who is named as the cause of what the host did to its history."""
-OWN: Final = "items"
-"""The field of a logged message, and of a logged reply, that holds it in the host's own form."""
 _TAG_BYTES: Final = 4
 _TAKEN: Final = frozenset({"messages", "model", "max_tokens", "system", "tools", "stream", "cache_control", "thread"})
-
-
-class _Heard:
-    """The result of one call as it is known: its entry, and every content the host may show for it."""
-
-    def __init__(self, uuid: str, contents: Iterable[bytes] = ()) -> None:
-        self.uuid = uuid
-        self.contents = set(contents)
-
-
-class _Spoken:
-    """Something said, or a reply with the results of its calls."""
-
-    def __init__(self, key: bytes, uuids: list[str]) -> None:
-        self.key = key
-        self.uuids = uuids
-        self.results: dict[str, _Heard] = {}
-
-    def entries(self) -> list[str]:
-        """Return every entry this is made of."""
-        return [*self.uuids, *(heard.uuid for heard in self.results.values())]
 
 
 class Hosted:
@@ -69,10 +46,16 @@ class Hosted:
         self._recalling = (
             Recalling(session, memory.path, policy=session.settings.recall) if memory is not None else None
         )
-        self._spoken: list[_Spoken] | None = None
-        self._first = _Spoken(b"", [])
+        self._spoken: list[Spoken] | None = None
+        self._first = Spoken(b"", [])
         """Where results go that come before any reply."""
         self._continued = False
+        self._reader = Reader()
+        self._followed: list[Piece] = []
+        """The host's history as it stood when it was last followed, with ``_met`` sayings and replies."""
+        self._met = 0
+        self._entries: dict[str, Entry] = {}
+        self._entries_read = 0
         self._asked: dict[str, Any] = {}
         self._replied = ""
         self._logged = ""
@@ -87,7 +70,7 @@ class Hosted:
         the model is to go on with.
         """
         async with self._lock:
-            pieces = pieces_of(body.get("messages") or ())
+            pieces = self._reader.pieces(body.get("messages") or [])
             if not pieces or pieces[-1].kind == "reply":
                 raise InputError("the request ends in words put into the model's mouth: it passes as it is")
             options = {key: value for key, value in body.items() if key not in _TAKEN and value is not None}
@@ -118,8 +101,8 @@ class Hosted:
             self._logged = ""
             await self.session.observe(reply)
             if self._logged:  # the same reply a second time is not logged again
-                entry = next(one for one in reversed(self.session.view.said) if one.uuid == self._logged)
-                self._heard_so_far().append(_Spoken(reply_key((entry.message or {}).get("content")), [entry.uuid]))
+                entry = self._known_entries()[self._logged]
+                self._heard_so_far().append(Spoken(reply_key((entry.message or {}).get("content")), [entry.uuid]))
                 self._replied = reply_id(entry)
 
     async def result(self, call_id: str, output: Any, *, is_error: bool = False) -> str | list[Block] | None:
@@ -170,11 +153,11 @@ class Hosted:
             if said:
                 cause = Cause(LAYER, "the host emptied its history", moves_prefix=True)
                 await self.session.decide(Snipped(cause, list(said)))
-            self._spoken, self._first = [], _Spoken(b"", [])
+            self._spoken, self._first, self._followed = [], Spoken(b"", []), []
 
     def history(self, start: int = 0) -> list[Entry]:
         """Return what the host has said and heard, without so many sayings and replies, each result after its reply."""
-        entries = {entry.uuid: entry for entry in self.session.view.said}
+        entries = self._known_entries()
         return [entries[uuid] for one in self._heard_so_far()[start:] for uuid in one.entries() if uuid in entries]
 
     @property
@@ -182,13 +165,20 @@ class Hosted:
         """How many sayings and replies stand."""
         return len(self._heard_so_far())
 
+    def _known_entries(self) -> dict[str, Entry]:
+        """Return all that was said by its uuid, and read only what is new of it."""
+        new = self.session.view.said_from(self._entries_read)
+        self._entries_read += len(new)
+        self._entries.update((one.uuid, one.entry) for one in new if isinstance(one, Item))
+        return self._entries
+
     # -- following the host
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, EntryAppended) and event.kind == ASSISTANT:
             self._logged = event.uuid
 
-    def _heard_so_far(self) -> list[_Spoken]:
+    def _heard_so_far(self) -> list[Spoken]:
         if self._spoken is None:
             self._spoken = recovered(self.session.view, self._first)
             self._continued = len(self._spoken) > 1
@@ -196,6 +186,8 @@ class Hosted:
 
     def _refuse_others(self, pieces: Sequence[Piece], body: Mapping[str, Any]) -> None:
         """Refuse a request that shares nothing with what was said here, and is opened differently."""
+        if self._goes_on(pieces):
+            return
         known = {one.key for one in self._heard_so_far()}
         prefix = self.session.view.facts.prefix
         if not self._continued or prefix is None or any(piece.key in known for piece in pieces):
@@ -219,25 +211,33 @@ class Hosted:
             else:
                 spoken.append(await self._log_spoken(piece))
 
+    def _goes_on(self, pieces: Sequence[Piece]) -> bool:
+        """Say whether a history begins with all of what was followed last."""
+        return bool(self._followed) and shared_start(self._followed, pieces) == len(self._followed)
+
     async def _follow(self, pieces: Sequence[Piece]) -> None:
-        """Bring the log to where the host is."""
+        """Bring the log to where the host is; where its history only grew, its past is not gone through again."""
         spoken = self._heard_so_far()
-        kept = aligned([one.key for one in spoken], [piece.key for piece in pieces if piece.kind != "result"])
-        self._continued = self._continued or bool(kept)
+        done, met = (len(self._followed), self._met) if self._goes_on(pieces) else (0, 0)
+        self._followed = []
+        fresh = pieces[done:]
+        kept = aligned([one.key for one in spoken[met:]], [piece.key for piece in fresh if piece.kind != "result"])
+        self._continued = self._continued or bool(met or kept)
         standing = set(kept)
-        gone = [one for at, one in enumerate(spoken) if at not in standing]
+        gone = [one for at, one in enumerate(spoken[met:]) if at not in standing]
         if gone:
             await self._take_back(gone)
-        self._spoken = spoken = [spoken[at] for at in kept]
+            self._spoken = spoken = [*spoken[:met], *(spoken[met + at] for at in kept)]
         await self._open_memory()
-        at = -1
-        for piece in pieces:
+        at = met - 1
+        for piece in fresh:
             if piece.kind == "result":
                 await self._follow_result(spoken[at] if at >= 0 else self._first, piece)
                 continue
             at += 1
             if at == len(spoken):
                 spoken.append(await self._log_spoken(piece))
+        self._followed, self._met = list(pieces), at + 1
         if self._recalling is not None:
             await self._recalling.surface()
 
@@ -255,12 +255,13 @@ class Hosted:
         text = index_context(index, path=str(memory.path), tag=tag, scope="private", unconfirmed=waiting)
         await self.session.attach(text, type=USER_CONTEXT)
 
-    async def _take_back(self, gone: Sequence[_Spoken]) -> None:
+    async def _take_back(self, gone: Sequence[Spoken]) -> None:
+        self._followed = []
         uuids = [uuid for one in gone for uuid in one.entries()]
         reason = f"the host took back or rewrote {len(gone)} message{'s' if len(gone) > 1 else ''} of its history"
         await self.session.decide(Snipped(Cause(LAYER, reason, moves_prefix=True), uuids))
 
-    async def _log_spoken(self, piece: Piece) -> _Spoken:
+    async def _log_spoken(self, piece: Piece) -> Spoken:
         if piece.kind == "said":
             if self._recalling is not None:
                 self._recalling.start(_text(piece.content))
@@ -275,9 +276,9 @@ class Hosted:
             message = {"role": "assistant", "content": piece.content}
             reply = {OWN: piece.own} if piece.own else {}
             entry = await self.session.append(ASSISTANT, {"message": message, "reply": reply})
-        return _Spoken(piece.key, [entry.uuid])
+        return Spoken(piece.key, [entry.uuid])
 
-    async def _follow_result(self, owner: _Spoken, piece: Piece) -> None:
+    async def _follow_result(self, owner: Spoken, piece: Piece) -> None:
         heard = owner.results.get(piece.id)
         if heard is None:
             await self._log_result(owner, piece)
@@ -286,88 +287,20 @@ class Hosted:
         elif piece.key not in heard.contents:
             cause = Cause(LAYER, "the host rewrote this result", moves_prefix=True)
             await self.session.decide(ResultsCleared(cause, [Replacement(piece.id, _text(piece.content), piece.id, 0)]))
-            heard.contents = {piece.key}
+            heard.contents, self._followed = {piece.key}, []
 
-    async def _log_result(self, owner: _Spoken, piece: Piece) -> str | list[Block]:
+    async def _log_result(self, owner: Spoken, piece: Piece) -> str | list[Block]:
         if self.session.view.use(piece.id) is None:  # an orphan: kept in the log, and left out of requests
             block = {"type": "tool_result", "tool_use_id": piece.id, "content": piece.content}
             entry = await self.session.append(USER, {"message": {"role": "user", "content": [block]}})
         else:
             entry = await self.session.result(piece.id, piece.content, is_error=piece.is_error)
         shown = _shown(entry, piece)
-        owner.results[piece.id] = _Heard(entry.uuid, (piece.key, digest_of(shown)))
+        owner.results[piece.id] = Heard(entry.uuid, (piece.key, digest_of(shown)))
         return shown
 
     def _sent(self, request: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
         return {**request, "stream": body["stream"]} if "stream" in body else request
-
-
-def aligned(known: Sequence[bytes], host: Sequence[bytes]) -> list[int]:
-    """Return which of what is known the host's history begins with, in order; what it goes on with is new.
-
-    What the host left out is skipped where it goes on with something that is known, so that a history whose past was
-    dropped is not taken for a new one.
-    """
-    kept: list[int] = []
-    at = 0
-    for number, key in enumerate(host):
-        if at < len(known) and known[at] == key:
-            found = at
-        else:
-            candidates = [later for later in range(at, len(known)) if known[later] == key]
-            if not candidates:
-                break
-            found = max(candidates, key=lambda later: (_run(known, later, host, number), -later))
-        kept.append(found)
-        at = found + 1
-    return kept
-
-
-def _run(known: Sequence[bytes], at: int, host: Sequence[bytes], number: int) -> int:
-    length = 0
-    for one, other in zip(known[at:], host[number:], strict=False):
-        if one != other:
-            break
-        length += 1
-    return length
-
-
-def recovered(view: View, first: _Spoken) -> list[_Spoken]:
-    """Return what the host has said by the log, for a host that comes back."""
-    spoken: list[_Spoken] = []
-    replies: dict[str, _Spoken] = {}
-    blocks: dict[str, list[Any]] = {}
-    gone: set[str] = set()
-    for one in view.said_from(0):
-        if not isinstance(one, Item):
-            if isinstance(one.cut, Snipped):
-                gone.update(one.cut.messages)
-            continue
-        if one.entry.kind == ASSISTANT:
-            name = reply_id(one.entry)
-            blocks.setdefault(name, []).extend(_list(one.message["content"]))
-            if name not in replies:
-                replies[name] = _Spoken(b"", [])
-                spoken.append(replies[name])
-            replies[name].uuids.append(one.uuid)
-            replies[name].key = reply_key(blocks[name])
-        elif one.entry.kind == USER or OWN in one.entry.body:
-            _recover_said(one, view, spoken, first)
-    return [one for one in spoken if not gone.issuperset(one.uuids)]
-
-
-def _recover_said(item: Item, view: View, spoken: list[_Spoken], first: _Spoken) -> None:
-    said: list[Any] = []
-    for block in _list(item.message["content"]):
-        if block.get("type") != "tool_result":
-            said.append(block)
-            continue
-        called = str(block.get("tool_use_id"))
-        whole = view.offloaded(called) is None
-        owner = spoken[-1] if spoken else first
-        owner.results[called] = _Heard(item.uuid, [digest_of(block.get("content"))] if whole else [])
-    if said:
-        spoken.append(_Spoken(said_key(said), [item.uuid]))
 
 
 def _list(content: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-__all__ = ["Refused", "chat_parts", "chat_reply", "response_parts", "response_reply"]
+__all__ = ["Refused", "chat_parts", "chat_reply", "response_items", "response_parts", "response_reply"]
 
 Body = dict[str, Any]
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
@@ -60,16 +60,27 @@ def _refuse_owed(owed: Mapping[str, int]) -> None:
         )
 
 
-def response_parts(body: Mapping[str, Any]) -> list[Any]:
-    """Return the parts of a Responses prompt; refuse one that breaks a rule."""
+def response_items(body: Mapping[str, Any], before: Iterable[Body]) -> list[Body]:
+    """Return the items of a Responses prompt, after those of the response that it goes on from."""
     given: Any = body.get("input")
     items: list[Body] = [{"role": "user", "content": given}] if isinstance(given, str) else list(given or ())
-    if not items:
+    whole = [*before, *items]
+    if not whole:
         raise Refused("Missing required parameter: 'input'.")
+    return whole
+
+
+def response_parts(body: Mapping[str, Any], items: Iterable[Body]) -> list[Any]:
+    """Return the parts of a Responses prompt; refuse one that breaks a rule."""
     calls: set[str] = set()
     answered: set[str] = set()
+    seen: set[str] = set()
     for at, item in enumerate(items):
         kind = item.get("type", "message")
+        identity = item.get("id")
+        if identity is not None and identity in seen:
+            raise Refused(f"Duplicate item found with id {identity}. Remove duplicate items from your input.")
+        seen.add(str(identity))
         if kind == "function_call":
             calls.add(str(item["call_id"]))
         elif kind == "function_call_output":

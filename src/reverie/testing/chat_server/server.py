@@ -16,7 +16,7 @@ import msgspec
 
 from ...errors import InputError
 from ..messages_server import Clock, count_block_tokens
-from .dialects import Refused, chat_parts, chat_reply, response_body, response_parts, response_reply
+from .dialects import Refused, chat_parts, chat_reply, response_body, response_items, response_parts, response_reply
 from .ledger import PrefixCache
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class ChatServer:
         self._reply = reply
         self._window = window
         self._cache = PrefixCache()
+        self._stored: dict[str, list[Body]] = {}
+        """What the provider keeps of every response: the items it answered, and its own."""
         self._lock = threading.Lock()
         self._ids = count(1)
         self._base_url = ""
@@ -123,21 +125,34 @@ class ChatServer:
         return endpoint
 
     def _chat(self, body: Body) -> Body:
-        parts = chat_parts(body)
-        return self._answered(body, parts, chat_reply)
+        return self._answered(body, chat_parts(body), chat_reply)
 
     def _response(self, body: Body) -> Body:
-        return self._answered(body, response_parts(body), response_reply)
+        items = response_items(body, self._before(body))
+        reply = self._answered(body, response_parts(body, items), response_reply)
+        if body.get("store") is not False:
+            self._stored[reply["id"]] = [*items, *reply["output"]]
+        return reply
+
+    def _before(self, body: Body) -> list[Body]:
+        """Return the items of the response that a request goes on from."""
+        named = body.get("previous_response_id")
+        if named is None:
+            return []
+        if named not in self._stored:
+            raise Refused(f"Previous response with id '{named}' not found.", "previous_response_not_found")
+        return self._stored[named]
 
     def _compact(self, body: Body) -> Body:
         """Turn the past into what the user said and one opaque item, as a model call of its own."""
-        parts = response_parts(body)
-        said = [{"type": "message", **item} for item in body["input"] if item.get("role") == "user"]
+        items = response_items(body, self._before(body))
+        parts = response_parts(body, items)
+        said = [{"type": "message", **item} for item in items if item.get("role") == "user"]
         blocks, usage = self._called({**body, "tools": []}, parts)
         sealed = base64.b64encode("".join(block.get("text", "") for block in blocks).encode()).decode()
         identity = f"resp_{next(self._ids):08d}"
-        items = [*said, {"type": "compaction", "id": f"cmp_{identity}", "encrypted_content": sealed}]
-        return {**response_body(identity, str(body["model"]), items, usage), "object": "response.compaction"}
+        kept = [*said, {"type": "compaction", "id": f"cmp_{identity}", "encrypted_content": sealed}]
+        return {**response_body(identity, str(body["model"]), kept, usage), "object": "response.compaction"}
 
     def _answered(self, body: Body, parts: list[Any], told: Callable[..., Body]) -> Body:
         blocks, usage = self._called(body, parts)
