@@ -6,7 +6,7 @@ from calendar import monthrange
 from datetime import date, timedelta
 from typing import Final
 
-__all__ = ["DAYS", "MONTHS", "end_of", "moved", "span_start", "weekday_on"]
+__all__ = ["DAYS", "MONTHS", "end_of", "moved", "next_weekdays", "span_start", "weekday_on"]
 
 DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 MONTHS: Final = (
@@ -35,6 +35,12 @@ def weekday_on(said: str, today: date, which: str) -> date:
     if which == "next":  # the one of the following week
         return today - timedelta(days=today.weekday()) + timedelta(days=7 + number)
     return today + timedelta(days=ahead or (0 if which == "this" else 7))
+
+
+def next_weekdays(said: str, today: date) -> tuple[date, ...]:
+    """Return the days that "next Friday" may be: people on a Monday mean this week's or the following one's."""
+    coming, following = weekday_on(said, today, ""), weekday_on(said, today, "next")
+    return (coming,) if coming == following else (coming, following)
 
 
 def span_start(span: str, today: date, step: int) -> date:

@@ -116,7 +116,8 @@ def test_a_reason_in_the_next_sentence_is_taken_too() -> None:
     [
         ("tomorrow", "2026-11-12"),
         ("on Thursday", "on Thursday 2026-11-12"),
-        ("next Friday", "Friday 2026-11-20"),
+        ("next Friday", "Friday 2026-11-13 or 2026-11-20"),
+        ("next Monday", "Monday 2026-11-16"),
         ("in two weeks", "2026-11-25"),
         ("next month", "2026-12"),
         ("by the end of the month", "by 2026-11-30"),

@@ -186,6 +186,9 @@ def test_what_an_embedding_finds_alike_is_asked_about_and_never_merged() -> None
         ("Due the day after tomorrow.", "Due 2026-11-18 (Wednesday)."),
         ("Lena left three days ago.", "Lena left on 2026-11-13 (Friday)."),
         ("The audit is on Thursday.", "The audit is on 2026-11-19 (Thursday)."),
+        ("The audit is next Monday.", "The audit is on 2026-11-23 (Monday)."),
+        ("The audit is next Friday.", "The audit is on 2026-11-20 or 2026-11-27 (Friday)."),
+        ("The audit is this Friday.", "The audit is on 2026-11-20 (Friday)."),
     ],
 )
 def test_a_relative_date_is_that_of_the_day_it_was_written(said: str, written: str) -> None:

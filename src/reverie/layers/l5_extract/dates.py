@@ -6,7 +6,7 @@ import re
 from datetime import date, timedelta
 from typing import Final
 
-from ...memories.dates import DAYS, MONTHS, end_of, moved, span_start, weekday_on
+from ...memories.dates import DAYS, MONTHS, end_of, moved, next_weekdays, span_start, weekday_on
 from ...values import record
 
 __all__ = ["Dated", "absolute", "has_date"]
@@ -67,7 +67,7 @@ def absolute(text: str, said_on: date | None) -> Dated:
             unknown = True
             return found.group()
         last = day if last is None else max(last, day)
-        return _shown(found, day)
+        return _shown(found, day, said_on)
 
     made = _SAID.sub(written, text)
     # "on the 2026-11-20" and "by on" do not come from people.
@@ -80,7 +80,7 @@ def _is_plain_word(found: re.Match[str]) -> bool:
     return bool(re.match(r"(?:may|march|mar) \d", text)) or text.lower() in ("sat", "sun", "wed", "mon")
 
 
-def _shown(found: re.Match[str], day: date) -> str:
+def _shown(found: re.Match[str], day: date, said_on: date | None) -> str:
     said, iso = found.group().lower(), day.isoformat()
     span = (found["span"] or "").lower()
     if span == "week":
@@ -88,6 +88,8 @@ def _shown(found: re.Match[str], day: date) -> str:
     if span in ("month", "quarter", "year"):
         shapes = {"month": iso[:7], "quarter": f"Q{(day.month + 2) // 3} {day.year}", "year": iso[:4]}
         return shapes[span]
+    if span and found["which"].lower() == "next" and said_on is not None:
+        return f"{DAYS[day.weekday()].capitalize()} {' or '.join(map(str, next_weekdays(span, said_on)))}"
     if found["weekday"] or span:
         return f"{DAYS[day.weekday()].capitalize()} {iso}"
     return f"the night of {iso}" if said == "tonight" else iso

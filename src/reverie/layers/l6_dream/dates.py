@@ -13,7 +13,7 @@ from datetime import date, timedelta
 from functools import lru_cache
 from typing import Final
 
-from ...memories.dates import DAYS, MONTHS, end_of, moved, span_start, weekday_on
+from ...memories.dates import DAYS, MONTHS, end_of, moved, next_weekdays, span_start, weekday_on
 from ...values import record
 from .date_phrases import SAID, SEASONS
 from .distances import count_of, is_vague, later
@@ -321,7 +321,10 @@ def _named(found: re.Match[str], today: date) -> str:
     if span in MONTHS:
         return _month(_of_month(MONTHS.index(span) + 1, which, today))
     direction = {1: "next" if which in ("next", "following") else "", -1: "last"}.get(_step(which), "this")
-    return _with_part(weekday_on(span, today, direction), _part(found))
+    day = weekday_on(span, today, direction)
+    shown = _with_part(day, _part(found))
+    # Which week "next Friday" means nobody can tell: both days stand there then, and whoever reads it may ask.
+    return shown.replace(str(day), " or ".join(map(str, next_weekdays(span, today)))) if which == "next" else shown
 
 
 def _year_of(season: str, which: str, today: date) -> int:
