@@ -9,13 +9,17 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reverie.hosts.moments import Moment
+from reverie.memories.kinds import MemoryKind
+from reverie.memories.records import MemoryRecord
+from reverie.memories.shelf import Scan
 from reverie.values import field, fields_of, record, replace
 
 
@@ -123,6 +127,37 @@ def test_a_class_that_says_when_two_are_equal_keeps_its_word() -> None:
             return isinstance(other, Name) and self.text.lower() == other.text.lower()
 
     assert Name("A") == Name("a")
+
+
+def test_what_a_record_cannot_do_is_refused() -> None:
+    @record
+    class Base:
+        unset: int
+        set_unset: list[str] = field(default_factory=lambda: [])
+
+    assert Base(1) == Base(1, [])
+    assert "<factory>" in str(inspect.signature(Base))
+
+    class Sub(Base):
+        pass
+
+    assert dataclasses.asdict(Sub(1)) == dataclasses.asdict(Base(1)) == {"unset": 1, "set_unset": []}
+    for body in (
+        {"__annotations__": {"more": "int"}, "__post_init__": lambda _: None},
+        {"__annotations__": {"more": "int"}, "__init__": lambda _: None},
+        {"__annotations__": {"more": "ClassVar[int]"}},
+    ):
+        with pytest.raises(TypeError, match="dataclass"):
+            record(type("Odd", (), body))
+    with pytest.raises(TypeError, match="has no Base"):
+        record(type("Odd", (Base,), {"__annotations__": {"more": "int"}}))
+
+
+def test_types_of_records_on_a_hooks_way_are_known_at_run_time() -> None:
+    given = {"file": "a.md", "name": "a", "trust": "user", "scope": "team"}
+    assert msgspec.convert(given, MemoryRecord) == MemoryRecord("a.md", "a", trust="user", scope="team")
+    for kind in (MemoryRecord, MemoryKind, Moment, Scan):
+        assert get_type_hints(kind).keys() == set(fields_of(kind))
 
 
 def test_making_records_loads_nothing_of_the_library() -> None:

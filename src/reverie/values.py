@@ -28,7 +28,16 @@ else:
 
 __all__ = ["cast", "field", "fields_of", "record", "replace"]
 
-_UNSET: Any = object()
+
+class _Unset:
+    """What stands for a value that was not given, in signatures too."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_UNSET: Any = _Unset()
+_NOT_HERE = ("__init__", "__post_init__", "__match_args__", "__slots__")
 
 
 class _Made:
@@ -54,6 +63,7 @@ def record(cls: type[T]) -> type[T]:
     """Make a class with annotated fields a record."""
     names = tuple(cls.__annotations__)
     space = dict(vars(cls))
+    _refuse_what_is_not_done(cls, space)
     defaults = {name: space.pop(name) for name in names if name in space}
     for made_again in ("__dict__", "__weakref__"):
         space.pop(made_again, None)
@@ -74,6 +84,15 @@ def record(cls: type[T]) -> type[T]:
     return new
 
 
+def _refuse_what_is_not_done(cls: type[Any], space: dict[str, Any]) -> None:
+    """Raise for what a dataclass can do and a record cannot, rather than make something else of it."""
+    others = [name for name in _NOT_HERE if name in space]
+    others += [name for name, kind in cls.__annotations__.items() if "ClassVar" in str(kind) or "InitVar" in str(kind)]
+    others += [base.__name__ for base in cls.__bases__ if base is not object]
+    if others:
+        raise TypeError(f"a record has no {', '.join(others)}: make {cls.__name__} with dataclasses.dataclass")
+
+
 def _without_hash(space: dict[str, Any]) -> dict[str, Any]:
     """Drop the empty ``__hash__`` that Python writes into a class body with an ``__eq__`` of its own."""
     return {name: value for name, value in space.items() if name != "__hash__" or value is not None}
@@ -81,23 +100,23 @@ def _without_hash(space: dict[str, Any]) -> dict[str, Any]:
 
 def _initialiser(cls: Any, names: tuple[str, ...], defaults: dict[str, Any]) -> Any:
     """Compile ``__init__``: through the slots themselves, which being frozen does not close."""
-    known: dict[str, Any] = {"unset": _UNSET}
+    known: dict[str, Any] = {"_unset_": _UNSET}
     parameters, body = ["self"], list[str]()
-    for name in names:
-        known[f"set_{name}"] = getattr(cls, name).__set__
+    for at, name in enumerate(names):
+        known[f"_set_{at}_"] = getattr(cls, name).__set__
         value, given = defaults.get(name, _UNSET), name
         if isinstance(value, _Made):
-            known[f"make_{name}"], value = value.make, _UNSET
-            given = f"make_{name}() if {name} is unset else {name}"
-            parameters.append(f"{name}=unset")
+            known[f"_make_{at}_"], value = value.make, _UNSET
+            given = f"_make_{at}_() if {name} is _unset_ else {name}"
+            parameters.append(f"{name}=_unset_")
         elif name in defaults:
             if value.__class__.__hash__ is None:
                 raise ValueError(f"every {cls.__name__} would share one {name}: write field(default_factory=...)")
-            known[f"default_{name}"] = value
-            parameters.append(f"{name}=default_{name}")
+            known[f"_default_{at}_"] = value
+            parameters.append(f"{name}=_default_{at}_")
         else:
             parameters.append(name)
-        body.append(f" set_{name}(self, {given})")
+        body.append(f" _set_{at}_(self, {given})")
     exec(f"def __init__({', '.join(parameters)}):\n" + ("\n".join(body) or " pass"), known)
     made = known["__init__"]
     made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
@@ -160,6 +179,7 @@ class _FromTheLibrary:
     def __get__(self, instance: Any, owner: Any) -> Any:
         import dataclasses
 
+        owner = next(kind for kind in owner.__mro__ if self.name in vars(kind))
         fields: list[Any] = []
         for name, kind in owner.__annotations__.items():
             value = self.defaults.get(name, dataclasses.MISSING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,11 @@ def test_forgetting_a_source_and_erasing_need_no_terminal_but_a_word(
     assert len(told("rm", "--source", "s1", "--dry-run")["files"]) == 1
     code, _, err = said("rm", "--source", "s1", "--erase")
     assert (code, "nobody can be asked" in err) == (2, True)
+    kept = Path(os.environ["REVERIE_HOME"]) / "queue" / "words-of-hooks.json"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text("{}")
     assert len(told("rm", "--source", "s1", "--erase", "--yes")["files"]) == 1
+    assert not kept.exists(), "hooks keep the words of memories"
     assert b"cron" not in (memory.path / ".journal/journal.jsonl").read_bytes()
 
 

@@ -129,7 +129,43 @@ def test_only_what_changed_is_read_again(root: Path, monkeypatch: pytest.MonkeyP
     assert opened == ["project_03.md"]
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "garbage", "empty", "another program", "a folder", "a link"])
+@pytest.mark.requirement("M9")
+def test_what_is_erased_is_not_kept_either(root: Path) -> None:
+    memory = Memory(root)
+    file = memory.save("The zebra crossing is in Lyon", type="project", why="zebras live there").file
+    settle(root)
+    early = Shelf(str(root))
+    heads = dict(early._kept.heads())
+    memory.list()
+    (root / HEADS).unlink(missing_ok=True)
+    scanned(root)
+    assert b"zebra" in (root / HEADS).read_bytes()
+    memory.forget(file, erase=True)
+    scanned(root)
+    early._kept.keep(heads, len(heads))  # one who read it before and writes only now
+    early.scan()
+    left = [one for one in root.rglob("*") if one.is_file() and b"zebra" in one.read_bytes()]
+    assert left == []
+
+
+@pytest.mark.requirement("S5", "D2")
+def test_a_shared_directory_is_seen_by_nobodys_heads(root: Path, tmp_path: Path) -> None:
+    for file in sorted(root.glob("*.md")):
+        if file.name != "MEMORY.md":
+            Memory(root).confirm(file.name)
+    settle(root)
+    scanned(root)
+    assert {one.trust for one in scanned(root)} == {"user"}
+    shared = Memory(tmp_path / "mine", team=root).list()
+    assert {one.trust for one in shared} == {"agent"}
+    assert {one.trust for one in scanned(root)} == {"user"}
+    os.rename(root, tmp_path / "moved")
+    assert {one.trust for one in Memory(tmp_path / "mine", team=tmp_path / "moved").list()} == {"agent"}
+
+
+@pytest.mark.parametrize(
+    "damage", ["cut", "flipped", "garbage", "empty", "another program", "a folder", "a link", "a pipe"]
+)
 def test_what_is_kept_badly_is_not_used(root: Path, damage: str, tmp_path: Path) -> None:
     expected = scanned(root)
     kept = root / HEADS
@@ -150,6 +186,8 @@ def test_what_is_kept_badly_is_not_used(root: Path, damage: str, tmp_path: Path)
             kept.write_bytes(b"%08x" % zlib.crc32(body) + body)
         case "a folder":
             kept.mkdir()
+        case "a pipe":
+            os.mkfifo(kept)
         case _:
             (tmp_path / "elsewhere").write_bytes(data)
             kept.symlink_to(tmp_path / "elsewhere")

@@ -14,12 +14,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["EVENTS", "HOSTS", "Host", "Kind", "Moment", "read_moment"]
+    Host: TypeAlias = Literal["claude-code", "codex", "gemini", "cursor"]
+    Kind: TypeAlias = Literal[
+        "session_start", "user_prompt", "after_tool", "before_compact", "after_compact", "stop", "session_end", "other"
+    ]
+else:
+    Host = Kind = str
+    Any = object
 
-Host: TypeAlias = 'Literal["claude-code", "codex", "gemini", "cursor"]'
-Kind: TypeAlias = """Literal[
-    "session_start", "user_prompt", "after_tool", "before_compact", "after_compact", "stop", "session_end", "other"
-]"""
+__all__ = ["EVENTS", "HOSTS", "Host", "Kind", "Moment", "read_moment"]
 
 HOSTS: Final[tuple[Host, ...]] = ("claude-code", "codex", "gemini", "cursor")
 

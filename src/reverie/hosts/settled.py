@@ -65,12 +65,23 @@ def settled(project: str | None) -> Settled:
 
 
 def _home() -> str:
+    """Return what the settings would say; in plain cases without what they load."""
     given = os.environ.get("REVERIE_HOME", "")
-    if given:
-        return os.path.abspath(os.path.expanduser(given))
-    if sys.platform == "linux" and "ANDROID_DATA" not in os.environ:  # as platformdirs says, which takes long to load
-        data = os.environ.get("XDG_DATA_HOME", "").strip() or os.path.expanduser("~/.local/share")
-        return os.path.abspath(os.path.join(data, "reverie"))
+    if _is_plain(given):
+        return given
+    if not given and sys.platform == "linux" and "ANDROID_DATA" not in os.environ:
+        data, home = os.environ.get("XDG_DATA_HOME", ""), os.environ.get("HOME", "")
+        if _is_plain(data):
+            return f"{data}/reverie"
+        if not data and _is_plain(home):
+            return f"{home}/.local/share/reverie"
+    from pathlib import Path
+
     from platformdirs import user_data_path
 
-    return str(user_data_path("reverie", appauthor=False).absolute())
+    return str((Path(given).expanduser() if given else user_data_path("reverie", appauthor=False)).absolute())
+
+
+def _is_plain(path: str) -> bool:
+    """Say whether a path is absolute and means to everybody what it says."""
+    return path.startswith("/") and path == path.strip() and path == os.path.normpath(path) and "~" not in path

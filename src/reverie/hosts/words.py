@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["KeptWords"]
+__all__ = ["KeptWords", "forget_words"]
 
 _MAX_BYTES: Final = 64 * 2**20
 _FRESH_NS: Final = 2_000_000_000
@@ -85,6 +85,14 @@ class KeptWords:
             return {name: row for name, row in rows.items() if len(row) == _COLUMNS}
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return {}
+
+
+def forget_words(home: str | os.PathLike[str]) -> None:
+    """Keep no words of any memory under this home: some were erased, and the next hook reads the rest again."""
+    with suppress(OSError), os.scandir(os.path.join(home, FOLDER)) as entries:
+        for entry in entries:
+            if entry.name.startswith("words-"):
+                os.unlink(entry.path)
 
 
 def _makers() -> list[int]:

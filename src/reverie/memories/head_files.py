@@ -6,6 +6,7 @@ hash of what it was, and may go at any time. By it a scan looks at files that di
 
 from __future__ import annotations
 
+import fcntl
 import os
 import zlib
 from collections.abc import Iterator, Mapping
@@ -14,16 +15,18 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ..paths import TEMPORARY_PREFIX, open_folder, refuse_unless_plain
-from . import frontmatter, records
+from ..errors import StorageError
+from ..paths import TEMPORARY_PREFIX, open_folder, open_plain, read_all, refuse_unless_plain
+from . import frontmatter, records, trust
 from .names import FOLDERS, is_memory
 from .records import MemoryRecord, Scope
 from .trust import Trust
 
-__all__ = ["JOURNAL", "READ_FLAGS", "Head", "KeptHeads", "has_settled", "memory_files", "print_of", "read_head"]
+__all__ = ["JOURNAL", "LOCK", "READ_FLAGS", "Head", "KeptHeads", "has_settled", "memory_files", "print_of", "read_head"]
 
 JOURNAL: Final = ".journal"
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never wait for a pipe
+LOCK: Final = "lock"
 _HEADS: Final = "heads"
 _MAX_DEPTH: Final = 3
 _HEAD_BYTES: Final = 2_048
@@ -120,11 +123,14 @@ _rows: Final = msgspec.msgpack.Decoder(tuple[list[int], list[_Row]])
 
 
 class KeptHeads:
-    """The heads of one directory: in this process, and beside its journal for the next one."""
+    """The heads of one directory: in this process, and beside its journal for the next one.
+
+    A directory that is shared is read anew by each process: others write there, and see it in another light.
+    """
 
     def __init__(self, root: str, scope: Scope) -> None:
         self._root = root
-        self._scope: Scope = scope
+        self._is_shared = scope != "private"
         self._heads: Mapping[str, Head] | None = None
         self._written: int = 0
 
@@ -137,30 +143,36 @@ class KeptHeads:
 
     def has_place(self) -> bool:
         """Say whether there is a journal, beside which heads can be kept."""
-        return os.path.isdir(os.path.join(self._root, JOURNAL))
+        return not self._is_shared and os.path.isdir(os.path.join(self._root, JOURNAL))
 
     def keep(self, heads: Mapping[str, Head], read: int) -> None:
         """Know these from now on, and write them down where it pays: ``read`` of them had to be read."""
         self._heads = heads
         gone = self._written - (len(heads) - read)
-        if len(heads) < _FEWEST or max(read, gone) * _WORTH <= len(heads):
+        if self._is_shared or len(heads) < _FEWEST or max(read, gone) * _WORTH <= len(heads):
             return
-        with suppress(OSError):  # it is only quicker with it
+        with suppress(OSError, StorageError):  # it is only quicker with it
             self._write(heads)
             self._written = len(heads)
 
+    def forget(self) -> None:
+        """Keep nothing of what was read; whoever calls this has the journal's lock."""
+        self._heads, self._written = {}, 0
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._root, JOURNAL, _HEADS))
+
     def _read(self) -> dict[str, Head]:
+        if self._is_shared:
+            return {}
         try:
-            with open(os.open(os.path.join(self._root, JOURNAL, _HEADS), READ_FLAGS), "rb", buffering=0) as stream:
-                data = stream.read(_MAX_KEPT_BYTES)
+            data = self._bytes()
             if int(data[:8], 16) != zlib.crc32(memoryview(data)[8:]):
                 return {}
             made_by, rows = _rows.decode(memoryview(data)[8:])
-        except (OSError, ValueError, msgspec.MsgspecError):
+        except (OSError, StorageError, ValueError, RecursionError, MemoryError, msgspec.MsgspecError):
             return {}
         if made_by != _makers():
             return {}
-        scope = self._scope
         return {
             row.file: Head(
                 row.print,
@@ -176,49 +188,82 @@ class KeptHeads:
                     row.source,
                     row.claim,
                     row.expires,
-                    scope,
-                    "",
-                    row.extra,
+                    extra=row.extra,
                 ),
             )
             for row in rows
         }
 
-    def _write(self, heads: Mapping[str, Head]) -> None:
-        """Write them aside and into place; not durably, since whoever reads them checks them whole."""
-        rows = [
-            _Row(
-                one.print,
-                one.version,
-                one.claim,
-                memory.file,
-                memory.name,
-                memory.description,
-                memory.type,
-                memory.created,
-                memory.modified,
-                memory.source,
-                memory.expires,
-                dict(memory.extra),
-            )
-            for one in heads.values()
-            if not (memory := one.memory).problem
-        ]
-        body = msgspec.msgpack.encode((_makers(), rows))
+    def _bytes(self) -> bytes:
+        path = os.path.join(self._root, JOURNAL, _HEADS)
         folder = open_folder(self._root, (JOURNAL,))
         try:
-            name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = open_plain(folder, _HEADS, READ_FLAGS, path)
+        finally:
+            os.close(folder)
+        if os.fstat(descriptor).st_size > _MAX_KEPT_BYTES:
+            os.close(descriptor)
+            return b""
+        return read_all(descriptor)
+
+    def _write(self, heads: Mapping[str, Head]) -> None:
+        """Write them aside and into place; not durably, since whoever reads them checks them whole.
+
+        Under the journal's lock, and only of files that are there: what was erased meanwhile does not come back.
+        """
+        folder = open_folder(self._root, (JOURNAL,))
+        try:
+            path = os.path.join(self._root, JOURNAL, LOCK)
+            lock = open_plain(folder, LOCK, os.O_RDWR, path)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(lock), os.stat(path, follow_symlinks=False)):
+                    self._put(folder, _encoded(self._root, heads))
+            finally:
+                os.close(lock)
+        finally:
+            os.close(folder)
+
+    def _put(self, folder: int, body: bytes) -> None:
+        name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
             with open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as stream:
                 stream.write(b"%08x" % zlib.crc32(body))
                 stream.write(body)
             os.rename(name, _HEADS, src_dir_fd=folder, dst_dir_fd=folder)
-        finally:
-            os.close(folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+            raise
+
+
+def _encoded(root: str, heads: Mapping[str, Head]) -> bytes:
+    """Return the bytes of what is kept of the files that are there."""
+    rows = [
+        _Row(
+            one.print,
+            one.version,
+            one.claim,
+            memory.file,
+            memory.name,
+            memory.description,
+            memory.type,
+            memory.created,
+            memory.modified,
+            memory.source,
+            memory.expires,
+            dict(memory.extra),
+        )
+        for one in heads.values()
+        if not (memory := one.memory).problem and os.path.lexists(os.path.join(root, memory.file))
+    ]
+    return msgspec.msgpack.encode((_makers(), rows))
 
 
 def _makers() -> list[int]:
     """Return by what it is known that another version of this program would read other heads."""
     with suppress(OSError):
-        return [os.stat(room.__file__).st_mtime_ns for room in (frontmatter, records) if room.__file__]
-    return [0]
+        found = [os.stat(room.__file__) for room in (frontmatter, records, trust) if room.__file__]
+        return [number for one in found for number in (one.st_mtime_ns, one.st_size)]
+    return [os.getpid()]  # nobody can tell: each process for itself

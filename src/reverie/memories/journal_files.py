@@ -31,7 +31,7 @@ from ..paths import (
     replace_file,
     sync_folder,
 )
-from .head_files import JOURNAL, READ_FLAGS
+from .head_files import JOURNAL, LOCK, READ_FLAGS
 from .index import INDEX, merged, patched
 from .journal import History, JournalEntry, content_of, encode, erased, read_entries
 from .records import version_of
@@ -41,7 +41,6 @@ from .trust import Trust
 __all__ = ["JournalFiles", "read_plain"]
 
 _LINES: Final = "journal.jsonl"
-_LOCK: Final = "lock"
 _MARK_DIGITS: Final = 20
 
 
@@ -100,7 +99,7 @@ class JournalFiles:
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self._lock_path, self._lines_path = self.path(_LOCK), self.path(_LINES)
+        self._lock_path, self._lines_path = self.path(LOCK), self.path(_LINES)
         self.history = History()
         self._gate = threading.RLock()
         self._lock: int | None = None
@@ -164,7 +163,7 @@ class JournalFiles:
     @contextmanager
     def locked(self) -> Generator[None]:
         """Be the only writer, across threads and processes, with the journal read and carried out."""
-        with self._gate, explained("lock", self.path(_LOCK)):
+        with self._gate, explained("lock", self.path(LOCK)):
             if self._lock is not None:
                 raise StorageError("a change is being made already; finish it first", path=self.root)
             descriptor = self._take()
@@ -183,11 +182,11 @@ class JournalFiles:
         """Lock the lock file and make sure that it is still the one others would lock."""
         while True:
             with self._folder(create=True) as folder:
-                descriptor = open_plain(folder, _LOCK, os.O_RDWR | os.O_CREAT, self.path(_LOCK))
+                descriptor = open_plain(folder, LOCK, os.O_RDWR | os.O_CREAT, self.path(LOCK))
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
                     with suppress(FileNotFoundError):
-                        now = os.stat(self.path(_LOCK), follow_symlinks=False)
+                        now = os.stat(self.path(LOCK), follow_symlinks=False)
                         if os.path.samestat(os.fstat(descriptor), now):
                             return descriptor
                 except BaseException:

@@ -10,9 +10,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, Literal, TypeAlias
 
-__all__ = ["TYPES", "MemoryKind", "MemoryType"]
+    MemoryType: TypeAlias = Literal["user", "feedback", "project", "reference"]
+else:
+    MemoryType = str
 
-MemoryType: TypeAlias = 'Literal["user", "feedback", "project", "reference"]'
+__all__ = ["TYPES", "MemoryKind", "MemoryType"]
 
 
 @record

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
     from .trust import Trust
 
+    Scope: TypeAlias = Literal["private", "team"]
+else:
+    Scope = Trust = str  # for whoever reads the types of a record at run time
+
 __all__ = [
     "OWN_FIELDS",
     "MemoryRecord",
@@ -35,8 +39,6 @@ __all__ = [
     "revised_text",
     "version_of",
 ]
-
-Scope: TypeAlias = 'Literal["private", "team"]'
 
 OWN_FIELDS: Final = ("name", "description", "type", "created", "modified", "source", "trust", "expires", "scope")
 _OWN: Final = frozenset(OWN_FIELDS)

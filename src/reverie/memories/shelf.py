@@ -359,6 +359,7 @@ class Shelf:
         gone = set(files)
         with self._journal.locked():
             self._journal.erase(gone)
+            self._kept.forget()
             kept = [line for line in self._surfaced_lines() if not gone & set(line["files"])]
             data = "".join(json.dumps(line) + "\n" for line in kept).encode()
             replace_file(self.root, f"{JOURNAL}/{_SURFACED}", data)

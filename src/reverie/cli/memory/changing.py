@@ -5,9 +5,11 @@ from __future__ import annotations
 import click
 
 from ...errors import InputError
+from ...hosts.words import forget_words
 from ...memories.records import Scope
 from ...memories.taxonomy import TYPES
 from ...runtime.memory_results import Forgotten, Saved
+from ...settings import load_settings
 from ..output import emit_json, say, warn
 from .opened import agreed, given_text, opened, tell_change
 
@@ -165,7 +167,10 @@ def rm(
     if dry_run or (erase and not yes and not agreed(f"Erase {', '.join(planned.files)} for good?", "--yes erases")):
         tell_forgotten(planned, dry_run=True, as_json=as_json)
         return 0 if dry_run else 1
-    tell_forgotten(forget(trial=False), dry_run=False, as_json=as_json)
+    gone = forget(trial=False)
+    if erase:
+        forget_words(load_settings().home)
+    tell_forgotten(gone, dry_run=False, as_json=as_json)
     return 0
 
 
