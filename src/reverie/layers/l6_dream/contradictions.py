@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from .differences import Difference, apart, are_generic, dice, without_slots
-from .lexicon import CHANGES, DIMENSIONS, GENERIC, OWNING, SCOPES, normal
+from .lexicon import CHANGES, DIMENSIONS, GENERIC, OWNING, SCOPES
 from .statements import Profile, Statement
+from .subjects import are_of_two_subjects, defines, is_one_run
 from .words import HARD, Word
 
 __all__ = ["contradiction_in", "is_weak", "slots_of"]
@@ -21,11 +22,12 @@ _ENOUGH_DENIED: Final = 2.5
 _SUBJECT: Final = 0.55
 _SUBJECT_OF_DENIAL: Final = 0.5
 _SUBJECT_OF_WORDS: Final = 0.55
+_SUBJECT_OF_NAMES: Final = 0.75
+"""Any name may stand where another does; they are two values of one thing only where the rest is much the same."""
 _SUBJECT_OF_NAMESAKES: Final = 0.4
 _SUBJECT_OF_PARAPHRASE: Final = 0.85
 _MAX_SLOT_WORDS: Final = 3
 _SAME_NAME: Final = 0.6
-_DEFINING: Final = frozenset(map(normal, ("where", "what", "who", "the", "our", "how")))
 _ARTICLES: Final = frozenset({"a", "an", "the"})
 _LANGUAGES: Final = frozenset({"language", "language_spoken"})
 _DEFINITE: Final = re.compile(r"\W*(?:the|our|my|his|her|their)\b|\W*[\w-]+['’]s\b", re.IGNORECASE)
@@ -46,7 +48,9 @@ def contradiction_in(differences: Sequence[Difference], left: Profile, right: Pr
         first = any(one.left is claim for claim in left.claims[:1]) or any(
             one.right is claim for claim in right.claims[:1]
         )
-        if first and one.left.role == "claim" and _excludes(one, same) and not _is_of_names(one, left, right):
+        if not first or one.left.role != "claim" or not _excludes(one, same):
+            continue
+        if not _is_of_names(one, left, right) and not are_of_two_subjects(one):
             return one
     return None
 
@@ -95,7 +99,11 @@ def _is_where_or_what(difference: Difference) -> bool:
 
 def slots_of(difference: Difference) -> frozenset[str]:
     """Return the kinds of values in which two statements differ."""
-    return frozenset(word.slot for word in difference.left.words if word.shown in difference.words)
+    return _slots(difference.left, difference.words)
+
+
+def _slots(statement: Statement, words: Sequence[str]) -> frozenset[str]:
+    return frozenset(word.slot for word in statement.words if word.shown in words)
 
 
 def _is_of_scope(difference: Difference) -> bool:
@@ -135,8 +143,11 @@ def _excludes(difference: Difference, same_name: bool) -> bool:
     if difference.way == "value":
         if difference.subject < _SUBJECT:
             return False
-        firm = slots_of(difference) - {"name", "code"}
-        if firm and firm != slots_of(difference):
+        kinds = slots_of(difference)
+        if "name" in kinds | _slots(difference.right, difference.others) and difference.subject < _SUBJECT_OF_NAMES:
+            return len(difference.left.of_person & difference.right.of_person) > 1
+        firm = kinds - {"name", "code"}
+        if firm and firm != kinds:
             return False  # of two that have names of their own, each may have a value of its own
         if len(firm) > 1 and firm & _LANGUAGES:
             return False  # what holds for one language need not hold for another
@@ -165,12 +176,8 @@ def _is_denied_alone(difference: Difference) -> bool:
 
 
 def _are_runs(difference: Difference) -> bool:
-    """Say whether what differs stands in one piece on both sides: a name of several words is one value."""
-    for statement, words in ((difference.left, difference.words), (difference.right, difference.others)):
-        places = [at for at, word in enumerate(statement.words) if word.shown in words]
-        if len(words) > 1 and places != list(range(places[0], places[0] + len(places))):
-            return False
-    return True
+    """Say whether what differs stands in one piece on both sides."""
+    return is_one_run(difference.left, difference.words) and is_one_run(difference.right, difference.others)
 
 
 def _is_attribute(difference: Difference) -> bool:
@@ -194,13 +201,7 @@ def _in_front(difference: Difference) -> bool:
     """Say whether the two differ in what they begin with, which is what they are about."""
     for statement, words in ((difference.left, difference.words), (difference.right, difference.others)):
         first = next((word for word in statement.every if word.form not in _ARTICLES), None)
-        if first is None or first.shown not in words or _defines(statement.every):
+        if first is None or first.shown not in words or defines(statement.every):
             return False
     forms = difference.left.forms & difference.right.forms
     return not forms & OWNING
-
-
-def _defines(words: Sequence[Word]) -> bool:
-    """Say whether a statement begins with what it says of its subject: "Oslo is where the team meets"."""
-    at = next((number for number, word in enumerate(words[:4]) if word.form == "be"), None)
-    return at is not None and at + 1 < len(words) and words[at + 1].form in _DEFINING

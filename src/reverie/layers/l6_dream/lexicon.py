@@ -12,9 +12,10 @@ from typing import Final
 
 from .lemmas import base_of
 from .synonyms import PHRASES, SAME
-from .value_kinds import DIMENSIONS, IMPLIED, KINDS, NAMED
+from .value_kinds import ACTS, DIMENSIONS, IMPLIED, KINDS, NAMED
 
 __all__ = [
+    "ACTS",
     "CHANGES",
     "DIMENSIONS",
     "GENERIC",

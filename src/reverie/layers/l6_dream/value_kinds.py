@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DIMENSIONS", "IMPLIED", "KINDS", "NAMED"]
+__all__ = ["ACTS", "DIMENSIONS", "IMPLIED", "KINDS", "NAMED"]
 
 KINDS: Final = """
     indent: tab space
@@ -110,6 +110,11 @@ DIMENSIONS: Final = frozenset(
     {"language", "language_spoken", "format", "season", "color", "system", "cloud", "daypart"}
 )
 """Kinds that memories are often told apart by: where they stand in the names, they are what each is about."""
+ACTS: Final = frozenset(
+    {"direction", "switch", "fate", "opening", "presence", "inclusion", "flow", "verdict", "outcome", "trade", "lending"}
+    | {"game", "link", "latch", "secrecy", "showing", "push_or_pull", "teaching", "joining", "merge_way"}
+)
+"""Kinds whose members are done: who does one, an importer, is a thing with that name, and no value."""
 # What a value of a kind says already: Postgres is a database, and data is stored in one.
 IMPLIED: Final = """
     database: database data store

@@ -12,7 +12,7 @@ from typing import Final
 from ...memories.dates import DAYS, MONTHS
 from ...values import record, replace
 from .lemmas import base_of
-from .lexicon import GENERIC, LIGHT, NEGATIVE, is_family, is_phrase, kind_of, normal
+from .lexicon import ACTS, GENERIC, LIGHT, NEGATIVE, is_family, is_phrase, kind_of, normal
 from .plain import CURRENCIES, NUMBERS, UNITS, plain
 
 __all__ = ["HARD", "Word", "weight_of", "words_of"]
@@ -54,6 +54,7 @@ _CONTRAST: Final = frozenset({"instead_of", "without"})
 _BEFORE_VALUES: Final = frozenset(map(normal, ("with", "in", "by", "via", "of", "use", "gnu", "bsd")))
 _VALUES: Final = frozenset(map(normal, ("make", "just", "go", "get", "put", "note", "turn", "see")))
 """Words of grammar that are names behind such a word: built with make, written in go."""
+_DOER: Final = re.compile(r"[eo]rs?\Z")
 _FEW: Final = 30
 _THINGS: Final = frozenset(
     map(
@@ -187,7 +188,10 @@ def _is_choice(words: list[Word], word: Word) -> bool:
 def _slot(word: Word) -> str:
     if word.kind in ("date", "month", "weekday", "time"):
         return "when"
-    return kind_of(word.form) or (word.kind if word.kind in HARD else "")
+    kind = kind_of(word.form)
+    if kind in ACTS and _DOER.search(word.shown):
+        return ""
+    return kind or (word.kind if word.kind in HARD else "")
 
 
 def _made(kind: str, said: str, names: frozenset[str]) -> list[Word]:
