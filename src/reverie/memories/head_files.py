@@ -151,7 +151,7 @@ class KeptHeads:
         gone = self._written - (len(heads) - read)
         if self._is_shared or len(heads) < _FEWEST or max(read, gone) * _WORTH <= len(heads):
             return
-        with suppress(OSError, StorageError):  # it is only quicker with it
+        with suppress(OSError, StorageError, ValueError, TypeError):  # it is only quicker with it
             self._write(heads)
             self._written = len(heads)
 
