@@ -23,6 +23,8 @@ from reverie.testing.planted_memories import Planted, planted_memories
 
 MIN_MERGED = 0.95
 MIN_FLAGGED = 0.90
+MAX_FLAGGED_BESIDES = 0.12
+"""The share of all flags that may be put to a person for nothing."""
 MAX_SECONDS = 2.0
 MAX_RATIO = 400.0
 POLICY = DreamPolicy()
@@ -106,6 +108,8 @@ def held(rows: list[dict[str, float]]) -> dict[str, bool]:
         "merged_wrongly": total("merged_wrongly") == 0,
         "dated": total("dated") == total("dates"),
         "flagged": total("flagged") >= MIN_FLAGGED * total("contradictions"),
+        "flagged_besides": total("flagged_besides")
+        <= MAX_FLAGGED_BESIDES * (total("flagged") + total("flagged_besides")),
         "again": total("again") == 0,
         "seconds": min(row["seconds"] for row in rows) <= MAX_SECONDS,
         "ratio": min(row["ratio"] for row in rows) <= MAX_RATIO,
@@ -140,9 +144,12 @@ def main() -> int:
         if not options.json:
             print(line(rows[-1]), flush=True)
     limits = held(rows)
+    besides = sum(row["flagged_besides"] for row in rows)
+    flags = besides + sum(row["flagged"] for row in rows)
     if options.json:
-        print(json.dumps({"rows": rows, "held": limits}))
+        print(json.dumps({"rows": rows, "flags": flags, "flagged_besides": besides, "held": limits}))
     else:
+        print(f"flags {flags}, of these besides {besides} ({besides / max(flags, 1):.1%})")
         print(", ".join(f"{name} {'held' if yes else 'NOT HELD'}" for name, yes in limits.items()))
     return 0 if all(limits.values()) or not options.check else 1
 

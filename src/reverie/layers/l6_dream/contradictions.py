@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from .differences import Difference, apart, are_generic, dice, without_slots
-from .lexicon import CHANGES, DIMENSIONS, GENERIC, OWNING, SCOPES
+from .lexicon import CHANGES, DIMENSIONS, GENERIC, OWNING, SCOPES, SPARE
 from .statements import Profile, Statement
 from .subjects import are_of_two_subjects, defines, is_one_run
 from .words import HARD, Word
@@ -20,7 +20,7 @@ _ENOUGH: Final = 1.9
 """The weight of what two statements share before they are held against each other: two words at least."""
 _ENOUGH_DENIED: Final = 2.5
 _SUBJECT: Final = 0.55
-_SUBJECT_OF_DENIAL: Final = 0.5
+_SUBJECT_OF_DENIAL: Final = 0.54
 _SUBJECT_OF_WORDS: Final = 0.55
 _SUBJECT_OF_NAMES: Final = 0.75
 """Any name may stand where another does; they are two values of one thing only where the rest is much the same."""
@@ -45,12 +45,10 @@ def contradiction_in(differences: Sequence[Difference], left: Profile, right: Pr
     same = dice(left.name, right.name) >= _SAME_NAME
     for one in differences:
         # A remark that both make in passing is about what the rest of each is about.
-        first = any(one.left is claim for claim in left.claims[:1]) or any(
-            one.right is claim for claim in right.claims[:1]
-        )
-        if not first or one.left.role != "claim" or not _excludes(one, same):
+        first = [one.left in left.claims[:1], one.right in right.claims[:1]]
+        if one.left.role != "claim" or not (all(first) if one.way == "word" else any(first)):
             continue
-        if not _is_of_names(one, left, right) and not are_of_two_subjects(one):
+        if _excludes(one, same) and not _is_of_names(one, left, right) and not are_of_two_subjects(one):
             return one
     return None
 
@@ -136,7 +134,7 @@ def _excludes(difference: Difference, same_name: bool) -> bool:
     if difference.way == "turn":
         extra = {word.form for word in (*difference.left.words, *difference.right.words)}
         return bool(extra & CHANGES) and difference.subject >= _SUBJECT
-    if difference.way in ("list", "narrower"):
+    if difference.way in ("list", "narrower", "pending"):
         return False
     if difference.way == "mark":
         return difference.subject >= _SUBJECT
@@ -144,8 +142,10 @@ def _excludes(difference: Difference, same_name: bool) -> bool:
         if difference.subject < _SUBJECT:
             return False
         kinds = slots_of(difference)
-        if "name" in kinds | _slots(difference.right, difference.others) and difference.subject < _SUBJECT_OF_NAMES:
-            return len(difference.left.of_person & difference.right.of_person) > 1
+        named = "name" in kinds | _slots(difference.right, difference.others)
+        telling = [word for word in (*here, *there) if word.form not in SPARE or word.form in OWNING]
+        if named and telling and difference.subject < _SUBJECT_OF_NAMES:
+            return False
         firm = kinds - {"name", "code"}
         if firm and firm != kinds:
             return False  # of two that have names of their own, each may have a value of its own

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 from ...values import record
 from .exchanges import exchanged, governed
 from .lexicon import GENERIC, NAMED, SCOPES, SPARE, TURNING, implied_by, kind_of, normal
-from .marks import marked
+from .marks import marked, still_to_do
 from .minimal import replaced
 from .statements import Pool, Profile, Statement
 from .words import Word, weight_of
@@ -28,7 +28,7 @@ __all__ = [
     "without_slots",
 ]
 
-Way: TypeAlias = Literal["value", "word", "denial", "exchange", "list", "turn", "mark", "narrower"]
+Way: TypeAlias = Literal["value", "word", "denial", "exchange", "list", "turn", "mark", "narrower", "pending"]
 _ALIGNED: Final = 0.5
 _ALIGNED_HEAD: Final = 0.65
 """Names and descriptions are worded more freely; only where they are this alike does another word tell them apart."""
@@ -244,6 +244,8 @@ def _difference(one: Statement, other: Statement, left: Profile, right: Profile)
     opposed = _opposed(one, other) if one.role in ("claim", "reason") else []
     if opposed:
         return made("denial", opposed, opposed)
+    if one.role == "claim" and (pending := still_to_do(one.every, other.every)):
+        return made("pending", [pending], [pending])
     _, _, slots = without_slots(mine, theirs)
     if slots or (mine and theirs and not are_generic(mine, theirs)):
         if slots:

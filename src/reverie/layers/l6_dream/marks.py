@@ -6,14 +6,14 @@ by these: where one statement has such a word and the other has its opposite, or
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
 from .lexicon import normal
 from .words import Word
 
-__all__ = ["marked"]
+__all__ = ["marked", "still_to_do"]
 
 
 def _table(lines: str) -> dict[str, str]:
@@ -74,6 +74,9 @@ _PAIRS: Final = _table(
 _BOUNDS: Final = frozenset(
     map(normal, ("at_most", "at_least", "more_than", "less_than", "limit", "maximum", "minimum"))
 )
+_DUTY: Final = frozenset(map(normal, ("must", "have_to", "should", "shall", "will", "need", "to")))
+_WAS: Final = frozenset({"was", "were", "been"})
+_DOERS: Final = frozenset({"we", "i", "they", "he", "she", "user"})
 
 
 def marked(one: Iterable[Word], other: Iterable[Word]) -> tuple[list[Word], list[Word]] | None:
@@ -99,3 +102,33 @@ def _marks(words: tuple[Word, ...]) -> dict[str, Word]:
         if word.kind == "word" and not word.denied and (sort := _ALONE.get(word.form) or _PAIRS.get(word.form)):
             found.setdefault(sort, word)
     return found
+
+
+def still_to_do(one: Sequence[Word], other: Sequence[Word]) -> Word | None:
+    """Return what one statement says is to be done and the other that it was: no repetition, and no contradiction."""
+    for first, second in ((one, other), (other, one)):
+        for at, word in enumerate(first):
+            if word.light or not _is_due(first[max(0, at - 3) : at]):
+                continue
+            doer = first[at - 2].form if at > 1 and not first[at - 2].light else ""
+            if any(
+                _is_done(found, second[place], doer)
+                for place, found in enumerate(second[1:])
+                if found.form == word.form
+            ):
+                return word
+    return None
+
+
+def _is_due(before: Sequence[Word]) -> bool:
+    """Say whether what follows these words is to be done: "has to be", "will", "must"."""
+    passive = bool(before) and before[-1].form == "be" and before[-1].shown == "be"
+    rest = before[:-1] if passive else before
+    return bool(rest) and rest[-1].form in _DUTY and (passive or rest[-1].form != "to")
+
+
+def _is_done(word: Word, before: Word, doer: str) -> bool:
+    """Say whether a word tells what has happened: "was signed", "we signed"."""
+    if before.shown in _WAS:
+        return True
+    return word.shown.endswith("ed") and (before.shown in _DOERS or before.slot == "name" or before.form == doer)

@@ -111,8 +111,8 @@ DIMENSIONS: Final = frozenset(
 )
 """Kinds that memories are often told apart by: where they stand in the names, they are what each is about."""
 ACTS: Final = frozenset(
-    {"direction", "switch", "fate", "opening", "presence", "inclusion", "flow", "verdict", "outcome", "trade", "lending"}
-    | {"game", "link", "latch", "secrecy", "showing", "push_or_pull", "teaching", "joining", "merge_way"}
+    {"direction", "switch", "fate", "opening", "presence", "inclusion", "flow", "verdict", "outcome", "trade", "game"}
+    | {"lending", "link", "latch", "secrecy", "showing", "push_or_pull", "teaching", "joining", "merge_way", "reach"}
 )
 """Kinds whose members are done: who does one, an importer, is a thing with that name, and no value."""
 # What a value of a kind says already: Postgres is a database, and data is stored in one.
