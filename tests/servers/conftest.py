@@ -59,12 +59,14 @@ def serving(home: Path, project: Path, *arguments: str) -> Iterator[Running]:
         token = Path(where["token_file"]).read_text().strip()
         yield Running(where["url"], int(where["url"].split(":")[2].split("/")[0]), token, home, project, process)
     finally:
+        ended_by_itself = process.poll() is not None
         process.send_signal(signal.SIGINT)
         try:
             rest, complaints = process.communicate(timeout=WAIT_SECONDS)
         finally:
             process.kill()
             process.wait()
+    assert not ended_by_itself
     assert (process.returncode, rest, complaints) == (130, "", ""), "a server that works has nothing to complain about"
     assert token not in first, "the token is never printed"
 

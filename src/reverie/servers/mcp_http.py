@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, Final
 
 from ..errors import InputError
@@ -43,7 +45,6 @@ async def serve_http(
 ) -> None:
     """Serve whoever knows the token, until the process is told to stop; ``started`` is told the address."""
     import uvicorn
-    from anyio.lowlevel import checkpoint
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
     manager = StreamableHTTPSessionManager(
@@ -69,12 +70,20 @@ async def serve_http(
         timeout_keep_alive=_KEEP_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
+    server, signals = uvicorn.Server(config), set[int]()
+    stop = server.handle_exit
+
+    def handle_exit(sig: int, frame: FrameType | None) -> None:
+        signals.add(sig)
+        stop(sig, frame)
+
+    server.handle_exit = handle_exit
     async with manager.run():
         if started is not None:
             started(f"http://{HOST}:{port}{PATH}")  # the socket listens already: whoever comes now waits a moment
-        await uvicorn.Server(config).serve(sockets=[listener])
-        # An interrupt that ended it is a cancellation that waits; further out it could pass for the manager's own.
-        await checkpoint()
+        await server.serve(sockets=[listener])
+    if signal.SIGINT in signals:
+        raise KeyboardInterrupt  # as a cancellation it could pass for the manager's own, and be lost
 
 
 def _patient(app: App) -> App:
