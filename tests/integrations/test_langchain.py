@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from reverie import InMemoryStorage, Session
+from reverie.conversation.canonical import canonical
 from reverie.errors import StorageError
+from reverie.events import DecisionMade, FellBack
 from reverie.integrations.door import running
 from reverie.testing.messages_server import MessagesServer
 
@@ -125,7 +127,7 @@ def test_an_error_of_the_provider_is_the_agents_and_a_refusal_sends_its_own_requ
 def test_messages_of_other_makers_are_told_in_the_wires_shape() -> None:
     from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-    from reverie.integrations.langchain import Told, reply_blocks
+    from reverie.integrations.langchain_messages import Told, reply_blocks
 
     called = AIMessage("Look.", tool_calls=[{"name": "Bash", "args": {"a": 1}, "id": "t1", "type": "tool_call"}])
     messages = [HumanMessage([{"type": "text", "text": "hi"}]), called]
@@ -145,6 +147,83 @@ def test_messages_of_other_makers_are_told_in_the_wires_shape() -> None:
     assert history.goes_on([*messages, HumanMessage("more")])
     messages[0].content[0]["text"] = "rather"
     assert not history.goes_on(messages)
+
+
+PIXEL = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+LINK = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+PAPER = {"type": "file", "base64": "aGk=", "mime_type": "application/pdf"}
+
+
+def test_images_and_files_of_langchains_own_forms_reach_the_model_and_stay_where_they_were() -> None:
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+    called = AIMessage("", tool_calls=[{"name": "Bash", "args": {"command": "x"}, "id": "t1", "type": "tool_call"}])
+    history: list[Any] = [HumanMessage([{"type": "text", "text": "see"}, PIXEL, PAPER, LINK]), called]
+    history.append(ToolMessage([{"type": "text", "text": "drawn"}, PIXEL], tool_call_id="t1"))
+    heard: list[Any] = []
+    with (
+        MessagesServer(lambda request: "fine") as server,
+        running(Session.open("i", storage=InMemoryStorage())) as session,
+    ):
+        session.listen(heard.append)
+        agent = agent_of(server, session)
+        for name in ("1", "2"):
+            state = agent.invoke({"messages": history}, thread(name))
+            history = [*state["messages"], HumanMessage("and?")]
+        first, second = (request["messages"] for request in server.requests)
+        kinds = [["text", "image", "document", "image"], ["text", "image"]]
+        for sent in (first, second):
+            assert [
+                [one["type"] for one in part] for part in (sent[0]["content"], sent[2]["content"][0]["content"])
+            ] == kinds
+        assert canonical({"messages": second[:3]}) == canonical({"messages": first})
+        assert server.refusals == []
+        assert not [one for one in heard if isinstance(one, FellBack)]
+        assert not [one for one in heard if isinstance(one, DecisionMade) and one.decision.cause.layer == "host"]
+
+
+@pytest.mark.parametrize(("marks", "later"), [(True, "human"), (False, "system")])
+def test_the_systems_words_among_the_messages_are_sent_as_such_where_the_provider_takes_them(
+    marks: bool, later: str
+) -> None:
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+    from reverie.integrations.langchain_messages import Told
+
+    history = [
+        SystemMessage("Help."),
+        HumanMessage("hi"),
+        AIMessage("yes?"),
+        HumanMessage("so"),
+        SystemMessage("Brief."),
+    ]
+    told = Told()
+    wired = told.history([*history, HumanMessage("go on")])
+    assert [message.get("stands", False) for message in wired] == [True, False, False, False, True, False]
+    joined = [
+        {"role": "user", "content": [*wired[0]["content"], {"type": "text", "text": "hi"}]},
+        {"role": "assistant", "content": wired[2]["content"]},
+        {"role": "user", "content": [{"type": "text", "text": "so"}, *wired[4]["content"]]},
+    ]
+    sent = told._messages(joined, marks)
+    assert [message.type for message in sent][:3] == ["system", "human", "ai"]
+    assert sent[-1].type == later
+    assert "Brief." in str(sent[-1].content)
+
+
+def test_an_image_that_a_tool_gave_back_is_shown_and_the_mark_of_another_is_not() -> None:
+    from langchain_core.messages import ToolMessage
+
+    from reverie.integrations.langchain_messages import Told, previewed, result_content
+    from reverie.integrations.pieces import StandIns
+
+    marked = {**PIXEL, "extras": {"cache_control": {"type": "ephemeral"}, "title": "a"}}
+    message = ToolMessage([{"type": "text", "text": "drawn"}, marked], tool_call_id="t1")
+    shown = result_content(message, StandIns())
+    assert "cache_control" not in str(Told().history([message]))
+    assert previewed(message, shown) is message
+    cut = previewed(message, [{"type": "text", "text": "cut"}, *shown[1:]])
+    assert cut.content == [{"type": "text", "text": "cut"}, {**PIXEL, "extras": {"title": "a"}}]
 
 
 @pytest.fixture

@@ -196,7 +196,7 @@ async def test_a_conversation_that_the_provider_holds_passes_and_it_is_said_why(
 
 
 def test_a_history_that_grows_is_told_and_found_again_from_where_it_grew(work: Any) -> None:
-    from reverie.integrations.openai_agents import Wire
+    from reverie.integrations.openai_items import Wire
 
     wire, items, counted = Wire(), list[Any](), list[int]()
     for number in range(60):
@@ -211,6 +211,85 @@ def test_a_history_that_grows_is_told_and_found_again_from_where_it_grew(work: A
     assert max(counted[10:]) <= 1.2 * min(counted[10:])
     items[1]["output"] = "[redacted]"
     assert not wire.goes_on(items)
+
+
+async def test_what_the_filter_took_back_is_not_counted_as_added(anyio_backend: str) -> None:
+    from agents import Agent as AnyAgent
+    from agents.run_config import CallModelData, ModelInputData
+
+    said: list[Any] = [
+        {"role": role, "content": f"{role} {number}"} for number in range(5) for role in ("user", "assistant")
+    ]
+    new: Any = {"role": "user", "content": "new"}
+    output: Any = {"type": "function_call_output", "call_id": "t1", "output": "x"}
+    async with Session.open("less", storage=InMemoryStorage()) as opened:
+        session = session_of(opened)
+        await session.add_items(said)
+        shown = ModelInputData(input=[*said[-2:], new], instructions="Help.")
+        await session.input_filter(CallModelData(shown, AnyAgent(name="helper", model="gpt-4.1"), None))
+        await session.add_items([output])
+        await session.add_items([new])
+        assert [item.get("content") for item in await session.get_items()] == ["user 4", "assistant 4", None, "new"]
+
+
+async def test_runs_that_are_shown_only_the_latest_items_go_on(anyio_backend: str) -> None:
+    from agents import Runner, SessionSettings
+
+    with ChatServer(lambda request: "fine") as server:
+        async with client_of(server) as client, Session.open("limit", storage=InMemoryStorage()) as opened:
+            session, agent = session_of(opened), agent_of(client)
+            config = session.run_config(session_settings=SessionSettings(limit=4))
+            for number in range(5):
+                await Runner.run(agent, f"ask {number}", session=session, run_config=config, hooks=session.hooks)
+            assert [entry.kind for entry in opened.view.said].count("assistant") == 5
+        assert server.refusals == []
+
+
+async def test_an_agent_that_is_a_tool_does_not_enter_the_conversation_of_the_one_that_calls_it(
+    anyio_backend: str,
+) -> None:
+    from agents import Agent as AnyAgent
+
+    def reply(request: Any) -> Any:
+        items = request["input"]
+        if request["instructions"] == "Part.":
+            return "part done"
+        if items[-1].get("type") == "function_call_output":
+            return f"done {len(items)}"
+        return [{"type": "tool_use", "id": f"t{len(items)}", "name": "part", "input": {"input": items[-1]["content"]}}]
+
+    heard: list[Any] = []
+    with ChatServer(reply) as server:
+        async with client_of(server) as client, Session.open("parts", storage=InMemoryStorage()) as opened:
+            opened.listen(heard.append)
+            ours, agent = session_of(opened), agent_of(client)
+            part = AnyAgent(name="part", instructions="Part.", model=agent.model)
+            agent.tools = [part.as_tool("part", "Do a part.", hooks=ours.hooks)]
+            for number in range(2):
+                await ask(agent, f"ask {number}", ours)
+            assert len(await ours.get_items()) == 2 * 4
+            assert "part done" not in str([entry.message for entry in opened.view.said if entry.kind == "assistant"])
+        assert server.refusals == []
+        assert not [one for one in heard if isinstance(one, DecisionMade) and one.decision.cause.layer == "host"]
+
+
+async def test_the_latest_items_are_read_from_the_end_and_are_the_hosts_own(work: Any, anyio_backend: str) -> None:
+    async with Session.open("long", storage=InMemoryStorage()) as opened:
+        session, counted = session_of(opened), list[int]()
+        for number in range(40):
+            said: list[Any] = [
+                {"role": "user", "content": f"q{number}"},
+                {"role": "assistant", "content": f"a{number}"},
+            ]
+            await session.add_items(said)
+            with work() as one:
+                shown = await session.get_items(limit=3)
+            counted.append(one.calls)
+        assert [item["content"] for item in shown] == ["a38", "q39", "a39"]
+        assert max(counted[10:]) <= 1.2 * min(counted[10:])
+        shown[0]["content"] = "written into"
+        assert [item["content"] for item in await session.get_items(limit=3)] == ["a38", "q39", "a39"]
+        assert len(await session.get_items()) == 80
 
 
 class Compacting:

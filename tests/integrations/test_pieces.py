@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.integrations import pieces
-from reverie.integrations.pieces import Reader, Replies, digest_of, pieces_of, reply_key, shared_start
+from reverie.integrations.pieces import Piece, Reader, Replies, apart, digest_of, pieces_of, reply_key, shared_start
 from reverie.integrations.spoken import aligned
 
 MARK = {"type": "ephemeral"}
@@ -55,22 +57,34 @@ def message(number: int) -> dict[str, Any]:
     return {"role": "assistant" if number % 3 == 0 else "user", "content": [said] if number % 3 < 2 else [result, said]}
 
 
-EDITS = st.lists(st.tuples(st.sampled_from(["add", "write", "drop", "cut"]), st.integers(0, 9)), max_size=12)
+KINDS = ["add", "empty", "write", "mark", "drop", "cut", "fork"]
+EDITS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 9)), max_size=14)
 
 
 def read_while_edited(reader: Reader, edits: list[tuple[str, int]]) -> None:
     """Do to a history what hosts do, and hold what is read against what a first reading gives."""
     history: list[dict[str, Any]] = []
+    branches: list[list[dict[str, Any]]] = []
+    read: list[Piece] = []
     for number, (kind, at) in enumerate(edits):
-        if kind == "write" and history:
-            history[at % len(history)]["content"][-1]["text"] += "!"
+        branches.append(deepcopy(history))
+        before = deepcopy(read)
+        written = history[at % len(history)]["content"] if history else []
+        if kind == "write" and written:
+            written[-1]["text"] += "!"
+        elif kind == "mark" and written:
+            written[0]["cache_control"] = MARK
         elif kind == "drop" and history:
             del history[at % len(history)]
         elif kind == "cut":
             del history[at:]
+        elif kind == "fork":
+            history = branches[at % len(branches)]
         else:
-            history.append(message(number + at))
-        assert reader.pieces(history) == pieces_of(history)
+            history.append({"role": "user", "content": []} if kind == "empty" else message(number + at))
+        assert read == before, "what was read is out of the host's reach"
+        read = reader.pieces(history)
+        assert read == pieces_of(history)
 
 
 @settings(max_examples=60)
@@ -85,6 +99,32 @@ def test_a_reader_that_trusts_the_host_not_to_write_into_its_messages_is_caught(
     monkeypatch.setattr(pieces, "apart", lambda value: value)
     with pytest.raises(AssertionError):
         read_while_edited(Reader(), [("add", 1), ("add", 1), ("write", 0)])
+
+
+def test_a_reader_that_keeps_a_reply_which_goes_on_past_an_empty_message_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Reader, "_ends_a_piece", lambda self, at: self._messages[at]["role"] != "assistant")
+    with pytest.raises(AssertionError):
+        read_while_edited(Reader(), [("add", 1), ("add", 2), ("empty", 0), ("add", 3), ("cut", 3)])
+
+
+def test_what_is_held_apart_does_not_change_with_the_hosts_and_equals_it_until_then() -> None:
+    @dataclass
+    class Picture:
+        url: str
+
+    class Locked:
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise TypeError("cannot be copied")
+
+    given = {"many": ("a", [Picture("a.png")]), "data": b"x"}
+    kept = apart(given)
+    assert kept == given
+    given["many"][1][0].url = "b.png"
+    assert kept != given
+    thing = Locked()
+    assert apart(thing) != thing
 
 
 def test_equal_replies_are_found_in_their_order_and_what_cannot_be_compared_is_new() -> None:

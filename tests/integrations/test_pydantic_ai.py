@@ -8,6 +8,7 @@ import pytest
 
 from reverie import InMemoryStorage, Session
 from reverie.errors import StorageError
+from reverie.events import DecisionMade
 from reverie.testing.messages_server import MessagesServer
 
 if TYPE_CHECKING:  # the frameworks take seconds to import: only who runs these tests waits for them
@@ -31,7 +32,8 @@ def agent_of(client: AsyncAnthropic, session: Any) -> Agent[None, str]:
     from reverie.integrations.pydantic_ai import ReverieCapability
 
     model = AnthropicModel("claude-sonnet-4-6", provider=AnthropicProvider(anthropic_client=client))
-    agent = Agent(model, instructions="Help.", capabilities=[ReverieCapability(session)])
+    ours = session if isinstance(session, ReverieCapability) else ReverieCapability(session)
+    agent = Agent(model, instructions="Help.", capabilities=[ours])
 
     @agent.tool_plain
     def bash(command: str) -> str:
@@ -79,6 +81,60 @@ async def test_an_image_is_sent_as_it_was_and_conversations_do_not_meet(anyio_ba
             assert images == [["text", "image"], ["text", "image"]]
             assert (len(one.view.said), len(two.view.said)) == (4, 2)
             assert server.refusals == []
+
+
+async def test_a_history_with_images_is_known_again_from_disk_and_one_that_was_written_into_is_not(
+    anyio_backend: str,
+) -> None:
+    from pydantic_ai import BinaryContent, ImageUrl
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+    storage, heard, linked = InMemoryStorage(), list[Any](), ImageUrl("https://example.com/a.png")
+    stored: Any = b"[]"
+    with MessagesServer(lambda request: "seen") as server:
+        async with client_of(server) as client:
+            for given in (("look", linked, BinaryContent(b"\x89PNG", media_type="image/png")), "and?"):
+                async with Session.open("disk", storage=storage) as session:
+                    session.listen(heard.append)
+                    history = ModelMessagesTypeAdapter.validate_json(stored)
+                    done = await agent_of(client, session).run(given, message_history=history)
+                    stored = done.all_messages_json()
+            assert moved(heard) == 0
+            async with Session.open("written", storage=InMemoryStorage()) as session:
+                session.listen(heard.append)
+                agent = agent_of(client, session)
+                done = await agent.run(["look", linked])
+                linked.url = "https://example.com/b.png"
+                await agent.run("and?", message_history=done.all_messages())
+            assert moved(heard) == 1
+            assert "b.png" in str(server.requests[-1])
+            assert server.refusals == []
+
+
+def moved(heard: list[Any]) -> int:
+    """Return how many decisions say that the host moved the prefix."""
+    return sum(isinstance(one, DecisionMade) and one.decision.cause.layer == "host" for one in heard)
+
+
+async def test_what_answers_a_request_that_passed_is_not_logged(anyio_backend: str) -> None:
+    from pydantic_ai import Agent
+
+    from reverie.integrations.pydantic_ai import ReverieCapability
+
+    heard: list[Any] = []
+    with MessagesServer(lambda request: "fine") as server:
+        async with client_of(server) as client, Session.open("shared", storage=InMemoryStorage()) as session:
+            session.listen(heard.append)
+            ours = ReverieCapability(session)
+            agent, history = agent_of(client, ours), list[Any]()
+            for text in ("one", "two"):
+                history = (await agent.run(text, message_history=history)).all_messages()
+            titles = Agent(agent.model, instructions="Write a title.", capabilities=[ours])
+            await titles.run("a title, please")
+            assert len(session.view.said) == 4
+            await agent.run("three", message_history=history)
+            assert len(session.view.said) == 6
+            assert moved(heard) == 0
 
 
 async def test_a_session_that_fails_leaves_the_run_as_it_was(anyio_backend: str) -> None:

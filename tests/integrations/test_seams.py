@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reverie import InMemoryStorage, Memory, Session
 from reverie.conversation.validate import problems
+from reverie.errors import SessionError
 from reverie.integrations.pieces import Reader
 from reverie.integrations.seams import Hosted
 
@@ -31,7 +32,7 @@ def words(request: dict[str, Any]) -> list[str]:
     for message in request["messages"]:
         content = message["content"]
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-            if block["type"] == "text":
+            if block["type"] == "text" and block["text"]:
                 said.append(block["text"])
             elif block["type"] == "tool_use":
                 said.append(block["id"])
@@ -39,7 +40,9 @@ def words(request: dict[str, Any]) -> list[str]:
 
 
 EDITS = st.lists(
-    st.tuples(st.sampled_from(["say", "call", "drop", "rewrite", "cut"]), st.integers(0, 9)), min_size=1, max_size=14
+    st.tuples(st.sampled_from(["say", "call", "drop", "rewrite", "empty", "cut", "fork"]), st.integers(0, 9)),
+    min_size=1,
+    max_size=14,
 )
 
 
@@ -52,11 +55,14 @@ def test_the_view_follows_a_host_that_edits_drops_and_branches(edits: list[tuple
 async def follow(edits: list[tuple[str, int]], again: bool) -> None:
     storage = InMemoryStorage()
     history: list[dict[str, Any]] = [{"role": "user", "content": "begin"}]
+    branches: list[list[dict[str, Any]]] = []
     number = 0
     async with Session.open("edits", storage=storage) as first:
         hosted = Hosted(first)
         for kind, at in edits:
             number += 1
+            branches.append(list(history))
+            history = list(branches[at % len(branches)]) if kind == "fork" else history
             change(history, kind, at, number)
             request = await hosted.prepare(asked(history))
             assert problems(request) == []
@@ -84,15 +90,18 @@ def answer(kind: str, number: int) -> list[dict[str, Any]]:
 
 def change(history: list[dict[str, Any]], kind: str, at: int, number: int) -> None:
     """Do to a history what hosts do, and end it with something to answer."""
-    spoken = [index for index, one in enumerate(history) if one["role"] == "user" and isinstance(one["content"], str)]
+    said = [one["role"] == "user" and isinstance(one["content"], str) and one["content"] != "" for one in history]
+    spoken = [index for index, is_said in enumerate(said) if is_said]
     chosen = spoken[at % len(spoken)]
     if kind == "drop" and chosen:
         del history[:chosen]
     elif kind == "rewrite":
         history[chosen] = {"role": "user", "content": f"rather {number}"}
+    elif kind == "empty" and chosen and chosen + 1 < len(history):
+        history[chosen] = {"role": "user", "content": ""}
     elif kind == "cut":
         del history[chosen + 1 :]
-    if history[-1]["role"] == "assistant":
+    if history[-1]["role"] == "assistant" or not history[-1]["content"]:
         history.append({"role": "user", "content": f"say {number}"})
 
 
@@ -145,6 +154,65 @@ async def test_what_a_host_writes_into_its_history_is_followed(anyio_backend: st
         history[0]["content"] = "begin again"
         sent = str((await hosted.prepare(asked(history)))["messages"])
         assert ("42" in sent, "[redacted]" in sent, "begin again" in sent) == (False, True, True)
+
+
+async def test_marks_that_a_host_sets_later_do_not_leave_in_our_requests(anyio_backend: str) -> None:
+    async with Session.open("marked", storage=InMemoryStorage()) as session:
+        hosted = Hosted(session)
+        history: list[dict[str, Any]] = []
+        for number in range(4):
+            history.append({"role": "user", "content": [{"type": "text", "text": f"say {number}"}]})
+            await hosted.prepare(asked(history))
+            made = reply(f"m{number}", *answer("call", number))
+            await hosted.observe(made)
+            output = {"type": "tool_result", "tool_use_id": f"t{number}", "content": "out"}
+            history += [{"role": "assistant", "content": made["content"]}, {"role": "user", "content": [output]}]
+        for message in history[:-1]:
+            message["content"][0]["cache_control"] = {"type": "ephemeral"}
+        request = await hosted.prepare(asked(history))
+        assert problems(request) == []
+        assert [str(message).count("cache_control") for message in request["messages"][:6]] == [0] * 6
+
+
+TITLE = {"model": "claude-haiku-4-5", "max_tokens": 100, "system": "Write a title."}
+
+
+async def exchanged(hosted: Hosted, history: list[dict[str, Any]], number: int) -> None:
+    """Ask one thing and hear the answer."""
+    history.append({"role": "user", "content": f"say {number}"})
+    await hosted.prepare(asked(history))
+    made = reply(f"m{number}", *answer("say", number))
+    await hosted.observe(made)
+    history.append({"role": "assistant", "content": made["content"]})
+
+
+@pytest.mark.parametrize("turns", [1, 5])
+async def test_what_asks_the_first_question_again_for_a_title_passes(turns: int, anyio_backend: str) -> None:
+    async with Session.open("titled", storage=InMemoryStorage()) as session:
+        hosted, history = Hosted(session), list[dict[str, Any]]()
+        for number in range(turns):
+            await exchanged(hosted, history, number)
+        before = len(session.view.said)
+        loop = [history[0], {"role": "assistant", "content": "Let me see."}, {"role": "user", "content": "Well?"}]
+        for messages in ([history[0]], loop, [{"role": "user", "content": "a title, please"}]):
+            with pytest.raises(SessionError, match="passes as it is"):
+                await hosted.prepare({**TITLE, "messages": messages})
+        await exchanged(hosted, history, turns)
+        assert len(session.view.said) == before + 2
+
+
+async def test_a_title_that_came_first_gives_way_and_an_answer_drawn_anew_is_followed(anyio_backend: str) -> None:
+    async with Session.open("first", storage=InMemoryStorage()) as session:
+        hosted, history = Hosted(session), [{"role": "user", "content": "say 0"}]
+        await hosted.prepare({**TITLE, "messages": history})
+        await hosted.observe(reply("m-title", {"type": "text", "text": "A title"}))
+        for number in range(3):
+            history = history[:-1] if number == 0 else history
+            await exchanged(hosted, history, number)
+        assert "A title" not in str(session.view.messages())
+        again = [history[0], {"role": "assistant", "content": "Rather this."}, {"role": "user", "content": "And?"}]
+        request = await hosted.prepare({**asked(again), "system": "It is Tuesday."})
+        assert words(request) == words({"messages": again})
 
 
 async def test_a_history_that_is_not_followed_would_be_seen(anyio_backend: str) -> None:

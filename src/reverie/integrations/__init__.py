@@ -1,1 +1,1 @@
-"""Doors for loops that exist: one file a framework, each behind an extra of its own, all on the same three seams."""
+"""Doors for loops that exist: one for each framework, behind an extra of its own, all on the same three seams."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from hashlib import blake2b
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
@@ -35,6 +36,8 @@ Block: TypeAlias = "dict[str, Any]"
 T = TypeVar("T")
 
 _MARK: Final = "cache_control"
+_NAME_LENGTH: Final = 16
+_PLAIN: Final = (str, int, float, bytes)
 _THOUGHT: Final = frozenset({"thinking", "redacted_thinking"})
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
@@ -98,15 +101,21 @@ class Reader:
         """Return the pieces of the whole history; those of messages read before are the very same objects."""
         messages = list(messages)
         same = shared_start(self._messages, messages)
-        while same and self._messages[same - 1].get("role") == "assistant":  # the next message may go on with it
+        while same and not self._ends_a_piece(same - 1):
             same -= 1
         del self._messages[same:], self._ends[same:]
         del self._pieces[self._ends[-1] if same else 0 :]
         for message in messages[same:]:
-            _read(message, self._pieces)
-            self._messages.append(apart(message))
+            kept = apart(message)
+            _read(kept, self._pieces)
+            self._messages.append(kept)
             self._ends.append(len(self._pieces))
         return list(self._pieces)
+
+    def _ends_a_piece(self, at: int) -> bool:
+        """Say whether nothing after a message can go on with what it says, as a reply goes on past what is empty."""
+        before = self._ends[at - 1] if at else 0
+        return self._messages[at].get("role") != "assistant" and self._ends[at] > before
 
 
 def shared_start(known: Sequence[Any], given: Sequence[Any]) -> int:
@@ -124,9 +133,16 @@ def apart(value: Any) -> Any:
     """Return a value as it is now, whatever its owner does to it later."""
     if isinstance(value, dict):
         return {key: apart(item) for key, item in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, (list, tuple)):
-        return [apart(item) for item in cast("Sequence[Any]", value)]
-    return value
+    if isinstance(value, list):
+        return [apart(item) for item in cast("list[Any]", value)]
+    if type(value) is tuple:
+        return tuple(apart(item) for item in cast("tuple[Any, ...]", value))
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    try:
+        return deepcopy(value)
+    except Exception:  # what cannot be copied cannot be known again either: nothing equals this
+        return object()
 
 
 def said_key(content: Any) -> bytes:
@@ -252,9 +268,9 @@ class StandIns:
     def __init__(self) -> None:
         self._things: dict[str, Any] = {}
 
-    def block(self, kind: str, thing: Any) -> Block:
-        """Return a block that stands for a thing of the host's."""
-        text = f"[{kind} {blake2b(repr(thing).encode('utf-8', 'replace'), digest_size=8).hexdigest()}]"
+    def block(self, kind: str, thing: Any, says: Any = None) -> Block:
+        """Return a block that stands for a thing of the host's, known by what it says where that is not all it is."""
+        text = f"[{kind} {_digest(thing if says is None else says).hex()[:_NAME_LENGTH]}]"
         self._things[text] = thing
         return {"type": "text", "text": text}
 

@@ -9,63 +9,50 @@ the breakpoints are placed too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from pydantic_ai import RetryModelRequest, RunContext
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import (
-    CachePoint,
-    ModelMessage,
-    ModelRequest,
-    ModelRequestPart,
-    ModelResponse,
-    SystemPromptPart,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
+from pydantic_ai.messages import ModelResponse, ToolCallPart, ToolReturnPart
 from pydantic_ai.models import ModelRequestContext
 
-from ..conversation.entries import new_uuid
-from ..conversation.options import DEFAULT_MAX_TOKENS
 from ..errors import PromptTooLong
 from ..models.failures import failure_of_status
 from ..runtime.memory import Memory
 from ..runtime.session import Session
 from .door import Door
-from .pieces import Block, Replies, StandIns, apart, digest_of, reply_key, shared_start
+from .pydantic_messages import Known, wire_reply
 from .seams import Hosted
 
 __all__ = ["ReverieCapability"]
 
-Body = dict[str, Any]
 _WHAT: Final = "pydantic-ai"
-_MARK: Final = "cache_control"
-_ERRORS: Final = frozenset({"failed", "retried"})
-_OTHERS_MARKS: Final = (
-    "cache",
-    "anthropic_cache",
-    "anthropic_cache_messages",
-    "anthropic_cache_tool_definitions",
-    "anthropic_cache_instructions",
-)
 
 
 class _Seat:
-    """The seams of one session, and what the next attempt is to do."""
+    """The seams of one session, and its run's history as it was last told."""
 
     def __init__(self, session: Session, memory: Memory | None) -> None:
         self.door = Door(session)
         self.hosted = Hosted(session, memory)
-        self.known = _Known()
-        self.failure: PromptTooLong | None = None
-        self.passes = False
+        self.known = Known()
+
+    async def prepared(self, context: ModelRequestContext, failure: PromptTooLong | None) -> ModelRequestContext:
+        """Return a request with the session's view in it, shorter where it was too long before."""
+        if not self.known.goes_on(context.messages):
+            self.known = Known()
+        known = self.known
+        body = known.request(context)
+        sent = await (self.hosted.make_room(failure, body) if failure else self.hosted.prepare(body))
+        return known.overridden(context, sent)
+
+    async def observe(self, response: ModelResponse) -> None:
+        """Log a response and what it cost."""
+        await self.hosted.observe(wire_reply(response))
 
 
 class ReverieCapability(AbstractCapability[Any]):
@@ -76,6 +63,10 @@ class ReverieCapability(AbstractCapability[Any]):
         self._session = session
         self._memory = memory
         self._seats: WeakKeyDictionary[Session, _Seat] = WeakKeyDictionary()
+        self._failure: PromptTooLong | None = None
+        """What the next attempt of a run is to do, and whether the last one sent the session's view."""
+        self._passes = False
+        self._sent = False
         if isinstance(session, Session):
             self._seat(session)
 
@@ -84,31 +75,31 @@ class ReverieCapability(AbstractCapability[Any]):
         """Return nothing: a session cannot be written into a specification."""
         return None
 
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
+        """Return the same for one run, whose attempts are its own."""
+        return copy(self)
+
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Put the session's view in place of the run's history, for this attempt."""
+        self._sent = False
+        if self._passes:
+            self._passes = False
+            return request_context
         seat = self._here(ctx)
-        if seat.passes:
-            seat.passes = False
-            return request_context
-        if not seat.known.goes_on(request_context.messages):
-            seat.known = _Known()
-        known = seat.known
-        body = known.request(request_context)
-        failure, seat.failure = seat.failure, None
-        ask = partial(seat.hosted.make_room, failure, body) if failure else partial(seat.hosted.prepare, body)
-        sent = await seat.door.asoftly(_WHAT, ask)
-        if sent is None:
-            return request_context
-        return known.overridden(request_context, sent)
+        failure, self._failure = self._failure, None
+        prepared = await seat.door.asoftly(_WHAT, partial(seat.prepared, request_context, failure))
+        self._sent = prepared is not None
+        return prepared or request_context
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        """Log the response and what it cost."""
+        """Log the response and what it cost, where what it answers was ours."""
         seat = self._here(ctx)
-        await seat.door.asoftly(_WHAT, partial(seat.hosted.observe, wire_reply(response)))
+        if self._sent:
+            await seat.door.asoftly(_WHAT, partial(seat.observe, response))
         return response
 
     async def on_model_request_error(
@@ -117,13 +108,13 @@ class ReverieCapability(AbstractCapability[Any]):
         """Make room where the prompt was too long, and let the run's own request pass where ours was refused."""
         seat = self._here(ctx)
         status: Any = getattr(error, "status_code", None)
-        if status not in (400, 413) or request_context.attempt > 2:
+        if not self._sent or status not in (400, 413) or request_context.attempt > 2:
             raise error
         failure = failure_of_status("the provider", status, getattr(error, "body", None))
         if isinstance(failure, PromptTooLong):
-            seat.failure = failure
+            self._failure = failure
         else:
-            seat.passes = True
+            self._passes = True
             seat.door.fell_back(_WHAT, f"the request was refused and the run's own is sent instead: {failure}")
         raise RetryModelRequest from error
 
@@ -155,220 +146,3 @@ def _text_of(call: ToolCallPart, result: Any) -> str | None:
         part = ToolReturnPart(call.tool_name, cast(Any, result), call.tool_call_id)
         return part.model_response_str() if not part.files else None
     return None
-
-
-def wire_reply(response: ModelResponse) -> Body:
-    """Return a response as a reply of the wire."""
-    usage = response.usage
-    read, written = usage.cache_read_tokens, usage.cache_write_tokens
-    return {
-        "id": response.provider_response_id or new_uuid(),  # two without an id are not the same
-        "model": response.model_name or "",
-        "role": "assistant",
-        "content": _reply_blocks(response, StandIns()),
-        "stop_reason": response.finish_reason,
-        "usage": {
-            "input_tokens": max(0, usage.input_tokens - read - written),
-            "cache_read_input_tokens": read,
-            "cache_creation_input_tokens": written,
-            "output_tokens": usage.output_tokens,
-        },
-    }
-
-
-def _reply_blocks(response: ModelResponse, stand_ins: StandIns) -> list[Block]:
-    blocks: list[Block] = []
-    for part in response.parts:
-        if isinstance(part, TextPart):
-            blocks += [{"type": "text", "text": part.content}] if part.content else []
-        elif isinstance(part, ToolCallPart):
-            given = {"id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
-            blocks.append({"type": "tool_use", **given})
-        elif not isinstance(part, ThinkingPart):
-            blocks.append(stand_ins.block(part.part_kind, part))
-    return blocks
-
-
-class _Known:
-    """A run's messages told in the wire's shape, and found again in it; of a history that grew, only what is new."""
-
-    def __init__(self) -> None:
-        self._stand_ins = StandIns()
-        self._replies: Replies[ModelResponse] = Replies()
-        self._results: dict[str, tuple[bytes, ToolReturnPart]] = {}
-        self._systems: list[SystemPromptPart] = []
-        self._facts: list[Any] = []
-        """What was told, out of reach of a run that writes into its messages, and what was made of it."""
-        self._wired: list[Body] = []
-        self._sent: list[Body] = []
-        """What was found again, and as which messages."""
-        self._found: list[ModelMessage] = []
-        self._marked = False
-
-    def goes_on(self, messages: Sequence[ModelMessage]) -> bool:
-        """Say whether messages begin with the whole history that was told."""
-        return shared_start(self._facts, [_facts(one) for one in messages]) == len(self._facts)
-
-    def request(self, context: ModelRequestContext) -> Body:
-        """Return a request that goes on from the history that was told in the wire's shape."""
-        for message in context.messages[len(self._facts) :]:
-            if isinstance(message, ModelResponse):
-                blocks = _reply_blocks(message, self._stand_ins)
-                self._replies.add(reply_key(blocks), message)
-                self._wired.append({"role": "assistant", "content": blocks})
-            else:
-                self._wired.append({"role": "user", "content": self._blocks(message, first=not self._wired)})
-            self._facts.append(apart(_facts(message)))
-        parameters = context.model_request_parameters
-        system = "\n\n".join(
-            [*(part.content for part in self._systems), *(part.content for part in parameters.instruction_parts or ())]
-        )
-        settings = cast("Mapping[str, Any]", context.model_settings or {})
-        tools = [
-            {"name": tool.name, "description": tool.description or "", "input_schema": tool.parameters_json_schema}
-            for tool in (*parameters.function_tools, *parameters.output_tools)
-        ]
-        return {
-            "model": context.model.model_name,
-            "max_tokens": settings.get("max_tokens") or DEFAULT_MAX_TOKENS,
-            "messages": list(self._wired),
-            "tools": tools,
-            **({"system": system} if system else {}),
-        }
-
-    def _blocks(self, message: ModelRequest, *, first: bool) -> list[Block]:
-        blocks: list[Block] = []
-        for part in message.parts:
-            if isinstance(part, SystemPromptPart) and first:
-                self._systems.append(part)
-            elif isinstance(part, ToolReturnPart):
-                blocks.append(self._result(part))
-            elif isinstance(part, UserPromptPart):
-                blocks += self._prompt(part)
-            else:
-                blocks.append(self._stand_ins.block(part.part_kind, part))
-        return blocks
-
-    def _result(self, part: ToolReturnPart) -> Block:
-        text = part.content if isinstance(part.content, str) else part.model_response_str()
-        content: str | list[Block] = text
-        if part.files:
-            content = [{"type": "text", "text": text}, self._stand_ins.block("files", part.files)]
-        self._results[part.tool_call_id] = digest_of(content), part
-        block: Block = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": content}
-        return {**block, "is_error": True} if part.outcome in _ERRORS else block
-
-    def _prompt(self, part: UserPromptPart) -> list[Block]:
-        if isinstance(part.content, str):
-            return [{"type": "text", "text": part.content}] if part.content else []
-        blocks: list[Block] = []
-        for item in part.content:
-            if isinstance(item, str):
-                blocks.append({"type": "text", "text": item})
-            elif not isinstance(item, CachePoint):
-                blocks.append(self._stand_ins.block(type(item).__name__, item))
-        return blocks
-
-    # -- and back
-
-    def overridden(self, context: ModelRequestContext, sent: Body) -> ModelRequestContext:
-        """Return the context with the session's view in it."""
-        marks = context.model.system == "anthropic"
-        messages = self._messages(sent["messages"], marks)
-        last = next((one for one in reversed(context.messages) if isinstance(one, ModelRequest)), None)
-        if last is not None and isinstance(messages[-1], ModelRequest):
-            messages[-1] = replace(last, parts=messages[-1].parts)
-        if not marks:
-            return replace(context, messages=messages)
-        settings = cast("dict[str, Any]", dict(context.model_settings or {}))
-        settings = {key: value for key, value in settings.items() if key not in _OTHERS_MARKS}
-        system = _list(sent.get("system") or "")
-        if system and _MARK in system[-1]:
-            settings["anthropic_cache_instructions"] = _ttl(system[-1])
-        settings.setdefault("anthropic_cache", False)
-        return replace(context, messages=messages, model_settings=cast(Any, settings))
-
-    def _messages(self, sent: Sequence[Body], marks: bool) -> list[ModelMessage]:
-        """Return what is sent as messages: a response as it came where the run still has it."""
-        same = shared_start(self._sent, sent) if marks == self._marked else 0
-        self._marked = marks
-        del self._sent[same:], self._found[same:]
-        replies = iter(
-            self._replies.found([reply_key(one["content"]) for one in sent[same:] if one["role"] == "assistant"])
-        )
-        for message in sent[same:]:
-            content = _list(message["content"])
-            if message["role"] == "assistant":
-                self._found.append(next(replies) or self._reply(content))
-            else:
-                parts = list[ModelRequestPart](self._systems) if not self._found else []
-                owed = _mark_of(self._sent[-1]) if marks and self._sent else None
-                if owed is not None:  # a mark on the reply before: a point that opens this message leads there
-                    parts.append(UserPromptPart([CachePoint(ttl=cast(Any, owed))]))
-                self._found.append(ModelRequest(parts=[*parts, *self._parts(content, marks)]))
-            self._sent.append(message)
-        return list(self._found)
-
-    def _reply(self, content: list[Block]) -> ModelResponse:
-        parts: list[Any] = []
-        for block in content:
-            if block.get("type") == "tool_use":
-                parts.append(ToolCallPart(block["name"], block["input"], block["id"]))
-            elif block.get("type") == "text":
-                parts.append(self._stand_ins.thing(block) or TextPart(block["text"]))
-        return ModelResponse(parts=parts)
-
-    def _parts(self, content: Sequence[Block], marks: bool) -> list[ModelRequestPart]:
-        parts: list[ModelRequestPart] = []
-        said: list[Any] = []
-        for block in content:
-            thing = self._stand_ins.thing(block)
-            if block.get("type") == "tool_result":
-                parts.append(self._returned(block))
-            elif thing is not None and hasattr(thing, "part_kind"):
-                parts += [UserPromptPart(said)] if said else []
-                said = []
-                parts.append(thing)
-            else:
-                said.append(thing if thing is not None else block.get("text", ""))
-            if marks and _MARK in block:
-                said.append(CachePoint(ttl=cast(Any, _ttl(block))))
-                if block.get("type") == "tool_result":
-                    parts.append(UserPromptPart(said))
-                    said = []
-        return [*parts, UserPromptPart(said)] if said else parts
-
-    def _returned(self, block: Block) -> ToolReturnPart:
-        called = block["tool_use_id"]
-        digest, part = self._results.get(called, (b"", None))
-        content: Any = block.get("content", "")
-        if part is not None and digest == digest_of(content):
-            return part
-        text = content if isinstance(content, str) else "\n".join(str(one.get("text", "")) for one in content)
-        if part is not None:
-            return ToolReturnPart(part.tool_name, text, called, outcome=part.outcome)
-        outcome = "failed" if block.get("is_error") else "success"
-        calls = [one for message in self._sent for one in _list(message["content"]) if one.get("id") == called]
-        return ToolReturnPart(calls[-1]["name"] if calls else "tool", text, called, outcome=outcome)
-
-
-def _facts(message: ModelMessage) -> list[Any]:
-    """Return what counts of a message."""
-    return [message.kind, *(getattr(part, "__dict__", part) for part in message.parts)]
-
-
-def _mark_of(message: Body) -> str | None:
-    """Return the lifetime of the mark on a reply."""
-    if message["role"] != "assistant":
-        return None
-    return next((_ttl(block) for block in _list(message["content"]) if _MARK in block), None)
-
-
-def _list(content: Any) -> list[Block]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return list(cast("Sequence[Block]", content))
-
-
-def _ttl(block: Block) -> str:
-    return str(block[_MARK].get("ttl", "5m"))

@@ -8,7 +8,7 @@ stays the only state: what is held here is recovered from it when a host comes b
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from anyio import Lock, to_thread
@@ -24,7 +24,7 @@ from ..memories.guidance import index_context
 from ..runtime.memory import Memory
 from ..runtime.recalling import Recalling
 from ..runtime.session import Session
-from .pieces import Block, Piece, Reader, digest_of, reply_key, shared_start, unmarked
+from .pieces import Block, Piece, Reader, apart, digest_of, reply_key, shared_start, unmarked
 from .spoken import OWN, Heard, Spoken, aligned, recovered
 
 __all__ = ["LAYER", "Hosted"]
@@ -54,6 +54,8 @@ class Hosted:
         self._followed: list[Piece] = []
         """The host's history as it stood when it was last followed, with ``_met`` sayings and replies."""
         self._met = 0
+        self._added = 0
+        """How many sayings and replies a host that keeps its history here has added itself, or come back to."""
         self._entries: dict[str, Entry] = {}
         self._entries_read = 0
         self._asked: dict[str, Any] = {}
@@ -99,7 +101,7 @@ class Hosted:
         """Log a reply and what it cost."""
         async with self._lock:
             self._logged = ""
-            await self.session.observe(reply)
+            await self.session.observe(apart(reply))
             if self._logged:  # the same reply a second time is not logged again
                 entry = self._known_entries()[self._logged]
                 self._heard_so_far().append(Spoken(reply_key((entry.message or {}).get("content")), [entry.uuid]))
@@ -112,27 +114,23 @@ class Hosted:
             owner = spoken[-1] if spoken else self._first
             if self.session.view.use(call_id) is None or call_id in owner.results:
                 return None
-            piece = Piece("result", digest_of(output), output, call_id, is_error)
+            piece = Piece("result", digest_of(output), apart(output), call_id, is_error)
             return await self._log_result(owner, piece)
 
     # -- for hosts that keep their history here
 
-    async def take_in(self, pieces: Sequence[Piece], start: int) -> int:
-        """Log what the host adds after so many sayings and replies, but for what was logged while it was sent.
-
-        Return how many there are then.
-        """
+    async def take_in(self, pieces: Sequence[Piece]) -> None:
+        """Log what the host adds to what it added before, but for what was logged while it was sent."""
         async with self._lock:
             spoken = self._heard_so_far()
             for piece in pieces:
                 if piece.kind == "result":
-                    await self._follow_result(spoken[start - 1] if start else self._first, piece)
-                elif start < len(spoken) and spoken[start].key == piece.key:
-                    start += 1
+                    await self._follow_result(spoken[self._added - 1] if self._added else self._first, piece)
+                elif self._added < len(spoken) and spoken[self._added].key == piece.key:
+                    self._added += 1
                 else:
                     spoken.append(await self._log_spoken(piece))
-                    start = len(spoken)
-            return start
+                    self._added = len(spoken)
 
     async def replace_last(self, pieces: Sequence[Piece]) -> None:
         """Take back the last saying or reply with its results, and log these pieces in its place."""
@@ -144,6 +142,7 @@ class Hosted:
                     await self._follow_result(spoken[-1], piece)
                 else:
                     spoken.append(await self._log_spoken(piece))
+            self._added = len(spoken)
 
     async def take_back_all(self) -> None:
         """Take back all that stands: what was said, and what was shown beside it."""
@@ -153,12 +152,19 @@ class Hosted:
             if said:
                 cause = Cause(LAYER, "the host emptied its history", moves_prefix=True)
                 await self.session.decide(Snipped(cause, list(said)))
-            self._spoken, self._first, self._followed = [], Spoken(b"", []), []
+            self._spoken, self._first, self._followed, self._added = [], Spoken(b"", []), [], 0
 
     def history(self, start: int = 0) -> list[Entry]:
         """Return what the host has said and heard, without so many sayings and replies, each result after its reply."""
+        return [entry for found in self._entries_of(self._heard_so_far()[start:]) for entry in found]
+
+    def latest(self) -> Iterator[list[Entry]]:
+        """Return the same from its end on: the last saying or reply with its results, then the one before it."""
+        return self._entries_of(reversed(self._heard_so_far()))
+
+    def _entries_of(self, spoken: Iterable[Spoken]) -> Iterator[list[Entry]]:
         entries = self._known_entries()
-        return [entries[uuid] for one in self._heard_so_far()[start:] for uuid in one.entries() if uuid in entries]
+        return ([entries[uuid] for uuid in one.entries() if uuid in entries] for one in spoken)
 
     @property
     def count(self) -> int:
@@ -182,21 +188,29 @@ class Hosted:
         if self._spoken is None:
             self._spoken = recovered(self.session.view, self._first)
             self._continued = len(self._spoken) > 1
+            self._added = len(self._spoken)
         return self._spoken
 
     def _refuse_others(self, pieces: Sequence[Piece], body: Mapping[str, Any]) -> None:
-        """Refuse a request that shares nothing with what was said here, and is opened differently."""
-        if self._goes_on(pieces):
+        """Refuse a request that is opened differently, and shares with what was said here no more than a question."""
+        prefix = self.session.view.facts.prefix
+        if prefix is None or (self._goes_on(pieces) and any(piece.kind == "reply" for piece in self._followed)):
+            return
+        tools = [tool.get("name") for tool in body.get("tools") or ()]
+        known_tools = [tool.get("name") for tool in prefix.tools]
+        if tools == known_tools and unmarked(body.get("system")) == prefix.system:
             return
         known = {one.key for one in self._heard_so_far()}
-        prefix = self.session.view.facts.prefix
-        if not self._continued or prefix is None or any(piece.key in known for piece in pieces):
-            return
-        names = [tool.get("name") for tool in body.get("tools") or ()]
-        same = names == [tool.get("name") for tool in prefix.tools] and unmarked(body.get("system")) == prefix.system
-        if not same:
+        shared = [piece for piece in pieces if piece.key in known]
+        replied = any(piece.kind == "reply" for piece in pieces)
+        if any(piece.kind == "reply" for piece in shared) or (shared and replied and tools and tools == known_tools):
+            return  # the second: an answer that was drawn anew, under other words of the system's
+        refused = self._continued
+        if self._replied and not refused:  # nothing went on from the first reply: what looks like a title passes
+            refused = bool(known_tools or (shared and not tools and not replied))
+        if refused:
             raise SessionError(
-                "the request shares nothing with this session's conversation and passes as it is: "
+                "the request does not go on from this session's conversation and passes as it is: "
                 "give each conversation a session of its own"
             )
 
@@ -221,12 +235,14 @@ class Hosted:
         done, met = (len(self._followed), self._met) if self._goes_on(pieces) else (0, 0)
         self._followed = []
         fresh = pieces[done:]
-        kept = aligned([one.key for one in spoken[met:]], [piece.key for piece in fresh if piece.kind != "result"])
-        self._continued = self._continued or bool(met or kept)
+        told = [piece for piece in fresh if piece.kind != "result"]
+        kept = aligned([one.key for one in spoken[met:]], [piece.key for piece in told])
+        self._continued = self._continued or any(piece.kind == "reply" for piece in told[: len(kept)])
         standing = set(kept)
-        gone = [one for at, one in enumerate(spoken[met:]) if at not in standing]
+        gone = [at for at in range(len(spoken) - met) if at not in standing]
         if gone:
-            await self._take_back(gone)
+            await self._take_back([spoken[met + at] for at in gone])
+            self._added -= sum(met + at < self._added for at in gone)
             self._spoken = spoken = [*spoken[:met], *(spoken[met + at] for at in kept)]
         await self._open_memory()
         at = met - 1

@@ -1,0 +1,256 @@
+"""Items of OpenAI Agents told in the wire's shape, and found again in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+from agents import Agent, FunctionTool, ModelResponse
+from agents.run_config import CallModelData
+
+from ..conversation.entries import ASSISTANT, Entry, new_uuid
+from ..conversation.options import DEFAULT_MAX_TOKENS
+from ..models.tool_input import tool_input
+from .pieces import Block, Replies, StandIns, apart, reply_key, shared_start
+from .spoken import OWN
+
+__all__ = ["Body", "Wire", "items_of", "model_name", "reply_items", "wire_reply"]
+
+Body = dict[str, Any]
+_STANDING: Final = frozenset({"compaction", "developer", "system"})
+"""Items that no compaction of ours takes out: nothing could be put in their place."""
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def model_name(agent: Agent[Any]) -> str:
+    """Return the name of an agent's model."""
+    model = agent.model
+    return model if isinstance(model, str) else str(getattr(model, "model", "") or "")
+
+
+def wire_reply(response: ModelResponse, model: str) -> Body:
+    """Return a response as a reply of the wire, with its own items beside it."""
+    items = cast("list[Body]", response.to_input_items())
+    messages = Wire().messages(items)
+    usage = response.usage
+    cached = usage.input_tokens_details.cached_tokens or 0
+    return {
+        "id": response.response_id or response.request_id or new_uuid(),  # two without an id are not the same
+        "model": model,
+        "role": "assistant",
+        "content": [block for message in messages for block in message["content"]],
+        "usage": {
+            "input_tokens": max(0, usage.input_tokens - cached),
+            "cache_read_input_tokens": cached,
+            "output_tokens": usage.output_tokens,
+        },
+        OWN: items,
+    }
+
+
+class Wire:
+    """Items told in the wire's shape, and found again in it; of a history that only grew, what is new is told."""
+
+    def __init__(self) -> None:
+        self._stand_ins = StandIns()
+        self._replies: Replies[list[Body]] = Replies()
+        self._outputs: dict[str, Body] = {}
+        self._called: set[str] = set()
+        self._told_items: list[Any] = []
+        """The history that was told, out of reach of a host that writes into it, and what was made of it."""
+        self._told_messages: list[Body] = []
+        self._found_messages: list[Body] = []
+        """What was found again, and as which items."""
+        self._found_items: list[list[Body]] = []
+
+    def request(self, data: CallModelData[Any]) -> Body:
+        """Return a model's input in the wire's shape."""
+        agent, given = data.agent, data.model_data
+        tools = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.params_json_schema}
+            for tool in agent.tools
+            if isinstance(tool, FunctionTool)
+        ]
+        body: Body = {
+            "model": model_name(agent),
+            "max_tokens": agent.model_settings.max_tokens or DEFAULT_MAX_TOKENS,
+            "messages": self.history(cast("list[Body]", given.input)),
+            "tools": tools,
+        }
+        return {**body, "system": given.instructions} if given.instructions else body
+
+    @property
+    def held_elsewhere(self) -> bool:
+        """Say whether results were told and nothing that the model said: then the provider holds its part."""
+        return not self._called.issuperset(self._outputs) and all(one["role"] == "user" for one in self._told_messages)
+
+    def goes_on(self, items: Sequence[Any]) -> bool:
+        """Say whether items begin with the whole history that was told."""
+        return shared_start(self._told_items, items) == len(self._told_items)
+
+    def history(self, items: Sequence[Body]) -> list[Body]:
+        """Return a history that goes on from the one that was told as messages."""
+        if self._told_messages and self._told_messages[-1]["role"] == "assistant":  # the model may have said more
+            last = self._told_messages.pop()
+            self._replies.drop(reply_key(last["content"]))
+            del self._told_items[-len(last["own"]) :]
+        new = items[len(self._told_items) :]
+        self._told_messages += self.messages(new)
+        self._told_items += map(apart, new)
+        return list(self._told_messages)
+
+    def messages(self, items: Sequence[Body]) -> list[Body]:
+        """Return items as messages: what the model said together, what it was told one by one."""
+        messages: list[Body] = []
+        reply: list[Body] = []
+        for item in items:
+            if _is_models(item):
+                reply.append(item)
+                continue
+            messages += self._reply(reply)
+            reply = []
+            messages.append(self._saying(item))
+        return [*messages, *self._reply(reply)]
+
+    def _reply(self, items: list[Body]) -> list[Body]:
+        if not items:
+            return []
+        blocks: list[Block] = []
+        for item in items:
+            kind = item.get("type", "message")
+            if kind == "message":
+                text = _text(item.get("content"))
+                blocks += [{"type": "text", "text": text}] if text else []
+            elif kind == "function_call":
+                given = tool_input(str(item.get("arguments") or "{}"))
+                self._called.add(str(item["call_id"]))
+                blocks.append({"type": "tool_use", "id": item["call_id"], "name": item["name"], "input": given})
+            elif kind != "reasoning":
+                blocks.append(self._stand_ins.block(kind, item))
+        self._replies.add(reply_key(blocks), items)
+        return [{"role": "assistant", "content": blocks, "own": items}]
+
+    def _saying(self, item: Body) -> Body:
+        """Return what the model was told, with the item itself beside it where the wire cannot say it."""
+        blocks = self._told(item)
+        if all(self._stand_ins.thing(block) is None for block in blocks):
+            return {"role": "user", "content": blocks}
+        stands = (item.get("role") or item.get("type")) in _STANDING
+        return {"role": "user", "content": blocks, "own": [item], "stands": stands}
+
+    def _told(self, item: Body) -> list[Block]:
+        kind = item.get("type", "message")
+        if kind == "function_call_output":
+            called = str(item["call_id"])
+            output: Any = item.get("output")
+            self._outputs[called] = item
+            content = output if isinstance(output, str) else [self._part(one) for one in output or ()]
+            return [{"type": "tool_result", "tool_use_id": called, "content": content}]
+        if kind != "message" or item.get("role") != "user":
+            return [self._stand_ins.block(str(item.get("role") or kind), item)]
+        content = item.get("content")
+        if isinstance(content, str):
+            return [{"type": "text", "text": content}]
+        return [self._part(part) for part in cast("list[Body]", content or [])]
+
+    def _part(self, part: Body) -> Block:
+        if part.get("type") in ("input_text", "output_text", "text"):
+            return {"type": "text", "text": str(part.get("text", ""))}
+        return self._stand_ins.block(str(part.get("type")), part)
+
+    # -- and back
+
+    def items(self, messages: Sequence[Body]) -> list[Body]:
+        """Return messages of the wire as items: what came from the host as it came."""
+        same = shared_start(self._found_messages, messages)
+        del self._found_messages[same:], self._found_items[same:]
+        new = [(message, _list(message["content"])) for message in messages[same:]]
+        replies = iter(self._replies.found([reply_key(said) for one, said in new if one["role"] == "assistant"]))
+        for message, content in new:
+            if message["role"] == "assistant":
+                self._found_items.append(next(replies) or reply_items(content, self._stand_ins))
+            else:
+                self._found_items.append(self._told_as(content))
+            self._found_messages.append(message)
+        return [item for found in self._found_items for item in found]
+
+    def _told_as(self, content: Sequence[Block]) -> list[Body]:
+        items: list[Body] = []
+        said: list[Body] = []
+        for block in content:
+            thing = self._stand_ins.thing(block)
+            if block.get("type") == "tool_result":
+                items.append(self._output(block))
+            elif thing is not None and not str(thing.get("type", "")).startswith("input_"):  # an item of its own
+                items += _said(said)
+                said = []
+                items.append(thing)
+            else:
+                said.append(thing if thing is not None else _input_text(block.get("text", "")))
+        return [*items, *_said(said)]
+
+    def _output(self, block: Block) -> Body:
+        called, content = block["tool_use_id"], block.get("content", "")
+        known = self._outputs.get(called)
+        if known is not None and not isinstance(known.get("output"), str):
+            parts = _list(content)
+            return {**known, "output": [self._stand_ins.thing(one) or _input_text(one["text"]) for one in parts]}
+        text = content if isinstance(content, str) else "\n".join(str(one.get("text", "")) for one in content)
+        return {**(known or {"type": "function_call_output", "call_id": called}), "output": text}
+
+
+def reply_items(content: Sequence[Block], stand_ins: StandIns) -> list[Body]:
+    """Return a reply as items that were not the host's own."""
+    items: list[Body] = []
+    for block in content:
+        if block.get("type") == "tool_use":
+            call = {"type": "function_call", "call_id": block["id"], "name": block["name"]}
+            items.append({**call, "arguments": _encode(block["input"]).decode()})
+        elif block.get("type") == "text":
+            items.append(stand_ins.thing(block) or {"role": "assistant", "content": block["text"]})
+    return items
+
+
+def items_of(entry: Entry) -> list[Body]:
+    """Return a logged message as items."""
+    given: Any = (entry.reply if entry.kind == ASSISTANT else entry.body).get(OWN)
+    if isinstance(given, list):
+        return cast("list[Body]", given)
+    content = _list((entry.message or {}).get("content") or "")
+    if entry.kind == ASSISTANT:
+        return reply_items(content, StandIns())
+    return Wire().items([{"role": "user", "content": content}])
+
+
+def _is_models(item: Mapping[str, Any]) -> bool:
+    """Say whether an item is the model's: what it said, thought or called."""
+    kind = str(item.get("type", "message"))
+    if kind == "message":
+        return item.get("role") == "assistant"
+    return kind == "reasoning" or kind.endswith("_call")
+
+
+def _input_text(text: str) -> Body:
+    return {"type": "input_text", "text": text}
+
+
+def _said(parts: list[Body]) -> list[Body]:
+    """Return what a user said as one item, a single text plainly."""
+    if not parts:
+        return []
+    plain = len(parts) == 1 and parts[0].get("type") == "input_text"
+    return [{"role": "user", "content": parts[0]["text"] if plain else parts}]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = cast("list[Body]", content or [])
+    return "\n".join(str(part.get("text") or part.get("refusal") or "") for part in parts).strip()
+
+
+def _list(content: Any) -> list[Block]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return list(cast("Sequence[Block]", content))

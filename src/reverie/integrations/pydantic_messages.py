@@ -1,0 +1,277 @@
+"""Pydantic AI's messages told in the wire's shape, and found again in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from pydantic_ai.messages import (
+    CachePoint,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestContext
+from pydantic_core import to_jsonable_python
+
+from ..conversation.entries import new_uuid
+from ..conversation.options import DEFAULT_MAX_TOKENS
+from .pieces import Block, Replies, StandIns, apart, digest_of, reply_key, shared_start
+
+__all__ = ["Body", "Known", "wire_reply"]
+
+Body = dict[str, Any]
+_MARK: Final = "cache_control"
+_RETRY: Final = "retry"
+_ERRORS: Final = frozenset({"failed", "retried"})
+_OTHERS_MARKS: Final = (
+    "cache",
+    "anthropic_cache",
+    "anthropic_cache_messages",
+    "anthropic_cache_tool_definitions",
+    "anthropic_cache_instructions",
+)
+
+
+def wire_reply(response: ModelResponse) -> Body:
+    """Return a response as a reply of the wire."""
+    usage = response.usage
+    read, written = usage.cache_read_tokens, usage.cache_write_tokens
+    return {
+        "id": response.provider_response_id or new_uuid(),  # two without an id are not the same
+        "model": response.model_name or "",
+        "role": "assistant",
+        "content": _reply_blocks(response, StandIns()),
+        "stop_reason": response.finish_reason,
+        "usage": {
+            "input_tokens": max(0, usage.input_tokens - read - written),
+            "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": written,
+            "output_tokens": usage.output_tokens,
+        },
+    }
+
+
+def _reply_blocks(response: ModelResponse, stand_ins: StandIns) -> list[Block]:
+    blocks: list[Block] = []
+    for part in response.parts:
+        if isinstance(part, TextPart):
+            blocks += [{"type": "text", "text": part.content}] if part.content else []
+        elif isinstance(part, ToolCallPart):
+            given = {"id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
+            blocks.append({"type": "tool_use", **given})
+        elif not isinstance(part, ThinkingPart):
+            blocks.append(stand_ins.block(part.part_kind, part, _says(part)))
+    return blocks
+
+
+def _says(thing: Any) -> Any:
+    """Return what a thing of Pydantic AI's says: the same before and after it was written to disk and read again."""
+    if getattr(thing, "part_kind", "").startswith(_RETRY):
+        return to_jsonable_python(thing.content, fallback=repr)
+    said: Any = to_jsonable_python(thing, bytes_mode="base64", fallback=repr)
+    if not isinstance(said, dict):
+        return said
+    return {key: value for key, value in cast(Body, said).items() if key != "timestamp"}
+
+
+class Known:
+    """A run's messages told in the wire's shape, and found again in it; of a history that grew, only what is new."""
+
+    def __init__(self) -> None:
+        self._stand_ins = StandIns()
+        self._replies: Replies[ModelResponse] = Replies()
+        self._results: dict[str, tuple[bytes, ToolReturnPart]] = {}
+        self._systems: list[SystemPromptPart] = []
+        self._facts: list[Any] = []
+        """What was told, out of reach of a run that writes into its messages, and what was made of it."""
+        self._wired: list[Body] = []
+        self._sent: list[Body] = []
+        """What was found again, and as which messages."""
+        self._found: list[ModelMessage] = []
+        self._marked = False
+
+    def goes_on(self, messages: Sequence[ModelMessage]) -> bool:
+        """Say whether messages begin with the whole history that was told."""
+        return shared_start(self._facts, [_facts(one) for one in messages]) == len(self._facts)
+
+    def request(self, context: ModelRequestContext) -> Body:
+        """Return a request that goes on from the history that was told in the wire's shape."""
+        for message in context.messages[len(self._facts) :]:
+            if isinstance(message, ModelResponse):
+                blocks = _reply_blocks(message, self._stand_ins)
+                self._replies.add(reply_key(blocks), message)
+                self._wired.append({"role": "assistant", "content": blocks})
+            else:
+                self._wired.append({"role": "user", "content": self._blocks(message, first=not self._wired)})
+            self._facts.append(apart(_facts(message)))
+        parameters = context.model_request_parameters
+        system = "\n\n".join(
+            [*(part.content for part in self._systems), *(part.content for part in parameters.instruction_parts or ())]
+        )
+        settings = cast("Mapping[str, Any]", context.model_settings or {})
+        tools = [
+            {"name": tool.name, "description": tool.description or "", "input_schema": tool.parameters_json_schema}
+            for tool in (*parameters.function_tools, *parameters.output_tools)
+        ]
+        return {
+            "model": context.model.model_name,
+            "max_tokens": settings.get("max_tokens") or DEFAULT_MAX_TOKENS,
+            "messages": list(self._wired),
+            "tools": tools,
+            **({"system": system} if system else {}),
+        }
+
+    def _blocks(self, message: ModelRequest, *, first: bool) -> list[Block]:
+        blocks: list[Block] = []
+        for part in message.parts:
+            if isinstance(part, SystemPromptPart) and first:
+                self._systems.append(part)
+            elif isinstance(part, ToolReturnPart):
+                blocks.append(self._result(part))
+            elif isinstance(part, UserPromptPart):
+                blocks += self._prompt(part)
+            else:
+                kind = _RETRY if part.part_kind.startswith(_RETRY) else part.part_kind
+                blocks.append(self._stand_ins.block(kind, part, _says(part)))
+        return blocks
+
+    def _result(self, part: ToolReturnPart) -> Block:
+        text = part.content if isinstance(part.content, str) else part.model_response_str()
+        content: str | list[Block] = text
+        if part.files:
+            content = [{"type": "text", "text": text}, self._stand_ins.block("files", part.files, _says(part.files))]
+        self._results[part.tool_call_id] = digest_of(content), part
+        block: Block = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": content}
+        return {**block, "is_error": True} if part.outcome in _ERRORS else block
+
+    def _prompt(self, part: UserPromptPart) -> list[Block]:
+        if isinstance(part.content, str):
+            return [{"type": "text", "text": part.content}] if part.content else []
+        blocks: list[Block] = []
+        for item in part.content:
+            if isinstance(item, str):
+                blocks.append({"type": "text", "text": item})
+            elif not isinstance(item, CachePoint):
+                blocks.append(self._stand_ins.block(item.kind, item, _says(item)))
+        return blocks
+
+    # -- and back
+
+    def overridden(self, context: ModelRequestContext, sent: Body) -> ModelRequestContext:
+        """Return the context with the session's view in it."""
+        marks = context.model.system == "anthropic"
+        messages = self._messages(sent["messages"], marks)
+        last = next((one for one in reversed(context.messages) if isinstance(one, ModelRequest)), None)
+        if last is not None and isinstance(messages[-1], ModelRequest):
+            messages[-1] = replace(last, parts=messages[-1].parts)
+        if not marks:
+            return replace(context, messages=messages)
+        settings = cast("dict[str, Any]", dict(context.model_settings or {}))
+        settings = {key: value for key, value in settings.items() if key not in _OTHERS_MARKS}
+        system = _list(sent.get("system") or "")
+        if system and _MARK in system[-1]:
+            settings["anthropic_cache_instructions"] = _ttl(system[-1])
+        settings.setdefault("anthropic_cache", False)
+        return replace(context, messages=messages, model_settings=cast(Any, settings))
+
+    def _messages(self, sent: Sequence[Body], marks: bool) -> list[ModelMessage]:
+        """Return what is sent as messages: a response as it came where the run still has it."""
+        same = shared_start(self._sent, sent) if marks == self._marked else 0
+        self._marked = marks
+        del self._sent[same:], self._found[same:]
+        replies = iter(
+            self._replies.found([reply_key(one["content"]) for one in sent[same:] if one["role"] == "assistant"])
+        )
+        for message in sent[same:]:
+            content = _list(message["content"])
+            if message["role"] == "assistant":
+                self._found.append(next(replies) or self._reply(content))
+            else:
+                parts = list[ModelRequestPart](self._systems) if not self._found else []
+                owed = _mark_of(self._sent[-1]) if marks and self._sent else None
+                if owed is not None:  # a mark on the reply before: a point that opens this message leads there
+                    parts.append(UserPromptPart([CachePoint(ttl=cast(Any, owed))]))
+                self._found.append(ModelRequest(parts=[*parts, *self._parts(content, marks)]))
+            self._sent.append(message)
+        return list(self._found)
+
+    def _reply(self, content: list[Block]) -> ModelResponse:
+        parts: list[Any] = []
+        for block in content:
+            if block.get("type") == "tool_use":
+                parts.append(ToolCallPart(block["name"], block["input"], block["id"]))
+            elif block.get("type") == "text":
+                parts.append(self._stand_ins.thing(block) or TextPart(block["text"]))
+        return ModelResponse(parts=parts)
+
+    def _parts(self, content: Sequence[Block], marks: bool) -> list[ModelRequestPart]:
+        parts: list[ModelRequestPart] = []
+        said: list[Any] = []
+        for block in content:
+            thing = self._stand_ins.thing(block)
+            if block.get("type") == "tool_result":
+                parts.append(self._returned(block))
+            elif thing is not None and hasattr(thing, "part_kind"):
+                parts += [UserPromptPart(said)] if said else []
+                said = []
+                parts.append(thing)
+            else:
+                said.append(thing if thing is not None else block.get("text", ""))
+            if marks and _MARK in block:
+                said.append(CachePoint(ttl=cast(Any, _ttl(block))))
+                if block.get("type") == "tool_result":
+                    parts.append(UserPromptPart(said))
+                    said = []
+        return [*parts, UserPromptPart(said)] if said else parts
+
+    def _returned(self, block: Block) -> ToolReturnPart:
+        called = block["tool_use_id"]
+        digest, part = self._results.get(called, (b"", None))
+        content: Any = block.get("content", "")
+        if part is not None and digest == digest_of(content):
+            return part
+        text = content if isinstance(content, str) else "\n".join(str(one.get("text", "")) for one in content)
+        if part is not None:
+            return ToolReturnPart(part.tool_name, text, called, outcome=part.outcome)
+        outcome = "failed" if block.get("is_error") else "success"
+        calls = [one for message in self._sent for one in _list(message["content"]) if one.get("id") == called]
+        return ToolReturnPart(calls[-1]["name"] if calls else "tool", text, called, outcome=outcome)
+
+
+def _facts(message: ModelMessage) -> list[Any]:
+    """Return what counts of a message: of a result not what the run keeps beside it, which nobody is sent."""
+    return [
+        message.kind,
+        *(
+            [part.tool_name, part.content, part.tool_call_id, part.outcome]
+            if isinstance(part, ToolReturnPart)
+            else getattr(part, "__dict__", part)
+            for part in message.parts
+        ),
+    ]
+
+
+def _mark_of(message: Body) -> str | None:
+    """Return the lifetime of the mark on a reply."""
+    if message["role"] != "assistant":
+        return None
+    return next((_ttl(block) for block in _list(message["content"]) if _MARK in block), None)
+
+
+def _list(content: Any) -> list[Block]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return list(cast("Sequence[Block]", content))
+
+
+def _ttl(block: Block) -> str:
+    return str(block[_MARK].get("ttl", "5m"))
