@@ -90,6 +90,7 @@ HTTP = (
 import socket, uvicorn
 listening = socket.socket()
 listening.bind(("127.0.0.1", 0))
+listening.listen(64)  # whoever comes before it serves waits, and is not refused
 print(listening.getsockname()[1], flush=True)
 from starlette.responses import PlainTextResponse
 app = server.streamable_http_app()
