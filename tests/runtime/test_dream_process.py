@@ -264,11 +264,12 @@ def test_a_dream_that_is_not_due_does_nothing(project: Path, home: Path) -> None
 def test_whoever_starts_a_dream_is_free_of_it(project: Path, tmp_path: Path, home: Path) -> None:
     """The starter ends, its output is closed, and the dream, which never gets to its end here, lives on."""
     directory = memory_of(project, home)
-    os.mkfifo(home / "config.toml")  # the child waits for ever to read its settings
+    (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep(600)\n")  # what the child does first, and last
     code = f"""
-from reverie.runtime.dreaming import Dreams
+import os
 from reverie.runtime.dream_process import start
-print(start({str(project)!r}, home={str(home)!r}, memory_dir={str(directory)!r}), flush=True)
+slow = {{**os.environ, "PYTHONPATH": {str(tmp_path)!r}}}
+print(start({str(project)!r}, home={str(home)!r}, memory_dir={str(directory)!r}, environ=slow), flush=True)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=PATIENCE_SECONDS, check=True)
     dream = who_is(int(ran.stdout))
