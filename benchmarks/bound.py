@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from reverie.cache.economics import CLASSIC, Rates
-from reverie.conversation.blocks import as_blocks
 from reverie.conversation.entries import ASSISTANT, DECISION
 from reverie.conversation.view import View
+from reverie.conversation.wire.blocks import as_blocks
 from reverie.layers.l2_trim import TrimPolicy
 from reverie.replay.compare import compare, recordings_in
 from reverie.replay.needs import lines_of_block, lines_of_result

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from reverie.layers.l6_dream.gates import Closed
 from reverie.layers.l6_dream.policy import DreamPolicy
-from reverie.runtime.dream_gate import DreamGate
-from reverie.runtime.dream_lock import DreamLock
+from reverie.runtime.dream.gate import DreamGate
+from reverie.runtime.dream.lock import DreamLock
 
 MAX_RATIO = 3.0
 HOUR_SECONDS = 3_600.0

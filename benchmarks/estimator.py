@@ -26,11 +26,19 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from reverie.conversation.counting import Counted, usage_of
 from reverie.conversation.decisions import Compacted, decision_of
 from reverie.conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER
-from reverie.conversation.learning import Estimator
-from reverie.conversation.tokens import CLASSES, FRAME, MEDIA, NOTHING, Measure, estimate_text, measure_messages
+from reverie.conversation.tokens.counting import Counted, usage_of
+from reverie.conversation.tokens.estimate import (
+    CLASSES,
+    FRAME,
+    MEDIA,
+    NOTHING,
+    Measure,
+    estimate_text,
+    measure_messages,
+)
+from reverie.conversation.tokens.learning import Estimator
 from reverie.errors import InputError
 from reverie.importers import Imported, read_sessions
 

@@ -21,7 +21,7 @@ import anyio
 from reverie import InMemoryStorage, Session
 from reverie.cache.prices import prices_for
 from reverie.cache.usage import Usage, usage_of
-from reverie.conversation.canonical import canonical
+from reverie.conversation.wire.canonical import canonical
 from reverie.models.anthropic import AnthropicModel
 from reverie.settings import Settings, Switches
 from reverie.testing.messages_server import Clock, MessagesServer

@@ -37,9 +37,9 @@ from typing import Any
 from reverie import InMemoryStorage, Session
 from reverie.cache.prices import prices_for
 from reverie.cache.usage import usage_of
-from reverie.conversation.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical, extends
 from reverie.events import DecisionMade, Event, FellBack
-from reverie.integrations.door import running
+from reverie.integrations.sync_session import running
 from reverie.testing.chat_server import ChatServer
 from reverie.testing.messages_server import MessagesServer
 from reverie.testing.tool_script import SYSTEM, TOOLS, ToolScript

@@ -22,9 +22,9 @@ from statistics import median
 from typing import Any
 
 from reverie.layers.l7_relay.controls import written
-from reverie.layers.l7_relay.signing import sealed
-from reverie.runtime.mail_files import key_of, placed
-from reverie.runtime.mailbox import Mailbox
+from reverie.layers.l7_relay.signature import sealed
+from reverie.runtime.mail.files import key_of, placed
+from reverie.runtime.mail.mailbox import Mailbox
 
 SENDERS = (1, 16, 1_000)
 LIMITS = {"poll_ms": 50.0, "poll_to_floor": 1.0}

@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from reverie.memories.journal import JournalEntry, change_to, encode
-from reverie.memories.secrets import find_secrets
-from reverie.memories.shelf import Shelf
-from reverie.memories.trust import Trust
-from reverie.runtime.memory import Memory
+from reverie.memories.rules.secrets import find_secrets
+from reverie.memories.store.journal import JournalEntry, change_to, encode
+from reverie.memories.store.store import Shelf
+from reverie.memories.store.trust import Trust
+from reverie.runtime.memory.memory import Memory
 
 MAX_SCAN_RATIO = 2.0
 MAX_INDEX_US = 100.0

@@ -24,7 +24,7 @@ from typing import Any
 
 from reverie.models.local import LocalModel
 from reverie.ports import Reply
-from reverie.runtime.session import Session
+from reverie.runtime.session.session import Session
 from reverie.settings import Settings
 from reverie.storage.in_memory import InMemoryStorage
 

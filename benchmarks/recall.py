@@ -31,10 +31,10 @@ from statistics import mean, median
 from typing import Any, NamedTuple
 
 from reverie.conversation.entries import USER, Entry, encode_entry, iso
-from reverie.memories.lexical_dialogue import Spread, Weights
-from reverie.memories.records import MemoryRecord
-from reverie.memories.search import MemoryIndex
-from reverie.runtime.session_search import SessionSearch
+from reverie.memories.recall.dialogue import Spread, Weights
+from reverie.memories.recall.search import MemoryIndex
+from reverie.memories.store.records import MemoryRecord
+from reverie.runtime.search.sessions import SessionSearch
 
 LIMITS = {"turn_r10": 0.74, "session_r10": 0.95, "memories_ms": 5.0, "messages_ms": 20.0}
 MEMORIES = 10_000

@@ -45,10 +45,10 @@ from typing import Any
 import anyio
 
 from reverie import InMemoryStorage, Session, load_settings
+from reverie.conversation.authorship import own_words, strings_of
 from reverie.conversation.entries import ASSISTANT, USER, Entry, Message, encode_entry
 from reverie.conversation.identifiers import EXACT, mine_entries
-from reverie.conversation.spoken import own_words, strings_of
-from reverie.conversation.tokens import estimate_message, estimate_text
+from reverie.conversation.tokens.estimate import estimate_message, estimate_text
 from reverie.conversation.view import View
 from reverie.errors import CompactionError
 from reverie.importers import read_sessions

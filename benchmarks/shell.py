@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from reverie.tools.read_only import is_read_only
-from reverie.tools.sandbox import available, confined
+from reverie.tools.shell.read_only import is_read_only
+from reverie.tools.shell.sandbox import available, confined
 
 JUDGE_LIMIT_MS = 5.0
 START_LIMIT_MS = 100.0

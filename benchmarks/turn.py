@@ -31,7 +31,7 @@ from peers.environments import PEERS, is_ready, is_sealed, run, set_up
 from view import SYSTEM, TOOLS, Talk
 
 from reverie.layers.l2_trim import TrimPolicy
-from reverie.runtime.session import Session
+from reverie.runtime.session.session import Session
 from reverie.settings import Settings, Switches
 from reverie.storage.in_memory import InMemoryStorage
 

@@ -36,8 +36,8 @@ from reverie.conversation.decisions import (
 )
 from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, encode_entry, iso, new_uuid
 from reverie.conversation.log import parse_log
-from reverie.conversation.request import build_request
 from reverie.conversation.view import View
+from reverie.conversation.wire.request import build_request
 from reverie.storage.in_memory import InMemoryStorage
 
 SIZES = (200, 2_000)

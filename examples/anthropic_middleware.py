@@ -6,7 +6,7 @@ from anthropic import Anthropic
 
 from reverie import InMemoryStorage, Session
 from reverie.integrations.anthropic import layered
-from reverie.integrations.door import running
+from reverie.integrations.sync_session import running
 from reverie.testing.messages_server import MessagesServer
 
 BASH = {"name": "Bash", "description": "Run a command.", "input_schema": {"type": "object"}}

@@ -6,8 +6,8 @@ from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
 
 from reverie import InMemoryStorage, Session
-from reverie.integrations.door import running
 from reverie.integrations.langchain import ReverieMiddleware
+from reverie.integrations.sync_session import running
 from reverie.testing.messages_server import MessagesServer
 
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "cat server.log"}}

@@ -50,8 +50,8 @@ from reverie.events import (
     ToolStarted,
     event_body,
 )
-from reverie.runtime.inbox import post
-from reverie.runtime.projects import inbox_key, log_key, project_slug
+from reverie.runtime.places.projects import inbox_key, log_key, project_slug
+from reverie.runtime.session.inbox import post
 
 SAMPLES: list[Event] = [
     SessionOpened("s", 3, "write"),

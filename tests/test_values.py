@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.hosts.moments import Moment
-from reverie.memories.kinds import MemoryKind
-from reverie.memories.records import MemoryRecord
-from reverie.memories.shelf import Scan
+from reverie.hosts.events import Moment
+from reverie.memories.rules.types import MemoryKind
+from reverie.memories.store.records import MemoryRecord
+from reverie.memories.store.store import Scan
 from reverie.values import field, fields_of, record, replace
 
 

@@ -12,16 +12,16 @@ from typing import Any
 
 from reverie.cache.prices import Prices, prices_for
 from reverie.cache.simulator import CacheSimulator, Mark
-from reverie.conversation.blocks import as_blocks
 from reverie.conversation.decisions import Compacted, decision_of
 from reverie.conversation.entries import ASSISTANT, DECISION, Entry
 from reverie.conversation.rounds import reply_id
-from reverie.conversation.tokens import estimate_block
+from reverie.conversation.tokens.estimate import estimate_block
+from reverie.conversation.wire.blocks import as_blocks
 from reverie.importers import Imported
 from reverie.replay.compare import compare
 from reverie.replay.needs import Needs
 from reverie.replay.recording import Recording, recording_of
-from reverie.replay.sending import Sender
+from reverie.replay.simulated_requests import Sender
 from reverie.testing.coding_session import MODEL, SYSTEM, TITLE, TOOLS, coding_session
 
 __all__ = ["bill_of_peer", "bills_of_ours", "recorded", "told"]

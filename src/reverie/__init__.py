@@ -10,15 +10,15 @@ from .lazy import lazily
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .conversation.entries import Entry
-    from .conversation.request import build_request
     from .conversation.view import View
+    from .conversation.wire.request import build_request
     from .errors import InputError, ReverieError, SessionBusy, SessionError, SessionNotFound, StorageError
     from .importers import read_session
-    from .runtime.agent import Agent
+    from .runtime.agent.agent import Agent
     from .runtime.library import Library
-    from .runtime.mailbox import Mailbox
-    from .runtime.memory import Memory
-    from .runtime.session import Session
+    from .runtime.mail.mailbox import Mailbox
+    from .runtime.memory.memory import Memory
+    from .runtime.session.session import Session
     from .settings import Settings, load_settings
     from .storage.files import FileStorage
     from .storage.in_memory import InMemoryStorage
@@ -50,18 +50,18 @@ __version__ = "0.1.0"
 __getattr__ = lazily(
     __name__,
     {
-        "runtime.agent": ("Agent",),
+        "runtime.agent.agent": ("Agent",),
         "conversation.entries": ("Entry",),
         "storage.files": ("FileStorage",),
         "storage.in_memory": ("InMemoryStorage",),
         "errors": ("InputError", "ReverieError", "SessionBusy", "SessionError", "SessionNotFound", "StorageError"),
         "runtime.library": ("Library",),
-        "runtime.mailbox": ("Mailbox",),
-        "runtime.memory": ("Memory",),
-        "runtime.session": ("Session",),
+        "runtime.mail.mailbox": ("Mailbox",),
+        "runtime.memory.memory": ("Memory",),
+        "runtime.session.session": ("Session",),
         "settings": ("Settings", "load_settings"),
         "conversation.view": ("View",),
-        "conversation.request": ("build_request",),
+        "conversation.wire.request": ("build_request",),
         "importers": ("read_session",),
     },
 )

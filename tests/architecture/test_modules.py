@@ -14,8 +14,8 @@ MAX_LINES = 400
 VAGUE_NAMES = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 
 INNER_HOUSE = ("conversation", "cache", "layers", "memories")
-# The one file of a room, and the shelf of the memories with its journal, that are there to touch the world.
-HANDS = {"apply.py", "shelf.py", "journal_files.py", "head_files.py"}
+# The modules that touch the file system: prompt files of a layer, and the memory store with its journal.
+HANDS = {"apply.py", "store.py", "journal_files.py", "head_files.py"}
 # Clock, network, file system, processes, chance: whatever makes the same input give another output.
 IMPURE_MODULES = {
     "anthropic",

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from reverie.cache.breakpoints import MAX_MARKS, Place, Placed, Planned, last_markable, plan_marks, with_marks
 from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock
-from reverie.conversation.canonical import canonical
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.canonical import canonical
+from reverie.conversation.wire.validate import problems
 
 MODEL = "claude-sonnet-4-5"
 SYSTEM = "You are careful. " * 300

@@ -9,7 +9,7 @@ import pytest
 
 from reverie.cache.prices import Prices, Rates, capabilities_of, prices_for, why_unpriced
 from reverie.cache.usage import Usage
-from reverie.conversation.window import window_for
+from reverie.conversation.tokens.window import window_for
 
 SONNET = "claude-sonnet-4-5"
 

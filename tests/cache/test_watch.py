@@ -15,7 +15,6 @@ from reverie.cache.changes import INERT_OPTIONS, changes
 from reverie.cache.prefix import Prefix
 from reverie.cache.usage import Usage
 from reverie.cache.watch import Break, Watch, registered_by
-from reverie.conversation.canonical import canonical, extends
 from reverie.conversation.decisions import (
     CacheEdits,
     Cause,
@@ -25,6 +24,7 @@ from reverie.conversation.decisions import (
     ResultsKept,
     Unknown,
 )
+from reverie.conversation.wire.canonical import canonical, extends
 
 Request = dict[str, Any]
 BASE = 1_700_000_000.0

@@ -12,14 +12,14 @@ import pytest
 from reverie import Settings
 from reverie.cli.main import run
 from reverie.cli.terminal.agents import AgentLines
+from reverie.cli.terminal.colours import Paint
 from reverie.cli.terminal.footer import footer_parts
-from reverie.cli.terminal.painting import Paint
 from reverie.cli.terminal.transcript import Transcript
 from reverie.conversation.decisions import AgentSpawned, Cause
 from reverie.events import AgentEnded, AgentProgressed, AgentStarted
 from reverie.models import ScriptedModel
-from reverie.runtime.agent import Agent
-from reverie.runtime.status import Status
+from reverie.runtime.agent.agent import Agent
+from reverie.runtime.agent.status import Status
 from reverie.settings import Switches
 
 

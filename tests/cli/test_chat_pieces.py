@@ -16,20 +16,20 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from reverie import FileStorage, Library
-from reverie.cli.terminal.approving import preview_lines
+from reverie.cli.terminal.approval import preview_lines
 from reverie.cli.terminal.calls import call_title, outcome
-from reverie.cli.terminal.completing import InputCompleter
+from reverie.cli.terminal.colours import Paint
+from reverie.cli.terminal.completion import InputCompleter
 from reverie.cli.terminal.files import best_matches, project_files
 from reverie.cli.terminal.footer import dollars, footer_lines, footer_parts, thousands
-from reverie.cli.terminal.painting import Paint
 from reverie.cli.terminal.screen import open_history
 from reverie.cli.terminal.sessions import earlier_sessions, named_session, newest_session
 from reverie.cli.terminal.shell import as_attachment, run_shell
-from reverie.conversation.accounting import LOCAL_COMMAND_TAG
+from reverie.conversation.tokens.accounting import LOCAL_COMMAND_TAG
 from reverie.errors import SessionNotFound
-from reverie.runtime.permissions import Approval
-from reverie.runtime.projects import log_key, project_slug
-from reverie.runtime.status import Status
+from reverie.runtime.agent.status import Status
+from reverie.runtime.guard.permissions import Approval
+from reverie.runtime.places.projects import log_key, project_slug
 from reverie.settings import load_settings
 from reverie.testing.script import Script, text
 from reverie.tools.tool import Access

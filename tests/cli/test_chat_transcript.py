@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reverie.cli.terminal.colours import Paint
 from reverie.cli.terminal.markdown import blocks_of, markdown_lines
-from reverie.cli.terminal.painting import Paint
 from reverie.cli.terminal.transcript import Transcript
 from reverie.events import (
     CompactionEnded,

@@ -11,11 +11,11 @@ import anyio
 import pytest
 
 from reverie import FileStorage, Session, load_settings
-from reverie.cli import compact, loss, undo
 from reverie.cli.main import run
-from reverie.conversation.canonical import canonical
-from reverie.conversation.request import build_request
+from reverie.cli.past import compact, loss, undo
 from reverie.conversation.view import View
+from reverie.conversation.wire.canonical import canonical
+from reverie.conversation.wire.request import build_request
 from reverie.runtime.library import Library
 
 MODEL = "claude-sonnet-4-5"

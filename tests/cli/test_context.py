@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie.cli.context import window_bar
+from reverie.cli.savings.context import window_bar
 from reverie.testing.script import Script, call, text
 
 from .conftest import Asked, Reverie, on_a_screen

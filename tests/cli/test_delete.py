@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reverie import FileStorage
-from reverie.runtime.projects import session_key
+from reverie.runtime.places.projects import session_key
 
 from .conftest import Asked, Reverie, on_a_screen
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from reverie.cli import doctor
+from reverie.cli.machine import doctor
 from reverie.cli.main import run
-from reverie.tools.sandbox import available
+from reverie.tools.shell.sandbox import available
 
 
 def findings(capsys: pytest.CaptureFixture[str], *, code: int = 0) -> dict[str, dict[str, str]]:

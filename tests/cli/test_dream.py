@@ -11,10 +11,10 @@ import anyio
 import pytest
 from click.testing import CliRunner, Result
 
-from reverie.cli.dream import command
+from reverie.cli.memory.dream import command
 from reverie.events import DreamChanged, Event
-from reverie.runtime.dream_starting import FallingAsleep
-from reverie.runtime.memory import Memory
+from reverie.runtime.dream.scheduler import FallingAsleep
+from reverie.runtime.memory.memory import Memory
 from reverie.settings import Settings, load_settings
 from reverie.values import replace
 

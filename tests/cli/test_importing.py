@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from reverie import FileStorage, Library, read_session
-from reverie.cli.importing import storable
+from reverie.cli.sessions.import_sessions import storable
 from reverie.conversation.entries import encode_entry
-from reverie.runtime.projects import log_key, project_slug
+from reverie.runtime.places.projects import log_key, project_slug
 
 from .conftest import Asked, Reverie
 

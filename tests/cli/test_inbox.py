@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie.runtime.mail_residents import residents
-from reverie.runtime.mailbox import Mailbox
+from reverie.runtime.mail.directory import residents
+from reverie.runtime.mail.mailbox import Mailbox
 
 from .conftest import Asked, Reverie
 

@@ -10,8 +10,8 @@ import pytest
 from reverie.cache.ledger import Call
 from reverie.cache.usage import Usage
 from reverie.cli.main import run
-from reverie.runtime.ledger import FILE_NAME, LedgerStore
-from reverie.runtime.projects import project_slug
+from reverie.runtime.places.projects import project_slug
+from reverie.runtime.session.ledger import FILE_NAME, LedgerStore
 
 NOON = 1_763_208_000.0  # 2025-11-15 12:00 UTC
 WARM = Usage(read=90_000, write_5m=10_000, output=500)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie.cli.mcp import tell
+from reverie.cli.hosts.mcp import tell
 
 Answer = tuple[int, str, str]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reverie.cli.measures import command
+from reverie.cli.savings.measures import command
 
 SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sessions" / "sample.jsonl"
 

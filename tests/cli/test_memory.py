@@ -12,7 +12,7 @@ import pytest
 
 from reverie.cli.main import run
 from reverie.cli.memory import command
-from reverie.runtime.memory import Memory
+from reverie.runtime.memory.memory import Memory
 
 Answer = tuple[int, str, str]
 

@@ -14,8 +14,8 @@ from reverie import FileStorage, Library
 from reverie.cli.main import run
 from reverie.cli.memory import command
 from reverie.conversation.entries import META, USER, Entry
-from reverie.runtime.memory import Memory
-from reverie.runtime.projects import log_key, project_slug
+from reverie.runtime.memory.memory import Memory
+from reverie.runtime.places.projects import log_key, project_slug
 
 Told = Callable[..., Any]
 

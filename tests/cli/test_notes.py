@@ -13,7 +13,7 @@ import pytest
 from reverie import FileStorage, Library
 from reverie.layers.l3_notes.sections import HEADINGS
 from reverie.layers.l3_notes.skill import parse_skill
-from reverie.runtime.noting import NOTES_FILE
+from reverie.runtime.session.notes.keeper import NOTES_FILE
 from reverie.testing.script import Script, call, text
 
 from .conftest import Asked, Reverie, on_a_screen

@@ -10,7 +10,7 @@ import pytest
 
 from reverie import FileStorage, Library
 from reverie.cli.main import COMMANDS
-from reverie.runtime.projects import log_key, project_slug
+from reverie.runtime.places.projects import log_key, project_slug
 from reverie.settings import load_settings
 from reverie.testing.script import Script, text
 

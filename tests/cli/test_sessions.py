@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from reverie import FileStorage, Library
-from reverie.cli.sessions import shown_name
+from reverie.cli.sessions.sessions import shown_name
 from reverie.runtime.library import Shelved
-from reverie.runtime.projects import log_key, project_slug
+from reverie.runtime.places.projects import log_key, project_slug
 from reverie.testing.script import Script
 
 from .conftest import Asked, Reverie

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.cli.transcript import of_entries, of_messages
+from reverie.cli.sessions.transcript import of_entries, of_messages
 from reverie.conversation.entries import Entry
-from reverie.conversation.request import build_request
+from reverie.conversation.wire.request import build_request
 from reverie.testing.script import Script
 
 from .conftest import Asked, Reverie

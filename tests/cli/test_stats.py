@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from reverie.cache.ledger import Call, layer_of
 from reverie.cache.usage import Usage
-from reverie.cli.stats import command
-from reverie.runtime.dreaming import Dreams
-from reverie.runtime.ledger import LedgerStore
-from reverie.runtime.memory import Memory
+from reverie.cli.savings.stats import command
+from reverie.runtime.dream.dreams import Dreams
+from reverie.runtime.memory.memory import Memory
+from reverie.runtime.session.ledger import LedgerStore
 from reverie.settings import load_settings
 
 

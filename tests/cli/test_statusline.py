@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie import Memory
+from reverie.cli.hosts.session_line import described, line_of
 from reverie.cli.main import run
-from reverie.cli.session_line import described, line_of
 
 START = "import sys; sys.argv[0] = 'reverie'; from reverie.cli.start import main; main()"
 HOST: dict[str, Any] = {
@@ -185,5 +185,5 @@ def test_it_loads_no_command_framework_and_no_settings_where_there_are_none(tmp_
     done = subprocess.run(command, input=json.dumps(HOST).encode(), capture_output=True, timeout=60, env=environ)
     loaded = set(eval(done.stderr))
     heavy = {"click", "msgspec", "rich", "anyio", "mcp", "asyncio", "dataclasses", "reverie.settings", "sqlite3"}
-    assert "reverie.cli.session_line" in loaded
+    assert "reverie.cli.hosts.session_line" in loaded
     assert loaded & heavy == set()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.accounting import Accounting, DuplicateRead, account, metrics
-from reverie.conversation.tokens import estimate_block
+from reverie.conversation.tokens.accounting import Accounting, DuplicateRead, account, metrics
+from reverie.conversation.tokens.estimate import estimate_block
 
 
 def use(id: Any, name: Any, **given: Any) -> dict[str, Any]:

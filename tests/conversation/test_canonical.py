@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical, extends
 
 MARK = {"type": "ephemeral", "ttl": "1h"}
 

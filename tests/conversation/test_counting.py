@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.counting import Counted, Usage, count, padded, usage_of
-from reverie.conversation.tokens import estimate_message, measure_messages
+from reverie.conversation.tokens.counting import Counted, Usage, count, padded, usage_of
+from reverie.conversation.tokens.estimate import estimate_message, measure_messages
 
 Said = tuple[dict[str, Any], dict[str, Any] | None]
 WORDS = "some words that stand for a result of a tool, with a path/to/file.py and a number 42; "

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.conversation.identifiers import Identifier, chosen, error_lines, mine, mine_entries, mine_entry
-from reverie.conversation.tokens import estimate_text
+from reverie.conversation.tokens.estimate import estimate_text
 from reverie.testing.random_logs import random_log
 from reverie.testing.script import Script, call, text
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.layered import Layered
+from reverie.conversation.layered_map import Layered
 
 Changes = dict[str, "int | None"]
 Change = Callable[["Layered[int]", Changes], "Layered[int]"]

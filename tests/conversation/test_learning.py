@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.learning import Estimator, model_key
-from reverie.conversation.tokens import CLASSES, Measure
+from reverie.conversation.tokens.estimate import CLASSES, Measure
+from reverie.conversation.tokens.learning import Estimator, model_key
 
 MODEL = "claude-opus-4-5"
 
@@ -55,7 +55,7 @@ def test_bills_that_are_always_absurd_stop_at_the_bound(times: float, settles: f
 
 @pytest.mark.requirement("T2")
 def test_the_bounds_check_catches_a_plain_ratio() -> None:
-    from reverie.conversation.learning import Correction
+    from reverie.conversation.tokens.learning import Correction
 
     def ratio(estimator: Estimator, measure: Measure, actual: float) -> Estimator:
         factors = (actual / measure.total,) * len(CLASSES)
@@ -96,7 +96,7 @@ def test_the_outlier_check_catches_a_running_mean() -> None:
     seen: list[float] = []
 
     def running_mean(estimator: Estimator, measure: Measure, actual: float) -> Estimator:
-        from reverie.conversation.learning import Correction
+        from reverie.conversation.tokens.learning import Correction
 
         seen.append(actual / measure.total)
         return Estimator({model_key(MODEL): Correction((sum(seen) / len(seen),) * len(CLASSES))})

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from reverie.conversation.canonical import canonical, extends
 from reverie.conversation.entries import ASSISTANT, Entry, encode_entry
 from reverie.conversation.log import parse_log
-from reverie.conversation.request import build_request
 from reverie.conversation.view import View
+from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.request import build_request
 
 
 def sendable(entries: list[Entry]) -> list[int]:

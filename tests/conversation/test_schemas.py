@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reverie.conversation.schemas import input_problem
+from reverie.conversation.wire.schemas import input_problem
 
 READ: dict[str, Any] = {
     "name": "Read",

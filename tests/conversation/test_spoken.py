@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from reverie.conversation.authorship import heard, own_words
 from reverie.conversation.entries import ASSISTANT, USER, Entry
-from reverie.conversation.spoken import heard, own_words
 from reverie.testing.random_logs import random_log
 from reverie.testing.script import call, text
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation import tokens
-from reverie.conversation.tokens import (
+from reverie.conversation.tokens import estimate as tokens
+from reverie.conversation.tokens.estimate import (
     CLASSES,
     MEDIA_TOKENS,
     NOTHING,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.conversation.validate import Limits, Problem, problems, too_long
+from reverie.conversation.wire.validate import Limits, Problem, problems, too_long
 
 Request = dict[str, Any]
 Change = Callable[[Request], object]

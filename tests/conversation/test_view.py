@@ -26,9 +26,9 @@ from reverie.conversation.decisions import (
     Snipped,
 )
 from reverie.conversation.entries import Entry
-from reverie.conversation.request import build_request
-from reverie.conversation.tokens import estimate_message
+from reverie.conversation.tokens.estimate import estimate_message
 from reverie.conversation.view import View
+from reverie.conversation.wire.request import build_request
 from reverie.testing.random_logs import random_log
 from reverie.testing.script import Script, call, text
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.window import (
+from reverie.conversation.tokens.window import (
     WINDOW_VARIABLE,
     Budgets,
     Capabilities,

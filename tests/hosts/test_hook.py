@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.hosts.answers import MAX_CHARS, Told, replaced, text_of, written
+from reverie.hosts.events import EVENTS, HOSTS, Moment, read_moment
 from reverie.hosts.hook import answer
-from reverie.hosts.moments import EVENTS, HOSTS, Moment, read_moment
 from reverie.hosts.queue import Queue
-from reverie.runtime.memory import Memory
+from reverie.hosts.responses import MAX_CHARS, Told, replaced, text_of, written
+from reverie.runtime.memory.memory import Memory
 
 Payloads = Callable[[str], dict[str, dict[str, Any]]]
 
@@ -139,7 +139,7 @@ def test_a_big_output_moves_to_disk_and_keeps_its_shape(payloads: Payloads, proj
 
 
 def test_notes_come_back_where_a_session_goes_on(payloads: Payloads, project: Path) -> None:
-    from reverie.runtime.projects import project_slug, session_key
+    from reverie.runtime.places.projects import project_slug, session_key
 
     home = Path(os.environ["REVERIE_HOME"])
     notes = home / session_key(project_slug(project), "abc-123") / "session-memory" / "summary.md"
@@ -210,12 +210,12 @@ def test_words_kept_between_hooks_find_what_reading_everything_finds(
 ) -> None:
     from datetime import UTC, datetime
 
-    from reverie.hosts.reading import Read
-    from reverie.memories.choosing import chosen
-    from reverie.memories.recall_policy import RecallPolicy
-    from reverie.memories.search import MemoryIndex
+    from reverie.hosts.memory_reader import Read
+    from reverie.memories.recall.local_choice import chosen
+    from reverie.memories.recall.policy import RecallPolicy
+    from reverie.memories.recall.search import MemoryIndex
 
-    monkeypatch.setattr("reverie.hosts.words._FRESH_NS", 0)  # files of this moment count as settled
+    monkeypatch.setattr("reverie.hosts.word_cache._FRESH_NS", 0)  # files of this moment count as settled
     memory, home = memories_of(project), Path(os.environ["REVERIE_HOME"])
     for number in range(12):
         memory.save(f"Service number {number} is deployed by pipeline p{number * 7}", type="reference")
@@ -254,7 +254,7 @@ def test_words_kept_between_hooks_find_what_reading_everything_finds(
 def test_where_nothing_is_set_hooks_act_by_the_defaults_of_all_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from reverie.hosts.settled import Settled, settled
+    from reverie.hosts.settings import Settled, settled
     from reverie.settings import Settings, load_settings
 
     home = os.environ["REVERIE_HOME"]

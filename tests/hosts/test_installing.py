@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.cli.install import command as install_command
-from reverie.cli.install import remove
+from reverie.cli.hosts.install import command as install_command
+from reverie.cli.hosts.install import remove
 from reverie.errors import InputError
-from reverie.hosts.installing import install, installed, settings_file, uninstall
+from reverie.hosts.events import EVENTS, HOSTS, Host
+from reverie.hosts.installer import install, installed, settings_file, uninstall
 from reverie.hosts.jsonc import added, read, removed, with_member
-from reverie.hosts.moments import EVENTS, HOSTS, Host
 
 OTHER = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}'
 FILES: list[str] = [

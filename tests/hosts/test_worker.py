@@ -17,8 +17,8 @@ from reverie.hosts.queue import Job, Queue
 from reverie.hosts.worker import work
 from reverie.importers import read_session
 from reverie.runtime.library import Library
-from reverie.runtime.memory import Memory
-from reverie.runtime.projects import project_slug
+from reverie.runtime.memory.memory import Memory
+from reverie.runtime.places.projects import project_slug
 from reverie.storage.files import FileStorage
 
 TOLD = "Remember that releases are cut on Tuesdays, because support is fully staffed then."

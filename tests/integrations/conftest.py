@@ -13,7 +13,7 @@ import pytest
 from reverie import InMemoryStorage, Session
 from reverie.cache.prices import prices_for
 from reverie.cache.usage import usage_of
-from reverie.conversation.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical, extends
 from reverie.events import DecisionMade, Event, FellBack
 from reverie.testing.messages_server import MessagesServer
 from reverie.testing.tool_script import ToolScript

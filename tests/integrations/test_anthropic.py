@@ -13,7 +13,7 @@ from reverie.conversation.decisions import Snipped
 from reverie.errors import StorageError
 from reverie.events import DecisionMade
 from reverie.integrations.anthropic import ReverieMemoryTool, layered
-from reverie.integrations.door import running
+from reverie.integrations.sync_session import running
 from reverie.testing.messages_server import MessagesServer
 from reverie.testing.tool_script import SYSTEM, TOOLS
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from reverie import InMemoryStorage, Session
-from reverie.conversation.canonical import canonical
+from reverie.conversation.wire.canonical import canonical
 from reverie.errors import StorageError
 from reverie.events import DecisionMade, FellBack
-from reverie.integrations.door import running
+from reverie.integrations.sync_session import running
 from reverie.testing.messages_server import MessagesServer
 
 LOG = "\n".join(f"2026-03-02 08:{at % 60:02} row {at} locked" for at in range(4_000))
@@ -214,8 +214,8 @@ def test_the_systems_words_among_the_messages_are_sent_as_such_where_the_provide
 def test_an_image_that_a_tool_gave_back_is_shown_and_the_mark_of_another_is_not() -> None:
     from langchain_core.messages import ToolMessage
 
+    from reverie.integrations.history_pieces import StandIns
     from reverie.integrations.langchain_messages import Told, previewed, result_content
-    from reverie.integrations.pieces import StandIns
 
     marked = {**PIXEL, "extras": {"cache_control": {"type": "ephemeral"}, "title": "a"}}
     message = ToolMessage([{"type": "text", "text": "drawn"}, marked], tool_call_id="t1")

@@ -12,7 +12,7 @@ from reverie import InMemoryStorage, Session
 from reverie.conversation.decisions import Cause, Replacement, ResultsCleared, Snipped
 from reverie.errors import StorageError
 from reverie.events import DecisionMade
-from reverie.integrations.door import running
+from reverie.integrations.sync_session import running
 from reverie.testing.chat_server import ChatServer
 
 if TYPE_CHECKING:  # the frameworks take seconds to import: only who runs these tests waits for them

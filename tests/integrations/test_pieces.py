@@ -10,9 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.integrations import pieces
-from reverie.integrations.pieces import Piece, Reader, Replies, apart, digest_of, pieces_of, reply_key, shared_start
-from reverie.integrations.spoken import aligned
+from reverie.integrations import history_pieces as pieces
+from reverie.integrations.history_pieces import (
+    Piece,
+    Reader,
+    Replies,
+    apart,
+    digest_of,
+    pieces_of,
+    reply_key,
+    shared_start,
+)
+from reverie.integrations.session_history import aligned
 
 MARK = {"type": "ephemeral"}
 

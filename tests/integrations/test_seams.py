@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie import InMemoryStorage, Memory, Session
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.validate import problems
 from reverie.errors import SessionError
-from reverie.integrations.pieces import Reader
-from reverie.integrations.seams import Hosted
+from reverie.integrations.history_pieces import Reader
+from reverie.integrations.host_session import Hosted
 
 TOOL = {"name": "Bash", "description": "Run.", "input_schema": {"type": "object"}}
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reverie.memories.index import lines_of
-from reverie.runtime.memory import Memory
+from reverie.memories.store.index import lines_of
+from reverie.runtime.memory.memory import Memory
 
 SHARED = 3
 

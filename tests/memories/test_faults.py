@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from reverie.memories.journal import JournalEntry
-from reverie.runtime.memory import Memory
+from reverie.memories.store.journal import JournalEntry
+from reverie.runtime.memory.memory import Memory
 
 EARLIER = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 FIRST = "feedback_real_database.md"

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError
-from reverie.memories.fence import age_days, age_words, escaped, fenced
-from reverie.memories.guidance import index_context, rules_text
-from reverie.memories.index import load
-from reverie.memories.records import MemoryRecord
-from reverie.memories.taxonomy import TYPES
+from reverie.memories.recall.fence import age_days, age_words, escaped, fenced
+from reverie.memories.rules.guidance import index_context, rules_text
+from reverie.memories.rules.taxonomy import TYPES
+from reverie.memories.store.index import load
+from reverie.memories.store.records import MemoryRecord
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 TAG = "9f2c41d07a3be865"

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError
-from reverie.memories.frontmatter import LIMIT_BYTES, FrontMatter, parse, render
+from reverie.memories.store.frontmatter import LIMIT_BYTES, FrontMatter, parse, render
 
 KEYS = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,12}", fullmatch=True)
 TEXTS = st.one_of(

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from reverie.memories import head_files, shelf
-from reverie.memories.head_files import JOURNAL
-from reverie.memories.records import MemoryRecord
-from reverie.memories.shelf import Shelf
-from reverie.runtime.memory import Memory
+from reverie.memories.store import head_files
+from reverie.memories.store import store as shelf
+from reverie.memories.store.head_files import JOURNAL
+from reverie.memories.store.records import MemoryRecord
+from reverie.memories.store.store import Shelf
+from reverie.runtime.memory.memory import Memory
 
 MANY = 80
 HEADS = f"{JOURNAL}/heads"

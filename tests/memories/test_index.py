@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.memories.index import (
+from reverie.memories.store.index import (
     changed,
     hunk_between,
     line_for,
@@ -18,7 +18,7 @@ from reverie.memories.index import (
     with_line,
     without_line,
 )
-from reverie.memories.records import MemoryRecord
+from reverie.memories.store.records import MemoryRecord
 
 FILES = st.sampled_from(["a.md", "b.md", "sub/c.md", "with (odd) name.md", "d.md"])
 TITLES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=30).filter(str.strip)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError
-from reverie.memories.instructions import (
+from reverie.memories.rules.instructions import (
     Gathered,
     InstructionFile,
     changed,
@@ -19,7 +19,7 @@ from reverie.memories.instructions import (
     render,
     without_comments,
 )
-from reverie.memories.rules import is_for, read_rule
+from reverie.memories.rules.path_rules import is_for, read_rule
 
 
 @pytest.mark.requirement("N3")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.memories.lexical import moment_in, snippet, terms, tokens
 from reverie.memories.lexical_kin import kin_of
-from reverie.memories.lexical_query import differ_by_one
-from reverie.memories.records import MemoryRecord
-from reverie.memories.search import Match, MemoryIndex
+from reverie.memories.recall.query import differ_by_one
+from reverie.memories.recall.search import Match, MemoryIndex
+from reverie.memories.recall.terms import moment_in, snippet, terms, tokens
 from reverie.memories.stems import stem
+from reverie.memories.store.records import MemoryRecord
 
 WORDS = st.sampled_from(["deploy", "server", "staging", "database", "mock", "friday", "tea", "rust", "parser", "queue"])
 SENTENCES = st.lists(WORDS, min_size=1, max_size=8).map(" ".join)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError, ReverieError, UnsafePath
-from reverie.memories.names import check_file, daily_log, file_for, is_memory
-from reverie.runtime.memory import Memory
+from reverie.memories.store.names import check_file, daily_log, file_for, is_memory
+from reverie.runtime.memory.memory import Memory
 
 UPS = [
     "..",

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.option_rules import option_faults
+from reverie.conversation.wire.option_rules import option_faults
 from reverie.errors import ModelUnavailable
-from reverie.memories.manifest import manifest, manifest_line, manifest_text
-from reverie.memories.recall import RecallPolicy, Selection, is_suppressed, select, surfaced
-from reverie.memories.records import MemoryRecord
-from reverie.memories.search import MemoryIndex
+from reverie.memories.recall.manifest import manifest, manifest_line, manifest_text
+from reverie.memories.recall.search import MemoryIndex
+from reverie.memories.recall.selection import RecallPolicy, Selection, is_suppressed, select, surfaced
+from reverie.memories.store.records import MemoryRecord
 from reverie.models.scripted import ScriptedModel
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError
-from reverie.memories.frontmatter import FrontMatter, parse, render
-from reverie.memories.records import front_matter, read_record, revised_text
-from reverie.memories.shelf import Shelf
+from reverie.memories.store.frontmatter import FrontMatter, parse, render
+from reverie.memories.store.records import front_matter, read_record, revised_text
+from reverie.memories.store.store import Shelf
 
 CLAUDE_CODE = """---
 name: Testing policy

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from reverie.errors import InputError
-from reverie.memories.secrets import find_secrets, refuse_secrets
-from reverie.runtime.memory import Memory
+from reverie.memories.rules.secrets import find_secrets, refuse_secrets
+from reverie.runtime.memory.memory import Memory
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

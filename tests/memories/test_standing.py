@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reverie.memories.records import read_record
-from reverie.memories.trust import TRUSTS, Trust, worst
-from reverie.runtime.memory import Memory
+from reverie.memories.store.records import read_record
+from reverie.memories.store.trust import TRUSTS, Trust, worst
+from reverie.runtime.memory.memory import Memory
 
 FILE = "user_role.md"
 CLAIMS = ("user", "agent", "unconfirmed", "", "root")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.memories.records import MemoryRecord
-from reverie.memories.taxonomy import TYPES, body_for, description_for, lint_memory, refusal, route, vagueness
-from reverie.memories.trust import TRUSTS, claimed, worst
+from reverie.memories.rules.taxonomy import TYPES, body_for, description_for, lint_memory, refusal, route, vagueness
+from reverie.memories.store.records import MemoryRecord
+from reverie.memories.store.trust import TRUSTS, claimed, worst
 
 KEPT = [
     ("user", "The user is a data scientist who is new to frontend work"),

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 sys.path[:0] = sys.argv[1:]
 
 from reverie.errors import ReverieError, StorageError  # noqa: E402
-from reverie.runtime.memory import Memory  # noqa: E402
+from reverie.runtime.memory.memory import Memory  # noqa: E402
 
 ANY_TRACER = 0x59616D61
 NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)

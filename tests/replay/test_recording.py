@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from reverie.conversation.blocks import as_blocks
 from reverie.conversation.view import View
+from reverie.conversation.wire.blocks import as_blocks
 from reverie.importers import read_session
-from reverie.importers.imported import Imported
+from reverie.importers.import_result import Imported
 from reverie.replay.compare import recordings_in
 from reverie.replay.recording import recording_of
 from reverie.testing.coding_session import as_claude_code_jsonl, coding_session

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.cli.replay_table import show
+from reverie.cli.savings.replay_table import show
 from reverie.replay.outcome import Outcome, Point, Report, totals
 from reverie.replay.report import cheapest, count_text, figures, lost_by_reason, money_text, places, report_json
 

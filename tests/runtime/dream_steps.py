@@ -20,7 +20,7 @@ from typing import Any
 sys.path[:0] = sys.argv[1:3]
 
 from reverie.errors import StorageError  # noqa: E402
-from reverie.runtime.dream_lock import DreamLock  # noqa: E402
+from reverie.runtime.dream.lock import DreamLock  # noqa: E402
 
 FOLDER, (ACT, BEFORE, FAULT, KIND) = Path(sys.argv[3]), sys.argv[4:8]
 ROOT = FOLDER / "memory"

@@ -22,10 +22,10 @@ import anyio
 
 from reverie import Library, Session
 from reverie.conversation.decisions import Cause, MessageQueued
-from reverie.runtime.mail_draining import drain
-from reverie.runtime.mail_files import folders_of
-from reverie.runtime.mail_socket import MailSocket, deliver
-from reverie.runtime.mailbox import Mailbox
+from reverie.runtime.mail.delivery import drain
+from reverie.runtime.mail.files import folders_of
+from reverie.runtime.mail.mailbox import Mailbox
+from reverie.runtime.mail.sockets import MailSocket, deliver
 from reverie.storage.files import FileStorage
 
 HOME = os.environ["REVERIE_HOME"]

@@ -23,11 +23,11 @@ from random import Random
 import anyio
 from anyio import to_thread
 
-from reverie.layers.l7_relay.signing import MAX_LETTER_BYTES
-from reverie.runtime.mail_frames import framed
-from reverie.runtime.mail_socket import MailSocket, peer_uid
-from reverie.runtime.mailbox import Mailbox
-from reverie.runtime.post import AgentPost
+from reverie.layers.l7_relay.signature import MAX_LETTER_BYTES
+from reverie.runtime.mail.frames import framed
+from reverie.runtime.mail.mailbox import Mailbox
+from reverie.runtime.mail.post_office import AgentPost
+from reverie.runtime.mail.sockets import MailSocket, peer_uid
 
 HOME = os.environ["REVERIE_HOME"]
 NOBODY = 65_534

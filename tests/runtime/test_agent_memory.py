@@ -12,10 +12,10 @@ from reverie import InMemoryStorage, Settings
 from reverie.errors import UnsafePath
 from reverie.layers.l7_relay import AgentKind
 from reverie.models import ScriptedModel
-from reverie.runtime.agent import Agent
-from reverie.runtime.agent_memory import AgentMemory, scope_directory
-from reverie.runtime.memory import Memory
-from reverie.runtime.trust import Trust
+from reverie.runtime.agent.agent import Agent
+from reverie.runtime.agent.team.type_memory import AgentMemory, scope_directory
+from reverie.runtime.memory.memory import Memory
+from reverie.runtime.places.trust import Trust
 from reverie.settings import Switches
 
 SAVE = {

@@ -15,7 +15,7 @@ from reverie.conversation.log import parse_log
 from reverie.events import AgentProgressed, Event
 from reverie.layers.l7_relay.policy import RelayPolicy
 from reverie.models import ScriptedModel
-from reverie.runtime.agent import Agent
+from reverie.runtime.agent.agent import Agent
 from reverie.settings import Switches
 
 

@@ -11,18 +11,18 @@ import pytest
 from reverie import InMemoryStorage, Session, Settings, load_settings
 from reverie.cache.prices import prices_for
 from reverie.cache.usage import Usage, usage_of
-from reverie.conversation.canonical import canonical
 from reverie.conversation.decisions import CallRecorded, Cause, Compacted, NotesUpdated, Pinned
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.canonical import canonical
+from reverie.conversation.wire.validate import problems
 from reverie.errors import CompactionError, PromptTooLong, SessionError, WindowFull
 from reverie.events import CacheBroken, CompactionEnded, CompactionProgressed, DecisionMade, Event, FellBack
 from reverie.models import ScriptedModel
 from reverie.models.anthropic import AnthropicModel
-from reverie.runtime.hook_answers import HookOutcome
-from reverie.runtime.hooks import Hooks
-from reverie.runtime.inbox import post
-from reverie.runtime.projects import inbox_key, project_slug
-from reverie.runtime.restoring import Restorable, Restored
+from reverie.runtime.guard.hook_answers import HookOutcome
+from reverie.runtime.guard.hooks import Hooks
+from reverie.runtime.places.projects import inbox_key, project_slug
+from reverie.runtime.session.compact.restore import Restorable, Restored
+from reverie.runtime.session.inbox import post
 from reverie.settings import Switches
 from reverie.testing.messages_server import Clock, MessagesServer
 from reverie.values import replace

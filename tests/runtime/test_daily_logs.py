@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie import InMemoryStorage, Memory, Settings
-from reverie.memories.daily import LogLine, log_line, read_log
+from reverie.memories.store.daily import LogLine, log_line, read_log
 from reverie.models import Retrying, ScriptedModel
 from reverie.ports import Capabilities
-from reverie.runtime.agent import Agent
-from reverie.runtime.daily_logs import drafts_from_logs, logged_since
+from reverie.runtime.agent.agent import Agent
+from reverie.runtime.memory.daily_logs import drafts_from_logs, logged_since
 from reverie.settings import Switches
 
 MONDAY = datetime(2026, 11, 16, 23, 58).astimezone()

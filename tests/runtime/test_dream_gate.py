@@ -13,9 +13,9 @@ import pytest
 from reverie.errors import InputError
 from reverie.layers.l6_dream.gates import Closed, Gate, Open
 from reverie.layers.l6_dream.policy import DreamPolicy
-from reverie.runtime.dream_gate import DreamGate
-from reverie.runtime.dream_lock import DreamLock
-from reverie.runtime.dream_process import end_hung
+from reverie.runtime.dream.gate import DreamGate
+from reverie.runtime.dream.lock import DreamLock
+from reverie.runtime.dream.process import end_hung
 
 NOW = 1_800_000_000.0
 HOUR, DAY = 3_600.0, 86_400.0

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reverie.errors import StorageError, UnsafePath
-from reverie.runtime.dream_lock import DreamLock, Held
+from reverie.runtime.dream.lock import DreamLock, Held
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent / "src"
@@ -227,7 +227,7 @@ def test_a_lock_file_that_was_removed_ends_the_run_as_a_failure(lock: DreamLock)
 def test_a_forked_child_does_not_keep_the_lock(lock: DreamLock) -> None:
     code = f"""
 import os, sys, signal
-from reverie.runtime.dream_lock import DreamLock
+from reverie.runtime.dream.lock import DreamLock
 held = DreamLock({lock.root!r}).take({START})
 if os.fork() == 0:
     os.write(1, b"child\\n")

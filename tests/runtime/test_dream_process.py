@@ -17,11 +17,11 @@ import pytest
 
 from reverie.errors import InputError
 from reverie.layers.l6_dream.policy import DreamPolicy
-from reverie.runtime.dream_lock import DreamLock
-from reverie.runtime.dream_process import end_hung, kill, main, start, take_lock
-from reverie.runtime.dreaming import Dreams
-from reverie.runtime.memory import Memory
-from reverie.runtime.processes import ProcessIdentity, end, is_alive, own_identity, send
+from reverie.runtime.dream.dreams import Dreams
+from reverie.runtime.dream.lock import DreamLock
+from reverie.runtime.dream.process import end_hung, kill, main, start, take_lock
+from reverie.runtime.memory.memory import Memory
+from reverie.runtime.places.processes import ProcessIdentity, end, is_alive, own_identity, send
 from reverie.settings import load_settings
 from reverie.values import replace
 
@@ -30,7 +30,7 @@ EARLIER, START, NEXT = 1_700_000_000.25, 1_800_000_000.5, 1_800_100_000.0
 HANGS_AT_ONCE = DreamPolicy(hung_minutes=0.0)
 DREAMER = """
 import signal, sys
-from reverie.runtime.dream_lock import DreamLock
+from reverie.runtime.dream.lock import DreamLock
 {before}
 held = DreamLock({root!r}).take({now})
 print("holds" if held else "none", flush=True)
@@ -255,7 +255,7 @@ def test_a_dream_that_is_not_due_does_nothing(project: Path, home: Path) -> None
     held.succeed()
     arguments = ["--project", str(project), "--home", str(home), "--memory-dir", str(directory), "--only-if-due"]
     assert (
-        subprocess.run([sys.executable, "-m", "reverie.runtime.dream_process", *arguments], check=False).returncode == 0
+        subprocess.run([sys.executable, "-m", "reverie.runtime.dream.process", *arguments], check=False).returncode == 0
     )
     assert DreamLock(directory).last() == pytest.approx(now)
 
@@ -267,7 +267,7 @@ def test_whoever_starts_a_dream_is_free_of_it(project: Path, tmp_path: Path, hom
     (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep(600)\n")  # what the child does first, and last
     code = f"""
 import os
-from reverie.runtime.dream_process import start
+from reverie.runtime.dream.process import start
 slow = {{**os.environ, "PYTHONPATH": {str(tmp_path)!r}}}
 print(start({str(project)!r}, home={str(home)!r}, memory_dir={str(directory)!r}, environ=slow), flush=True)
 """
@@ -316,8 +316,8 @@ def test_the_system_ends_a_process_that_forgets_the_time(python: Callable[[str],
     code = """
 import signal, threading
 signal.signal(signal.SIGALRM, signal.SIG_IGN)
-from reverie.runtime.dreaming import Dreams
-from reverie.runtime.dream_process import end_after
+from reverie.runtime.dream.dreams import Dreams
+from reverie.runtime.dream.process import end_after
 end_after(0.05)
 lock = threading.Lock()
 lock.acquire()

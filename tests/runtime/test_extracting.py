@@ -21,13 +21,13 @@ from reverie.events import BackgroundChanged, DecisionMade, Event, FellBack, Per
 from reverie.layers.l5_extract import ExtractPolicy
 from reverie.layers.l5_extract.plan import CURSOR
 from reverie.models.scripted import ScriptedModel
-from reverie.runtime.extracting import Extracting
-from reverie.runtime.memory import Memory
-from reverie.runtime.spending import Spending
+from reverie.runtime.memory.extract.budget import Spending
+from reverie.runtime.memory.extract.extractor import Extracting
+from reverie.runtime.memory.memory import Memory
 from reverie.settings import PermissionRules
 from reverie.storage.files import FileStorage
 from reverie.tools.context import ToolContext
-from reverie.tools.sandbox import available
+from reverie.tools.shell.sandbox import available
 
 MODEL = "claude-sonnet-4-5"
 NOW = 1_794_391_200.0  # a Wednesday

@@ -14,7 +14,7 @@ from reverie.errors import StorageError
 from reverie.events import Event, FellBack
 from reverie.layers.l2_trim import TrimPolicy
 from reverie.ports import Storage
-from reverie.runtime.projects import inbox_key, project_slug
+from reverie.runtime.places.projects import inbox_key, project_slug
 from reverie.values import replace
 
 Steps = Callable[[Session], Awaitable[object]]

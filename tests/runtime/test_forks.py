@@ -11,18 +11,18 @@ import pytest
 
 from reverie import InMemoryStorage, Session, SessionError
 from reverie.cache.usage import Usage, usage_of
-from reverie.conversation.canonical import canonical, extends
 from reverie.conversation.decisions import CallRecorded, decision_of
 from reverie.conversation.entries import DECISION
 from reverie.conversation.fork import PLACEHOLDER, fork_request
 from reverie.conversation.log import parse_log
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.validate import problems
 from reverie.errors import ModelUnavailable
 from reverie.models.anthropic import AnthropicModel
 from reverie.ports import Capabilities, Piece, Reply
-from reverie.runtime.forks import DENIED, Answered, Forks, ForkState, forking
-from reverie.runtime.projects import log_key, project_slug
-from reverie.runtime.wire import Call
+from reverie.runtime.places.projects import log_key, project_slug
+from reverie.runtime.session.forks import DENIED, Answered, Forks, ForkState, forking
+from reverie.runtime.session.replies import Call
 from reverie.testing.messages_server import Clock, MessagesServer
 
 MODEL = "claude-sonnet-4-5"

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.events import Event, HookRan
-from reverie.runtime.hook_answers import MAX_USED_CHARS, HookOutcome, merged, read_answer, read_output
-from reverie.runtime.hooks import Hooks
+from reverie.runtime.guard.hook_answers import MAX_USED_CHARS, HookOutcome, merged, read_answer, read_output
+from reverie.runtime.guard.hooks import Hooks
 from reverie.settings import HOOK_EVENTS, HookCommand, load_settings
 
 Heard = list[HookRan]

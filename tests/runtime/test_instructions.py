@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.runtime.instructions import Gathered, InstructionFile, Nested, gather, render
+from reverie.runtime.instructions.reader import Gathered, InstructionFile, Nested, gather, render
 
 
 @dataclass

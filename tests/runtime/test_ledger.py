@@ -17,7 +17,7 @@ from reverie.cache.ledger import Call, totals, totals_by
 from reverie.cache.usage import Usage
 from reverie.errors import StorageError
 from reverie.events import Event, FellBack
-from reverie.runtime.ledger import FILE_NAME, LedgerStore
+from reverie.runtime.session.ledger import FILE_NAME, LedgerStore
 
 NOON = 1_763_208_000.0  # 2025-11-15 12:00 UTC
 
@@ -152,7 +152,7 @@ import sys
 from pathlib import Path
 from reverie.cache.ledger import Call
 from reverie.cache.usage import Usage
-from reverie.runtime.ledger import LedgerStore
+from reverie.runtime.session.ledger import LedgerStore
 name, count = sys.argv[2], int(sys.argv[3])
 usage = Usage(1, 2, 3, 4, 5)
 with LedgerStore(Path(sys.argv[1])) as store:
@@ -185,7 +185,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path, torture: bool
 def test_a_writer_that_cannot_get_in_says_so_instead_of_waiting_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reverie.runtime.ledger._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("reverie.runtime.session.ledger._WAIT_SECONDS", 0.05)
     events: list[Event] = []
     with LedgerStore(tmp_path, listener=events.append) as store:
         assert store.enter(call(1))

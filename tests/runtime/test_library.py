@@ -8,7 +8,7 @@ import pytest
 
 from reverie import InMemoryStorage, InputError, Library, SessionBusy, SessionNotFound
 from reverie.conversation.entries import Entry, encode_entry
-from reverie.runtime.projects import canonical_root, log_key, project_slug, session_key
+from reverie.runtime.places.projects import canonical_root, log_key, project_slug, session_key
 from reverie.testing.script import Script, text
 
 

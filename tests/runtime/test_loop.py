@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from reverie import InMemoryStorage, Session, Settings, load_settings
-from reverie.conversation.canonical import canonical
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.canonical import canonical
+from reverie.conversation.wire.validate import problems
 from reverie.errors import ModelRefused, ModelUnavailable, PromptTooLong, SessionBusy, SettingsError
 from reverie.events import (
     Event,
@@ -27,9 +27,9 @@ from reverie.events import (
 from reverie.models import Retrying, ScriptedModel
 from reverie.models.scripted import Broken
 from reverie.ports import Capabilities
-from reverie.runtime.agent import Agent
-from reverie.runtime.permissions import Answer, Approval
-from reverie.runtime.trust import Trust
+from reverie.runtime.agent.agent import Agent
+from reverie.runtime.guard.permissions import Answer, Approval
+from reverie.runtime.places.trust import Trust
 from reverie.settings import AgentPolicy, McpServer, PermissionRules, Switches
 from reverie.values import replace
 

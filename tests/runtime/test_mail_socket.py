@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from reverie.errors import InputError, SessionBusy
 from reverie.layers.l7_relay.controls import written
-from reverie.layers.l7_relay.signing import MAX_LETTER_BYTES, sealed
-from reverie.runtime.mail_files import folders_of
-from reverie.runtime.mail_frames import FrameReader, framed
-from reverie.runtime.mail_socket import MAX_PEERS, MailSocket, deliver, peer_uid
-from reverie.runtime.mailbox import Mailbox
-from reverie.runtime.post import AgentPost
+from reverie.layers.l7_relay.signature import MAX_LETTER_BYTES, sealed
+from reverie.runtime.mail.files import folders_of
+from reverie.runtime.mail.frames import FrameReader, framed
+from reverie.runtime.mail.mailbox import Mailbox
+from reverie.runtime.mail.post_office import AgentPost
+from reverie.runtime.mail.sockets import MAX_PEERS, MailSocket, deliver, peer_uid
 
 PEERS = Path(__file__).with_name("mail_peers.py")
 TEAM = "default"
@@ -179,8 +179,8 @@ def test_a_socket_left_by_a_process_that_died_is_replaced_and_a_living_one_is_no
     async def act(bob: Mailbox, post: AgentPost, woken: list[str]) -> None:
         probe = f"""
 import anyio
-from reverie.runtime.mailbox import Mailbox
-from reverie.runtime.mail_socket import MailSocket
+from reverie.runtime.mail.mailbox import Mailbox
+from reverie.runtime.mail.sockets import MailSocket
 anyio.run(MailSocket(Mailbox({str(home)!r}, "{TEAM}", "bob")).serve)
 """
         done = await to_thread.run_sync(

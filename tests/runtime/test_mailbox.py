@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from reverie.errors import InputError, SessionBusy, StorageError, UnsafePath
 from reverie.layers.l7_relay.controls import written
 from reverie.layers.l7_relay.messages import Letter
-from reverie.layers.l7_relay.signing import sealed
-from reverie.runtime import mail_files
-from reverie.runtime.mail_files import BUCKET, key_of, placed
-from reverie.runtime.mail_residents import residents
-from reverie.runtime.mailbox import Mailbox
+from reverie.layers.l7_relay.signature import sealed
+from reverie.runtime.mail import files as mail_files
+from reverie.runtime.mail.directory import residents
+from reverie.runtime.mail.files import BUCKET, key_of, placed
+from reverie.runtime.mail.mailbox import Mailbox
 from reverie.values import replace
 
 TEAM = "default"
@@ -285,7 +285,7 @@ def test_names_that_differ_in_case_only_are_not_two_agents(home: Path):
 def test_one_process_reads_a_mailbox_at_a_time(home: Path):
     hold = f"""
 import sys
-from reverie.runtime.mailbox import Mailbox
+from reverie.runtime.mail.mailbox import Mailbox
 with Mailbox({str(home)!r}, "{TEAM}", "bob") as bob:
     bob.attend()
     print("reading", flush=True)

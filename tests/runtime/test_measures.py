@@ -13,7 +13,7 @@ from reverie.conversation.decisions import (
     CompactionUndone,
     MemoriesSurfaced,
 )
-from reverie.runtime.measures import Measures, measure, summed
+from reverie.runtime.reports.measures import Measures, measure, summed
 from reverie.testing.script import Script, call, text
 
 PRICES = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write_5m=3.75, cache_write_1h=6.0)

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError, ReverieError, SettingsError, StorageConflict, UnsafePath
-from reverie.memories.index import lines_of
-from reverie.runtime.memory import Memory, memory_directory
+from reverie.memories.store.index import lines_of
+from reverie.runtime.memory.memory import Memory, memory_directory
 from reverie.settings import load_settings
 
 CLAUDE_CODE = {

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from reverie import InMemoryStorage, InputError, Session, StorageError, load_settings
-from reverie.conversation.canonical import canonical, extends
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.validate import problems
 from reverie.events import CacheBroken, DecisionMade, Event, RequestPrepared
 from reverie.settings import Settings
 from reverie.storage.files import FileStorage

@@ -19,8 +19,8 @@ from reverie.events import BackgroundChanged, Event, FellBack, NotesWritten
 from reverie.layers.l3_notes.sections import CURRENT, HEADINGS, WORKFLOW, WORKLOG, parse_notes, parse_template
 from reverie.models.scripted import ScriptedModel
 from reverie.ports import Document
-from reverie.runtime.noting import DAMAGED, NOTES_FILE
-from reverie.runtime.projects import project_slug
+from reverie.runtime.places.projects import project_slug
+from reverie.runtime.session.notes.keeper import DAMAGED, NOTES_FILE
 from reverie.storage.files import FileStorage
 from reverie.values import replace
 

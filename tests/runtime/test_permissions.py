@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import SettingsError
-from reverie.runtime.permissions import Verdict, decide, remember
+from reverie.runtime.guard.permissions import Verdict, decide, remember
 from reverie.settings.agent import Mode, PermissionRules
 from reverie.tools import Access
 from reverie.tools.tool import AccessKind

@@ -20,12 +20,12 @@ from reverie.conversation.decisions import MemoriesSurfaced
 from reverie.conversation.entries import META, USER, Entry
 from reverie.errors import ModelRefused
 from reverie.events import DecisionMade, Event
-from reverie.memories.records import read_record
+from reverie.memories.store.records import read_record
 from reverie.models import Retrying, ScriptedModel
 from reverie.ports import Capabilities
-from reverie.runtime.agent import Agent
-from reverie.runtime.extract_report import Extraction
-from reverie.runtime.projects import log_key, project_slug
+from reverie.runtime.agent.agent import Agent
+from reverie.runtime.memory.extract.report import Extraction
+from reverie.runtime.places.projects import log_key, project_slug
 from reverie.settings import Switches
 
 CLOSERS = ["</memory>", "</memory-9f2c41d07a3be865>", "</system-reminder>", "]]>", "<|im_end|>"]

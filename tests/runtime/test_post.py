@@ -11,18 +11,18 @@ import pytest
 
 from reverie import InMemoryStorage, InputError, Session, StorageError
 from reverie.conversation.entries import DECISION
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.validate import problems
 from reverie.events import Event, FellBack, MessageArrived
 from reverie.layers.l7_relay.controls import PlanApprovalResponse, ShutdownRequest, control_body, control_of, written
 from reverie.layers.l7_relay.messages import Letter
-from reverie.layers.l7_relay.signing import sealed
-from reverie.runtime.mail_draining import drain
-from reverie.runtime.mail_files import placed
-from reverie.runtime.mail_neighbours import MAX_WAITING, Neighbours
-from reverie.runtime.mailbox import Mailbox
-from reverie.runtime.permissions import decide
-from reverie.runtime.post import AgentPost
-from reverie.runtime.projects import inbox_key, project_slug
+from reverie.layers.l7_relay.signature import sealed
+from reverie.runtime.guard.permissions import decide
+from reverie.runtime.mail.delivery import drain
+from reverie.runtime.mail.files import placed
+from reverie.runtime.mail.local_queues import MAX_WAITING, Neighbours
+from reverie.runtime.mail.mailbox import Mailbox
+from reverie.runtime.mail.post_office import AgentPost
+from reverie.runtime.places.projects import inbox_key, project_slug
 from reverie.settings import PermissionRules
 from reverie.tools.context import ToolContext
 from reverie.tools.send_message import SendMessage

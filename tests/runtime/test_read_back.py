@@ -9,7 +9,7 @@ from reverie.conversation.decisions import Cause, Compacted, Replacement, Result
 from reverie.conversation.entries import USER, encode_entry
 from reverie.errors import InputError, StorageError
 from reverie.layers.l1_offload import OffloadPolicy, offload_aggregate, offload_result
-from reverie.runtime.read_back import Line, ReadBack
+from reverie.runtime.session.offload.read_back import Line, ReadBack
 from reverie.storage.in_memory import InMemoryStorage
 from reverie.testing.script import Script, call, text
 

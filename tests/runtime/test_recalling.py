@@ -12,13 +12,13 @@ import pytest
 
 from reverie import InMemoryStorage, Session, load_settings
 from reverie.conversation.decisions import MemoriesSurfaced
-from reverie.conversation.request import build_request
+from reverie.conversation.wire.request import build_request
 from reverie.errors import ModelUnavailable
 from reverie.events import Event, FellBack
-from reverie.memories.recall import RecallPolicy
+from reverie.memories.recall.selection import RecallPolicy
 from reverie.models.scripted import ScriptedModel
-from reverie.runtime.memory_search import MemorySearch
-from reverie.runtime.recalling import Recalling, shown_in
+from reverie.runtime.memory.recall import Recalling, shown_in
+from reverie.runtime.memory.search import MemorySearch
 from reverie.settings.records import turned_off
 from reverie.values import replace
 

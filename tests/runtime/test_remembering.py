@@ -12,10 +12,10 @@ from reverie import InMemoryStorage, Memory, Settings
 from reverie.conversation.decisions import MemoriesExtracted, MemoriesSurfaced
 from reverie.errors import ModelRefused
 from reverie.events import DecisionMade, Event, FellBack
-from reverie.memories.recall_policy import RecallPolicy
+from reverie.memories.recall.policy import RecallPolicy
 from reverie.models import Retrying, ScriptedModel
 from reverie.ports import Capabilities
-from reverie.runtime.agent import Agent
+from reverie.runtime.agent.agent import Agent
 from reverie.settings import Switches
 from reverie.values import replace
 

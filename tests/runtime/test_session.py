@@ -13,12 +13,12 @@ import anyio
 import pytest
 
 from reverie import InMemoryStorage, InputError, Session, SessionBusy, SessionError, load_settings
-from reverie.conversation.canonical import canonical, extends
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.validate import problems
 from reverie.errors import SessionReadOnly
 from reverie.events import DecisionMade, Event, FellBack, InboxDrained, LogDamaged, SessionOpened
-from reverie.runtime.inbox import post
-from reverie.runtime.projects import inbox_key, log_key, project_slug
+from reverie.runtime.places.projects import inbox_key, log_key, project_slug
+from reverie.runtime.session.inbox import post
 from reverie.storage.files import FileStorage
 
 MODEL = "claude-sonnet-4-5"

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from reverie import FileStorage, Library
 from reverie.conversation.entries import USER, Entry, encode_entry, iso
 from reverie.events import Event, FellBack
-from reverie.runtime.read_back import ReadBack
-from reverie.runtime.session_index import Rows
-from reverie.runtime.session_search import FILE_NAME, SessionSearch
+from reverie.runtime.search.index import Rows
+from reverie.runtime.search.sessions import FILE_NAME, SessionSearch
+from reverie.runtime.session.offload.read_back import ReadBack
 from reverie.testing.script import Script, call, text
 
 TALKS = {
@@ -324,7 +324,7 @@ def test_the_index_is_private_whatever_the_umask(past: Path) -> None:
 WORKER = """
 import sys
 from pathlib import Path
-from reverie.runtime.session_search import SessionSearch
+from reverie.runtime.search.sessions import SessionSearch
 past, number = Path(sys.argv[1]), int(sys.argv[2])
 with SessionSearch(past) as search:
     for turn in range(12):

@@ -14,22 +14,22 @@ import anyio.to_thread
 import pytest
 
 from reverie import InMemoryStorage, Settings
-from reverie.conversation.canonical import canonical
 from reverie.conversation.decisions import AgentFinished, AgentSpawned, MessageQueued, decision_of
 from reverie.conversation.entries import DECISION
 from reverie.conversation.fork import PLACEHOLDER
 from reverie.conversation.log import parse_log
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.canonical import canonical
+from reverie.conversation.wire.validate import problems
 from reverie.errors import InputError, SessionError
 from reverie.events import AgentEnded, AgentProgressed, AgentStarted, Event, FellBack, PermissionDecided
 from reverie.layers.l7_relay.policy import RelayPolicy
 from reverie.models import ScriptedModel
 from reverie.ports import Capabilities
-from reverie.runtime.agent import Agent
-from reverie.runtime.forks import DENIED
-from reverie.runtime.permissions import Answer, Approval
-from reverie.runtime.reopening import Reopening
-from reverie.runtime.trust import Trust
+from reverie.runtime.agent.agent import Agent
+from reverie.runtime.agent.open_items import Reopening
+from reverie.runtime.guard.permissions import Answer, Approval
+from reverie.runtime.places.trust import Trust
+from reverie.runtime.session.forks import DENIED
 from reverie.settings import PermissionRules, Switches
 from reverie.tools import Access, Output, Tool, ToolContext, relay_tools, standard_tools
 from reverie.values import replace

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from reverie.cli.machine.trust import command
 from reverie.cli.main import run
-from reverie.cli.trust import command
 from reverie.errors import InputError, StorageError
-from reverie.runtime.trust import Trust, root_of
+from reverie.runtime.places.trust import Trust, root_of
 
 
 def repository(folder: Path) -> Path:
@@ -131,7 +131,7 @@ def test_what_is_not_a_directory_cannot_be_trusted(trust: Trust, tmp_path: Path)
 
 def test_two_processes_lose_nothing_of_each_other(home: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from reverie.runtime.trust import Trust\n"
+        "import sys; from pathlib import Path; from reverie.runtime.places.trust import Trust\n"
         "for name in sys.argv[2:]: Trust.open(Path(sys.argv[1])).trust(Path(name))"
     )
     names = [tmp_path / str(number) for number in range(20)]

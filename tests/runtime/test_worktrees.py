@@ -14,8 +14,8 @@ import pytest
 from reverie import InMemoryStorage, Settings
 from reverie.errors import InputError
 from reverie.models import ScriptedModel
-from reverie.runtime.agent import Agent
-from reverie.runtime.worktrees import Worktree, prune
+from reverie.runtime.agent.agent import Agent
+from reverie.runtime.agent.team.worktrees import Worktree, prune
 from reverie.settings import Switches
 
 
@@ -84,7 +84,7 @@ def test_without_a_repository_or_a_commit_the_error_says_what_to_do(tmp_path: Pa
 
 
 CRASH = (
-    "import os, sys; from pathlib import Path; from reverie.runtime.worktrees import Worktree\n"
+    "import os, sys; from pathlib import Path; from reverie.runtime.agent.team.worktrees import Worktree\n"
     "for name in ('clean', 'changed'):\n"
     "    tree = Worktree.add(Path(sys.argv[1]), home=Path(sys.argv[2]), name=name)\n"
     "    if name == 'changed': (tree.path / 'new.py').write_text('x')\n"

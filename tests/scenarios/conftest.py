@@ -11,9 +11,9 @@ import pytest
 
 from reverie import InMemoryStorage, Session, Settings, load_settings
 from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock, SimUsage
-from reverie.conversation.canonical import canonical, extends
 from reverie.conversation.decisions import Cause, Collapsed, Compacted, Decision, PrefixRendered, Snipped
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.validate import problems
 from reverie.errors import WindowFull
 from reverie.events import CacheBroken, DecisionMade, Event, ResultsTrimmed
 from reverie.layers.l2_trim import TrimPolicy

@@ -17,7 +17,7 @@ from reverie import InMemoryStorage, Settings
 from reverie.layers.l7_relay.policy import RelayPolicy
 from reverie.models import ScriptedModel
 from reverie.ports import Capabilities, Storage
-from reverie.runtime.agent import Agent
+from reverie.runtime.agent.agent import Agent
 from reverie.settings import PermissionRules, Switches
 
 MAIN = "ROLE main"

@@ -14,15 +14,15 @@ import anyio
 import pytest
 
 from reverie import InMemoryStorage, Session, Settings, load_settings
-from reverie.conversation.canonical import canonical
 from reverie.conversation.decisions import Compacted
-from reverie.conversation.request import build_request
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.canonical import canonical
+from reverie.conversation.wire.request import build_request
+from reverie.conversation.wire.validate import problems
 from reverie.errors import CompactionError, ModelUnavailable, PromptTooLong, SessionError, WindowFull
 from reverie.events import CompactionEnded, DecisionMade, Event
 from reverie.importers import find_sessions, read_session
 from reverie.layers.l4_compact import CompactPolicy, room_of
-from reverie.layers.l4_compact.words import spoken_in
+from reverie.layers.l4_compact.user_words import spoken_in
 from reverie.ports import Capabilities, Piece, Reply
 from reverie.replay.play import PlayedClock, played
 from reverie.settings import Switches

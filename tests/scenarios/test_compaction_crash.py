@@ -22,14 +22,14 @@ import anyio
 import pytest
 
 from reverie import Session, load_settings
-from reverie.conversation.canonical import canonical
 from reverie.conversation.decisions import Compacted, NotesUpdated, decision_of
 from reverie.conversation.entries import DECISION
 from reverie.conversation.log import parse_log
-from reverie.conversation.request import build_request
-from reverie.conversation.validate import problems
 from reverie.conversation.view import View
-from reverie.runtime.projects import log_key, project_slug
+from reverie.conversation.wire.canonical import canonical
+from reverie.conversation.wire.request import build_request
+from reverie.conversation.wire.validate import problems
+from reverie.runtime.places.projects import log_key, project_slug
 from reverie.settings import Switches
 from reverie.storage.files import FileStorage
 from reverie.values import replace

@@ -11,15 +11,15 @@ import anyio
 import pytest
 
 from reverie import InMemoryStorage, Session, load_settings
-from reverie.conversation.canonical import canonical
 from reverie.conversation.entries import encode_entry
 from reverie.conversation.log import parse_log
-from reverie.conversation.request import build_request
-from reverie.conversation.validate import problems
 from reverie.conversation.view import View
+from reverie.conversation.wire.canonical import canonical
+from reverie.conversation.wire.request import build_request
+from reverie.conversation.wire.validate import problems
 from reverie.errors import StorageError
 from reverie.events import CompactionEnded, DecisionMade, Event
-from reverie.runtime.projects import log_key, project_slug
+from reverie.runtime.places.projects import log_key, project_slug
 from reverie.settings import Switches
 from reverie.values import replace
 

@@ -14,9 +14,9 @@ from reverie.errors import SessionError
 from reverie.events import BackgroundChanged, DecisionMade, Event
 from reverie.layers.l2_trim.policy import TrimPolicy
 from reverie.models import ScriptedModel
-from reverie.runtime.agent import Agent
-from reverie.runtime.forks import Answered, ForkState
-from reverie.runtime.wire import Call
+from reverie.runtime.agent.agent import Agent
+from reverie.runtime.session.forks import Answered, ForkState
+from reverie.runtime.session.replies import Call
 from reverie.settings import Switches
 from reverie.values import replace
 

@@ -11,9 +11,9 @@ import pytest
 from reverie import InMemoryStorage, Session, Settings
 from reverie.cache.prices import prices_for
 from reverie.cache.usage import Usage, usage_of
-from reverie.conversation.canonical import canonical
+from reverie.conversation.wire.canonical import canonical
 from reverie.models.anthropic import AnthropicModel
-from reverie.runtime.forks import Forks
+from reverie.runtime.session.forks import Forks
 from reverie.settings import Switches
 from reverie.testing.messages_server import Clock, MessagesServer
 

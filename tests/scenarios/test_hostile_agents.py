@@ -26,7 +26,7 @@ from reverie.conversation.decisions import AgentFinished, AgentSpawned, CallReco
 from reverie.conversation.entries import DECISION
 from reverie.conversation.log import parse_log
 from reverie.layers.l7_relay.policy import RelayPolicy
-from reverie.runtime.agent import Agent
+from reverie.runtime.agent.agent import Agent
 from reverie.values import replace
 
 PROGRAM = Path(__file__).with_name("hostile_plans.py")

@@ -16,10 +16,10 @@ from reverie import Session
 from reverie.conversation.decisions import Collapsed, Compacted, Snipped, decision_of
 from reverie.conversation.entries import DECISION, Entry
 from reverie.conversation.log import parse_log
-from reverie.conversation.request import build_request
+from reverie.conversation.wire.request import build_request
 from reverie.errors import ReverieError
 from reverie.layers.l1_offload import form_of
-from reverie.runtime.projects import log_key, project_slug
+from reverie.runtime.places.projects import log_key, project_slug
 from reverie.values import replace
 
 MakeDrive = Callable[..., Any]

@@ -11,11 +11,11 @@ import pytest
 
 from reverie import InMemoryStorage, Session, load_settings
 from reverie.conversation.decisions import ResultOffloaded
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.validate import problems
 from reverie.errors import StorageError
 from reverie.events import DecisionMade, EntryAppended, Event, FellBack
 from reverie.layers.l2_trim import CLEARED
-from reverie.runtime.projects import log_key, project_slug
+from reverie.runtime.places.projects import log_key, project_slug
 
 MODEL = "claude-sonnet-4-5"
 BASH: dict[str, Any] = {"name": "Bash", "input_schema": {"type": "object"}}

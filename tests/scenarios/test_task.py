@@ -13,13 +13,13 @@ import pytest
 
 from reverie import InMemoryStorage, Settings
 from reverie.conversation.log import parse_log
-from reverie.conversation.request import build_request
-from reverie.conversation.validate import problems
 from reverie.conversation.view import View
+from reverie.conversation.wire.request import build_request
+from reverie.conversation.wire.validate import problems
 from reverie.events import Event, QueryEnded, TextStreamed, ToolFinished
 from reverie.models.anthropic import AnthropicModel
-from reverie.runtime.agent import Agent
-from reverie.runtime.permissions import Answer, Approval
+from reverie.runtime.agent.agent import Agent
+from reverie.runtime.guard.permissions import Answer, Approval
 from reverie.testing.messages_server import MessagesServer
 
 WRONG = "def add(one, other):\n    return one - other\n"

@@ -20,7 +20,7 @@ import pytest
 from reverie import FileStorage, Library
 from reverie.conversation.decisions import Cause, Compacted
 from reverie.layers.l1_offload import OffloadPolicy, offload_result
-from reverie.runtime.projects import project_slug
+from reverie.runtime.places.projects import project_slug
 from reverie.testing.script import Script, call, text
 
 REVERIE = str(Path(sys.executable).with_name("reverie"))

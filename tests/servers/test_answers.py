@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reverie import Memory
 from reverie.errors import InputError, ReverieError, SessionNotFound, SettingsError
-from reverie.runtime.projects import project_slug
+from reverie.runtime.places.projects import project_slug
 from reverie.servers.answers import Answers
 from reverie.servers.past_results import matching_lines
 from reverie.servers.scope import Project, Projects

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from reverie import Memory
-from reverie.runtime.projects import project_slug
+from reverie.runtime.places.projects import project_slug
 
 pytest.importorskip("mcp")
 

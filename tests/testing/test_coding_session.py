@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.conversation.accounting import account
 from reverie.conversation.decisions import Compacted, decision_of
 from reverie.conversation.entries import Entry, encode_entry
-from reverie.conversation.request import build_request, repairs
-from reverie.conversation.tokens import estimate_block
-from reverie.conversation.validate import problems
+from reverie.conversation.tokens.accounting import account
+from reverie.conversation.tokens.estimate import estimate_block
 from reverie.conversation.view import View
+from reverie.conversation.wire.request import build_request, repairs
+from reverie.conversation.wire.validate import problems
 from reverie.importers import read_session
 from reverie.testing.coding_session import SYSTEM, TOOLS, as_claude_code_jsonl, coding_session
 

@@ -21,9 +21,9 @@ import httpx2
 import pytest
 
 from reverie.cache.simulator import CacheRules
-from reverie.conversation.request import build_request
-from reverie.conversation.validate import Limits, problems
 from reverie.conversation.view import View
+from reverie.conversation.wire.request import build_request
+from reverie.conversation.wire.validate import Limits, problems
 from reverie.errors import InputError
 from reverie.testing.messages_server import (
     Clock,
@@ -788,7 +788,8 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
 
 def test_importing_the_server_and_the_pure_parts_loads_no_web_server_and_no_vendor() -> None:
     code = (
-        "import sys, reverie, reverie.conversation.validate, reverie.conversation.canonical, reverie.cache.simulator\n"
+        "import sys, reverie, reverie.conversation.wire.validate\n"
+        "import reverie.conversation.wire.canonical, reverie.cache.simulator\n"
         "import reverie.testing.messages_server\n"
         "print([n for n in ('starlette', 'uvicorn', 'anthropic', 'httpx2', 'openai') if n in sys.modules])"
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import reverie.testing.planted_memories as package
-from reverie.memories.records import read_record
-from reverie.memories.taxonomy import TYPES
+from reverie.memories.rules.taxonomy import TYPES
+from reverie.memories.store.records import read_record
 from reverie.testing.planted_memories import planted_memories
 from reverie.testing.planted_memories.wordings import facts, filled, slots
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from reverie.settings import AgentPolicy
 from reverie.tools import Output, ToolContext
 from reverie.tools.bash import Bash, BashOutput, KillShell
-from reverie.tools.shells import EDGE_BYTES, Kept
+from reverie.tools.shell.shells import EDGE_BYTES, Kept
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def test_a_command_with_a_nul_or_in_a_directory_that_is_gone_is_refused(tmp_path
 
 
 def test_a_restricted_command_reads_but_writes_nothing(tmp_path: Path) -> None:
-    from reverie.tools.sandbox import available
+    from reverie.tools.shell.sandbox import available
 
     if not available().works:
         pytest.skip("no sandbox on this machine")

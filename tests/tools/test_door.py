@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reverie.conversation.schemas import input_problem
+from reverie.conversation.wire.schemas import input_problem
 from reverie.settings import AgentPolicy
 from reverie.tools import ToolContext, standard_tools
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.tools import Output, ToolContext
-from reverie.tools.diffs import MAX_DIFF_LINES, unified
 from reverie.tools.edit import Edit
-from reverie.tools.edited import edited
+from reverie.tools.files.diffs import MAX_DIFF_LINES, unified
+from reverie.tools.files.replacement import edited
 from reverie.tools.read import Read
 from reverie.tools.write import Write
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from reverie.errors import InputError
 from reverie.tools import Output, ToolContext
+from reverie.tools.files.globs import expanded, path_regex
+from reverie.tools.files.tree_walk import walk
 from reverie.tools.glob import MAX_FOUND, Glob
-from reverie.tools.globs import expanded, path_regex
-from reverie.tools.walking import walk
 
 
 def glob(context: ToolContext, pattern: str, **more: Any) -> Output:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from reverie.tools import Output, ToolContext
 from reverie.tools import grep as grep_module
+from reverie.tools.files.literals import required_literal
+from reverie.tools.files.search_program import search
 from reverie.tools.grep import Grep, find_ripgrep
-from reverie.tools.literals import required_literal
-from reverie.tools.searching import search
 
 WORDS = [
     "alpha",

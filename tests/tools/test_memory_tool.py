@@ -8,9 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from reverie.conversation.schemas import input_problem
-from reverie.runtime.memory import Memory
-from reverie.runtime.tool_runs import declared_tools
+from reverie.conversation.wire.schemas import input_problem
+from reverie.runtime.agent.tool_runs import declared_tools
+from reverie.runtime.memory.memory import Memory
 from reverie.tools.context import ToolContext
 from reverie.tools.memory import MemoryTool
 from reverie.tools.tool import Output

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.tokens import estimate_text
+from reverie.conversation.tokens.estimate import estimate_text
 from reverie.settings import AgentPolicy
 from reverie.tools import Output, ToolContext
-from reverie.tools.numbered import MAX_LINE_CHARS, show_lines
+from reverie.tools.files.numbered_lines import MAX_LINE_CHARS, show_lines
 from reverie.tools.read import IMAGE_MAX_BYTES, Read
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from reverie.tools.read_only import is_read_only
-from reverie.tools.read_only.commands import COMMANDS
-from reverie.tools.shell_grammar import Command, Line, parse
+from reverie.tools.shell.grammar import Command, Line, parse
+from reverie.tools.shell.read_only import is_read_only
+from reverie.tools.shell.read_only.commands import COMMANDS
 
 FOLDER = Path(__file__).with_name("shell_commands")
 INVISIBLE = str.maketrans({"␊": "\n", "␍": "\r", "␀": "\0", "␉": "\t"})

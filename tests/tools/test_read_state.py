@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from reverie.tools import ToolContext
 from reverie.tools.edit import Edit
+from reverie.tools.files.read_state import MAX_BYTES, MAX_ENTRIES, Reading, ReadState
 from reverie.tools.read import Read
-from reverie.tools.read_state import MAX_BYTES, MAX_ENTRIES, Reading, ReadState
 
 
 def reading(

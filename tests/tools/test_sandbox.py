@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from reverie.errors import SandboxUnavailable
-from reverie.tools.sandbox import Availability, available, confined
+from reverie.tools.shell.sandbox import Availability, available, confined
 
 FOLDER = Path(__file__).with_name("shell_commands")
 INVISIBLE = str.maketrans({"␊": "\n", "␍": "\r", "␉": "\t"})

@@ -17,12 +17,12 @@ import anyio
 import pytest
 
 from reverie.paths import resolver
-from reverie.runtime.permissions import decide
+from reverie.runtime.guard.permissions import decide
 from reverie.settings import PermissionRules
 from reverie.tools import Output, Tool, ToolContext
 from reverie.tools.edit import Edit
+from reverie.tools.files.workspace import is_inside
 from reverie.tools.read import Read
-from reverie.tools.workspace import is_inside
 from reverie.tools.write import Write
 
 SECRET = "secret-kept-outside"

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from ..conversation.blocks import Block, as_blocks
 from ..conversation.entries import Message
+from ..conversation.wire.blocks import Block, as_blocks
 from ..values import record
 
 __all__ = ["LIFETIMES", "MAX_MARKS", "Held", "Place", "Placed", "Planned", "last_markable", "plan_marks", "with_marks"]

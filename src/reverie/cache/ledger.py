@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ..conversation.decisions import CallRecorded, PrefixRendered, decision_of
 from ..conversation.entries import DECISION, Entry, iso
-from ..conversation.options import opening_of
+from ..conversation.wire.options import opening_of
 from ..values import field, record, replace
 from .prices import Prices
 from .usage import Usage, usage_of

@@ -16,7 +16,7 @@ from itertools import chain as chained
 from operator import is_
 from typing import Any, Final, TypeAlias, cast
 
-from ..conversation.canonical import canonical_block
+from ..conversation.wire.canonical import canonical_block
 from ..values import record
 
 __all__ = ["Part", "Prefix", "Settled", "link"]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from ..conversation.window import MILLION, MILLION_SUFFIX, Capabilities
+from ..conversation.tokens.window import MILLION, MILLION_SUFFIX, Capabilities
 from ..values import record
 from .usage import Usage
 

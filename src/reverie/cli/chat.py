@@ -16,7 +16,7 @@ from .output import printable
 
 if TYPE_CHECKING:
     from .terminal.options import Options
-    from .terminal.printing import OutputFormat
+    from .terminal.print_mode import OutputFormat
 
 __all__ = ["command"]
 
@@ -119,7 +119,7 @@ def run(options: Options, settings: Settings, *, once: bool, output: OutputForma
     import asyncio
 
     if once:
-        from .terminal.printing import print_answer
+        from .terminal.print_mode import print_answer
 
         return asyncio.run(print_answer(options, settings, output))
     if not on_a_terminal():
@@ -149,7 +149,7 @@ def on_a_terminal() -> bool:
 
 def project_settings(cwd: Path) -> Settings:
     """Read the settings that hold in a directory."""
-    from ..runtime.projects import canonical_root
+    from ..runtime.places.projects import canonical_root
 
     return load_settings(project=canonical_root(cwd))
 

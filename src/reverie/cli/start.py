@@ -23,7 +23,7 @@ def main() -> NoReturn:
         _leave(hook(arguments[1:]))
     if arguments in (["statusline"], ["statusline", "--json"]):
         gc.disable()
-        from .session_line import main as line
+        from .hosts.session_line import main as line
 
         _leave(line(arguments[1:]))
     from .main import main as command

@@ -24,7 +24,7 @@ from .decisions import (
     ResultOffloaded,
     ResultStubbed,
 )
-from .options import opening_of
+from .wire.options import opening_of
 
 __all__ = ["Facts", "facts_after"]
 

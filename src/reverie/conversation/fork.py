@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from ..values import record
-from .blocks import Block, as_blocks, text_block
 from .entries import Message
-from .request import build_request
 from .view import View
+from .wire.blocks import Block, as_blocks, text_block
+from .wire.request import build_request
 
 __all__ = ["PLACEHOLDER", "Forked", "fork_of", "fork_request", "is_forked", "tagged"]
 

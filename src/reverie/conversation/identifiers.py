@@ -13,9 +13,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from .authorship import Heard, heard, strings_of
 from .entries import Entry
-from .spoken import Heard, heard, strings_of
-from .tokens import estimate_text
+from .tokens.estimate import estimate_text
 
 __all__ = [
     "EXACT",

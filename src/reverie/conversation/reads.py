@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from .blocks import as_blocks
-from .closed import Result
-from .uses import span_of
+from .shared_lists import Result
+from .tool_calls import span_of
 from .view import View
+from .wire.blocks import as_blocks
 
 __all__ = ["READS", "WRITES", "failed", "forgotten", "read_state"]
 

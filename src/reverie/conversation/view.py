@@ -12,9 +12,6 @@ from itertools import count
 from typing import Final
 
 from ..values import replace
-from .blocks import Block, admitted, as_blocks, count_images, edit_block
-from .closed import Closed, Result, Said, results_in
-from .counting import Counted
 from .cuts import EDIT, Cutting, Item, Standing, message_of, shown_by
 from .decisions import (
     CacheEdits,
@@ -37,10 +34,13 @@ from .decisions import (
 )
 from .entries import ASSISTANT, ATTACHMENT, DECISION, META, USER, Entry, Message
 from .facts import Facts, facts_after
-from .flatten import Group, Piece, Shown, as_shown, joined, missing_results, render
-from .layered import Layered
-from .tally import CUT, Event, Redrawn, Replied, Tally, tallied
-from .uses import Use, with_fresh_uses
+from .layered_map import Layered
+from .shared_lists import Closed, Result, Said, results_in
+from .tokens.counting import Counted
+from .tokens.tally import CUT, Event, Redrawn, Replied, Tally, tallied
+from .tool_calls import Use, with_fresh_uses
+from .wire.blocks import Block, admitted, as_blocks, count_images, edit_block
+from .wire.flatten import Group, Piece, Shown, as_shown, joined, missing_results, render
 
 __all__ = ["View"]
 

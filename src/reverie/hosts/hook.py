@@ -35,9 +35,9 @@ def answer(arguments: Sequence[str], data: bytes) -> str:
     """Return the answer to one call: its arguments, and what came on stdin."""
     import json
 
-    from .acts import act
-    from .answers import written
-    from .moments import HOSTS, read_moment
+    from .events import HOSTS, read_moment
+    from .handlers import act
+    from .responses import written
 
     host, event = _asked(arguments)
     if host not in HOSTS:
@@ -49,8 +49,8 @@ def answer(arguments: Sequence[str], data: bytes) -> str:
     moment = read_moment(host, event, payload)
     if moment.kind == "other":
         return "{}"
-    from ..runtime.projects import root_of
-    from .settled import settled
+    from ..runtime.places.projects import root_of
+    from .settings import settled
 
     project = root_of(moment.cwd) if moment.cwd else None
     return written(moment, act(moment, settled(project)))

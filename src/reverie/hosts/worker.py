@@ -14,24 +14,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from ..conversation.authorship import own_words
 from ..conversation.entries import ASSISTANT, META, USER, Entry, encode_entry
 from ..conversation.log import parse_log
-from ..conversation.spoken import own_words
 from ..conversation.view import View
 from ..errors import InputError, ReverieError
 from ..importers import Imported, read_session
-from ..importers.imported import Draft, Source
+from ..importers.import_result import Draft, Source
 from ..layers.l5_extract.plan import after_cursor, wrote_memories
-from ..runtime.extract_keeping import Keeper, Ran
-from ..runtime.memory import Memory
-from ..runtime.memory_scopes import memory_directory
-from ..runtime.projects import canonical_root, log_key, project_slug, session_key
+from ..runtime.memory.extract.candidates import Keeper, Ran
+from ..runtime.memory.memory import Memory
+from ..runtime.memory.scopes import memory_directory
+from ..runtime.places.projects import canonical_root, log_key, project_slug, session_key
 from ..settings import Settings, load_settings
 from ..storage.files import FileStorage
 from ..values import record, replace
-from .acts import prompt_digest
+from .handlers import prompt_digest
 from .queue import Job, Queue
-from .seen import prompts_seen, words_heard
+from .session_state import prompts_seen, words_heard
 
 __all__ = ["Done", "main", "work"]
 
@@ -163,9 +163,9 @@ def _asked(job: Job, model: str, memory: Memory, new: Sequence[Entry], settings:
     import anyio
 
     from ..models import open_model
-    from ..runtime.extracting import Extracting
-    from ..runtime.session import Session
-    from ..runtime.spending import Spending
+    from ..runtime.memory.extract.budget import Spending
+    from ..runtime.memory.extract.extractor import Extracting
+    from ..runtime.session.session import Session
     from ..storage.in_memory import InMemoryStorage
 
     async def look() -> Ran | None:
@@ -199,7 +199,7 @@ def _asked(job: Job, model: str, memory: Memory, new: Sequence[Entry], settings:
 
 
 def _instructions(job: Job, settings: Settings) -> list[str]:
-    from ..runtime.instructions import gather
+    from ..runtime.instructions.reader import gather
 
     return [one.text for one in gather(Path(job.cwd), home=settings.home).files]
 
@@ -209,8 +209,7 @@ def _instructions(job: Job, settings: Settings) -> list[str]:
 
 def _noted(job: Job, found: Imported, settings: Settings) -> bool:
     """Write the running notes of a session that is long enough to need some."""
-    from ..layers.l3_notes import render_notes, take_notes
-    from ..layers.l3_notes.apply import template_of
+    from ..layers.l3_notes import render_notes, take_notes, template_of
     from ..paths import replace_file
 
     view = View().fold_all(found.entries)
@@ -258,8 +257,8 @@ def _is_shorter_recording(data: bytes, found: Imported) -> bool:
 def _dreams(job: Job, settings: Settings) -> bool:
     """Let a dream begin in a process of its own, where its gate is open."""
     from ..layers.l6_dream.gates import Open
-    from ..runtime.dream_gate import DreamGate
-    from ..runtime.dream_process import start
+    from ..runtime.dream.gate import DreamGate
+    from ..runtime.dream.process import start
 
     if not settings.switches.dream:
         return False

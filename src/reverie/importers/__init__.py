@@ -10,9 +10,9 @@ from ..conversation.log import Damage
 from ..errors import InputError
 from ..values import record
 from . import claude_code, codex, mini_swe_agent, openhands, pi, reverie_log, swe_agent
-from .imported import Imported, Source
+from .import_result import Imported, Source
 from .places import Place, files_below, usual_places
-from .reading import document_of, read_bytes, source_of, unpacked
+from .record_files import document_of, read_bytes, source_of, unpacked
 from .untrusted import Record
 
 __all__ = [

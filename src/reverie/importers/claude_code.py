@@ -9,7 +9,7 @@ from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
 from ..values import record
 from .chains import Followed, Node, followed, regrouped
-from .imported import Draft, Imported, Source, plain, sound_content
+from .import_result import Draft, Imported, Source, plain, sound_content
 from .untrusted import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]

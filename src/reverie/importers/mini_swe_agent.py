@@ -6,7 +6,7 @@ from typing import Final
 
 from ..conversation.entries import ASSISTANT, USER, iso
 from .chat_shape import Calls, content_of, reply_of, tool_uses
-from .imported import Draft, Imported, Source, plain
+from .import_result import Draft, Imported, Source, plain
 from .untrusted import Record, as_count, as_dict, as_number, as_text, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ..conversation.decisions import Cause, Collapsed, Snipped
 from ..conversation.entries import ASSISTANT, ATTACHMENT, USER
 from .chat_shape import Calls, content_of, declared_tools, image_of, reply_of, tool_uses
-from .imported import Draft, Imported, Source
+from .import_result import Draft, Imported, Source
 from .untrusted import Record, as_dict, as_list, as_number, as_text, compact_json, first_of, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]

@@ -8,7 +8,7 @@ from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
 from .chains import Node, followed
 from .chat_shape import arguments_of, stop_reason_of
-from .imported import Draft, Imported, Source
+from .import_result import Draft, Imported, Source
 from .untrusted import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, first_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]

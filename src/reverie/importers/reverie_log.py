@@ -6,7 +6,7 @@ from typing import Final
 
 from ..conversation.entries import META, Entry
 from ..conversation.log import Damage
-from .imported import Imported, Source, Tally, safe_id
+from .import_result import Imported, Source, Tally, safe_id
 from .untrusted import Record, as_dict, as_text
 
 __all__ = ["NAME", "TITLE", "looks", "read"]

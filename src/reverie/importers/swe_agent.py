@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from ..conversation.entries import ASSISTANT, USER
 from .chat_shape import Calls, content_of, tool_uses
-from .imported import Draft, Imported, Source, plain
-from .reading import decode_record
+from .import_result import Draft, Imported, Source, plain
+from .record_files import decode_record
 from .untrusted import Record, as_dict, as_list, as_number, as_text, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]

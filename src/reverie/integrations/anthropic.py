@@ -28,15 +28,15 @@ from anthropic.types.beta import (
 from anyio import to_thread
 
 from ..errors import InputError, PromptTooLong, ReverieError
-from ..memories.trust import Trust
+from ..memories.store.trust import Trust
 from ..models.failures import failure_of_status
 from ..models.messages_stream import MessageAssembly
 from ..models.sse import EventDecoder
-from ..runtime.memory import Memory
-from ..runtime.session import Session
-from .door import Door
+from ..runtime.memory.memory import Memory
+from ..runtime.session.session import Session
+from .host_session import Hosted
 from .memory_files import MemoryFiles
-from .seams import Hosted
+from .sync_session import Door
 
 __all__ = ["AsyncReverieMemoryTool", "ReverieMemoryTool", "layered"]
 

@@ -20,13 +20,13 @@ from langgraph.config import get_config
 
 from ..errors import PromptTooLong
 from ..models.failures import failure_of_exception
-from ..runtime.memory import Memory
-from ..runtime.session import Session
+from ..runtime.memory.memory import Memory
+from ..runtime.session.session import Session
 from ..values import record
-from .door import Door
+from .history_pieces import Block, StandIns
+from .host_session import Hosted
 from .langchain_messages import Body, Told, previewed, result_content, wire_reply, wire_request
-from .pieces import Block, StandIns
-from .seams import Hosted
+from .sync_session import Door
 
 __all__ = ["ReverieMiddleware"]
 

@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ..conversation.entries import new_uuid
-from ..conversation.options import DEFAULT_MAX_TOKENS
-from .pieces import Block, Replies, StandIns, apart, reply_key, shared_start
+from ..conversation.wire.options import DEFAULT_MAX_TOKENS
+from .history_pieces import Block, Replies, StandIns, apart, reply_key, shared_start
 
 __all__ = ["Body", "Told", "previewed", "reply_blocks", "result_content", "wire_reply", "wire_request"]
 

@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ..errors import InputError
-from ..memories.drafts import Draft
-from ..memories.frontmatter import FrontMatter, Value, parse, render
-from ..memories.index import INDEX, changed, line_for
-from ..memories.journal_files import read_plain
-from ..memories.names import check_file, title_for
-from ..memories.records import read_record, revised_text, version_of
-from ..memories.secrets import refuse_secrets
-from ..memories.shelf import Desk, Shelf
-from ..memories.taxonomy import description_for
-from ..memories.trust import TRUSTS, Trust, claimed, worst
+from ..memories.rules.secrets import refuse_secrets
+from ..memories.rules.taxonomy import description_for
+from ..memories.store.drafts import Draft
+from ..memories.store.frontmatter import FrontMatter, Value, parse, render
+from ..memories.store.index import INDEX, changed, line_for
+from ..memories.store.journal_files import read_plain
+from ..memories.store.names import check_file, title_for
+from ..memories.store.records import read_record, revised_text, version_of
+from ..memories.store.store import Desk, Shelf
+from ..memories.store.trust import TRUSTS, Trust, claimed, worst
 
 __all__ = ["ROOT", "MemoryFiles"]
 

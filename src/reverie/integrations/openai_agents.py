@@ -25,12 +25,12 @@ from agents.run_config import CallModelData, ModelInputData
 
 from ..conversation.entries import Entry
 from ..errors import InputError
-from ..runtime.memory import Memory
-from ..runtime.session import Session
-from .door import Door
+from ..runtime.memory.memory import Memory
+from ..runtime.session.session import Session
+from .history_pieces import apart, pieces_of
+from .host_session import Hosted
 from .openai_items import Body, Wire, items_of, model_name, wire_reply
-from .pieces import apart, pieces_of
-from .seams import Hosted
+from .sync_session import Door
 
 __all__ = ["ReverieHooks", "ReverieSession"]
 

@@ -10,10 +10,10 @@ from agents import Agent, FunctionTool, ModelResponse
 from agents.run_config import CallModelData
 
 from ..conversation.entries import ASSISTANT, Entry, new_uuid
-from ..conversation.options import DEFAULT_MAX_TOKENS
+from ..conversation.wire.options import DEFAULT_MAX_TOKENS
 from ..models.tool_input import tool_input
-from .pieces import Block, Replies, StandIns, apart, reply_key, shared_start
-from .spoken import OWN
+from .history_pieces import Block, Replies, StandIns, apart, reply_key, shared_start
+from .session_history import OWN
 
 __all__ = ["Body", "Wire", "items_of", "model_name", "reply_items", "wire_reply"]
 

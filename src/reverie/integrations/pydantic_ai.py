@@ -22,11 +22,11 @@ from pydantic_ai.models import ModelRequestContext
 
 from ..errors import PromptTooLong
 from ..models.failures import failure_of_status
-from ..runtime.memory import Memory
-from ..runtime.session import Session
-from .door import Door
+from ..runtime.memory.memory import Memory
+from ..runtime.session.session import Session
+from .host_session import Hosted
 from .pydantic_messages import Known, wire_reply
-from .seams import Hosted
+from .sync_session import Door
 
 __all__ = ["ReverieCapability"]
 

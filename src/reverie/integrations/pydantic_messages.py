@@ -23,8 +23,8 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_core import to_jsonable_python
 
 from ..conversation.entries import new_uuid
-from ..conversation.options import DEFAULT_MAX_TOKENS
-from .pieces import Block, Replies, StandIns, apart, digest_of, reply_key, shared_start
+from ..conversation.wire.options import DEFAULT_MAX_TOKENS
+from .history_pieces import Block, Replies, StandIns, apart, digest_of, reply_key, shared_start
 
 __all__ = ["Body", "Known", "wire_reply"]
 

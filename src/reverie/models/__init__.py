@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .names import open_model
-from .retrying import Retry, Retrying
+from .retries import Retry, Retrying
 from .scripted import Broken, ScriptedModel
 from .tool_input import malformed_input
 

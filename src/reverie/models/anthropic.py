@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from ..cache.prices import capabilities_of
-from ..conversation.window import MILLION, MILLION_SUFFIX
+from ..conversation.tokens.window import MILLION, MILLION_SUFFIX
 from ..errors import ModelUnknown
 from ..ports import Capabilities, Piece, Reply
 from .failures import failure_of_exception

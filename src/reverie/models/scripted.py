@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, cast
 import anyio.lowlevel
 
 from ..cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock
-from ..conversation.canonical import canonical
+from ..conversation.wire.canonical import canonical
 from ..errors import ModelRefused, PromptTooLong, ReplyBroken
 from ..ports import Capabilities, Piece, Reply
 from ..values import record

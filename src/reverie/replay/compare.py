@@ -10,8 +10,8 @@ from ..cache.prices import Prices, prices_for
 from ..errors import InputError
 from ..importers import find_sessions, read_session
 from ..layers.l1_offload import OffloadPolicy
-from ..runtime.accounts import rates_of
-from ..runtime.limits import compact_at, trim_policy
+from ..runtime.session.accounts import rates_of
+from ..runtime.session.limits import compact_at, trim_policy
 from ..settings import Settings, load_settings
 from .outcome import Outcome, Report, Simulator, totals
 from .policies import NAMES, AppendOnly, AsRecorded, ClearEveryTurn, Policy, Reverie, SlidingWindow, Uncached

@@ -15,7 +15,7 @@ from ..cache.usage import Usage
 from ..cache.watch import SERVER, Watch, registered_by
 from ..conversation.decisions import Compacted, Decision, PrefixRendered, Unknown, decision_of
 from ..conversation.entries import DECISION
-from ..conversation.options import opening_of
+from ..conversation.wire.options import opening_of
 from ..values import record
 from .recording import Recording, Step
 

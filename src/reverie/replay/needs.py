@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
-from ..conversation.blocks import Block, as_blocks
 from ..conversation.entries import ASSISTANT, DECISION, Entry
+from ..conversation.wire.blocks import Block, as_blocks
 
 __all__ = ["Needs", "lines_of_block", "lines_of_result"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from ..conversation.blocks import Block, as_blocks
 from ..conversation.decisions import Compacted, decision_of
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry
 from ..conversation.rounds import reply_id
-from ..conversation.tokens import estimate_message
-from ..runtime.session import Session
+from ..conversation.tokens.estimate import estimate_message
+from ..conversation.wire.blocks import Block, as_blocks
+from ..runtime.session.session import Session
 from ..values import record, replace
 from .provider import SimulatedProvider
 

@@ -7,15 +7,14 @@ from typing import Any, Final, Protocol
 from ..cache.breakpoints import Placed, Planned, last_markable, plan_marks
 from ..cache.economics import CLASSIC, Rates
 from ..cache.simulator import CacheRules
-from ..conversation.blocks import as_blocks
 from ..conversation.decisions import Cause, Decision, Replacement, ResultsCleared, Snipped
 from ..conversation.entries import USER, Entry
 from ..conversation.rounds import rounds
 from ..conversation.view import View
+from ..conversation.wire.blocks import as_blocks
 from ..layers.l1_offload import OffloadPolicy, offload_aggregate, offload_result
-from ..layers.l2_trim import TrimPolicy, cleared_text
-from ..layers.l2_trim.plan import STUB_TOKENS
-from ..runtime.pipeline import Pipeline
+from ..layers.l2_trim import STUB_TOKENS, TrimPolicy, cleared_text
+from ..runtime.session.cache_plan import Pipeline
 from ..storage.in_memory import InMemoryStorage
 from .recording import Recording, Step
 

@@ -7,8 +7,8 @@ from hashlib import blake2b
 from typing import Any, Final, cast
 
 from ..cache.simulator import CacheSimulator, Mark, SimBlock, SimUsage
-from ..conversation.canonical import canonical_block
-from ..conversation.tokens import estimate_block
+from ..conversation.tokens.estimate import estimate_block
+from ..conversation.wire.canonical import canonical_block
 
 __all__ = ["SimulatedProvider"]
 

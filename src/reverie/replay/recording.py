@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from ..cache.usage import Usage, usage_of
-from ..conversation.blocks import Block, admitted, as_blocks
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry, iso
 from ..conversation.rounds import reply_id
-from ..conversation.tokens import estimate_block, estimate_request
+from ..conversation.tokens.estimate import estimate_block, estimate_request
 from ..conversation.view import View
+from ..conversation.wire.blocks import Block, admitted, as_blocks
 from ..importers import Imported
 from ..values import record, replace
 

@@ -9,17 +9,17 @@ from ..cache.prices import Prices
 from ..cache.simulator import CacheSimulator, Mark, SimUsage
 from ..conversation.decisions import Decision, ResultOffloaded, ResultsCleared, ResultsKept, Snipped, body_of, name_of
 from ..conversation.entries import ASSISTANT, DECISION, Entry
-from ..conversation.request import build_request
 from ..conversation.rounds import reply_id
-from ..conversation.validate import problems
 from ..conversation.view import View
+from ..conversation.wire.request import build_request
+from ..conversation.wire.validate import problems
 from ..values import replace
 from .drops import drops
 from .needs import Needs
 from .outcome import Act, Break, Outcome, Point
 from .policies import Policy
 from .recording import Recording, Step
-from .sending import Sender, reply_usage
+from .simulated_requests import Sender, reply_usage
 
 __all__ = ["billed_outcome", "replayed"]
 

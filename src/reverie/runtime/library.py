@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..conversation.blocks import admitted, as_blocks
 from ..conversation.entries import ASSISTANT, USER, Entry, encode_entry
 from ..conversation.log import Loaded, parse_log
 from ..conversation.view import View
+from ..conversation.wire.blocks import admitted, as_blocks
 from ..errors import InputError, SessionBusy, SessionNotFound
 from ..ports import Storage
 from ..storage.files import FileStorage
 from ..values import record
-from .memory import Memory
+from .memory.memory import Memory
 
 __all__ = ["Library", "Removed", "Shelved"]
 

@@ -17,15 +17,15 @@ from typing import Any, Final, cast
 
 from ..conversation.entries import iso
 from ..errors import InputError, SettingsError
-from ..memories.fence import age_days, age_words, escaped, fenced
-from ..memories.index import lines_of
-from ..memories.records import MemoryRecord, Scope
-from ..memories.shelf import utc_now
-from ..runtime.ledger import LedgerStore
-from ..runtime.memory import Memory, memory_directory
-from ..runtime.memory_results import Forgotten, Saved
-from ..runtime.session_lines import logs_in
-from ..runtime.session_search import SessionSearch
+from ..memories.recall.fence import age_days, age_words, escaped, fenced
+from ..memories.store.index import lines_of
+from ..memories.store.records import MemoryRecord, Scope
+from ..memories.store.store import utc_now
+from ..runtime.memory.memory import Memory, memory_directory
+from ..runtime.memory.results import Forgotten, Saved
+from ..runtime.search.log_text import logs_in
+from ..runtime.search.sessions import SessionSearch
+from ..runtime.session.ledger import LedgerStore
 from ..settings import Settings, load_settings
 from ..settings.records import SWITCHES
 from .past_results import Past, Progress

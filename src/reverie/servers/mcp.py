@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import anyio
 from anyio import from_thread, to_thread
 
-from ..conversation.schemas import input_problem
+from ..conversation.wire.schemas import input_problem
 from ..errors import ReverieError
 from .answers import Answer, Answers, Progress
+from .mcp_text import worded
 from .mcp_tools import INSTRUCTIONS, ToolSpec, tool_specs
-from .mcp_words import worded
 from .scope import Project
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..memories.taxonomy import TYPES
-from ..memories.trust import TRUSTS
+from ..memories.rules.taxonomy import TYPES
+from ..memories.store.trust import TRUSTS
 from ..settings.records import SWITCHES
 from ..values import record
 

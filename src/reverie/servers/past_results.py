@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from ..errors import InputError, SessionNotFound
 from ..runtime.library import Library
-from ..runtime.read_back import Found, ReadBack
-from ..runtime.session_lines import logs_in
+from ..runtime.search.log_text import logs_in
+from ..runtime.session.offload.read_back import Found, ReadBack
 from ..settings import Settings
 from ..storage.files import FileStorage
 

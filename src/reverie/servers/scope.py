@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import InputError
-from ..runtime.projects import canonical_root, project_slug
+from ..runtime.places.projects import canonical_root, project_slug
 from ..values import record
 
 __all__ = ["Project", "Projects"]

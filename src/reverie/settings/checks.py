@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
 from ..errors import SettingsError
-from ..layers.l2_trim.policy import TrimPolicy
-from ..layers.l3_notes.policy import NotesPolicy
-from ..layers.l4_compact.policy import CompactPolicy
+from ..layers.l2_trim import TrimPolicy
+from ..layers.l3_notes import NotesPolicy
+from ..layers.l4_compact import CompactPolicy
 from ..layers.l5_extract.policy import ExtractPolicy
 from ..layers.l6_dream.policy import DreamPolicy
-from ..layers.l7_relay.policy import RelayPolicy
-from ..memories.recall_policy import RecallPolicy
+from ..layers.l7_relay import RelayPolicy
+from ..memories.recall.policy import RecallPolicy
 from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, PermissionRules
 from .records import SWITCHES
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
 
-from ..layers.l2_trim.policy import TrimPolicy
-from ..layers.l3_notes.policy import NotesPolicy
-from ..layers.l4_compact.policy import CompactPolicy
+from ..layers.l2_trim import TrimPolicy
+from ..layers.l3_notes import NotesPolicy
+from ..layers.l4_compact import CompactPolicy
 from ..layers.l5_extract.policy import ExtractPolicy
 from ..layers.l6_dream.policy import DreamPolicy
-from ..layers.l7_relay.policy import RelayPolicy
-from ..memories.recall_policy import RecallPolicy
+from ..layers.l7_relay import RelayPolicy
+from ..memories.recall.policy import RecallPolicy
 from ..values import field, fields_of, record, replace
 from .agent import AgentPolicy, HookCommand, McpServer, PermissionRules
 

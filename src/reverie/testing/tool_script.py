@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ..conversation.blocks import as_blocks
 from ..conversation.entries import ASSISTANT, USER
+from ..conversation.wire.blocks import as_blocks
 from ..values import record
 from .coding_session import MODEL, SYSTEM, TOOLS, coding_session
 from .coding_session.phrases import INTERRUPTED, REFUSED, summary

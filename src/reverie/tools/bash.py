@@ -12,7 +12,7 @@ import anyio.to_thread
 from ..errors import SandboxUnavailable
 from ..settings import AgentPolicy
 from .context import ToolContext
-from .shells import Shell
+from .shell.shells import Shell
 from .tool import Access, Output, failed
 
 __all__ = ["Bash", "BashOutput", "KillShell"]
@@ -171,7 +171,7 @@ async def _argv(command: str, context: ToolContext) -> list[str]:
     argv = ["bash", "-c", command]
     if not context.restricted:
         return argv
-    from .sandbox import confined
+    from .shell.sandbox import confined
 
     return await anyio.to_thread.run_sync(lambda: confined(argv, cwd=context.cwd))  # the first one tries the machine
 

@@ -11,8 +11,8 @@ from ..events import Event
 from ..ports import Agents, Post
 from ..settings import AgentPolicy
 from ..values import record
-from .read_state import ReadState
-from .shells import Shells
+from .files.read_state import ReadState
+from .shell.shells import Shells
 
 __all__ = ["Todo", "ToolContext", "WebAccess"]
 
@@ -81,7 +81,7 @@ class ToolContext:
 
         What lies inside needs no grant, and gets none: if it becomes something else meanwhile, it is refused.
         """
-        from .workspace import needs_grant
+        from .files.workspace import needs_grant
 
         keep = self.restricted if restricted is None else restricted
         more = {target} if target and needs_grant(target, self) else set[str]()

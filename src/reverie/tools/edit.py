@@ -10,13 +10,13 @@ import anyio.to_thread
 from ..errors import InputError, StorageError
 from ..values import replace
 from .context import ToolContext
-from .diffs import unified
-from .edited import Edited, edited
+from .files.diffs import unified
+from .files.read_state import Reading
+from .files.replacement import Edited, edited
+from .files.text_files import TextFile, load
+from .files.workspace import access_to
 from .read import not_found
-from .read_state import Reading
-from .text_files import TextFile, load
 from .tool import Access, Output, failed
-from .workspace import access_to
 from .write import check_writable, load_read, refuse_notebook, written
 
 __all__ = ["Edit"]

@@ -11,13 +11,13 @@ import anyio.to_thread
 
 from ..errors import InputError, StorageError
 from .context import ToolContext
-from .globs import literal_prefix, path_regex
-from .ignoring import parse_rules
+from .files.globs import literal_prefix, path_regex
+from .files.ignore_rules import parse_rules
+from .files.search_root import label_of, rules_above
+from .files.tree_walk import walk
+from .files.workspace import access_to, open_folder_at
 from .read import not_found
-from .searched import label_of, rules_above
 from .tool import Access, Output, failed
-from .walking import walk
-from .workspace import access_to, open_folder_at
 
 __all__ = ["MAX_FOUND", "Glob"]
 

@@ -21,12 +21,12 @@ import anyio.to_thread
 
 from ..errors import InputError, StorageError
 from .context import ToolContext
-from .globs import path_regex
+from .files.globs import path_regex
+from .files.search_root import label_of, rules_above
+from .files.stored_results import looks_stored, stored_result
+from .files.workspace import access_to, find, open_folder_at, open_plain_file
 from .read import not_found
-from .searched import label_of, rules_above
-from .stored import looks_stored, stored_result
 from .tool import Access, Output, failed
-from .workspace import access_to, find, open_folder_at, open_plain_file
 
 __all__ = ["TYPES", "Grep", "find_ripgrep"]
 
@@ -76,7 +76,7 @@ _INPUT: Final[dict[str, Any]] = {
     "required": ["pattern"],
     "additionalProperties": False,
 }
-_CHILD: Final = "import sys; sys.path.append(sys.argv[1]); from reverie.tools.searching import main; main()"
+_CHILD: Final = "import sys; sys.path.append(sys.argv[1]); from reverie.tools.files.search_program import main; main()"
 _POSIX: Final = {
     "alpha": "a-zA-Z",
     "digit": "0-9",

@@ -8,11 +8,11 @@ from typing import Any, Final, Protocol
 import anyio.to_thread
 
 from ..errors import InputError, StorageError
-from ..memories.fence import escaped
-from ..memories.manifest import manifest, manifest_text
-from ..memories.records import MemoryRecord
-from ..memories.taxonomy import TYPES
-from ..memories.trust import Trust
+from ..memories.recall.fence import escaped
+from ..memories.recall.manifest import manifest, manifest_text
+from ..memories.rules.taxonomy import TYPES
+from ..memories.store.records import MemoryRecord
+from ..memories.store.trust import Trust
 from .context import ToolContext
 from .tool import Access, Output, failed
 

@@ -17,12 +17,12 @@ import anyio.to_thread
 from ..errors import InputError, StorageError
 from ..values import record
 from .context import ToolContext
-from .numbered import Shown, show_bytes, show_lines
-from .read_state import Reading, version_of
-from .stored import looks_stored, stored_result
-from .text_files import MAX_EDIT_BYTES, decoded
+from .files.numbered_lines import Shown, show_bytes, show_lines
+from .files.read_state import Reading, version_of
+from .files.stored_results import looks_stored, stored_result
+from .files.text_files import MAX_EDIT_BYTES, decoded
+from .files.workspace import access_to, find, open_plain_file
 from .tool import Access, Output, failed
-from .workspace import access_to, find, open_plain_file
 
 __all__ = ["IMAGE_MAX_BYTES", "Read", "not_found"]
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from ..errors import ReverieError
-from ..layers.l7_relay.controls import CONTROLS
-from ..layers.l7_relay.messages import MAX_SUMMARY_CHARS
+from ..layers.l7_relay import CONTROLS, MAX_SUMMARY_CHARS
 from .context import ToolContext
 from .tool import Access, Output, failed
 

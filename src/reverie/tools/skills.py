@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from ..errors import ReverieError
-from ..memories.frontmatter import FrontMatter, parse
+from ..memories.store.frontmatter import FrontMatter, parse
 from ..values import record
 from .context import ToolContext
-from .text_files import decoded
-from .workspace import open_plain_file
+from .files.text_files import decoded
+from .files.workspace import open_plain_file
 
 __all__ = ["MAX_SKILL_CHARS", "Skill", "Source", "brief_listing", "find_skills", "load_skill", "skill_folders"]
 

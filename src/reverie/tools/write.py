@@ -10,13 +10,13 @@ import anyio.to_thread
 
 from ..errors import InputError, StorageError
 from .context import ToolContext
-from .diffs import unified
-from .numbered import show_lines
+from .files.diffs import unified
+from .files.numbered_lines import show_lines
+from .files.read_state import Reading, version_of
+from .files.text_files import TextFile, encoded, load, replace_text
+from .files.workspace import access_to
 from .read import not_found
-from .read_state import Reading, version_of
-from .text_files import TextFile, encoded, load, replace_text
 from .tool import Access, Output, failed
-from .workspace import access_to
 
 __all__ = ["Write", "load_read", "written"]
 

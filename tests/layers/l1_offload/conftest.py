@@ -12,8 +12,8 @@ from reverie.conversation.entries import ASSISTANT, USER
 from reverie.conversation.view import View
 from reverie.layers.l1_offload import Applied, OffloadPolicy, offload_aggregate, offload_result
 from reverie.ports import Storage
-from reverie.runtime.read_back import ReadBack
-from reverie.runtime.writer import LogWriter
+from reverie.runtime.session.offload.read_back import ReadBack
+from reverie.runtime.session.writer import LogWriter
 from reverie.storage.in_memory import InMemoryStorage
 from reverie.testing.script import call
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.canonical import canonical, extends
 from reverie.conversation.decisions import ResultOffloaded, ResultsCleared, ResultsKept
 from reverie.conversation.log import parse_log
-from reverie.conversation.request import build_request
-from reverie.conversation.validate import problems
 from reverie.conversation.view import View
+from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.request import build_request
+from reverie.conversation.wire.validate import problems
 from reverie.errors import StorageError, UnsafePath
 from reverie.layers.l1_offload import OffloadPolicy, offload_result, read_stored
 from reverie.storage.files import FileStorage

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from reverie.conversation.decisions import ResultOffloaded
-from reverie.conversation.request import build_request
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.request import build_request
+from reverie.conversation.wire.validate import problems
 from reverie.errors import StorageError
 from reverie.layers.l1_offload import OffloadPolicy
 from reverie.ports import Document

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.blocks import as_blocks
 from reverie.conversation.decisions import (
     Cause,
     Compacted,
@@ -18,6 +17,7 @@ from reverie.conversation.decisions import (
     ResultsRestored,
 )
 from reverie.conversation.view import View
+from reverie.conversation.wire.blocks import as_blocks
 from reverie.layers.l1_offload import Known, OffloadPolicy, offload_result
 from reverie.storage.in_memory import InMemoryStorage
 from reverie.testing.script import Script, call

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reverie.conversation.decisions import Cause, Collapsed, Compacted, Replacement, ResultsCleared, Snipped
-from reverie.conversation.request import build_request
+from reverie.conversation.wire.request import build_request
 from reverie.errors import ReverieError
 from reverie.layers.l1_offload import OffloadPolicy, form_of
 

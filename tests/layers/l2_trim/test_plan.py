@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from reverie.cache.breakpoints import Place, Placed
 from reverie.conversation.decisions import CacheEdits, Cause, PrefixRendered
-from reverie.conversation.request import build_request
-from reverie.conversation.validate import Limits, problems
+from reverie.conversation.wire.request import build_request
+from reverie.conversation.wire.validate import Limits, problems
 from reverie.layers.l2_trim import (
     CLEARED,
     Pending,

@@ -12,15 +12,15 @@ import anyio
 import pytest
 
 from reverie import InMemoryStorage, Session, SessionError, Settings, load_settings
-from reverie.conversation.canonical import canonical, extends
 from reverie.conversation.decisions import CacheEdits, CallRecorded, Cause, Compacted, decision_of
 from reverie.conversation.entries import ASSISTANT, DECISION
 from reverie.conversation.log import parse_log
 from reverie.conversation.reads import read_state
-from reverie.conversation.validate import Limits, problems
+from reverie.conversation.wire.canonical import canonical, extends
+from reverie.conversation.wire.validate import Limits, problems
 from reverie.events import CacheBroken, Event, ResultsTrimmed
 from reverie.layers.l2_trim import CLEARED, TrimPolicy
-from reverie.runtime.projects import log_key, project_slug
+from reverie.runtime.places.projects import log_key, project_slug
 from reverie.settings import Switches
 from reverie.testing.messages_server import Clock, MessagesServer
 from reverie.values import replace

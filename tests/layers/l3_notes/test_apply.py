@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie.conversation.tokens import estimate_text
-from reverie.conversation.window import Window, budgets
+from reverie.conversation.tokens.estimate import estimate_text
+from reverie.conversation.tokens.window import Window, budgets
 from reverie.errors import InputError, SettingsError
 from reverie.layers.l3_notes.apply import directive, edited, filled, prompt_of, template_of
 from reverie.layers.l3_notes.plan import limits_of

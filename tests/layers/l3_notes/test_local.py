@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from reverie.conversation.entries import Entry
 from reverie.conversation.identifiers import EXACT, mine_entries
-from reverie.conversation.tokens import estimate_text
+from reverie.conversation.tokens.estimate import estimate_text
 from reverie.conversation.view import View
 from reverie.importers import read_sessions
-from reverie.layers.l3_notes.gathered import Gathered
+from reverie.layers.l3_notes.activity import Gathered
 from reverie.layers.l3_notes.local import Budget, session_title, take_notes
 from reverie.layers.l3_notes.sections import (
     CURRENT,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from reverie.conversation.decisions import Cause, Compacted, NotesUpdated, Replacement, ResultsCleared
 from reverie.conversation.rounds import rounds
+from reverie.conversation.tokens.window import Window, budgets
 from reverie.conversation.view import View
-from reverie.conversation.window import Window, budgets
-from reverie.layers.l3_notes.gathered import Gathered
+from reverie.layers.l3_notes.activity import Gathered
 from reverie.layers.l3_notes.plan import Limits, covered_by, due, limits_of, worth_logging
 from reverie.layers.l3_notes.policy import NotesPolicy
 from reverie.layers.l3_notes.sections import CURRENT, WORKLOG, Notes, Template

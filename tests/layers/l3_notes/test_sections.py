@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.tokens import estimate_text
+from reverie.conversation.tokens.estimate import estimate_text
 from reverie.errors import InputError
 from reverie.layers.l3_notes.sections import (
     CURRENT,

@@ -32,7 +32,7 @@ from reverie.layers.l4_compact.anchors import anchor_list
 from reverie.layers.l4_compact.loss import Loss, Lost
 from reverie.layers.l4_compact.summary import directive, notes_text
 from reverie.layers.l4_compact.tail import TailPolicy, kept_from, legal_starts, standing, tokens_of
-from reverie.layers.l4_compact.words import Saying, Spoken, chosen_words, spoken_in, words_text
+from reverie.layers.l4_compact.user_words import Saying, Spoken, chosen_words, spoken_in, words_text
 from reverie.testing.random_logs import random_log
 from reverie.testing.script import Script, call, text
 

@@ -19,9 +19,9 @@ from reverie.layers.l5_extract import extract
 from reverie.layers.l5_extract.dates import absolute
 from reverie.layers.l5_extract.local import Candidate
 from reverie.layers.l5_extract.sentences import sentences_of
-from reverie.memories.records import MemoryRecord
-from reverie.memories.secrets import find_secrets
-from reverie.memories.taxonomy import TYPES, body_for, lint_memory, refusal
+from reverie.memories.rules.secrets import find_secrets
+from reverie.memories.rules.taxonomy import TYPES, body_for, lint_memory, refusal
+from reverie.memories.store.records import MemoryRecord
 from reverie.testing.random_logs import random_log
 
 WEDNESDAY = "2026-11-11T10:00:00Z"

@@ -16,7 +16,7 @@ from reverie.layers.l6_dream.facts import DreamFacts
 from reverie.layers.l6_dream.findings import findings
 from reverie.layers.l6_dream.local import dream
 from reverie.layers.l6_dream.policy import DreamPolicy
-from reverie.memories.records import new_text, read_record
+from reverie.memories.store.records import new_text, read_record
 from reverie.testing.planted_memories import planted_memories
 
 NOW = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)

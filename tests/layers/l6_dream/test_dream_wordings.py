@@ -15,8 +15,8 @@ from reverie.layers.l6_dream.dates import redated
 from reverie.layers.l6_dream.lemmas import base_of
 from reverie.layers.l6_dream.local import dream
 from reverie.layers.l6_dream.policy import DreamPolicy
-from reverie.memories.records import new_text
 from reverie.memories.stems import stem
+from reverie.memories.store.records import new_text
 
 NOW = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
 POLICY = DreamPolicy()

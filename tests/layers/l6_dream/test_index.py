@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.layers.l6_dream.apply import capped_index
-from reverie.memories.index import MAX_BYTES, MAX_LINES, lines_of, load
+from reverie.memories.store.index import MAX_BYTES, MAX_LINES, lines_of, load
 
 PERSON = "# Mine\n\nA note of a person.\n- [Wiki](https://wiki.example) — not a memory\n"
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.layers.l6_dream.support import Support
-from reverie.memories.records import MemoryRecord
-from reverie.memories.trust import TRUSTS, Trust, worst
+from reverie.memories.store.records import MemoryRecord
+from reverie.memories.store.trust import TRUSTS, Trust, worst
 
 USER = MemoryRecord(
     "u.md", "port", "the login port", "reference", trust="user", body="The login port is 4001. Ask Ann."

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from reverie.layers.l6_dream.changes import Dreamed, FileChange
 from reverie.layers.l6_dream.policy import DreamPolicy
 from reverie.layers.l6_dream.validate import Validated, validated
-from reverie.memories.names import is_memory
-from reverie.memories.records import read_record
-from reverie.memories.trust import TRUSTS, Trust
+from reverie.memories.store.names import is_memory
+from reverie.memories.store.records import read_record
+from reverie.memories.store.trust import TRUSTS, Trust
 
 POLICY = DreamPolicy(max_file_bytes=4_000, max_added_files=3)
 

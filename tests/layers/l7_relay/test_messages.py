@@ -28,7 +28,7 @@ from reverie.layers.l7_relay.controls import (
     written,
 )
 from reverie.layers.l7_relay.messages import Letter, agent_name, check_name, letter_id, shown
-from reverie.layers.l7_relay.signing import MAX_LETTER_BYTES, read, sealed, signed
+from reverie.layers.l7_relay.signature import MAX_LETTER_BYTES, read, sealed, signed
 from reverie.values import replace
 
 KEY, OTHER = b"k" * 32, b"o" * 32

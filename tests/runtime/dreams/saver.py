@@ -16,7 +16,7 @@ sys.path[:0] = sys.argv[1:3]
 ROOT, NAME = sys.argv[3:]
 
 from reverie.errors import InputError, StorageConflict  # noqa: E402
-from reverie.runtime.memory import Memory  # noqa: E402
+from reverie.runtime.memory.memory import Memory  # noqa: E402
 
 KEPT = 4
 WORDS = re.findall(

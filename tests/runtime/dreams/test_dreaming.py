@@ -10,19 +10,19 @@ from typing import Any
 import anyio
 import pytest
 
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.validate import problems
 from reverie.errors import InputError, ModelUnavailable, SessionBusy
 from reverie.events import DreamChanged
 from reverie.layers.l6_dream.policy import DreamPolicy
 from reverie.layers.l6_dream.report import DreamReport, markdown
 from reverie.models.scripted import ScriptedModel
 from reverie.ports import Capabilities
-from reverie.runtime.dream_lock import DreamLock
-from reverie.runtime.dream_reports import open_questions
-from reverie.runtime.dreaming import Dreams
-from reverie.runtime.ledger import LedgerStore
-from reverie.runtime.memory import Memory
-from reverie.runtime.session_search import Found
+from reverie.runtime.dream.dreams import Dreams
+from reverie.runtime.dream.lock import DreamLock
+from reverie.runtime.dream.reports import open_questions
+from reverie.runtime.memory.memory import Memory
+from reverie.runtime.search.sessions import Found
+from reverie.runtime.session.ledger import LedgerStore
 from reverie.settings import Settings
 
 NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)

@@ -14,8 +14,8 @@ from typing import Any
 import anyio
 import pytest
 
-from reverie.runtime.dreaming import Dreams
-from reverie.runtime.memory import Memory
+from reverie.runtime.dream.dreams import Dreams
+from reverie.runtime.memory.memory import Memory
 from reverie.settings import Settings
 
 EARLIER = datetime(2026, 11, 10, 12, 0, 0, tzinfo=UTC)

@@ -14,23 +14,23 @@ from typing import Any
 import anyio
 import pytest
 
-from reverie.conversation.validate import problems
+from reverie.conversation.wire.validate import problems
 from reverie.layers.l6_dream.policy import DreamPolicy
 from reverie.layers.l6_dream.report import Change, DreamReport, markdown
 from reverie.layers.l6_dream.support import Support
-from reverie.memories.drafts import Draft
-from reverie.memories.index import MAX_BYTES, MAX_LINES, lines_of
-from reverie.memories.journal import JournalEntry, content_of
-from reverie.memories.records import read_record, version_of
-from reverie.memories.secrets import find_secrets
-from reverie.memories.shelf import Shelf
-from reverie.memories.trust import TRUSTS
+from reverie.memories.rules.secrets import find_secrets
+from reverie.memories.store.drafts import Draft
+from reverie.memories.store.index import MAX_BYTES, MAX_LINES, lines_of
+from reverie.memories.store.journal import JournalEntry, content_of
+from reverie.memories.store.records import read_record, version_of
+from reverie.memories.store.store import Shelf
+from reverie.memories.store.trust import TRUSTS
 from reverie.models.scripted import ScriptedModel
-from reverie.runtime.dream_reports import Reports
-from reverie.runtime.dream_tools import DreamTools
-from reverie.runtime.dreaming import Dreams
-from reverie.runtime.memory import Memory
-from reverie.runtime.wire import Call
+from reverie.runtime.dream.dreams import Dreams
+from reverie.runtime.dream.reports import Reports
+from reverie.runtime.dream.tools import DreamTools
+from reverie.runtime.memory.memory import Memory
+from reverie.runtime.session.replies import Call
 from reverie.settings import Settings
 from reverie.values import replace
 

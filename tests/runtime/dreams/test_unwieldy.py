@@ -8,10 +8,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from reverie.runtime.dream_facts import unwieldy
-from reverie.runtime.dreaming import Dreams
-from reverie.runtime.memory import Memory
-from reverie.runtime.pollution import pollution_of
+from reverie.runtime.dream.dreams import Dreams
+from reverie.runtime.dream.facts import unwieldy
+from reverie.runtime.memory.memory import Memory
+from reverie.runtime.reports.pollution import pollution_of
 from reverie.settings import Settings
 
 _HEAD = b"---\nname: n\ndescription: Something about deploys\ntype: project\n---\n"

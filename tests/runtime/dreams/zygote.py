@@ -20,8 +20,8 @@ sys.path[:0] = sys.argv[1:3]
 
 from reverie.errors import ReverieError  # noqa: E402
 from reverie.models.scripted import ScriptedModel  # noqa: E402
-from reverie.runtime.dreaming import Dreams  # noqa: E402
-from reverie.runtime.memory import Memory  # noqa: E402
+from reverie.runtime.dream.dreams import Dreams  # noqa: E402
+from reverie.runtime.memory.memory import Memory  # noqa: E402
 from reverie.settings import Settings  # noqa: E402
 
 ANY_TRACER = 0x59616D61

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from .changing import add, edit, reindex, rm
-from .extracting import extract
+from .changes import add, edit, reindex, rm
+from .extract import extract
 from .history import blame, log, rewind, undo
-from .reading import lint, list_memories, path, search, show
+from .read import lint, list_memories, path, search, show
 from .review import review
 
 __all__ = ["command"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..output import emit_json, say, table
-from .opened import as_change, opened, tell_change
+from .project_store import as_change, opened, tell_change
 
 __all__ = ["blame", "log", "rewind", "undo"]
 

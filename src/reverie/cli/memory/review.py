@@ -7,11 +7,11 @@ import sys
 import click
 
 from ...layers.l6_dream.report import Asked
-from ...runtime.dream_reports import open_questions
-from ...runtime.memory import Memory
-from ...runtime.memory_results import Pending
+from ...runtime.dream.reports import open_questions
+from ...runtime.memory.memory import Memory
+from ...runtime.memory.results import Pending
 from ..output import emit_json, paint, printable, say
-from .opened import opened
+from .project_store import opened
 
 __all__ = ["review"]
 

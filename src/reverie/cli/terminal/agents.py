@@ -13,8 +13,8 @@ from .calls import one_line
 from .footer import dollars, thousands
 
 if TYPE_CHECKING:
+    from .colours import Paint
     from .conversation import Conversation
-    from .painting import Paint
 
 __all__ = ["AgentLines", "agents_command"]
 

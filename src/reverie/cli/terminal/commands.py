@@ -53,10 +53,10 @@ async def show_help(talk: Conversation, rest: str) -> None:
 async def show_context(talk: Conversation, rest: str) -> None:
     """Draw what fills the window."""
     from ...cache.prices import capabilities_of
-    from ..context import draw
-    from ..filling import filling
-    from ..recordings import Recording
-    from .past import logged_entries
+    from ..savings.context import draw
+    from ..savings.window_usage import filling
+    from ..sessions.recordings import Recording
+    from .recent_messages import logged_entries
 
     agent = talk.agent
     entries = await to_thread.run_sync(logged_entries, agent)
@@ -67,8 +67,8 @@ async def show_context(talk: Conversation, rest: str) -> None:
 
 async def show_cost(talk: Conversation, rest: str) -> None:
     """Say what the session cost and what its cache did."""
-    from ...runtime.status import Meter
-    from .past import logged_entries
+    from ...runtime.agent.status import Meter
+    from .recent_messages import logged_entries
 
     status = talk.agent.status()
     usage = Meter(await to_thread.run_sync(logged_entries, talk.agent)).usage
@@ -133,7 +133,7 @@ async def undo(talk: Conversation, rest: str) -> None:
 
 async def show_notes(talk: Conversation, rest: str) -> None:
     """Show the running notes."""
-    from .past import written_notes
+    from .recent_messages import written_notes
 
     text = await to_thread.run_sync(written_notes, talk.agent)
     if text.strip():
@@ -144,7 +144,7 @@ async def show_notes(talk: Conversation, rest: str) -> None:
 
 async def make_skill(talk: Conversation, rest: str) -> None:
     """Turn this session into a skill of the user's."""
-    from ..skill import skill_text, write_skill
+    from ..past.skill import skill_text, write_skill
 
     name, text = await to_thread.run_sync(skill_text, talk.agent.session.view, rest)
     path = talk.settings.home / "skills" / name / "SKILL.md"

@@ -16,24 +16,24 @@ from anyio import to_thread
 from ...errors import ReverieError
 from ...events import Event
 from ...settings import Settings
-from .approving import ScreenApprover
-from .asking import Option
+from .approval import ScreenApprover
+from .colours import Paint
 from .commands import COMMANDS, MODES, run_command
-from .completing import InputCompleter
+from .completion import InputCompleter
 from .files import project_files
 from .footer import Part, footer_parts
 from .options import Options
-from .painting import Paint
+from .questions import Option
 from .screen import Screen, open_history
 from .transcript import Transcript
 
 if TYPE_CHECKING:
-    from ...runtime.agent import Agent
+    from ...runtime.agent.agent import Agent
 
 __all__ = ["Conversation"]
 
 T = TypeVar("T")
-SLOW: Final = ("reverie.runtime.agent", "reverie.cli.terminal.markdown")
+SLOW: Final = ("reverie.runtime.agent.agent", "reverie.cli.terminal.markdown")
 SHOWN_LINES: Final = 200
 """Lines of a shell command's output that are shown; the rest is counted."""
 
@@ -132,7 +132,7 @@ class Conversation:
 
     def _greet(self, *, resumed: bool) -> None:
         if resumed:
-            from .past import last_exchange
+            from .recent_messages import last_exchange
 
             prompt, reply = last_exchange(self.agent.session.view)
             self.transcript.note(f"going on with {self.agent.name}")

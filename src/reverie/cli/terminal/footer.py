@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from .calls import one_line
 
 if TYPE_CHECKING:
-    from ...runtime.status import Status
+    from ...runtime.agent.status import Status
 
 __all__ = ["Part", "dollars", "footer_lines", "footer_parts", "thousands"]
 

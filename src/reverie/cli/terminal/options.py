@@ -9,8 +9,8 @@ from ...settings import Mode, Settings
 from ...values import record, replace
 
 if TYPE_CHECKING:
-    from ...runtime.agent import Agent
-    from ...runtime.permissions import Approver
+    from ...runtime.agent.agent import Agent
+    from ...runtime.guard.permissions import Approver
 
 __all__ = ["Options"]
 
@@ -31,7 +31,7 @@ class Options:
 
     def agent(self, settings: Settings, *, session: str | None, approve: Approver | None) -> Agent:
         """Make the agent that was asked for."""
-        from ...runtime.agent import Agent
+        from ...runtime.agent.agent import Agent
 
         return Agent(
             model=self.model,

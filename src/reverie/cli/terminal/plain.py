@@ -21,15 +21,15 @@ from ...events import (
     ToolFinished,
     ToolStarted,
 )
-from ...runtime.permissions import Answer, Approval
+from ...runtime.guard.permissions import Answer, Approval
 from ...settings import Settings
 from ..output import say
-from .approving import preview_lines
+from .approval import preview_lines
 from .calls import call_title, one_line, outcome
+from .colours import Paint
 from .footer import footer_parts
 from .options import Options
-from .painting import Paint
-from .printing import EXIT_CODES, OTHER_END, interrupting, remark
+from .print_mode import EXIT_CODES, OTHER_END, interrupting, remark
 from .transcript import ENDS
 
 __all__ = ["PlainLines", "talk_plainly"]

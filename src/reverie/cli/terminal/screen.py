@@ -21,11 +21,11 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from .asking import Choice, Option
+from .colours import STYLES
 from .footer import Part, footer_lines
 from .inline import Inline
 from .keys import key_bindings
-from .painting import STYLES
+from .questions import Choice, Option
 
 __all__ = ["Screen", "open_history"]
 

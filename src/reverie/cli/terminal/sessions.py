@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...errors import SessionNotFound
-from ...runtime.projects import project_slug
+from ...runtime.places.projects import project_slug
 from ...settings import Settings
 from ...values import record
 from .calls import one_line

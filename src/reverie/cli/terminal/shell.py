@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ...conversation.accounting import LOCAL_COMMAND_TAG
+from ...conversation.tokens.accounting import LOCAL_COMMAND_TAG
 from ...values import record
 
 __all__ = ["ShellOutput", "as_attachment", "run_shell"]

@@ -36,8 +36,8 @@ from ...events import (
 from ..output import printable
 from .agents import AgentLines
 from .calls import call_title, one_line, outcome
+from .colours import Paint
 from .footer import thousands
-from .painting import Paint
 
 __all__ = ["ENDS", "Transcript"]
 

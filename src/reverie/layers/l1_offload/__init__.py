@@ -14,17 +14,8 @@ from ...lazy import lazily
 if TYPE_CHECKING:
     from .apply import Applied, offload_aggregate, offload_result, read_stored
     from .content import Form, Output, form_of, text_of
-    from .known import Known
-    from .plan import (
-        Aggregate,
-        Duplicate,
-        Kept,
-        Offload,
-        Placeholder,
-        Plan,
-        plan_aggregate,
-        plan_result,
-    )
+    from .duplicates import Known
+    from .plan import Aggregate, Duplicate, Kept, Offload, Placeholder, Plan, plan_aggregate, plan_result
     from .policy import OffloadPolicy, limit_chars
 
 __all__ = [
@@ -52,10 +43,32 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "apply": ("Applied", "offload_aggregate", "offload_result", "read_stored"),
-        "content": ("Form", "Output", "form_of", "text_of"),
-        "known": ("Known",),
-        "plan": ("Aggregate", "Duplicate", "Kept", "Offload", "Placeholder", "Plan", "plan_aggregate", "plan_result"),
-        "policy": ("OffloadPolicy", "limit_chars"),
+        "apply": (
+            "Applied",
+            "offload_aggregate",
+            "offload_result",
+            "read_stored",
+        ),
+        "content": (
+            "Form",
+            "Output",
+            "form_of",
+            "text_of",
+        ),
+        "duplicates": ("Known",),
+        "plan": (
+            "Aggregate",
+            "Duplicate",
+            "Kept",
+            "Offload",
+            "Placeholder",
+            "Plan",
+            "plan_aggregate",
+            "plan_result",
+        ),
+        "policy": (
+            "OffloadPolicy",
+            "limit_chars",
+        ),
     },
 )

@@ -11,7 +11,7 @@ from ...errors import StorageConflict, StorageError, UnsafePath
 from ...ports import Storage
 from ...values import record
 from .content import Content, Output
-from .known import Known
+from .duplicates import Known
 from .plan import (
     RESULTS,
     Duplicate,

@@ -7,13 +7,13 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Final, TypeAlias
 
-from ...conversation.blocks import as_blocks
 from ...conversation.entries import USER
-from ...conversation.tokens import estimate_block
+from ...conversation.tokens.estimate import estimate_block
 from ...conversation.view import View
+from ...conversation.wire.blocks import as_blocks
 from ...values import record
 from .content import Content, Form, Output, form_of, has_media, is_empty, size_chars, text_of
-from .known import Known
+from .duplicates import Known
 from .policy import OffloadPolicy, limit_chars
 from .preview import empty_text, persisted_text, repeated_text
 

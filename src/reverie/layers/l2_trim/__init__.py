@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .pending import Candidate, Pending
-    from .plan import TrimFacts, Trimming, plan_budget, plan_cache_edit, plan_trim, provider_edits
+    from .candidates import Candidate, Pending
+    from .plan import STUB_TOKENS, TrimFacts, Trimming, plan_budget, plan_cache_edit, plan_trim, provider_edits
     from .policy import CLEARED, TrimPolicy, cleared_text
 
 __all__ = [
     "CLEARED",
+    "STUB_TOKENS",
     "Candidate",
     "Pending",
     "TrimFacts",
@@ -34,8 +35,23 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "pending": ("Candidate", "Pending"),
-        "plan": ("TrimFacts", "Trimming", "plan_budget", "plan_cache_edit", "plan_trim", "provider_edits"),
-        "policy": ("CLEARED", "TrimPolicy", "cleared_text"),
+        "candidates": (
+            "Candidate",
+            "Pending",
+        ),
+        "plan": (
+            "STUB_TOKENS",
+            "TrimFacts",
+            "Trimming",
+            "plan_budget",
+            "plan_cache_edit",
+            "plan_trim",
+            "provider_edits",
+        ),
+        "policy": (
+            "CLEARED",
+            "TrimPolicy",
+            "cleared_text",
+        ),
     },
 )

@@ -9,7 +9,7 @@ from ...cache.economics import CLASSIC, Clearing, Forecast, Life, Rates, Verdict
 from ...conversation.decisions import CacheEdits, Cause, Replacement, ResultsCleared
 from ...conversation.view import View
 from ...values import field, record
-from .pending import Candidate, Pending
+from .candidates import Candidate, Pending
 from .policy import TrimPolicy, cleared_text
 
 __all__ = ["STUB_TOKENS", "TrimFacts", "Trimming", "plan_budget", "plan_cache_edit", "plan_trim", "provider_edits"]

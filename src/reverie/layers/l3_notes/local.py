@@ -13,12 +13,11 @@ from typing import Final
 
 from ...conversation.entries import Entry
 from ...conversation.identifiers import Identifier, Kind, chosen
-from ...conversation.tokens import estimate_text
+from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...values import record
-from .acts import one_line, only_looks
-from .gathered import Asked, Gathered
-from .merged import merged
+from .activity import Asked, Gathered
+from .merge import merged
 from .sections import (
     CODEBASE,
     CURRENT,
@@ -35,6 +34,7 @@ from .sections import (
     cut_text,
     fitted,
 )
+from .tool_effects import one_line, only_looks
 
 __all__ = ["Budget", "session_title", "take_notes"]
 

@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from ...conversation.entries import ASSISTANT
+from ...conversation.tokens.window import Budgets
 from ...conversation.view import View
-from ...conversation.window import Budgets
 from ...values import record
 from .local import Budget
 from .policy import NotesPolicy

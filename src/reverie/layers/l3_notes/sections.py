@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ...conversation.tokens import estimate_text
+from ...conversation.tokens.estimate import estimate_text
 from ...errors import InputError
 from ...values import field, record
 

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ...conversation.authorship import own_words
 from ...conversation.cuts import Cutting
 from ...conversation.decisions import Compacted
-from ...conversation.spoken import own_words
 from ...conversation.view import View
 from ...errors import InputError
-from ...memories.frontmatter import FrontMatter, parse, render
+from ...memories.store.frontmatter import FrontMatter, parse, render
 from ...values import record
-from .acts import one_line
 from .sections import CODEBASE, ERRORS, FILES, LEARNINGS, RESULTS, TASK, TITLE, WORKFLOW, Notes
+from .tool_effects import one_line
 
 __all__ = ["Skill", "parse_skill", "render_skill", "skill_name", "skill_of", "words_since_compaction"]
 

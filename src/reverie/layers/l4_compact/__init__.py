@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .asking import dropped_rounds, fitted_messages, plain_messages, plain_request
     from .loss import Loss, Lost, loss_between, loss_of, loss_text, shown_text
     from .plan import Room, Written, compacted, room_of, round_taking, taking_from, taking_tail, taking_up_to
     from .policy import CompactPolicy
-    from .spans import plan_collapse, plan_snip
+    from .smaller_cuts import plan_collapse, plan_snip
     from .summary import directive, notes_text, summary_of
+    from .summary_request import dropped_rounds, fitted_messages, plain_messages, plain_request
     from .tail import Taking, standing
-    from .words import Saying, Words
+    from .user_words import Saying, Words
 
 __all__ = [
     "CompactPolicy",
@@ -54,8 +54,14 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "asking": ("dropped_rounds", "fitted_messages", "plain_messages", "plain_request"),
-        "loss": ("Loss", "Lost", "loss_between", "loss_of", "loss_text", "shown_text"),
+        "loss": (
+            "Loss",
+            "Lost",
+            "loss_between",
+            "loss_of",
+            "loss_text",
+            "shown_text",
+        ),
         "plan": (
             "Room",
             "Written",
@@ -67,9 +73,28 @@ __getattr__ = lazily(
             "taking_up_to",
         ),
         "policy": ("CompactPolicy",),
-        "spans": ("plan_collapse", "plan_snip"),
-        "summary": ("directive", "notes_text", "summary_of"),
-        "tail": ("Taking", "standing"),
-        "words": ("Saying", "Words"),
+        "smaller_cuts": (
+            "plan_collapse",
+            "plan_snip",
+        ),
+        "summary": (
+            "directive",
+            "notes_text",
+            "summary_of",
+        ),
+        "summary_request": (
+            "dropped_rounds",
+            "fitted_messages",
+            "plain_messages",
+            "plain_request",
+        ),
+        "tail": (
+            "Taking",
+            "standing",
+        ),
+        "user_words": (
+            "Saying",
+            "Words",
+        ),
     },
 )

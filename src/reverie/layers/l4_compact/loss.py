@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from ...conversation.blocks import as_blocks
 from ...conversation.cuts import Item
 from ...conversation.decisions import Compacted
 from ...conversation.entries import ASSISTANT
 from ...conversation.view import View
+from ...conversation.wire.blocks import as_blocks
 from ...values import record
 from .anchors import mined
 from .tail import standing
-from .words import spoken_in
+from .user_words import spoken_in
 
 __all__ = ["Loss", "Lost", "loss_between", "loss_of", "loss_text", "open_steps", "shown_text"]
 

@@ -16,7 +16,7 @@ from .loss import open_steps
 from .policy import CompactPolicy
 from .summary import summary_text
 from .tail import TailPolicy, Taking, is_summary, kept_from, legal_starts, open_from, standing, tokens_of
-from .words import Spoken, Words, chosen_words, spoken_in, words_text
+from .user_words import Spoken, Words, chosen_words, spoken_in, words_text
 
 __all__ = [
     "LAYER",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Final
 
-from ...conversation.tokens import estimate_text
+from ...conversation.tokens.estimate import estimate_text
 
 __all__ = ["OPENING", "directive", "notes_text", "summary_of", "summary_text"]
 

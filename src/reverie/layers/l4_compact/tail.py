@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from ...conversation.cuts import Item
 from ...conversation.entries import ASSISTANT, ATTACHMENT
-from ...conversation.flatten import as_shown
 from ...conversation.rounds import reply_id
-from ...conversation.tokens import estimate_message
+from ...conversation.tokens.estimate import estimate_message
 from ...conversation.view import View
+from ...conversation.wire.flatten import as_shown
 from ...values import record
 
 __all__ = [

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from ...errors import InputError
-from ...memories.taxonomy import TYPES
+from ...memories.rules.taxonomy import TYPES
 from ...values import record
 from .policy import ExtractPolicy
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from ...memories.lexical import terms
-from ...memories.records import MemoryRecord
+from ...memories.recall.terms import terms
 from ...memories.stems import stem
-from ...memories.trust import TRUSTS, Trust
+from ...memories.store.records import MemoryRecord
+from ...memories.store.trust import TRUSTS, Trust
 from ...values import record
 
 __all__ = ["Known"]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
+from ...conversation.authorship import heard, own_words
 from ...conversation.entries import USER, Entry
-from ...conversation.spoken import heard, own_words
-from ...memories.records import MemoryRecord
-from ...memories.secrets import find_secrets
-from ...memories.taxonomy import body_for, description_for, refusal, vagueness
-from ...memories.trust import Trust
+from ...memories.rules.secrets import find_secrets
+from ...memories.rules.taxonomy import body_for, description_for, refusal, vagueness
+from ...memories.store.records import MemoryRecord
+from ...memories.store.trust import Trust
 from ...values import record, replace
 from .dates import absolute
 from .found import Found

@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from ...conversation.authorship import heard, own_words
 from ...conversation.entries import ASSISTANT, USER, Entry
 from ...conversation.rounds import reply_id
-from ...conversation.spoken import heard, own_words
-from ...conversation.uses import path_of
+from ...conversation.tool_calls import path_of
 from ...conversation.view import View
 from ...values import record
 from .policy import ExtractPolicy

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ...conversation.authorship import heard, text_of
 from ...conversation.entries import ATTACHMENT, USER, Entry
-from ...conversation.spoken import heard, text_of
-from ...memories.lexical import tokens, without_noise
-from ...memories.trust import Trust
+from ...memories.recall.terms import tokens, without_noise
+from ...memories.store.trust import Trust
 
 __all__ = ["Witnesses", "is_specific"]
 

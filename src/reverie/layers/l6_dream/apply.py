@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import InputError, UnsafePath
-from ...memories.drafts import Draft, Table
-from ...memories.index import LINE_CHARS, MAX_BYTES, MAX_LINES, changed, line_for, lines_of, patched, rebuilt
-from ...memories.journal import JournalEntry
-from ...memories.names import is_memory
-from ...memories.records import MemoryRecord, read_record, version_of
-from ...memories.taxonomy import TYPES
-from ...memories.trust import TRUSTS, Trust
+from ...memories.rules.taxonomy import TYPES
+from ...memories.store.drafts import Draft, Table
+from ...memories.store.index import LINE_CHARS, MAX_BYTES, MAX_LINES, changed, line_for, lines_of, patched, rebuilt
+from ...memories.store.journal import JournalEntry
+from ...memories.store.names import is_memory
+from ...memories.store.records import MemoryRecord, read_record, version_of
+from ...memories.store.trust import TRUSTS, Trust
 from ...values import record
 from .changes import Dreamed, FileChange
 from .plan import whole_text

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime
 
 from ...errors import InputError
-from ...memories.names import FOLDERS
-from ...memories.records import MemoryRecord, front_matter, read_record
+from ...memories.store.names import FOLDERS
+from ...memories.store.records import MemoryRecord, front_matter, read_record
 from .changes import FileChange
 from .facts import DreamFacts
 from .statements import Profile, profile_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from ...memories.taxonomy import lint_memory
+from ...memories.rules.taxonomy import lint_memory
 from ...values import record
 from .desk import Desk
 from .facts import DreamFacts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ...memories.index import LINE_CHARS
+from ...memories.store.index import LINE_CHARS
 from .standing import missing
 
 __all__ = ["HOOK_CHARS", "shortened"]

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ...memories.index import INDEX
-from ...memories.names import FOLDERS
+from ...memories.store.index import INDEX
+from ...memories.store.names import FOLDERS
 from ...values import record
 
 __all__ = ["Relinked", "links_in", "relinked"]

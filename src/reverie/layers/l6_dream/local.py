@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Final
 
 from ...errors import InputError
-from ...memories.frontmatter import Value
-from ...memories.records import MemoryRecord, revised_text
-from ...memories.taxonomy import description_for
+from ...memories.rules.taxonomy import description_for
+from ...memories.store.frontmatter import Value
+from ...memories.store.records import MemoryRecord, revised_text
 from .changes import Dreamed, Question
 from .contradictions import is_weak
 from .dates import redated

@@ -6,9 +6,9 @@ import re
 from typing import Final
 
 from ...errors import InputError
-from ...memories.frontmatter import Value
-from ...memories.records import MemoryRecord, revised_text
-from ...memories.trust import worst
+from ...memories.store.frontmatter import Value
+from ...memories.store.records import MemoryRecord, revised_text
+from ...memories.store.trust import worst
 from .labels import without_label
 from .standing import missing
 from .statements import Pool, statements_of

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ...errors import InputError
-from ...memories.frontmatter import Value
-from ...memories.names import is_memory
-from ...memories.records import MemoryRecord, front_matter, read_record, revised_text
-from ...memories.trust import Trust, worst
+from ...memories.store.frontmatter import Value
+from ...memories.store.names import is_memory
+from ...memories.store.records import MemoryRecord, front_matter, read_record, revised_text
+from ...memories.store.trust import Trust, worst
 from ...values import field, record, replace
 from .changes import Dreamed, FileChange
 from .standing import missing

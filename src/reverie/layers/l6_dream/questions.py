@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from ...memories.records import MemoryRecord
+from ...memories.store.records import MemoryRecord
 from .changes import Question
 from .differences import Difference
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Final
 
-from ...memories.lexical import FUNCTION_WORDS, tokens
+from ...memories.recall.terms import FUNCTION_WORDS, tokens
 
 __all__ = ["body_of", "missing", "sentences"]
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
-from ...memories.records import MemoryRecord
+from ...memories.store.records import MemoryRecord
 from ...values import record
 from .labels import without_label
 from .lemmas import base_of

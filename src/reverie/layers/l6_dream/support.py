@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ...memories.lexical import tokens, without_noise
-from ...memories.records import MemoryRecord
-from ...memories.trust import TRUSTS, Trust, worst
+from ...memories.recall.terms import tokens, without_noise
+from ...memories.store.records import MemoryRecord
+from ...memories.store.trust import TRUSTS, Trust, worst
 from .standing import sentences
 
 __all__ = ["Support"]

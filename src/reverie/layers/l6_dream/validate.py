@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ...errors import UnsafePath
-from ...memories.names import check_file
-from ...memories.records import MemoryRecord, read_record
-from ...memories.secrets import find_secrets
-from ...memories.taxonomy import TYPES, refusal, vagueness
-from ...memories.trust import TRUSTS, Trust, worst
+from ...memories.rules.secrets import find_secrets
+from ...memories.rules.taxonomy import TYPES, refusal, vagueness
+from ...memories.store.names import check_file
+from ...memories.store.records import MemoryRecord, read_record
+from ...memories.store.trust import TRUSTS, Trust, worst
 from ...values import record
 from .changes import Dreamed, FileChange
 from .plan import link_targets, linked_to, records_of, whole_text

@@ -11,20 +11,35 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .kinds import AgentKind, allowed_tools, parse_kind
+    from .agent_types import AgentKind, KindSource, allowed_tools, parse_kind
+    from .controls import CONTROLS, control_of, counts, explained, written
     from .limits import Census, Spent, over_limit, start_problem
+    from .messages import EVERYBODY, MAX_SUMMARY_CHARS, Letter, agent_name, check_name, shown
     from .plan import Outcome, answer_text, kinds_listing, narrower, notification_text, summary_of
     from .policy import RelayPolicy
     from .progress import fork_is_cheaper, line_for, line_problem, names_in
+    from .signature import KEY_BYTES, MAX_LETTER_BYTES, read, sealed, signed
 
 __all__ = [
+    "CONTROLS",
+    "EVERYBODY",
+    "KEY_BYTES",
+    "MAX_LETTER_BYTES",
+    "MAX_SUMMARY_CHARS",
     "AgentKind",
     "Census",
+    "KindSource",
+    "Letter",
     "Outcome",
     "RelayPolicy",
     "Spent",
+    "agent_name",
     "allowed_tools",
     "answer_text",
+    "check_name",
+    "control_of",
+    "counts",
+    "explained",
     "fork_is_cheaper",
     "kinds_listing",
     "line_for",
@@ -34,17 +49,66 @@ __all__ = [
     "notification_text",
     "over_limit",
     "parse_kind",
+    "read",
+    "sealed",
+    "shown",
+    "signed",
     "start_problem",
     "summary_of",
+    "written",
 ]
 
 __getattr__ = lazily(
     __name__,
     {
-        "kinds": ("AgentKind", "allowed_tools", "parse_kind"),
-        "limits": ("Census", "Spent", "over_limit", "start_problem"),
-        "plan": ("Outcome", "answer_text", "kinds_listing", "narrower", "notification_text", "summary_of"),
+        "agent_types": (
+            "AgentKind",
+            "KindSource",
+            "allowed_tools",
+            "parse_kind",
+        ),
+        "controls": (
+            "CONTROLS",
+            "control_of",
+            "counts",
+            "explained",
+            "written",
+        ),
+        "limits": (
+            "Census",
+            "Spent",
+            "over_limit",
+            "start_problem",
+        ),
+        "messages": (
+            "EVERYBODY",
+            "Letter",
+            "MAX_SUMMARY_CHARS",
+            "agent_name",
+            "check_name",
+            "shown",
+        ),
+        "plan": (
+            "Outcome",
+            "answer_text",
+            "kinds_listing",
+            "narrower",
+            "notification_text",
+            "summary_of",
+        ),
         "policy": ("RelayPolicy",),
-        "progress": ("fork_is_cheaper", "line_for", "line_problem", "names_in"),
+        "progress": (
+            "fork_is_cheaper",
+            "line_for",
+            "line_problem",
+            "names_in",
+        ),
+        "signature": (
+            "KEY_BYTES",
+            "MAX_LETTER_BYTES",
+            "read",
+            "sealed",
+            "signed",
+        ),
     },
 )

@@ -13,8 +13,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from ...errors import InputError
-from ...memories.fence import escaped
-from ...memories.trust import LABELS
+from ...memories.recall.fence import escaped
+from ...memories.store.trust import LABELS
 from ...values import field, record
 
 __all__ = ["EVERYBODY", "MAX_SUMMARY_CHARS", "Letter", "agent_name", "check_name", "letter_id", "quoted", "shown"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ...memories.fence import escaped
+from ...memories.recall.fence import escaped
 from ...values import record
 
 __all__ = ["MODES", "Outcome", "answer_text", "kinds_listing", "narrower", "notification_text", "summary_of"]

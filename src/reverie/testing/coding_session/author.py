@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ...conversation.decisions import Cause, Compacted, body_of
 from ...conversation.entries import ASSISTANT, DECISION, META, SCHEMA, USER, Entry, iso
-from ...conversation.tokens import estimate_block, estimate_request
+from ...conversation.tokens.estimate import estimate_block, estimate_request
 from ...values import record
 from . import phrases
 from .project import ROOT

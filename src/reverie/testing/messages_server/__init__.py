@@ -9,10 +9,10 @@ extra ``testing`` (starlette, uvicorn).
 
 from __future__ import annotations
 
-from .counting import count_block_tokens
 from .faults import Gate
 from .replies import Reply, redact_thinking, sign_thinking
 from .server import Clock, MessagesServer
+from .token_count import count_block_tokens
 
 __all__ = [
     "Clock",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 from ...values import record
-from .counting import TokenCounter
 from .refusals import Refusal
+from .token_count import TokenCounter
 
 __all__ = ["CLEARED", "Edited", "apply_context_management", "blocks_of", "deleted_results"]
 

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from ...cache.simulator import CacheSimulator, Mark, SimUsage
-from ...conversation.canonical import canonical_block
+from ...conversation.wire.canonical import canonical_block
 from ...values import record
-from .counting import TokenCounter
 from .edits import CLEARED, blocks_of, deleted_results
+from .token_count import TokenCounter
 
 __all__ = ["Prompt", "cache_miss_reason", "charge", "prompt_of", "usage_fields"]
 

@@ -8,13 +8,13 @@ from itertools import count as counter
 from typing import Any
 
 from ...cache.simulator import CacheRules, CacheSimulator
-from ...conversation.validate import Limits, too_long
+from ...conversation.wire.validate import Limits, too_long
 from ...values import record
-from .counting import TokenCounter
 from .edits import Edited, apply_context_management
 from .prompt_cache import Charge, Prompt, cache_miss_reason, charge, prompt_of, usage_fields
 from .refusals import Refusal, check_request, check_thinking
 from .replies import Reply, cut_to, reply_of
+from .token_count import TokenCounter
 
 __all__ = ["Admitted", "Provider"]
 

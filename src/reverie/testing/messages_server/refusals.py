@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...conversation.validate import Limits, problems
+from ...conversation.wire.validate import Limits, problems
 from .faults import KINDS
 from .replies import is_redacted, is_signed
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from ...values import field, record
-from .counting import TokenCounter
+from .token_count import TokenCounter
 
 __all__ = [
     "Reply",

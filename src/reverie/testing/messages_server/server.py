@@ -15,13 +15,13 @@ import anyio.to_thread
 import msgspec
 
 from ...cache.simulator import CacheRules
-from ...conversation.validate import Limits
+from ...conversation.wire.validate import Limits
 from ...errors import InputError
-from .counting import TokenCounter, count_block_tokens
 from .faults import Cut, Failure, Faults, Gate
 from .provider import Provider
 from .refusals import Refusal, check_access
 from .replies import ReplyFunction
+from .token_count import TokenCounter, count_block_tokens
 from .wire import JsonWire, StreamWire, error_body
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Commands about agents and their messages."""

@@ -1,0 +1,90 @@
+"""``reverie agents``: the agents that sessions started, running and past."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import click
+
+from ...conversation.entries import seconds
+from ...errors import InputError
+from ...runtime.agent.team.history import AgentRecord, agents_of
+from ...settings import load_settings
+from ...storage.files import FileStorage
+from ..output import console, emit_json, say, table
+
+__all__ = ["command"]
+
+SHOWN: Final = 50
+EVERY_SECONDS: Final = 2.0
+STATES: Final = {"lost": "lost (its process ended)"}
+
+
+@click.command(short_help="List the agents that sessions started.")
+@click.option("--watch", is_flag=True, help="Look again every two seconds, until Ctrl-C.")
+@click.option("--running", is_flag=True, help="Only those that are at work.")
+@click.option("--session", metavar="NAME", help="Only those that this session started.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def command(watch: bool, running: bool, session: str | None, as_json: bool) -> int:
+    """List the agents that sessions started, the latest first: what each does, how far it is, what it cost."""
+    if watch and as_json:
+        raise InputError("--watch draws on a screen: leave out --json, or run it again by yourself")
+    while True:
+        found = _found(running, session)
+        if as_json:
+            emit_json({"agents": found})
+            return 0
+        if watch:
+            console().clear()
+        draw(found)
+        if not watch:
+            return 0
+        time.sleep(EVERY_SECONDS)
+
+
+def _found(running: bool, session: str | None) -> list[AgentRecord]:
+    settings = load_settings()
+    storage = FileStorage(settings.home, durability=settings.durability)
+    try:
+        found = agents_of(storage)
+    finally:
+        storage.close()
+    return [
+        one
+        for one in found
+        if (not running or one.state == "running") and (session is None or session in (one.session, one.parent))
+    ]
+
+
+def draw(found: list[AgentRecord]) -> None:
+    """Print a row an agent."""
+    if not found:
+        say("No agents. A session starts them with its Agent tool.")
+        return
+    shown = found[:SHOWN]
+    now = time.time()
+    columns = {
+        "agent": [one.agent for one in shown],
+        "state": [STATES.get(one.state, one.state) for one in shown],
+        "does": [one.line or one.description for one in shown],
+        "started by": [one.parent or one.session for one in shown],
+        "depth": [str(one.depth) for one in shown],
+        "turns": [f"{one.turns:,}" for one in shown],
+        "tokens": [f"{one.tokens:,}" for one in shown],
+        "cost": ["–" if one.cost_usd is None else f"${one.cost_usd:,.4f}" for one in shown],
+        "age": [age(now - seconds(one.started)) for one in shown],
+    }
+    headings = list(columns)
+    right = [at for at, name in enumerate(headings) if name in ("depth", "turns", "tokens", "cost", "age")]
+    table(headings, list(zip(*columns.values(), strict=True)), right=right, cut=2)
+    if len(found) > SHOWN:
+        say(f"and {len(found) - SHOWN:,} earlier ones; --json prints all")
+
+
+def age(passed: float) -> str:
+    """Say how long ago something was."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if passed >= size:
+            return f"{passed / size:.0f} {unit}"
+    return f"{max(0.0, passed):.0f} s"

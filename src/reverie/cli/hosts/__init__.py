@@ -1,0 +1,1 @@
+"""Commands that attach Reverie to other coding agents."""

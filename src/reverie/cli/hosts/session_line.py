@@ -1,0 +1,316 @@
+"""The one line of ``reverie statusline``: read what a host says about its session, add what is remembered, print.
+
+Hosts run this after every message, so it loads as little as it can: no command framework, and settings only where there
+are any. Whatever stands on stdin, a line comes out and the exit code is 0: a host shows nothing at all otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from time import monotonic, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+__all__ = ["described", "line_of", "main"]
+
+_MAX_INPUT_BYTES = 1_048_576
+_WAIT_SECONDS = 1.0
+_TAIL_BYTES = 262_144
+_LOOK_SECONDS = 0.04
+_HEAD_BYTES = 1_024
+_BAR_CELLS = 8
+_WARM_PERCENT, _HOT_PERCENT = 75, 90
+_DEFAULT_WINDOW, _LONG_WINDOW = 200_000, 1_000_000
+_MAX_PART_CHARS = 40
+_SEPARATOR = " · "
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?", re.DOTALL)
+_UNCONFIRMED = re.compile(rb"^trust:[ \t]*[\"']?unconfirmed\b", re.MULTILINE)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the line, or with ``--json`` what it says, and return 0."""
+    said = described(_read_stdin())
+    if "--json" in arguments:
+        text = json.dumps(said, indent=2)
+    else:
+        text = line_of(said, colour=not os.environ.get("NO_COLOR"), blocks=_has_blocks())
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - nobody reads; the interpreter's last flush is quiet too
+    return 0
+
+
+# -- what there is to say
+
+
+def described(given: bytes) -> dict[str, Any]:
+    """Return what a host's JSON and the files of its project say; None stands for what nobody says."""
+    host = _decoded(given)
+    directory = _text(_inside(host, "workspace").get("current_dir")) or _text(host.get("cwd")) or _here()
+    window = _window(host)
+    cost = _number(_inside(host, "cost").get("total_cost_usd"))
+    model = _inside(host, "model")
+    return {
+        "model": _clean(_text(model.get("display_name")) or _text(model.get("id")) or _text(host.get("model"))),
+        "project": _clean(os.path.basename(directory.rstrip("/"))),
+        "directory": _clean(directory, max_chars=4_096),
+        **window,
+        "cost_usd": cost if cost is not None and cost >= 0 else None,
+        **_remembered(directory),
+    }
+
+
+def _window(host: Mapping[str, Any]) -> dict[str, Any]:
+    told = _inside(host, "context_window")
+    usage = _inside(told, "current_usage") or _last_usage(_text(host.get("transcript_path")))
+    parts = [_number(usage.get(name)) or 0.0 for name in ("cache_read_input_tokens", "cache_creation_input_tokens")]
+    read, used = parts[0], sum(parts) + (_number(usage.get("input_tokens")) or 0.0)
+    size = _number(told.get("context_window_size")) or _window_of(host)
+    percent = _number(told.get("used_percentage"))
+    if percent is None and used > 0 and size > 0:
+        percent = (used + (_number(usage.get("output_tokens")) or 0.0)) / size * 100
+    return {
+        "window_percent": None if percent is None else round(min(100.0, max(0.0, percent))),
+        "window_tokens": int(size) if 0 < size < 1e12 else None,
+        "cache_share": round(min(1.0, max(0.0, read / used)), 4) if used > 0 else None,
+    }
+
+
+def _window_of(host: Mapping[str, Any]) -> float:
+    named = _text(_inside(host, "model").get("id")) or _text(host.get("model"))
+    return _LONG_WINDOW if "[1m]" in named else _DEFAULT_WINDOW
+
+
+def _last_usage(transcript: str) -> Mapping[str, Any]:
+    """Return the usage of the last reply in a host's transcript, looked for in its end."""
+    for line in reversed(_tail(transcript).split(b"\n")):
+        if b'"usage"' in line:
+            entry = _decoded(line)
+            if entry.get("type") == "assistant" and not entry.get("isSidechain"):
+                usage = _inside(_inside(entry, "message"), "usage")
+                if usage:
+                    return usage
+    return {}
+
+
+def _tail(path: str) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return b""
+    try:
+        found = os.fstat(descriptor)
+        is_plain = (found.st_mode & 0o170000) == 0o100000
+        return os.pread(descriptor, _TAIL_BYTES, max(0, found.st_size - _TAIL_BYTES)) if is_plain else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+# -- what is remembered
+
+
+def _remembered(directory: str) -> dict[str, Any]:
+    """Return how many memories a project has, how many wait for review, and when they were last put in order."""
+    unknown: dict[str, Any] = {"memories": None, "pending_reviews": None, "last_dream": None}
+    try:
+        folders = _memory_directories(directory)
+        if not folders:
+            return unknown
+        until = monotonic() + _LOOK_SECONDS
+        counted = [_counted(folder, until) for folder in folders]
+        dream = os.path.join(folders[0], ".consolidate-lock")
+        last = int(os.stat(dream).st_mtime) if os.path.isfile(dream) else None
+    except Exception:
+        return unknown  # settings that are wrong, a directory that cannot be read: the rest of the line still stands
+    return {
+        "memories": sum(one[0] for one in counted),
+        "pending_reviews": sum(one[1] for one in counted),
+        "last_dream": last,
+    }
+
+
+def _memory_directories(directory: str) -> list[str]:
+    """Return where the memories of a directory's project are, its own first; nothing where they are switched off."""
+    from pathlib import Path
+
+    home = os.path.expanduser(os.environ.get("REVERIE_HOME", ""))
+    if not home:
+        from platformdirs import user_data_path
+
+        home = str(user_data_path("reverie", appauthor=False))
+    home = os.path.abspath(home)
+    rules = [name for name in os.environ if name.startswith("REVERIE_") and name != "REVERIE_HOME"]
+    files = [os.path.join(home, "config.toml"), os.path.join(directory, ".reverie.toml")]
+    own, team = None, None
+    if rules or any(map(os.path.lexists, files)):
+        from ...settings import load_settings
+
+        settings = load_settings(project=Path(directory))
+        if not settings.switches.memory:
+            return []
+        own, team = settings.memory_dir, settings.team_memory
+    if own is None:
+        from ...runtime.places.projects import project_slug
+
+        own = os.path.join(home, "projects", project_slug(Path(directory)), "memory")
+    return [str(folder) for folder in (own, team) if folder is not None]
+
+
+def _counted(folder: str, until: float) -> tuple[int, int]:
+    """Return how many memories there are and how many of those looked at in time wait for review."""
+    count = waiting = 0
+    for path in _memories_in(folder):
+        count += 1
+        if monotonic() < until:
+            head = _head(path)
+            waiting += head.startswith(b"---") and bool(_UNCONFIRMED.search(head.split(b"\n---", 1)[0]))
+    return count, waiting
+
+
+def _memories_in(folder: str, depth: int = 1) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as found:
+            entries = [(one.name, one.path, one.is_dir(follow_symlinks=False)) for one in found if one.name[0] != "."]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name, path, is_folder in entries:
+        if is_folder and depth < 4 and not (depth == 1 and name in ("logs", "team")):
+            yield from _memories_in(path, depth + 1)
+        elif not is_folder and name.endswith(".md") and name != "MEMORY.md":
+            yield path
+
+
+def _head(path: str) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, _HEAD_BYTES)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+# -- how it is said
+
+
+def line_of(said: Mapping[str, Any], *, colour: bool = False, blocks: bool = True) -> str:
+    """Return the line: model, project, window, cache, cost, memories, reviews, dream, as far as they are known."""
+    parts = [said["model"], said["project"]]
+    if said["window_percent"] is not None:
+        parts.append(_gauge(said["window_percent"], colour, blocks))
+    if said["cache_share"] is not None:
+        parts.append(f"cache {said['cache_share']:.0%}")
+    if said["cost_usd"] is not None:
+        parts.append(f"${said['cost_usd']:,.2f}")
+    if said["memories"] is not None:
+        parts.append(f"{said['memories']} {'memory' if said['memories'] == 1 else 'memories'}")
+    if said["pending_reviews"]:
+        parts.append(_painted(f"{said['pending_reviews']} to review", "33", colour))
+    if said["last_dream"] is not None:
+        parts.append(f"dreamt {_ago(time() - said['last_dream'])}")
+    separator = _SEPARATOR if blocks else " | "
+    return separator.join(part for part in parts if part) or "reverie"
+
+
+def _gauge(percent: int, colour: bool, blocks: bool) -> str:
+    filled = min(_BAR_CELLS, max(1 if percent else 0, round(percent / 100 * _BAR_CELLS)))
+    full, empty = ("█", "░") if blocks else ("#", "-")
+    code = "31" if percent >= _HOT_PERCENT else "33" if percent >= _WARM_PERCENT else "32"
+    return f"{_painted(full * filled, code, colour)}{empty * (_BAR_CELLS - filled)} {percent}%"
+
+
+def _painted(text: str, code: str, colour: bool) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if colour and text else text
+
+
+def _ago(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit} ago"
+    return "just now"
+
+
+def _has_blocks() -> bool:
+    try:
+        "█░·".encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+# -- what hosts say, taken with care
+
+
+def _read_stdin() -> bytes:
+    """Return what stands on stdin, up to a limit; nothing where it is a keyboard or nobody writes for a while."""
+    from select import select
+
+    data = bytearray()
+    try:
+        descriptor = sys.stdin.fileno()
+        if os.isatty(descriptor):
+            return b""
+        while len(data) <= _MAX_INPUT_BYTES and select([descriptor], [], [], _WAIT_SECONDS)[0]:
+            piece = os.read(descriptor, 65_536)
+            if not piece:
+                break
+            data += piece
+    except (AttributeError, OSError, ValueError):
+        pass  # closed, or not a real stream
+    return bytes(data)
+
+
+def _decoded(data: bytes) -> Mapping[str, Any]:
+    if len(data) > _MAX_INPUT_BYTES:
+        return {}
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _inside(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    inner = found.get(name)
+    return inner if isinstance(inner, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if abs(number) < 1e15 else None  # also leaves out what is no number
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) and "\0" not in value else ""
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _clean(text: str, *, max_chars: int = _MAX_PART_CHARS) -> str:
+    """Return text that cannot drive a terminal, on one line, of bounded length."""
+    plain = "".join(one if one.isprintable() else " " for one in _ESCAPE.sub("", text[: 4 * max_chars + 64]))
+    plain = " ".join(plain.split())
+    return plain if len(plain) <= max_chars else plain[: max_chars - 1] + "…"

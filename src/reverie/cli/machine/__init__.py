@@ -1,0 +1,1 @@
+"""Commands about this machine: trusted directories and diagnostics."""

@@ -1,0 +1,302 @@
+"""``reverie dream``: put memories in order, watch it, end it, take it back."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import click
+
+from ...errors import InputError
+from ...events import DreamChanged
+from ...layers.l6_dream.gates import Open
+from ...layers.l6_dream.report import DreamReport, markdown
+from ...runtime.dream.dreams import Dreams
+from ...runtime.dream.gate import DreamGate
+from ...runtime.dream.process import kill, start
+from ...runtime.dream.progress import read_progress
+from ...runtime.dream.scheduler import DREAMER
+from ...runtime.memory.memory import Memory
+from ...runtime.places.projects import canonical_root, project_slug
+from ...settings import Settings, load_settings
+from ..output import emit_json, paint, printable, say, warn
+from .dream_timer import install_timer, remove_timer
+
+if TYPE_CHECKING:
+    from ...runtime.dream.status import DreamStatus
+
+__all__ = ["command"]
+
+_BEGIN_SECONDS = 20.0
+_STYLES = {"+": "green", "-": "red", "@": "cyan", "#": "bold"}
+
+
+@click.command(short_help="Put memories in order: merge, correct, prune.")
+@click.option("--now", "at_once", is_flag=True, help="Dream now, whether or not one is due.")
+@click.option("--dry-run", is_flag=True, help="Show what a dream would do and change nothing.")
+@click.option("--status", is_flag=True, help="Say when the last one was, what runs, and why none begins.")
+@click.option("--watch", is_flag=True, help="Follow the dream that runs.")
+@click.option("--kill", "ending", is_flag=True, help="End the dream that runs; nothing of it is kept.")
+@click.option(
+    "--undo", is_flag=False, flag_value="last", metavar="[DREAM]", help="Take the last dream back, or this one."
+)
+@click.option(
+    "--report", is_flag=False, flag_value="last", metavar="[DREAM]", help="Show the last report, or this one."
+)
+@click.option("--confirmed", is_flag=True, help="Allow more deletions than a dream may make by itself.")
+@click.option("--local", is_flag=True, help="Ask no model, even where one is set.")
+@click.option("--install-timer", is_flag=True, help="Dream every night: a systemd user timer, or a line for cron.")
+@click.option("--remove-timer", is_flag=True, help="Take that timer away again.")
+@click.option("--project", metavar="DIR", default=".", help="The project whose memories are meant.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    at_once: bool,
+    dry_run: bool,
+    status: bool,
+    watch: bool,
+    ending: bool,
+    undo: str | None,
+    report: str | None,
+    confirmed: bool,
+    local: bool,
+    install_timer: bool,
+    remove_timer: bool,
+    project: str,
+    as_json: bool,
+) -> int:
+    """Put the memories of a project in order: near-duplicates merged, dates made absolute, dead links and expired
+    memories handled, contradictions put to you.
+
+    Without an option: dream if one is due. It works on a copy; what is sound becomes one change, and --undo takes it
+    back byte for byte. A model takes part where one is set ('model', or the alias 'dream'), within its budget.
+    """
+    asked = [status, watch, ending, undo is not None, report is not None, install_timer, remove_timer]
+    if sum(asked) > 1:
+        raise InputError("give one of --status, --watch, --kill, --undo, --report, --install-timer and --remove-timer")
+    if not os.path.isdir(project):
+        raise InputError(f"--project {project} is not a directory")
+    door = _Door(Path(project).resolve(), as_json)
+    if install_timer or remove_timer:
+        return door.timer(install=install_timer, dry_run=dry_run)
+    if status:
+        return door.status()
+    if watch:
+        return door.watch()
+    if ending:
+        return door.kill(dry_run)
+    if undo is not None:
+        return door.undo(None if undo == "last" else undo, dry_run)
+    if report is not None:
+        return door.report(None if report == "last" else report)
+    if dry_run:
+        return door.dry_run(confirmed, local)
+    return door.dream(at_once, confirmed, local)
+
+
+class _Door:
+    """The command for one project."""
+
+    def __init__(self, project: Path, as_json: bool) -> None:
+        self.project = project
+        self.settings: Settings = load_settings(project=canonical_root(project))
+        self.memory = Memory.open(project, settings=self.settings)
+        self.root = str(self.memory.path)
+        self.json = as_json
+
+    def _dreams(self, model: Any = None) -> Dreams:
+        return Dreams(self.memory, self.settings, project=self.project, model=model)
+
+    # -- dreaming
+
+    def dream(self, at_once: bool, confirmed: bool, local: bool) -> int:
+        if not self.settings.switches.dream:
+            raise InputError("dreams are switched off; turn on switches.dream to have them")
+        if not os.path.isdir(self.root):
+            raise InputError(f"there are no memories in {self.root} yet, so there is nothing to dream about")
+        if not at_once:
+            slug = project_slug(self.project)
+            gate = DreamGate(self.root, home=self.settings.home, project=slug, policy=self.settings.dream).check()
+            if not isinstance(gate, Open):
+                return self._closed(gate.reason, gate.detail, gate.wait_seconds)
+        before = read_progress(self.root)
+        named = self.settings.model_aliases.get(DREAMER)
+        start(
+            self.project,
+            home=self.settings.home,
+            memory_dir=self.root,
+            model=None if local else named,
+            local=local,
+            confirmed=confirmed,
+        )
+        return anyio.run(self._followed, before.dream if before else "")
+
+    def _closed(self, reason: str, detail: str, wait_seconds: float | None) -> int:
+        when = f"; ask again in {_duration(wait_seconds)}" if wait_seconds else ""
+        if self.json:
+            emit_json({"dreamt": False, "reason": reason, "detail": detail, "wait_seconds": wait_seconds})
+        else:
+            say(f"No dream is due: {reason.replace('_', ' ')}{f' ({detail})' if detail else ''}{when}.")
+            say("'reverie dream --now' dreams all the same, 'reverie dream --dry-run' shows what it would do.")
+        return 0
+
+    async def _followed(self, before: str) -> int:
+        """Wait for the dream that was started, tell how it goes, and show its report."""
+        deadline = time.monotonic() + _BEGIN_SECONDS
+        while (now := read_progress(self.root)) is None or now.dream == before:
+            if time.monotonic() > deadline:
+                raise InputError(f"the dream did not begin; see {self.root}/.journal/dream-stderr")
+            await anyio.sleep(0.05)
+        async for change in self._dreams().watch():
+            self._tell(change)
+        report = self._dreams().report(now.dream)
+        self._show(report)
+        return 0 if report.state == "completed" else 1
+
+    def dry_run(self, confirmed: bool, local: bool) -> int:
+        from ...models import open_model
+
+        named = None if local else self.settings.model_aliases.get(DREAMER) or self.settings.model
+        model = open_model(named, aliases=self.settings.model_aliases) if named else None
+
+        async def run() -> DreamReport:
+            try:
+                return await self._dreams(model).run(dry_run=True, confirmed=confirmed, tell=self._tell)
+            finally:
+                if model is not None:
+                    await model.aclose()
+
+        self._show(anyio.run(run))
+        return 0
+
+    # -- the one that runs
+
+    def watch(self) -> int:
+        async def follow() -> None:
+            async for change in self._dreams().watch():
+                if self.json:
+                    emit_json(change)
+                else:
+                    self._tell(change, loud=True)
+
+        running = read_progress(self.root)
+        if running is None or running.is_over:
+            if self.json:
+                emit_json(None)
+            else:
+                say("No dream runs.")
+            return 0
+        anyio.run(follow)
+        return 0
+
+    def kill(self, dry_run: bool) -> int:
+        running = self._dreams().status().running
+        ended = None if dry_run else kill(self.root)
+        if self.json:
+            emit_json({"dry_run": dry_run, "running": running, "killed": ended is not None and ended.gone})
+        elif ended is None:
+            say(f"The dream {running.dream} would be ended." if running is not None else "No dream runs.")
+        else:
+            say("It was ended; nothing of it is kept." if ended.gone else "It does not end; look at its process.")
+        return 0 if ended is None or ended.gone else 1
+
+    def status(self) -> int:
+        status = self._dreams().status()
+        if self.json:
+            emit_json({"directory": self.root, "questions": self._dreams().questions(), **_plain(status)})
+        else:
+            self._describe(status)
+        return 0
+
+    def _describe(self, status: DreamStatus) -> None:
+        last = "never" if status.last is None else f"{_duration(time.time() - status.last)} ago"
+        say(f"last dream: {last}")
+        if status.running is not None:
+            running = status.running
+            say(f"running: {running.dream}, {running.state} for {_duration(time.time() - running.began)}")
+            say(f"  {running.tools} tool calls, {len(running.paths)} files touched: {printable(running.text)}")
+        else:
+            say(f"next: {'as soon as a query ends' if not status.gate else status.gate.replace('_', ' ')}")
+        if status.report is not None:
+            say(f"last report: {status.report.dream}, {status.report.state}: {_summary(status.report)}")
+        questions = self._dreams().questions()
+        if questions:
+            say(f"{len(questions)} questions wait for you: 'reverie dream --report' shows them")
+
+    # -- what was dreamt
+
+    def report(self, dream: str | None) -> int:
+        reports = self._dreams().reports()
+        if dream is None and not reports:
+            raise InputError("there is no report yet: 'reverie dream --now' makes one")
+        found = reports[0] if dream is None else self._dreams().report(dream)
+        self._show(found)
+        return 0
+
+    def undo(self, dream: str | None, dry_run: bool) -> int:
+        undone = self._dreams().undo(dream, dry_run=dry_run)
+        if self.json:
+            emit_json(undone)
+            return 0
+        verb = "would be put back" if dry_run else "put back"
+        say(f"{undone.dream}: {len(undone.restored)} files {verb}.")
+        if undone.stayed:
+            say(f"Changed since, and left as they are: {', '.join(map(printable, undone.stayed))}")
+        return 0
+
+    def timer(self, *, install: bool, dry_run: bool) -> int:
+        made = (install_timer if install else remove_timer)(self.project, dry_run=dry_run)
+        if self.json:
+            emit_json({"dry_run": dry_run, **made})
+            return 0
+        for line in made["said"]:
+            say(line)
+        return 0
+
+    # -- telling
+
+    def _tell(self, change: DreamChanged, *, loud: bool = False) -> None:
+        if self.json or not (loud or sys.stderr.isatty()):
+            return
+        text = printable(" ".join(change.text.split()))[:100]
+        line = f"{change.state}: {change.tools} calls, {len(change.paths)} files {text}".rstrip()
+        if loud:
+            say(line)
+        else:
+            warn(f"dream {line}")
+
+    def _show(self, report: DreamReport) -> None:
+        if self.json:
+            emit_json(report)
+            return
+        paint((line, _STYLES.get(line[:1], "")) for line in markdown(report).splitlines(keepends=True))
+        if report.entry and not report.undone:
+            say(f"'reverie dream --undo {report.dream}' takes all of it back.")
+
+
+def _summary(report: DreamReport) -> str:
+    acts = [change.act for change in report.changes]
+    counts = [f"{acts.count(act)} {act}" for act in dict.fromkeys(acts)]
+    return ", ".join(counts) or "nothing changed"
+
+
+def _plain(status: DreamStatus) -> dict[str, Any]:
+    last = None if status.last is None else datetime.fromtimestamp(status.last, UTC).isoformat()
+    return {
+        "last": last,
+        "gate": status.gate,
+        "running": status.running,
+        "ended": status.ended,
+        "report": status.report,
+    }
+
+
+def _duration(seconds: float) -> str:
+    for size, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{max(0, seconds):.0f} seconds"

@@ -1,0 +1,93 @@
+"""``reverie memory list|show|lint|path``."""
+
+from __future__ import annotations
+
+import click
+
+from ...memories.rules.taxonomy import TYPES
+from ...memories.store.trust import LABELS, Trust
+from ..output import Styled, emit_json, say, table
+from .project_store import as_head, opened
+
+__all__ = ["lint", "list_memories", "path", "search", "show"]
+
+
+@click.command("list", short_help="List the memories, newest first.")
+@click.option("--type", "type_name", type=click.Choice(list(TYPES)), help="Only memories of this type.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+def list_memories(type_name: str | None, as_json: bool) -> None:
+    """List the memories, newest first."""
+    heads = opened().list(type=type_name)
+    if as_json:
+        emit_json([as_head(head) for head in heads])
+        return
+    if not heads:
+        say("no memories yet; 'reverie memory add' keeps one")
+        return
+    rows = [(head.modified[:10], head.type, whose(head.trust), head.file, head.description) for head in heads]
+    table(["modified", "type", "trust", "file", "description"], rows, cut=4)
+
+
+def whose(trust: Trust) -> Styled:
+    """Return a trust as a table shows it."""
+    return Styled(trust, "red" if trust == "unconfirmed" else "")
+
+
+@click.command(short_help="Show a memory.")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def show(name: str, as_json: bool) -> None:
+    """Show a memory, by its file or its name."""
+    memory = opened().get(name)
+    if as_json:
+        emit_json({**as_head(memory), "version": memory.version, "extra": dict(memory.extra), "body": memory.body})
+        return
+    say(f"{memory.name} ({memory.type or 'no type'}, {memory.file})")
+    if memory.description:
+        say(memory.description)
+    origin = f", from {', '.join(memory.source)}" if memory.source else ""
+    say(f"{LABELS[memory.trust]}; changed {memory.modified[:10]}{origin}")
+    say()
+    say(memory.body.strip("\n"))
+
+
+@click.command(short_help="Find memories by what they say.")
+@click.argument("query", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="At most so many.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array, the best first.")
+def search(query: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """Find memories by what they say, the best first; no model is asked."""
+    found = opened().recall(" ".join(query), limit=limit)
+    if as_json:
+        emit_json([as_head(one) for one in found])
+    elif found:
+        rows = [(one.type, whose(one.trust), one.file, one.description) for one in found]
+        table(["type", "trust", "file", "description"], rows, cut=3)
+    else:
+        say("nothing was found; 'reverie memory list' shows what there is")
+
+
+@click.command(short_help="Say what is wrong with memories.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+def lint(as_json: bool) -> int:
+    """Say what is wrong with memories and with the index; the exit code is 1 where something is."""
+    found = opened().lint()
+    if as_json:
+        emit_json([{"file": one.file, "problem": one.problem} for one in found])
+    else:
+        for one in found:
+            say(f"{one.file} {one.problem}")
+        if not found:
+            say("nothing is wrong")
+    return 1 if found else 0
+
+
+@click.command(short_help="Say where the memories are.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def path(as_json: bool) -> None:
+    """Say where the memories are."""
+    memory = opened()
+    if as_json:
+        emit_json({"path": str(memory.path)})
+    else:
+        say(str(memory.path))

@@ -1,0 +1,216 @@
+"""``reverie compact``: a session's past becomes a summary; what that does is shown first."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from ...cache.prices import Prices, prices_for
+from ...cache.usage import Usage
+from ...conversation.entries import ASSISTANT
+from ...errors import InputError, SessionBusy
+from ...events import CompactionProgressed, Event, FellBack
+from ...layers.l4_compact import Loss, Words, loss_text
+from ...ports import Model
+from ...runtime.library import Library
+from ...runtime.places.projects import inbox_key, project_slug
+from ...runtime.session.compact.draft import CompactionReport
+from ...runtime.session.inbox import post
+from ...runtime.session.session import Session
+from ...settings import Settings, load_settings
+from ...storage.files import FileStorage
+from ..output import console, emit_json, printable, say, warn
+
+__all__ = ["command", "loss_report", "opened_for_writing", "place_of"]
+
+
+@click.command(short_help="Turn a session's past into a summary.")
+@click.argument("session")
+@click.option("--from", "from_message", metavar="MESSAGE", help="Only from this message on; the prefix stays.")
+@click.option("--up-to", "up_to", metavar="MESSAGE", help="Only up to this message; what follows stays.")
+@click.option("--instructions", default="", metavar="TEXT", help="What a model should mind; needs --model.")
+@click.option("--model", "model_name", metavar="NAME", help="Ask this model; without one it is written locally.")
+@click.option("--dry-run", is_flag=True, help="Show what it would do and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    session: str,
+    from_message: str | None,
+    up_to: str | None,
+    instructions: str,
+    model_name: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Turn a session's past into a summary, all of it or a part.
+
+    Shown before anything is done: tokens before and after, the price both ways, what is kept, and what leaves the view.
+    'reverie undo' takes it back. MESSAGE is a message's uuid, or its beginning. A session that another process has open
+    compacts itself at its next turn.
+    """
+    if from_message and up_to:
+        raise InputError("--from and --up-to are two different parts: give one of them")
+    settings = load_settings()
+    if instructions and not (model_name or settings.model):
+        raise InputError("nobody can follow --instructions without a model: name one with --model")
+    asked: dict[str, Any] = {"instructions": instructions, "from_message": from_message, "up_to": up_to}
+    model = None
+    if model_name or instructions:
+        from ...models import open_model
+
+        model = open_model(model_name or settings.model or "")
+    return anyio.run(_compact, session, settings, asked, model, dry_run, yes or as_json, as_json)
+
+
+async def _compact(
+    name: str, settings: Settings, asked: dict[str, Any], model: Model | None, dry_run: bool, yes: bool, as_json: bool
+) -> int:
+    try:
+        async with opened_for_writing(name, settings, model) as session:
+            session.listen(_tell)
+            report = await session.compacting.compact(**asked, dry_run=True)
+            prices = _prices(session)
+            if not as_json:
+                _show(report, prices)
+            agreed = dry_run or yes or not (sys.stdin.isatty() and sys.stderr.isatty())
+            if not agreed and not click.confirm("Compact?", err=True):
+                warn("nothing was changed")
+                return 1
+            entry = None if dry_run else await session.compacting.apply(report)
+            if as_json:
+                emit_json(
+                    {**as_json_report(report, prices), "applied": entry is not None, "uuid": entry and entry.uuid}
+                )
+            elif entry is not None:
+                say(f"compacted; 'reverie undo {session.name}' takes it back")
+            return 0
+    except SessionBusy as busy:
+        if dry_run:
+            raise
+        return _left_in_inbox(name, settings, asked, busy, as_json)
+    finally:
+        if model is not None:
+            await model.aclose()
+
+
+def _left_in_inbox(name: str, settings: Settings, asked: dict[str, Any], busy: SessionBusy, as_json: bool) -> int:
+    """Ask the process that has the session to compact it."""
+    storage = FileStorage(settings.home, durability=settings.durability)
+    try:
+        project, session = place_of(storage, name)
+        body = {"instructions": asked["instructions"], "from": asked["from_message"], "up_to": asked["up_to"]}
+        left = post(storage, inbox_key(project, session), "compact", body, sender="reverie compact")
+    finally:
+        storage.close()
+    if as_json:
+        emit_json({"session": session, "applied": False, "queued": left.id, "holder": busy.holder})
+    else:
+        say(f"{session} is open in another process; it compacts at its next turn ({printable(busy.holder or '')})")
+    return 0
+
+
+@asynccontextmanager
+async def opened_for_writing(name: str, settings: Settings, model: Model | None = None) -> AsyncGenerator[Session]:
+    """Open a session of the library by its name, as the only writer."""
+    storage = FileStorage(settings.home, durability=settings.durability)
+    try:
+        project, session = place_of(storage, name)
+        async with Session(session, storage=storage, project=project, settings=settings, model=model) as opened:
+            yield opened
+    finally:
+        storage.close()
+
+
+def place_of(storage: FileStorage, name: str) -> tuple[str, str]:
+    """Return the project and the whole name of the session that is meant."""
+    key = Library(storage, project=project_slug(Path.cwd())).find(name)
+    project, session = key.removeprefix("projects/").removesuffix(".jsonl").split("/", 1)
+    return project, session
+
+
+def _prices(session: Session) -> Prices | None:
+    """Return what the model of the session's last reply costs, where that is known."""
+    replied = (entry.reply.get("model") for entry in reversed(session.view.said) if entry.kind == ASSISTANT)
+    model = next((name for name in replied if isinstance(name, str) and name), "")
+    return prices_for(model) if model else None
+
+
+def as_json_report(report: CompactionReport, prices: Prices | None = None) -> dict[str, Any]:
+    """Return a report as plain values."""
+    return {
+        "method": report.method,
+        "trigger": report.decision.trigger,
+        "tokens_before": report.tokens_before,
+        "tokens_after": report.tokens_after,
+        "kept_messages": report.kept_messages,
+        "user_messages": {
+            "verbatim": len(report.words.whole),
+            "shortened": int(report.words.short is not None),
+            "by_handle": report.words.by_handle,
+        },
+        "model_calls": report.model_calls,
+        "cost_usd": report.cost_usd,
+        "price": {
+            "compacting_token_prices": round(report.price.cost),
+            "carrying_token_prices": round(report.price.saves),
+            "compacting_usd": _usd(report.price.cost, prices),
+            "carrying_usd": _usd(report.price.saves, prices),
+            "pays": report.price.act,
+            "reason": report.price.reason,
+        },
+        "handle": report.handle,
+        "summary": report.summary,
+        "loss": loss_report(report.loss),
+    }
+
+
+def loss_report(loss: Loss) -> dict[str, Any]:
+    """Return a loss report as plain values."""
+    return {"by_kind": loss.counts, "share_kept": loss.share_kept, "lost": list(loss.lost)}
+
+
+def _usd(tokens: float, prices: Prices | None) -> float | None:
+    """Return what so many tokens cost at the input price."""
+    return prices.cost_of(Usage(uncached=round(tokens))) if prices is not None else None
+
+
+def _show(report: CompactionReport, prices: Prices | None) -> None:
+    words, price = report.words, report.price
+    say(f"method      {report.method}, {report.model_calls} model calls")
+    say(f"tokens      {report.tokens_before:,} before, {report.tokens_after:,} after")
+    cost, saves = _usd(price.cost, prices), _usd(price.saves, prices)
+    if cost is not None and saves is not None:
+        say(f"price       ${cost:,.2f} to compact, ${saves:,.2f} saved by it")
+    head = "price " if cost is None else "      "
+    say(f"{head}      {price.cost:,.0f} and {price.saves:,.0f} tokens at the input price")
+    say(f"            {price.reason}")
+    if report.cost_usd is not None and report.model_calls:
+        say(f"spent       ${report.cost_usd:.4f} on the summary")
+    say(f"kept        {report.kept_messages} messages as they are")
+    say(f"            {_counted(len(words.whole), 'message')} of the user word for word{_shortened(words)}")
+    say(f"read back   handle {report.handle}")
+    say()
+    say(loss_text(report.loss, width=console().width))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _shortened(words: Words) -> str:
+    short = ", 1 shortened" if words.short is not None else ""
+    return f"{short}, {words.by_handle} by handle" if words.by_handle else short
+
+
+def _tell(event: Event) -> None:
+    if isinstance(event, FellBack):
+        warn(f"{event.what}: {event.why}")
+    elif isinstance(event, CompactionProgressed) and event.phase.startswith("hooks"):
+        warn(event.phase)

@@ -1,0 +1,91 @@
+"""``reverie loss``: what every compaction of a session or a recording took out of view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from ...conversation.decisions import Compacted, decision_of
+from ...conversation.entries import DECISION, Entry
+from ...conversation.view import View
+from ...layers.l4_compact import Loss, loss_of, loss_text
+from ...values import record
+from ..output import console, emit_json, say
+from ..sessions.recordings import recordings
+from .compact import loss_report
+
+__all__ = ["command", "losses"]
+
+
+@record
+class Taken:
+    """A compaction in a log, and what it took out of view."""
+
+    uuid: str
+    time: str
+    decision: Compacted
+    tokens_before: int
+    tokens_after: int
+    undone: bool
+    loss: Loss
+
+
+@click.command(short_help="Say what compactions took out of view.")
+@click.argument("session", metavar="SESSION|FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(session: str, as_json: bool) -> None:
+    """Say what every compaction of a session, or of a recording of another agent, took out of view.
+
+    Names are looked up literally in all that was shown right after the compaction. Each one that is gone stands with
+    the handle by which 'reverie read' gives the message back.
+    """
+    found = [(one.session, losses(one.entries)) for one in recordings(session)]
+    if as_json:
+        emit_json([{"session": name, "compactions": [_plain(one) for one in taken]} for name, taken in found])
+        return
+    for name, taken in found:
+        if not taken:
+            say(f"{name}: nothing was compacted")
+        for one in taken:
+            undone = ", undone since" if one.undone else ""
+            how = f"{one.decision.trigger} compaction by {one.decision.method}"
+            say(name)
+            say(f"  {how}, {one.time or 'at an unknown time'}{undone}")
+            say(f"  {one.tokens_before:,} tokens before, {one.tokens_after:,} after; {one.uuid}")
+            say(loss_text(one.loss, width=console().width))
+            say()
+
+
+def losses(entries: Iterable[Entry]) -> list[Taken]:
+    """Fold a log and look at the view before and after each compaction in it."""
+    out: list[Taken] = []
+    view = View()
+    for entry in entries:
+        decision = decision_of(entry.body) if entry.kind == DECISION else None
+        before, view = view, view.fold(entry)
+        if isinstance(decision, Compacted) and view.cuts != before.cuts:
+            loss = loss_of(before, view, decision)
+            tokens = decision.tokens_before or before.counted.tokens
+            out.append(Taken(entry.uuid, entry.time, decision, tokens, view.counted.tokens, False, loss))
+    return [
+        Taken(one.uuid, one.time, one.decision, one.tokens_before, one.tokens_after, True, one.loss)
+        if one.uuid in view.facts.undone
+        else one
+        for one in out
+    ]
+
+
+def _plain(one: Taken) -> dict[str, Any]:
+    return {
+        "uuid": one.uuid,
+        "time": one.time,
+        "trigger": one.decision.trigger,
+        "method": one.decision.method,
+        "handle": one.decision.handle or one.uuid,
+        "tokens_before": one.tokens_before,
+        "tokens_after": one.tokens_after,
+        "undone": one.undone,
+        **loss_report(one.loss),
+    }

@@ -1,0 +1,1 @@
+"""Commands that show token usage and cost."""

@@ -1,0 +1,192 @@
+"""``reverie demo``: a long session of our own making, played through the layers, live, with the bill at the end."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..output import bar, emit_json, paint, say, table
+
+if TYPE_CHECKING:
+    from ...runtime.session.session import Session
+
+__all__ = ["command"]
+
+_PACE_SECONDS = 0.03
+_WINDOW = 200_000
+
+
+@click.command(short_help="Play a long session through the layers and see the bill.")
+@click.option("--seed", default=1, show_default=True, help="Which session is made up.")
+@click.option("--tokens", default=350_000, show_default=True, help="About how many tokens are said in it.")
+@click.option("--fast", is_flag=True, help="Do not slow down to be watched.")
+@click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
+def command(seed: int, tokens: int, fast: bool, as_json: bool) -> None:
+    """Play a made-up week of coding work through a real session in a temporary home, with a simulated provider.
+
+    It needs no account, key or network, and writes nothing outside that home, which is removed at the end.
+    """
+    import anyio
+
+    from ...errors import InputError
+
+    if not 20_000 <= tokens <= 5_000_000:
+        raise InputError("--tokens takes a number from 20000 to 5000000")
+    with tempfile.TemporaryDirectory(prefix="reverie-demo-") as home:
+        stage = _Stage(quiet=as_json, pace=0.0 if fast or as_json or not sys.stdout.isatty() else _PACE_SECONDS)
+        found = anyio.run(_perform, Path(home), seed, tokens, stage)
+    if as_json:
+        emit_json(found)
+    else:
+        _close(found)
+
+
+class _Stage:
+    """Shows what happens, line by line, with the window as a bar where a person is looking."""
+
+    def __init__(self, *, quiet: bool, pace: float) -> None:
+        self.quiet = quiet
+        self.pace = pace
+        self.acts = {"offload": 0, "trim": 0, "notes": 0, "compact": 0}
+        self.freed = {"offload": 0, "trim": 0, "notes": 0, "compact": 0}
+        self.peak = 0
+        self._live = sys.stdout.isatty() and not quiet
+
+    def heard(self, event: Any) -> None:
+        """Tell of what a layer did."""
+        from ...conversation.decisions import ResultOffloaded
+        from ...events import CompactionEnded, DecisionMade, FellBack, NotesWritten, ResultsTrimmed
+
+        if isinstance(event, ResultsTrimmed):
+            freed = event.tokens_before - event.tokens_after
+            self.acts["trim"] += 1
+            self.freed["trim"] += freed
+            self.line(f"  layer 2  cleared old results of {', '.join(event.tools)}: {freed:,} tokens", event.trigger)
+        elif isinstance(event, DecisionMade) and isinstance(event.decision, ResultOffloaded):
+            self.acts["offload"] += 1
+            self.freed["offload"] += event.decision.cause.frees
+            self.line(f"  layer 1  moved a result of {event.decision.size:,} characters to disk", "a preview stays")
+        elif isinstance(event, NotesWritten):
+            self.acts["notes"] += 1
+            self.line(f"  layer 3  noted {len(event.sections)} sections of what happened so far", "no model call")
+        elif isinstance(event, CompactionEnded):
+            freed = event.tokens_before - event.tokens_after
+            self.acts["compact"] += 1
+            self.freed["compact"] += freed
+            sizes = f"{event.tokens_before:,} -> {event.tokens_after:,} tokens"
+            self.line(f"  layer 4  the past became a summary: {sizes}", f"from notes, {event.model_calls} model calls")
+        elif isinstance(event, FellBack):
+            self.line(f"  {event.what}: {event.why}", "")
+
+    def said(self, words: str) -> None:
+        """Show what the user asked for."""
+        self.line(f"> {' '.join(words.split())[:100]}", "", style="bold")
+
+    def turn(self, number: int, window: int, spent: float) -> None:
+        """Show how full the window is."""
+        self.peak = max(self.peak, window)
+        if self._live:
+            filled = bar(window, _WINDOW, width=24).ljust(24, "·")
+            sys.stdout.write(f"\r  request {number:>3}  {filled} {window:>7,} of {_WINDOW:,} tokens  ${spent:.2f} ")
+            sys.stdout.flush()
+        if self.pace:
+            time.sleep(self.pace)
+
+    def end(self) -> None:
+        """Take the bar away."""
+        if self._live:
+            sys.stdout.write("\r\x1b[2K")
+
+    def line(self, text: str, why: str, *, style: str = "") -> None:
+        """Print one line, over the bar if there is one."""
+        if self.quiet:
+            return
+        if self._live:
+            sys.stdout.write("\r\x1b[2K")
+            sys.stdout.flush()
+        paint([(text, style), (f"  ({why})\n" if why else "\n", "dim")])
+
+
+async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[str, Any]:
+    from ...replay.compare import compare, recordings_in
+    from ...replay.outcome import totals
+    from ...replay.play import PlayedClock, played
+    from ...runtime.session.ledger import LedgerStore
+    from ...runtime.session.session import Session
+    from ...settings import load_settings
+    from ...testing.coding_session import MODEL, SYSTEM, TOOLS, as_claude_code_jsonl, coding_session
+
+    entries = coding_session(seed, tokens)
+    settings = load_settings(home=home / "home", environ={})
+    clock = PlayedClock()
+    session = Session.open("demo", cwd=home, settings=settings, clock=clock)
+    session.listen(stage.heard)
+    spent = 0.0
+    async with session:
+        turns = played(entries, session, clock, model=MODEL, system=SYSTEM, tools=TOOLS, on_said=stage.said)
+        async for turn in turns:
+            last = session.view.facts.last_call
+            spent += (last.cost_usd or 0.0) if last is not None else 0.0
+            stage.turn(turn.number, turn.window, spent)
+        kept = await _compacted_and_back(session, stage)
+    stage.end()
+    with LedgerStore(settings.home) as store:
+        (sums,) = store.by("session").values()
+    file = home / "session.jsonl"
+    file.write_bytes(as_claude_code_jsonl(entries))
+    recordings, _ = recordings_in([file])
+    report = compare(recordings, policies=("uncached", "append-only", "reverie"), settings=settings)
+    return {
+        "requests": sums.calls,
+        "peak_window": stage.peak,
+        "layers": {name: {"acts": stage.acts[name], "tokens": stage.freed[name]} for name in stage.acts},
+        "ledger": {
+            "read": sums.actual.read,
+            "written": sums.actual.write,
+            "uncached": sums.actual.uncached,
+            "output": sums.actual.output,
+            "usd": sums.usd,
+            "hit_rate": sums.hit_rate,
+            "lost_usd": sums.lost_usd,
+        },
+        "compaction": {"share_of_names_kept": kept, "undone": True},
+        "policies": {name: totals(report.of(policy=name)) for name in report.policies},
+    }
+
+
+async def _compacted_and_back(session: Session, stage: _Stage) -> float:
+    """Let the past become a summary, take that back, and say what it kept."""
+    before = session.view.messages()
+    stage.line("> /compact", "", style="bold")
+    report = await session.compact()
+    names = f"{report.loss.share_kept:.0%} of the uses of exact names are still in view"
+    stage.line(f"           your words stand byte for byte; {names}", f"the rest by handle {report.handle}")
+    stage.line("> /undo", "", style="bold")
+    await session.undo()
+    same = session.view.messages()[: len(before)] == before
+    stage.line(f"           the part before it is back, byte for byte: {'yes' if same else 'NO'}", "")
+    return report.loss.share_kept
+
+
+def _close(found: dict[str, Any]) -> None:
+    """Draw the ledger and what the same work costs otherwise."""
+    ledger, policies = found["ledger"], found["policies"]
+    say("")
+    kinds = {"read": "read from the cache", "written": "written to it", "uncached": "uncached", "output": "output"}
+    table(["the ledger", "tokens"], [[name, f"{ledger[kind]:,}"] for kind, name in kinds.items()], right=(1,))
+    say(f"{found['requests']} requests, ${ledger['usd']:.2f} in all, {ledger['hit_rate']:.1%} of input from the cache")
+    say("")
+    whole = policies["uncached"]["input_usd"] or 1.0
+    rows = [
+        [name, f"${one['input_usd']:.2f}", bar(one["input_usd"], whole, width=24), f"{one['peak_window']:,}"]
+        for name, one in policies.items()
+    ]
+    table(["input cost of the same work", "", "", "fullest window"], rows, right=(1, 3))
+    saved = 1 - policies["reverie"]["input_usd"] / policies["append-only"]["input_usd"]
+    say(f"reverie costs {saved:.0%} less than caching alone; reading back what it cleared is charged.")
+    say("Point it at your own sessions: reverie replay ~/.claude/projects/<project>")

@@ -1,0 +1,109 @@
+"""``reverie replay``: what recorded sessions would have cost under other policies, and what broke their cache."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from ...errors import InputError
+from ..output import emit_json, progressing, say
+from ..sessions.export import write
+
+__all__ = ["command"]
+
+
+@click.command(short_help="Replay recorded sessions under policies and price them.")
+@click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY]...")
+@click.option("--policy", "chosen", multiple=True, metavar="NAME|FILE.toml", help="Only these policies (repeatable).")
+@click.option("--model", metavar="NAME", help="Price as this model; by default as recorded.")
+@click.option("--ttl", type=click.Choice(("5m", "1h")), default="5m", show_default=True, help="How long caches live.")
+@click.option("--html", "html", metavar="FILE", type=click.Path(dir_okay=False), help="Write a page to look at.")
+@click.option("--force", is_flag=True, help="Overwrite the page if it is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def command(
+    paths: tuple[str, ...],
+    chosen: tuple[str, ...],
+    model: str | None,
+    ttl: str,
+    html: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Replay sessions of Claude Code, Codex and other agents under a simulator of the provider's cache.
+
+    Without a file, the sessions of Claude Code and Codex on this machine are found and you are asked which project.
+    A settings file given as a policy is replayed with those settings. Reading back what a policy removed is charged.
+    """
+    from ...replay.compare import compare, recordings_in, settings_named
+    from ...replay.policies import NAMES
+    from ...replay.report import report_json
+
+    target = _page_file(html, force)
+    names = [name for name in chosen if not name.endswith(".toml")]
+    extra = settings_named(Path(name) for name in chosen if name.endswith(".toml"))
+    files = [_readable(path) for path in paths] if paths else _asked(as_json)
+    recordings, skipped = recordings_in(files, lenient=not paths)
+    if not recordings:
+        raise InputError("there is no request to replay in what was given")
+    policies = names or (list(NAMES) if not chosen or extra else [])
+    acts = len(recordings) * (len(policies) + len(extra))
+    with progressing("Replaying", acts) as step:
+        report = compare(
+            recordings, policies=policies, extra=extra, model=model, ttl=ttl, skipped=skipped, progress=lambda _: step()
+        )
+    if target is not None:
+        from ...replay.page import page
+
+        write(target, page(report).encode(), force=force, dry_run=False)
+    if as_json:
+        emit_json(report_json(report))
+        return
+    from .replay_table import show
+
+    show(report)
+    if target is not None:
+        say(f"\nThe page is at {target}")
+
+
+def _readable(path: str) -> Path:
+    found = Path(path)
+    if not found.exists():
+        raise InputError(f"there is no {path}; give a recorded session or a directory of them")
+    return found
+
+
+def _page_file(html: str | None, force: bool) -> Path | None:
+    if html is None:
+        return None
+    target = Path(html)
+    if target.exists() and not force:
+        raise InputError(f"{html} is there already; --force overwrites it")
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"there is no directory {target.parent} to write the page to")
+    return target
+
+
+def _asked(quiet: bool) -> list[Path]:
+    """Find the sessions other agents keep on this machine and ask which project's to replay."""
+    import sys
+
+    from ...importers import usual_places
+    from ...importers.places import project_of
+
+    projects: dict[str, list[Path]] = {}
+    for place in usual_places(Path.home(), os.environ):
+        for session in place.sessions():
+            projects.setdefault(project_of(session), []).append(session)
+    if not projects:
+        raise InputError("no sessions of Claude Code or Codex were found here; name a recorded session or a directory")
+    rows = sorted(projects, key=lambda name: -len(projects[name]))
+    if quiet or not sys.stdin.isatty():
+        first = projects[rows[0]][0].parent
+        raise InputError(f"{len(rows)} projects have sessions here; name one, for example: reverie replay {first}")
+    for number, name in enumerate(rows, 1):
+        count = len(projects[name])
+        say(f"{number:>4}  {name}  ({count} session{'s' if count > 1 else ''})")
+    answer = click.prompt("Which project", type=click.IntRange(1, len(rows)), default=1)
+    return projects[rows[answer - 1]]

@@ -1,0 +1,218 @@
+"""A replay's findings in the terminal: what each policy cost, what the layers did, what breaks cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from ...replay.outcome import Report
+from ...replay.report import (
+    OURS,
+    UNCACHED,
+    Lost,
+    cheapest,
+    count_text,
+    figures,
+    lost_by_reason,
+    money_text,
+    places,
+    sessions_of,
+    ttl_text,
+)
+from ..output import Styled, bar, bar_cell, coloured, console, paint, say, table
+
+__all__ = ["show"]
+
+WIDE: Final = 118
+LISTED: Final = 12
+MAX_BAR: Final = 30
+
+
+def show(report: Report) -> None:
+    """Print the report."""
+    found = figures(report)
+    if not found:
+        say("Nothing was replayed.")
+        return draw_left_out(report)
+    requests = max(one["requests"] for one in found.values())
+    about = [many(len(sessions_of(report)), "session"), many(requests, "request"), report.model, ttl_text(report.ttl)]
+    paint([(" · ".join(part for part in about if part) + "\n\n", "dim")], wrap=True)
+    if console().width >= WIDE:
+        draw_all(report, found)
+    else:
+        draw_money(report, found)
+        say()
+        draw_tokens(found)
+    if cheapest(report):
+        paint([("* cheapest input; read-backs are in the bill\n", "dim")])
+    draw_invalid(found)
+    draw_layers(found)
+    draw_breaks(lost_by_reason(report))
+    draw_left_out(report)
+    return None
+
+
+def many(count: int, noun: str) -> str:
+    """Say how many there are of something."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def draw_all(report: Report, found: dict[str, dict[str, Any]]) -> None:
+    """Print money and tokens in one table, for screens that are wide."""
+    money = money_rows(report, found, taken=90)
+    rows = [[*one[:4], *tokens[1:], one[4]] for one, tokens in zip(money, token_rows(found), strict=True)]
+    headings = ["policy", "input", "/uncached", "/append", "read", "written", "uncached", "breaks", "backs", "peak"]
+    table([*headings, "mean", ""], rows, right=range(1, 11))
+
+
+def draw_money(report: Report, found: dict[str, dict[str, Any]]) -> None:
+    """Print what each policy cost."""
+    rows = money_rows(report, found, taken=35)
+    table(["policy", "input", "/uncached", "/append", ""], rows, right=(1, 2, 3))
+
+
+def draw_tokens(found: dict[str, dict[str, Any]]) -> None:
+    """Print where each policy's tokens went."""
+    headings = ["policy", "read", "written", "uncached", "breaks", "backs", "peak", "mean"]
+    table(headings, token_rows(found), right=range(1, 8))
+
+
+def room_for_bar(labels: Iterable[str], taken: int) -> int:
+    """Return how long a bar may be beside labels and columns that take so much."""
+    return max(6, min(MAX_BAR, console().width - taken - max(map(len, labels))))
+
+
+def money_rows(report: Report, found: dict[str, dict[str, Any]], *, taken: int) -> list[list[object]]:
+    """Return a row a policy: its cost, beside that of two others, and as a bar; the cheapest is marked."""
+    best, labels = cheapest(report), labels_of(report, found)
+    width = room_for_bar(labels.values(), taken)
+    decimals = places(one["input_usd"] for one in found.values())
+    cached = [one["input_usd"] for policy, one in found.items() if policy != UNCACHED]
+    whole = max(cached, default=0.0) or max(one["input_usd"] for one in found.values())
+    rows: list[list[object]] = []
+    for policy, one in found.items():
+        style = "bold green" if policy == best else ""
+        usd = one["input_usd"]
+        # What costs many times as much would leave nothing to see of the others: its bar runs off.
+        drawn = bar(usd, whole, width=width - 1) + ("»" if usd > whole * 1.02 and fits("»") else "")
+        rows.append(
+            [
+                Styled(labels[policy], style),
+                Styled(money_text(usd, decimals), style),
+                share(one["cost_vs_uncached"]),
+                share(one["cost_vs_append_only"]),
+                Styled(drawn, "green" if policy == best else "blue"),
+            ]
+        )
+    return rows
+
+
+def labels_of(report: Report, found: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Return what each policy is called: the cheapest has a star, one not run everywhere says on how many."""
+    best, every = cheapest(report), len(sessions_of(report))
+    partly = {policy: f" ({one['sessions']} of {every})" for policy, one in found.items() if one["sessions"] < every}
+    return {policy: policy + (" *" if policy == best else partly.get(policy, "")) for policy in found}
+
+
+def fits(character: str) -> bool:
+    """Say whether the terminal's encoding has a character."""
+    return bar_cell() != "#" or character.isascii()
+
+
+def share(ratio: float | None) -> str:
+    """Say a ratio, or that there is none."""
+    return "-" if ratio is None else f"{ratio:.3f}"
+
+
+def token_rows(found: dict[str, dict[str, Any]]) -> list[list[object]]:
+    """Return a row a policy: where its tokens went, what broke, how full the window was."""
+    return [
+        [
+            policy,
+            count_text(one["cache_read"]),
+            count_text(one["cache_write"]),
+            count_text(one["uncached"]),
+            f"{one['breaks']:,}",
+            f"{one['read_backs']:,}",
+            count_text(one["peak_window"]),
+            count_text(one["mean_window"]),
+        ]
+        for policy, one in found.items()
+    ]
+
+
+def draw_invalid(found: dict[str, dict[str, Any]]) -> None:
+    """Say which policies made requests that a provider would refuse."""
+    for policy, one in found.items():
+        if one["invalid_requests"]:
+            count = many(one["invalid_requests"], "request")
+            paint([(f"\n{policy}: a provider would refuse {count} of {one['requests']:,}.\n", "bold red")], wrap=True)
+
+
+def draw_layers(found: dict[str, dict[str, Any]]) -> None:
+    """Print what each layer did, under our own policy or else under each that has layers."""
+    chosen = [OURS] if found.get(OURS, {}).get("layers") else [name for name, one in found.items() if one["layers"]]
+    for policy in chosen:
+        one = found[policy]
+        paint([(f"\nWhat the layers did under {policy}\n", "bold")])
+        rows = [
+            (layer, f"{did['acts']:,}", f"{did['items']:,}", count_text(did["tokens"]))
+            for layer, did in one["layers"].items()
+        ]
+        table(["layer", "acts", "items", "tokens freed"], rows, right=(1, 2, 3))
+        if one["removed_tokens"]:
+            paint([(read_back_line(one) + "\n", "dim")], wrap=True)
+
+
+def read_back_line(one: dict[str, Any]) -> str:
+    """Say how much of what was taken out was needed again, and what that cost."""
+    removed, backs = one["removed_tokens"], one["read_backs"]
+    needed = f"{one['needed_share']:.1%} of the {count_text(removed)} tokens taken out of view were needed later"
+    if not backs:
+        return f"{needed}; nothing had to be read back."
+    usd = money_text(one["read_back_usd"], places([one["read_back_usd"]]))
+    return (
+        f"{needed}; {many(backs, 'read-back')} ({count_text(one['read_back_tokens'])} tokens, {usd}) are in the bill."
+    )
+
+
+def draw_breaks(rows: Sequence[Lost]) -> None:
+    """Print breaks by reason with their price, the dearest first."""
+    if not rows:
+        return
+    paint([("\nWhat broke the cache\n", "bold")])
+    decimals = places(row.usd for row in rows)
+    ordered = sorted(rows, key=lambda row: -row.usd)[:LISTED]
+    listed = [
+        (row.policy, f"{row.count:,}", count_text(row.tokens), money_text(row.usd, decimals), reason(row))
+        for row in ordered
+    ]
+    table(["policy", "breaks", "tokens", "price", "reason"], listed, right=(1, 2, 3), cut=4)
+    if len(rows) > LISTED:
+        say(f"... and {len(rows) - LISTED} more; --json has them all")
+
+
+def reason(row: Lost) -> Styled:
+    """Return a break's reason, loud where no decision announced it."""
+    if not row.unannounced:
+        return Styled(row.reason, "")
+    return Styled(f"{row.reason} ({row.unannounced:,} unannounced)", "yellow" if coloured() else "")
+
+
+def draw_left_out(report: Report) -> None:
+    """Say what was assumed and what could not be replayed."""
+    notes = list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes))
+    left_out = [f"note: {one}" for one in report.skipped]
+    if report.simulator is not None:
+        told = report.simulator
+        notes.append(
+            f"replaying as recorded, the simulator bills {told.cost_ratio - 1:+.1%} of what was billed and reads "
+            f"{told.read_share:.1%} of input from the cache where {told.billed_read_share:.1%} was"
+        )
+    lines = [*notes[:LISTED], *left_out[:LISTED]]
+    hidden = len(notes) + len(left_out) - len(lines)
+    if lines:
+        say()
+        paint([(f"{' '.join(line.split())}\n", "dim") for line in lines], wrap=True)
+    if hidden:
+        say(f"... and {hidden} more; --json has them all")

@@ -1,0 +1,162 @@
+"""What fills a window, reckoned: categories, tools, repeated reads, and the way to each threshold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ...conversation.entries import ATTACHMENT, DECISION, Entry
+from ...conversation.tokens.accounting import Accounting, account, metrics
+from ...conversation.tokens.estimate import measure_block
+from ...conversation.tokens.window import Lookup, Thresholds, Window, WindowPolicy, thresholds, window_for
+from ...conversation.view import View
+from ...settings import Settings
+from ..sessions.recordings import Recording
+
+__all__ = ["filling", "together"]
+
+# Decisions that take something out of view: without them the view is all that was ever said.
+REMOVALS: Final = frozenset(
+    {"compacted", "collapsed", "snipped", "results_cleared", "result_offloaded", "images_dropped"}
+)
+
+
+def filling(
+    recording: Recording,
+    *,
+    settings: Settings,
+    lookup: Lookup,
+    model: str = "",
+    window_tokens: int | None = None,
+    whole: bool = False,
+) -> dict[str, Any]:
+    """Reckon what fills the window of one session."""
+    entries = [entry for entry in recording.entries if not whole or not removes(entry)]
+    view = View().fold_all(entries)
+    model = model or recording.model or view.counted.model
+    found = accounting_of(view)
+    window = window_for(model, lookup=lookup, environment=os.environ)
+    limits = [limit for limit in (settings.window_tokens, window_tokens) if limit is not None]
+    policy = WindowPolicy(
+        auto_compact=settings.switches.auto_compact,
+        window_tokens=min(limits, default=None),
+        compact_percent=settings.compact_percent,
+    )
+    # What was billed speaks of the view that was sent, not of one that nothing was ever taken out of.
+    known = view.counted.known and not (whole and len(entries) < len(recording.entries))
+    count = view.counted.tokens if known else max(view.counted.tokens, found.total)
+    used = view.counted.threshold_tokens if known or not whole else count
+    return {
+        "session": recording.session,
+        "format": recording.format,
+        "title": recording.title,
+        "model": model,
+        "whole": whole,
+        "messages": len(view.groups),
+        "entries": len(recording.entries),
+        "compactions": len(view.facts.compactions),
+        "total_tokens": found.total,
+        "by_category": found.by_category(),
+        "tools": tools_of(found),
+        "attachments": dict(found.attachments),
+        "duplicate_reads": duplicates_of(found),
+        "duplicate_read_tokens": found.duplicate_tokens,
+        "count": count,
+        "count_from_usage": known,
+        "beside_messages_tokens": max(0, count - found.total) if known else 0,
+        "metrics": metrics(found),
+        "window": window_of(window, thresholds(window, policy=policy), used),
+        "skipped": dict(recording.skipped),
+        "damage": list(recording.damage),
+    }
+
+
+def removes(entry: Entry) -> bool:
+    """Say whether an entry is a decision that takes something out of view."""
+    return entry.kind == DECISION and entry.body.get("decision") in REMOVALS
+
+
+def accounting_of(view: View) -> Accounting:
+    """Account for a view with what its replies have taught the estimator."""
+    correction = view.counted.estimator.correction(view.counted.model)
+
+    def weigh(block: Any) -> float:
+        return correction.tokens(measure_block(block))
+
+    shown = {piece.uuid for group in view.groups for piece in group.pieces}
+    attached = [entry.body for entry in view.said if entry.kind == ATTACHMENT and entry.uuid in shown]
+    return account(view.messages(), attached, weigh=weigh)
+
+
+def tools_of(found: Accounting) -> list[dict[str, Any]]:
+    """Return the tokens of each tool, the largest first."""
+    names = {*found.tool_requests, *found.tool_results}
+    rows = [(name, found.tool_requests.get(name, 0), found.tool_results.get(name, 0)) for name in names]
+    rows.sort(key=lambda row: (-(row[1] + row[2]), row[0]))
+    return [{"tool": name, "request_tokens": asked, "result_tokens": given} for name, asked, given in rows]
+
+
+def duplicates_of(found: Accounting) -> list[dict[str, Any]]:
+    """Return the files that were read more than once, the most wasteful first."""
+    return [
+        {"path": read.path, "reads": read.reads, "tokens": read.tokens, "wasted_tokens": read.wasted_tokens}
+        for read in found.duplicate_reads
+    ]
+
+
+def window_of(window: Window, lines: Thresholds, used: int) -> dict[str, Any]:
+    """Return the window, its thresholds, and how far it is to each."""
+    marks = {
+        "warning": lines.warning,
+        "error": lines.error,
+        "auto_compact": lines.auto_compact,
+        "blocking": lines.blocking,
+        "effective": lines.effective,
+    }
+    return {
+        "window_tokens": lines.window,
+        "source": window.source,
+        **marks,
+        "auto_compact_on": lines.compacts,
+        "used": used,
+        "percent_left": lines.percent_left(used),
+        "level": lines.level(used),
+        "distance": {name: at - used for name, at in marks.items()},
+    }
+
+
+def together(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Sum the sessions of one file; the window is that of the fullest, since each has one of its own."""
+    fullest = max(found, key=lambda one: one["window"]["used"] / max(1, one["window"]["effective"]))
+    report = dict(fullest)
+    if len(found) == 1:
+        return {**report, "sessions": list(found)}
+    for name in ("messages", "entries", "compactions", "total_tokens", "duplicate_read_tokens", "count"):
+        report[name] = sum(one[name] for one in found)
+    for name in ("by_category", "attachments", "skipped"):
+        report[name] = summed([one[name] for one in found])
+    report["beside_messages_tokens"] = sum(one["beside_messages_tokens"] for one in found)
+    report["tools"] = summed_tools([one["tools"] for one in found])
+    report["duplicate_reads"] = [
+        {**read, "session": one["session"]} for one in found for read in one["duplicate_reads"]
+    ]
+    report["damage"] = [damage for one in found[:1] for damage in one["damage"]]
+    report["metrics"] = None
+    return {**report, "sessions": list(found)}
+
+
+def summed(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    """Add counts up by name."""
+    names = dict.fromkeys(name for one in counts for name in one)
+    return {name: sum(one.get(name, 0) for one in counts) for name in names}
+
+
+def summed_tools(lists: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Add the tokens of each tool up over sessions."""
+    rows: dict[str, dict[str, Any]] = {}
+    for row in (row for rows_of_one in lists for row in rows_of_one):
+        total = rows.setdefault(row["tool"], {"tool": row["tool"], "request_tokens": 0, "result_tokens": 0})
+        total["request_tokens"] += row["request_tokens"]
+        total["result_tokens"] += row["result_tokens"]
+    return sorted(rows.values(), key=lambda row: (-(row["request_tokens"] + row["result_tokens"]), row["tool"]))

@@ -1,0 +1,1 @@
+"""Commands about sessions in the library."""

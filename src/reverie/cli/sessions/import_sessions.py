@@ -1,0 +1,200 @@
+"""``reverie import``: recordings of other agents become sessions of the library."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_OID, uuid5
+
+import click
+
+from ...conversation.decisions import Cause, PrefixRendered, body_of
+from ...conversation.entries import DECISION, META, Entry
+from ...errors import InputError, ReverieError, SessionBusy, StorageConflict
+from ...importers import Imported, find_sessions, read_session
+from ...runtime.library import Library
+from ...runtime.places.projects import log_key, project_slug
+from ...values import record, replace
+from ..output import console, emit_json, say, table, tracked, warn
+from .recordings import opened_library
+
+__all__ = ["Brought", "command"]
+
+IMPORTED, PLANNED, KNOWN = "imported", "would be imported", "already there"
+NAMED = 5
+WIDE = 110
+
+
+@record
+class Brought:
+    """What became of one recorded session."""
+
+    status: str
+    session: str
+    project: str
+    key: str
+    path: str
+    format: str
+    title: str
+    model: str
+    messages: int
+    skipped: Mapping[str, int]
+    damage: list[str]
+
+
+@click.command(short_help="Bring recorded sessions of other agents into the library.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--project", metavar="DIR", default=".", help="Where to file what names no directory that exists here.")
+@click.option("--dry-run", is_flag=True, help="Say what would be imported and write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+def command(paths: tuple[str, ...], project: str, dry_run: bool, as_json: bool) -> int:
+    """Bring recorded sessions of other agents into the library.
+
+    PATH is a recording of Claude Code, Codex, pi, mini-swe-agent, SWE-agent or OpenHands, a log of ours, or a
+    directory that is searched for them. A session that is in the library already is left as it is. Exits with 2 when
+    something could not be imported; the rest is.
+    """
+    if not os.path.isdir(project):
+        raise InputError(f"--project {project} is not a directory")
+    brought: list[Brought] = []
+    failed: list[dict[str, str]] = []
+    with opened_library() as library:
+        shelf = Shelf(library, Path(project), dry_run)
+        for path in tracked(listed(paths, failed), "importing"):
+            try:
+                for found in read_session(path):
+                    brought.append(shelf.take(found, path))
+            except ReverieError as error:
+                failed.append({"path": str(path), "error": str(error)})
+    if as_json:
+        emit_json(as_report(brought, failed, dry_run))
+    else:
+        draw(brought)
+    for failure in failed:
+        warn(failure["error"])
+    return 2 if failed else 0
+
+
+def listed(paths: tuple[str, ...], failed: list[dict[str, str]]) -> list[Path]:
+    """Return the files to read: those named, and those that are recordings below the directories named."""
+    files: dict[Path, None] = {}
+    for name in paths:
+        if not os.path.isdir(name):
+            files[Path(name)] = None
+            continue
+        below = list(find_sessions(name))
+        files.update(dict.fromkeys(below))
+        if not below:
+            readable = os.access(name, os.R_OK | os.X_OK)
+            why = "no recorded session lies below it" if readable else "it may not be read by this user"
+            failed.append({"path": name, "error": f"{name}: {why}"})
+    return list(files)
+
+
+class Shelf:
+    """Puts sessions into the library, or says what it would do."""
+
+    def __init__(self, library: Library, project: Path, dry_run: bool) -> None:
+        self._library = library
+        self._project = project
+        self._dry_run = dry_run
+        self._keys = set(library.keys())
+
+    def take(self, found: Imported, path: Path) -> Brought:
+        """Store one session under its project, unless it is there already."""
+        here = Path(found.cwd) if found.cwd and os.path.isabs(found.cwd) and os.path.isdir(found.cwd) else self._project
+        project = project_slug(here)
+        session = storable(found.session_id)
+        key = log_key(project, session)
+        there = next((one for one in self._keys if one.rsplit("/", 1)[1] == key.rsplit("/", 1)[1]), None)
+        if there is not None:
+            key, project = there, there.split("/")[1]
+        status = KNOWN if there is not None else PLANNED if self._dry_run else IMPORTED
+        if status == IMPORTED:
+            try:
+                self._library.store(key, described(found, session))
+            except (InputError, SessionBusy, StorageConflict):
+                status = KNOWN  # another process is bringing the same session in
+        self._keys.add(key)
+        return Brought(
+            status,
+            session,
+            project,
+            key,
+            str(path),
+            found.format,
+            found.title,
+            found.model,
+            len(found.messages),
+            dict(found.skipped),
+            [f"line {one.line}: {one.reason}" for one in found.damage],
+        )
+
+
+def storable(session: str) -> str:
+    """Return a session id that can be the name of a log."""
+    return session.removesuffix(".jsonl").lstrip("._-")[:128] or "session"
+
+
+def described(found: Imported, session: str) -> list[Entry]:
+    """Return the entries of a session, its system prompt and tools noted where the recording holds them."""
+    entries = [entry if entry.session == session else replace(entry, session=session) for entry in found.entries]
+    known: dict[str, Any] = {"system": found.system, "tools": found.tools, "cost_usd": found.cost_usd}
+    recorded = {name: value for name, value in known.items() if value is not None}
+    if recorded and entries and entries[0].kind == META and "recorded" not in entries[0].body:
+        entries[0] = replace(entries[0], body={**entries[0].body, "recorded": recorded})
+        if found.system is not None or found.tools is not None:
+            cause = Cause("import", "as the recording has it")
+            prefix = PrefixRendered(cause, found.model, found.system, found.tools or [])
+            first = entries[0]
+            uuid = str(uuid5(NAMESPACE_OID, f"{first.uuid}:prefix"))
+            entries.insert(1, Entry(uuid, first.uuid, first.time, session, DECISION, body_of(prefix)))
+    return entries
+
+
+def as_report(brought: list[Brought], failed: list[dict[str, str]], dry_run: bool) -> dict[str, Any]:
+    """Return everything that was done as plain values."""
+    counts = {status: sum(one.status == status for one in brought) for status in (IMPORTED, PLANNED, KNOWN)}
+    return {
+        "dry_run": dry_run,
+        "imported": counts[IMPORTED] + counts[PLANNED],
+        "already_there": counts[KNOWN],
+        "skipped_records": sum(sum(one.skipped.values()) for one in brought),
+        "damaged_lines": sum(len(one.damage) for one in brought),
+        "sessions": brought,
+        "failed": failed,
+    }
+
+
+def draw(brought: list[Brought]) -> None:
+    """Print a row a session and what was left out of each."""
+    if not brought:
+        return
+    if console().width < WIDE:
+        short = [(one.status, one.session, one.title) for one in brought]
+        table(["", "session", "title"], short, cut=2)
+    else:
+        rows = [(one.status, one.session, one.project, one.format, f"{one.messages:,}", one.title) for one in brought]
+        table(["", "session", "project", "format", "messages", "title"], rows, right=(4,), cut=5)
+    for one in brought:
+        if one.status != KNOWN and (one.skipped or one.damage):
+            say(f"{one.session}: {left_out(one)}")
+    done = sum(one.status in (IMPORTED, PLANNED) for one in brought)
+    known = sum(one.status == KNOWN for one in brought)
+    verb = "would be imported" if any(one.status == PLANNED for one in brought) else "imported"
+    say(f"{done} {verb}" + (f", {known} already there" if known else "") + ".")
+
+
+def left_out(one: Brought) -> str:
+    """Say in one line what of a recording is not in the session."""
+    kinds: dict[str, int] = {}
+    for reason, count in one.skipped.items():
+        kind = reason.partition(":")[0]
+        kinds[kind] = kinds.get(kind, 0) + count
+    parts = [f"{count} x {kind}" for kind, count in sorted(kinds.items(), key=lambda item: -item[1])]
+    parts += one.damage[:NAMED]
+    if len(one.damage) > NAMED:
+        parts.append(f"{len(one.damage) - NAMED} more damaged lines")
+    return "left out " + ", ".join(parts)

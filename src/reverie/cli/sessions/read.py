@@ -1,0 +1,88 @@
+"""``reverie read``: what left a session's view, by its handle."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import click
+
+from ...errors import InputError
+from ...runtime.library import Library
+from ...runtime.session.offload.read_back import Found, ReadBack
+from ...settings import load_settings
+from ...storage.files import FileStorage
+from ..output import emit_json, say
+from .export import pour
+
+__all__ = ["command"]
+
+
+@click.command(short_help="Read back what left a session's view.")
+@click.argument("session")
+@click.argument("handle")
+@click.option(
+    "--offset", type=click.IntRange(min=0), help="The first line, counted from 1; with --bytes, bytes to skip."
+)
+@click.option("--limit", type=click.IntRange(min=0), help="How many lines, or with --bytes how many bytes.")
+@click.option("--bytes", "by_bytes", is_flag=True, help="Count in bytes and write them as they are.")
+@click.option("--search", "pattern", metavar="PATTERN", help="Only lines that match, with their numbers.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    session: str,
+    handle: str,
+    offset: int | None,
+    limit: int | None,
+    by_bytes: bool,
+    pattern: str | None,
+    as_json: bool,
+) -> None:
+    """Read back what left a session's view, whole or in part.
+
+    HANDLE is the id of a tool call, the path of a stored result, or the uuid of a message or of a cut. Into a pipe the
+    bytes are exactly those that were given; with --offset, --limit or --search it is lines of text.
+    """
+    if by_bytes and pattern is not None:
+        raise InputError("--search looks at lines; leave out --bytes")
+    settings = load_settings()
+    storage = FileStorage(settings.home, durability=settings.durability)
+    try:
+        library = Library(storage)
+        key = library.find(session)
+        found = ReadBack(storage, key.removesuffix(".jsonl"), library.view(key)).find(handle)
+    finally:
+        storage.close()
+    if by_bytes or (offset, limit, pattern) == (None, None, None):
+        start = offset or 0
+        data = found.data[start:] if limit is None else found.data[start : start + limit]
+        if as_json:
+            emit_json({**report(found), **as_text(data)})
+        else:
+            pour(data)
+        return
+    lines = [line for line in found.search(pattern) if line.number >= (offset or 1)][:limit]
+    if as_json:
+        emit_json({**report(found), "lines": lines})
+        return
+    for line in lines:
+        say(line.text if pattern is None else f"{line.number}:{line.text}")
+
+
+def report(found: Found) -> dict[str, Any]:
+    """Return what was found, but for its content, as plain values."""
+    return {
+        "handle": found.handle,
+        "source": found.source,
+        "path": found.path,
+        "bytes": len(found.data),
+        "sha256": found.sha256,
+        "total_lines": len(found.lines),
+    }
+
+
+def as_text(data: bytes) -> dict[str, str]:
+    """Return bytes as text, or in base64 where they are no text."""
+    try:
+        return {"text": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(data).decode()}

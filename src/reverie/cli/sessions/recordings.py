@@ -1,0 +1,99 @@
+"""From what a person names, a session of the library or a file of any known format, to what was recorded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from ...conversation.entries import META, Entry
+from ...conversation.log import Damage
+from ...errors import InputError, SessionNotFound
+from ...importers import Imported, read_session
+from ...runtime.library import Library
+from ...runtime.places.projects import project_slug
+from ...settings import load_settings
+from ...storage.files import FileStorage
+from ...values import field, record
+
+__all__ = ["Recording", "opened_library", "recordings"]
+
+_ENDINGS = (".jsonl", ".json", ".traj", ".zst", ".ndjson")
+
+
+@record
+class Recording:
+    """One recorded session, wherever it came from."""
+
+    session: str
+    format: str
+    title: str
+    model: str
+    cwd: str
+    entries: tuple[Entry, ...]
+    skipped: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
+    damage: tuple[Damage, ...] = ()
+
+
+@contextmanager
+def opened_library() -> Generator[Library]:
+    """Open the library of the user's home."""
+    settings = load_settings()
+    storage = FileStorage(settings.home, durability=settings.durability)
+    try:
+        yield Library(storage, project=project_slug(Path.cwd()))
+    finally:
+        storage.close()
+
+
+def recordings(name: str) -> list[Recording]:
+    """Return what is recorded under a session's name or in a file, the main session first."""
+    if os.path.isfile(name):
+        return [_from_file(one) for one in read_session(name)]
+    with opened_library() as library:
+        try:
+            return [_from_library(library, library.find(name))]
+        except SessionNotFound:
+            if os.path.lexists(name) or _is_path(name):
+                return [_from_file(one) for one in read_session(name)]
+            raise InputError(
+                f"{name!r} is neither a session nor a file; 'reverie sessions' lists the sessions there are"
+            ) from None
+
+
+def _is_path(name: str) -> bool:
+    return os.sep in name or name.lower().endswith(_ENDINGS)
+
+
+def _from_file(found: Imported) -> Recording:
+    return Recording(
+        found.session_id,
+        found.format,
+        found.title,
+        found.model,
+        found.cwd,
+        found.entries,
+        found.skipped,
+        found.damage,
+    )
+
+
+def _from_library(library: Library, key: str) -> Recording:
+    loaded, shelved = library.load(key), library.shelved(key)
+    damage = loaded.damage
+    if loaded.torn:
+        line = library.export(key).count(b"\n") + 1
+        damage = (*damage, Damage(line, "a torn end, not acknowledged", len(loaded.torn)))
+    source = next((entry.body.get("source") for entry in loaded.entries if entry.kind == META), None)
+    made_by: object = source.get("format") if isinstance(source, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return Recording(
+        shelved.session,
+        made_by if isinstance(made_by, str) else "reverie",
+        shelved.title,
+        shelved.model,
+        shelved.cwd,
+        tuple(loaded.entries),
+        {},
+        damage,
+    )

@@ -1,0 +1,152 @@
+"""A session as a person reads it: pieces of text, each with the style it is shown in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, cast
+
+from ...conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SYSTEM, USER, Entry
+
+__all__ = ["of_entries", "of_messages"]
+
+Piece = tuple[str, str]
+Record = dict[str, Any]
+
+HEAD: Final = {USER: "bold cyan", ASSISTANT: "bold green", ATTACHMENT: "bold", SYSTEM: "bold"}
+DIM: Final = "dim"
+RESULT_LINES: Final = 6
+LINE_CHARS: Final = 160
+INPUT_CHARS: Final = 60
+THOUGHT_CHARS: Final = 240
+MEDIA: Final = ("image", "document")
+
+
+def of_entries(entries: Iterable[Entry]) -> Iterator[Piece]:
+    """Yield everything that was said and decided, in order."""
+    names: dict[str, str] = {}
+    for entry in entries:
+        if entry.kind == DECISION:
+            yield decision_line(entry), DIM
+        elif entry.kind == META:
+            yield meta_line(entry), DIM
+        elif entry.message is not None:
+            kind = str(entry.body.get("type") or "") if entry.kind == ATTACHMENT else ""
+            yield from of_message(entry.message, names, entry.kind, kind, entry.time)
+        else:
+            yield f"· {entry.kind}\n", DIM
+
+
+def of_messages(messages: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
+    """Yield messages as a provider is sent them."""
+    names: dict[str, str] = {}
+    for message in messages:
+        yield from of_message(message, names, str(message.get("role") or "user"))
+
+
+def of_message(
+    message: Mapping[str, Any], names: dict[str, str], who: str, kind: str = "", time: str = ""
+) -> Iterator[Piece]:
+    """Yield one message: who, when, and its blocks."""
+    content = message.get("content")
+    if not only_results(content):
+        yield f"\n{who}{f' ({kind})' if kind else ''}", HEAD.get(who, "bold")
+        yield (f"  {time[:19].replace('T', ' ')}" if time else "") + "\n", DIM
+    if not isinstance(content, list):
+        yield f"{as_text(content)}\n", ""
+        return
+    for block in cast("list[Any]", content):
+        yield from of_block(cast(Record, block) if isinstance(block, dict) else {"type": "text", "text": block}, names)
+
+
+def only_results(content: Any) -> bool:
+    """Say whether a message is nothing but results, which read best right after their calls."""
+    if not isinstance(content, list) or not content:
+        return False
+    blocks = cast("list[Any]", content)
+    return all(isinstance(block, dict) and cast(Record, block).get("type") == "tool_result" for block in blocks)
+
+
+def of_block(block: Record, names: dict[str, str]) -> Iterator[Piece]:
+    """Yield one block."""
+    kind = block.get("type")
+    if kind == "text":
+        yield f"{as_text(block.get('text'))}\n", ""
+    elif kind == "thinking":
+        yield f"(thinking) {one_line(as_text(block.get('thinking')), THOUGHT_CHARS)}\n", "dim italic"
+    elif kind in MEDIA:
+        yield f"[{kind}]\n", DIM
+    elif isinstance(kind, str) and kind.endswith("tool_use"):
+        name = as_text(block.get("name")) or "?"
+        names[str(block.get("id"))] = name
+        yield f"-> {name}", "bold yellow"
+        yield f" {short_input(block.get('input'))}\n", "yellow"
+    elif isinstance(kind, str) and kind.endswith("tool_result"):
+        failed = block.get("is_error") is True
+        name = names.get(str(block.get("tool_use_id")), "?")
+        label = f"<- {name}{' failed' if failed else ''}\n"
+        yield label, "bold red" if failed else "bold blue"
+        yield f"{shortened(result_text(block.get('content')), RESULT_LINES, '   ')}\n", "red" if failed else DIM
+    else:
+        yield f"[{kind}]\n", DIM
+
+
+def decision_line(entry: Entry) -> str:
+    """Say in one line who decided what and why."""
+    body = entry.body
+    frees, moves = body.get("frees"), body.get("moves_prefix")
+    effects = [f"frees {frees:,} tokens"] if isinstance(frees, int) and frees > 0 else []
+    if moves is True:
+        effects.append("moves the prefix")
+    name = as_text(body.get("decision")).replace("_", " ")
+    tail = f" ({', '.join(effects)})" if effects else ""
+    return f"· {as_text(body.get('layer')) or '?'}: {name}: {one_line(as_text(body.get('reason')))}{tail}\n"
+
+
+def meta_line(entry: Entry) -> str:
+    """Say what a line of metadata says, as far as it fits in one."""
+    facts = {name: value for name, value in entry.body.items() if isinstance(value, str | int) and value != ""}
+    return "· " + one_line(", ".join(f"{name} {value}" for name, value in facts.items()) or "metadata") + "\n"
+
+
+def short_input(given: Any) -> str:
+    """Return a tool's input in one line: names with the start of their values."""
+    if not isinstance(given, dict):
+        return one_line(as_text(given))
+    fields = cast(Record, given)
+    parts = [f"{name}={one_line(as_text(value), INPUT_CHARS)}" for name, value in fields.items()]
+    return one_line(" ".join(parts))
+
+
+def result_text(content: Any) -> str:
+    """Return what a tool gave back as text; pictures are named."""
+    if not isinstance(content, list):
+        return as_text(content)
+    parts: list[str] = []
+    for part in cast("list[Any]", content):
+        block = cast(Record, part) if isinstance(part, dict) else {"type": "text", "text": part}
+        parts.append(as_text(block.get("text")) if block.get("type") == "text" else f"[{block.get('type')}]")
+    return "\n".join(parts)
+
+
+def shortened(text: str, lines: int, margin: str) -> str:
+    """Return the first lines of a text, none too long, and how many more there are."""
+    found = text.strip("\n").split("\n")
+    shown = [margin + one_line(line, LINE_CHARS, keep=True) for line in found[:lines]]
+    left = len(found) - lines
+    if left > 0:
+        shown.append(f"{margin}... {left:,} more {'line' if left == 1 else 'lines'}")
+    return "\n".join(shown)
+
+
+def one_line(text: str, limit: int = LINE_CHARS, *, keep: bool = False) -> str:
+    """Return a text as one line that is not too long; ``keep`` leaves the spaces in it alone."""
+    line = text[: limit * 4] if keep else " ".join(text[: limit * 8].split())
+    return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
+def as_text(value: Any) -> str:
+    """Return any value as text."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,59 @@
+"""What was said last, for somebody who comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from ...conversation.entries import ASSISTANT, USER, Entry
+from ...conversation.view import View
+from ...runtime.library import Library
+from ...runtime.places.projects import log_key, project_slug, session_key
+from ...storage.files import FileStorage
+
+if TYPE_CHECKING:
+    from ...runtime.agent.agent import Agent
+
+__all__ = ["last_exchange", "logged_entries", "written_notes"]
+
+
+def last_exchange(view: View) -> tuple[str, str]:
+    """Return the last prompt a person wrote and what the model said after it."""
+    prompt, said = "", list[str]()
+    for entry in view.said:
+        if entry.message is None:
+            continue
+        texts = _texts(entry.message.get("content"))
+        if entry.kind == USER and texts:
+            prompt, said = "\n".join(texts), []
+        elif entry.kind == ASSISTANT:
+            said += texts
+    return prompt, "\n\n".join(said)
+
+
+def _texts(content: Any) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    if not isinstance(content, list):
+        return []
+    blocks = [cast(Mapping[str, Any], one) for one in cast("list[Any]", content) if isinstance(one, Mapping)]
+    return [str(one.get("text")) for one in blocks if one.get("type") == "text" and one.get("text")]
+
+
+def logged_entries(agent: Agent) -> list[Entry]:
+    """Return everything in the log of an agent's session."""
+    storage = FileStorage(agent.settings.home)
+    try:
+        return list(Library(storage).load(log_key(project_slug(agent.cwd), agent.name)).entries)
+    finally:
+        storage.close()
+
+
+def written_notes(agent: Agent) -> str:
+    """Return the running notes of an agent's session; empty where there are none."""
+    storage = FileStorage(agent.settings.home)
+    try:
+        found = storage.read(f"{session_key(project_slug(agent.cwd), agent.name)}/session-memory/summary.md")
+        return found.data.decode("utf-8", "replace") if found is not None else ""
+    finally:
+        storage.close()

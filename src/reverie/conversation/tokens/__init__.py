@@ -1,0 +1,1 @@
+"""Token counts: estimates, corrections, accounting, the window and its thresholds."""

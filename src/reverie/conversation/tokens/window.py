@@ -1,0 +1,212 @@
+"""How much fits, and the lines drawn below that: window, effective window, thresholds, budgets.
+
+A window is looked for in this order, and the first answer stands: the model's ``[1m]`` suffix, the capability
+look-up, a one-million beta header, the environment, 200,000. Overrides may only lower what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal
+
+from ...errors import InputError
+from ...values import record
+
+__all__ = [
+    "DEFAULT_WINDOW_TOKENS",
+    "MILLION",
+    "WINDOW_VARIABLE",
+    "Budgets",
+    "Capabilities",
+    "Level",
+    "Lookup",
+    "Thresholds",
+    "Window",
+    "WindowPolicy",
+    "budgets",
+    "thresholds",
+    "window_for",
+]
+
+DEFAULT_WINDOW_TOKENS: Final = 200_000
+MILLION: Final = 1_000_000
+MILLION_SUFFIX: Final = "[1m]"
+MILLION_BETA: Final = "context-1m"
+WINDOW_VARIABLE: Final = "REVERIE_MODEL_WINDOW_TOKENS"
+
+Level = Literal["fine", "warning", "error", "compact", "blocked"]
+Source = Literal["suffix", "capabilities", "beta", "environment", "default"]
+
+
+@record
+class Capabilities:
+    """What is known of a model: its window and its largest output, none where not known."""
+
+    window_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+
+Lookup = Callable[[str], Capabilities | None]
+
+
+@record
+class Window:
+    """A model's window, where the figure came from, and the model's largest output where known."""
+
+    tokens: int
+    source: Source
+    max_output_tokens: int | None = None
+
+
+@record
+class WindowPolicy:
+    """Every token constant with the share of the window (reserve) or the effective window that caps it."""
+
+    output_reserve: tuple[int, float] = (20_000, 0.25)
+    auto_compact_buffer: tuple[int, float] = (13_000, 0.08)
+    warning_buffer: tuple[int, float] = (20_000, 0.12)
+    error_buffer: tuple[int, float] = (20_000, 0.12)
+    blocking_buffer: tuple[int, float] = (3_000, 0.02)
+    notes_start: tuple[int, float] = (10_000, 0.06)
+    notes_step: tuple[int, float] = (5_000, 0.03)
+    notes_section: tuple[int, float] = (2_000, 0.0125)
+    notes_total: tuple[int, float] = (12_000, 0.08)
+    tail_min: tuple[int, float] = (10_000, 0.06)
+    tail_max: tuple[int, float] = (40_000, 0.25)
+    restored_files: tuple[int, float] = (50_000, 0.28)
+    restored_skills: tuple[int, float] = (25_000, 0.14)
+    user_messages: tuple[int, float] = (20_000, 0.12)
+    auto_compact: bool = True
+    window_tokens: int | None = None
+    compact_percent: float | None = None
+
+
+_POLICY: Final = WindowPolicy()
+
+
+@record
+class Thresholds:
+    """The lines of one window, in tokens; reaching a line counts, not only passing it."""
+
+    window: int
+    effective: int
+    auto_compact: int
+    blocking: int
+    warning: int
+    error: int
+    compacts: bool = True
+
+    @property
+    def base(self) -> int:
+        """What percents are taken of: the auto-compact line, or the effective window where that is off."""
+        return self.auto_compact if self.compacts else self.effective
+
+    def percent_left(self, used: float) -> int:
+        """Say how many percent of the base are left."""
+        return max(0, round((self.base - used) / self.base * 100)) if self.base > 0 else 0
+
+    def should_compact(self, used: float) -> bool:
+        """Say whether the count has reached the auto-compact line."""
+        return self.compacts and used >= self.auto_compact
+
+    def level(self, used: float) -> Level:
+        """Name the highest line the count has reached."""
+        if used >= self.blocking:
+            return "blocked"
+        if self.should_compact(used):
+            return "compact"
+        return "error" if used >= self.error else "warning" if used >= self.warning else "fine"
+
+
+@record
+class Budgets:
+    """What other constants come to in this window, in tokens."""
+
+    notes_start: int
+    notes_step: int
+    notes_section: int
+    notes_total: int
+    tail_min: int
+    tail_max: int
+    restored_files: int
+    restored_skills: int
+    user_messages: int
+
+
+def window_for(
+    model: str,
+    *,
+    lookup: Lookup | None = None,
+    betas: Iterable[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Window:
+    """Find a model's window."""
+    name = model.strip()
+    bare = name[: -len(MILLION_SUFFIX)].rstrip() if name.lower().endswith(MILLION_SUFFIX) else name
+    known = (lookup(bare) if lookup else None) or Capabilities()
+    output = known.max_output_tokens if known.max_output_tokens and known.max_output_tokens > 0 else None
+    if bare != name:
+        return Window(MILLION, "suffix", output)
+    if known.window_tokens is not None and known.window_tokens > 0:
+        return Window(known.window_tokens, "capabilities", output)
+    if any(part.strip().startswith(MILLION_BETA) for beta in betas for part in beta.split(",")):
+        return Window(MILLION, "beta", output)
+    said = (environment or {}).get(WINDOW_VARIABLE, "").strip().replace("_", "")
+    if said:
+        if not (said.isascii() and said.isdigit() and 0 < int(said) <= 10**9):
+            raise InputError(f"{WINDOW_VARIABLE} is {said[:40]!r}: give a whole number of tokens above 0, or unset it")
+        return Window(int(said), "environment", output)
+    return Window(DEFAULT_WINDOW_TOKENS, "default", output)
+
+
+def _capped(constant: tuple[int, float], tokens: int) -> int:
+    default, share = constant
+    return max(0, min(default, int(tokens * share)))
+
+
+def _effective(window: Window, max_output_tokens: int | None, policy: WindowPolicy) -> tuple[int, int]:
+    tokens = window.tokens
+    if policy.window_tokens is not None:
+        if policy.window_tokens <= 0:
+            raise InputError(f"window_tokens is {policy.window_tokens}: give a whole number above 0, or leave it out")
+        tokens = min(tokens, policy.window_tokens)
+    output = max_output_tokens if max_output_tokens is not None else window.max_output_tokens
+    reserve = _capped(policy.output_reserve, tokens)
+    return tokens, tokens - (reserve if output is None else max(0, min(output, reserve)))
+
+
+def thresholds(window: Window, max_output_tokens: int | None = None, policy: WindowPolicy = _POLICY) -> Thresholds:
+    """Draw the lines of a window; ``max_output_tokens`` is the model's, where the window does not know it."""
+    tokens, effective = _effective(window, max_output_tokens, policy)
+    compact = effective - _capped(policy.auto_compact_buffer, effective)
+    percent = policy.compact_percent
+    if percent is not None:
+        if not 0 < percent <= 100:
+            raise InputError(f"compact_percent is {percent}: give a number above 0 and up to 100, or leave it out")
+        compact = min(compact, int(effective * percent / 100))
+    base = compact if policy.auto_compact else effective
+    return Thresholds(
+        window=tokens,
+        effective=effective,
+        auto_compact=compact,
+        blocking=effective - _capped(policy.blocking_buffer, effective),
+        warning=max(0, base - _capped(policy.warning_buffer, effective)),
+        error=max(0, base - _capped(policy.error_buffer, effective)),
+        compacts=policy.auto_compact,
+    )
+
+
+def budgets(window: Window, max_output_tokens: int | None = None, policy: WindowPolicy = _POLICY) -> Budgets:
+    """Scale the other token constants to a window."""
+    _, effective = _effective(window, max_output_tokens, policy)
+    return Budgets(
+        notes_start=_capped(policy.notes_start, effective),
+        notes_step=_capped(policy.notes_step, effective),
+        notes_section=_capped(policy.notes_section, effective),
+        notes_total=_capped(policy.notes_total, effective),
+        tail_min=_capped(policy.tail_min, effective),
+        tail_max=_capped(policy.tail_max, effective),
+        restored_files=_capped(policy.restored_files, effective),
+        restored_skills=_capped(policy.restored_skills, effective),
+        user_messages=_capped(policy.user_messages, effective),
+    )

@@ -1,0 +1,64 @@
+"""Tool calls as the view remembers them: which tool, on which file."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any, Final, cast
+
+from msgspec import Struct
+
+from .entries import Message
+from .wire.blocks import Block, called_as_text
+
+__all__ = ["PATH_KEYS", "Use", "path_of", "span_of", "with_fresh_uses"]
+
+CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
+
+
+class Use(Struct, frozen=True, gc=False):
+    """A tool call that stands in the view."""
+
+    name: str
+    input: dict[str, Any]
+    group: int
+
+
+def path_of(arguments: dict[str, Any]) -> str | None:
+    """Return the file a call is about, where its input says so."""
+    for key in PATH_KEYS:
+        found = arguments.get(key)
+        if isinstance(found, str) and found:
+            return found
+    return None
+
+
+def span_of(arguments: dict[str, Any]) -> str:
+    """Return which part of a file a call reads, in its own words; empty where it reads all of it."""
+    return f"{arguments.get('offset', '')}+{arguments.get('limit', '')}".strip("+")
+
+
+def with_fresh_uses(message: Message, known: Container[str]) -> tuple[Message, list[Block]]:
+    """Return the message with calls whose id is already known as text, and the calls that remain.
+
+    A provider refuses the same id twice; the message is the same object where there is no such call.
+    """
+    content = message["content"]
+    if isinstance(content, str):
+        return message, []
+    blocks = cast("list[Block]", content)
+    uses: list[Block] = []
+    taken: set[str] = set()
+    out: list[Block] = []
+    same = True
+    for block in blocks:
+        if block["type"] not in CALLS:
+            out.append(block)
+        elif block["id"] in taken or block["id"] in known:
+            out.append(called_as_text(block))
+            same = False
+        else:
+            taken.add(block["id"])
+            uses.append(block)
+            out.append(block)
+    return (message if same else {**message, "content": out}), uses

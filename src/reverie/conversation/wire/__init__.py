@@ -1,0 +1,1 @@
+"""The provider's request format: build it, check it, compare it."""

@@ -1,0 +1,328 @@
+"""Content blocks as a provider accepts them: what may stand where, and what a block that may not turns into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import msgspec
+
+from ..entries import Message, clean
+
+__all__ = ["Block", "admitted", "as_blocks", "count_images", "lone_result", "placeholder", "result_stub", "text_block"]
+
+Block = dict[str, Any]
+
+STUB: Final = "[This tool call was interrupted; no result was recorded.]"
+FAILED: Final = "[The tool failed without saying why.]"
+IMAGE_GONE: Final = "[image]"
+_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,256}\Z")
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
+_MEDIA: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_SERVER_RESULTS: Final = frozenset(
+    {
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "mcp_tool_result",
+    }
+)
+_SERVER_USES: Final = frozenset({"server_tool_use", "mcp_tool_use"})
+_KEYS: Final[dict[str, frozenset[str]]] = {
+    "text": frozenset({"type", "text", "citations"}),
+    "image": frozenset({"type", "source"}),
+    "document": frozenset({"type", "source", "title", "context", "citations"}),
+    "tool_use": frozenset({"type", "id", "name", "input", "caller"}),
+    "tool_result": frozenset({"type", "tool_use_id", "content", "is_error"}),
+    "thinking": frozenset({"type", "thinking", "signature"}),
+    "redacted_thinking": frozenset({"type", "data"}),
+}
+
+
+def text_block(text: str) -> Block:
+    """Return a text block."""
+    return {"type": "text", "text": text}
+
+
+def placeholder(role: str) -> Block:
+    """Return what stands for a message that has nothing a provider would accept."""
+    return text_block("[no content]" if role == "assistant" else "[empty message]")
+
+
+def result_stub(tool_use_id: str, text: str = STUB) -> Block:
+    """Return the result that stands in for one that never came."""
+    return {"type": "tool_result", "tool_use_id": tool_use_id, "content": text, "is_error": True}
+
+
+def as_blocks(message: Message) -> list[Block]:
+    """Return a message's content as a list of blocks."""
+    content = message["content"]
+    return [text_block(content)] if isinstance(content, str) else content
+
+
+def lone_result(block: Block) -> list[Block]:
+    """Return a result whose call is not in view as text, its images kept."""
+    said = f"[Result of an earlier tool call, {block['tool_use_id']}]"
+    content = block.get("content") or ""
+    if isinstance(content, str):
+        return [text_block(f"{said}\n{content}".rstrip())]
+    return [text_block(said), *(part if part["type"] != "tool_reference" else foreign(part) for part in content)]
+
+
+def foreign(block: Any) -> Block:
+    """Return a block that may not stand here as text."""
+    kind: Any = cast(Block, block).get("type") if isinstance(block, dict) else None
+    label = kind if isinstance(kind, str) and kind.strip() else "unknown"
+    return text_block(f"[{label} block] {_spelled(block)}")
+
+
+def _spelled(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError):
+        return msgspec.json.encode(clean(value)).decode()
+
+
+def called_as_text(block: Block) -> Block:
+    """Return a tool call that may not stand here as text."""
+    return text_block(f"[Tool call {block['name']} {block['id']}] {_spelled(block['input'])}")
+
+
+def count_images(blocks: list[Block]) -> int:
+    """Count the images of a message, those inside tool results too."""
+    total = 0
+    for block in blocks:
+        kind = block["type"]
+        if kind == "image":
+            total += 1
+        elif kind == "tool_result":
+            content = block.get("content")
+            if isinstance(content, list):
+                total += sum(1 for part in cast("list[Block]", content) if part["type"] == "image")
+    return total
+
+
+def admitted(message: Message, role: str) -> Message | None:
+    """Return the message as a provider accepts it from that role: the same object where nothing is wrong.
+
+    None where nothing of it can be shown.
+    """
+    content = message.get("content")
+    plain = len(message) == 2 and message.get("role") == role
+    if isinstance(content, str):
+        if not content or content.isspace():
+            return None
+        return message if plain else {"role": role, "content": content}
+    if not isinstance(content, list):
+        return None if content is None else {"role": role, "content": [foreign(content)]}
+    admit = _assistant_block if role == "assistant" else _user_block
+    blocks, same = _all_admitted(cast("list[Any]", content), admit)
+    if not blocks:
+        return None
+    return message if same and plain else {"role": role, "content": blocks}
+
+
+def _all_admitted(given: list[Any], admit: Callable[[Any], Block | None]) -> tuple[list[Block], bool]:
+    """Return what is admitted of the blocks, and whether that is all of them, untouched."""
+    blocks: list[Block] = []
+    same = True
+    for block in given:
+        kept = admit(block)
+        same = same and kept is block
+        if kept is not None:
+            blocks.append(kept)
+    return blocks, same
+
+
+def _user_block(block: Any) -> Block | None:
+    if not isinstance(block, dict):
+        return _bare(block)
+    found = cast(Block, block)
+    match found.get("type"):
+        case "text":
+            return _text(found)
+        case "tool_result":
+            return _tool_result(found)
+        case "image" | "document":
+            return _media(found)
+        case "thinking" | "redacted_thinking":
+            return None
+        case _:
+            return foreign(found)
+
+
+def edit_block(tool_use_ids: list[str]) -> Block | None:
+    """Return an edit of the server's cached prefix; only a decision puts one into the view."""
+    named = [called for called in tool_use_ids if _ID.match(called)]
+    return {"type": "cache_edits", "tool_use_ids": named} if named else None
+
+
+def _assistant_block(block: Any) -> Block | None:
+    if not isinstance(block, dict):
+        return _bare(block)
+    found = cast(Block, block)
+    match found.get("type"):
+        case "text":
+            return _text(found)
+        case "tool_use":
+            return _tool_use(found)
+        case "thinking":
+            signed = isinstance(found.get("thinking"), str) and isinstance(found.get("signature"), str)
+            return _trimmed(found) if signed and found["signature"] else None
+        case "redacted_thinking":
+            data = found.get("data")
+            return _trimmed(found) if isinstance(data, str) and data else None
+        case str(kind) if kind in _SERVER_USES:
+            return found if _well_called(found) else foreign(found)
+        case str(kind) if kind in _SERVER_RESULTS:
+            answered = found.get("tool_use_id")
+            return found if isinstance(answered, str) and _ID.match(answered) and "content" in found else foreign(found)
+        case _:
+            return foreign(found)
+
+
+def paired_server_tools(blocks: list[Block], last: bool) -> list[Block]:
+    """Return an assistant message's blocks with server calls and their results whole, or as text.
+
+    The very last call of the conversation may be waiting for its result: the provider paused the turn.
+    """
+    answered = {block["tool_use_id"] for block in blocks if block["type"] in _SERVER_RESULTS}
+    called: set[str] = set()
+    settled: set[str] = set()
+    out: list[Block] = []
+    for position, block in enumerate(blocks):
+        kind = block["type"]
+        if kind in _SERVER_USES:
+            waiting = last and position == len(blocks) - 1
+            fresh = block["id"] not in called
+            called.add(block["id"])
+            out.append(block if fresh and (block["id"] in answered or waiting) else foreign(block))
+        elif kind in _SERVER_RESULTS:
+            fits = block["tool_use_id"] in called and block["tool_use_id"] not in settled
+            settled.add(block["tool_use_id"])
+            out.append(block if fits else foreign(block))
+        else:
+            out.append(block)
+    return out
+
+
+def has_server_tools(blocks: list[Block]) -> bool:
+    """Say whether the message holds calls that the provider runs itself."""
+    return any(block["type"] in _SERVER_USES or block["type"] in _SERVER_RESULTS for block in blocks)
+
+
+def _bare(value: Any) -> Block | None:
+    if isinstance(value, str):
+        return text_block(value) if value.strip() else None
+    return foreign(value)
+
+
+def _trimmed(block: Block) -> Block:
+    """Return the block without keys the provider does not take; the same object where there are none."""
+    allowed = _KEYS[block["type"]]
+    if allowed.issuperset(block):
+        return block
+    return {key: value for key, value in block.items() if key in allowed}
+
+
+def _text(block: Block) -> Block | None:
+    text = block.get("text")
+    if not isinstance(text, str):
+        return foreign(block)
+    if not text or text.isspace():
+        return None
+    citations = block.get("citations")
+    if citations is not None and not isinstance(citations, list):
+        return text_block(text)
+    return _trimmed(block)
+
+
+def _well_called(block: Block) -> bool:
+    called, name = block.get("id"), block.get("name")
+    return (
+        isinstance(called, str)
+        and isinstance(name, str)
+        and isinstance(block.get("input"), dict)
+        and _ID.match(called) is not None
+        and _NAME.match(name) is not None
+    )
+
+
+def _tool_use(block: Block) -> Block:
+    return _trimmed(block) if _well_called(block) else foreign(block)
+
+
+def _tool_result(block: Block) -> Block:
+    answered = block.get("tool_use_id")
+    if not (isinstance(answered, str) and _ID.match(answered)):
+        return foreign(block)
+    fixed = _trimmed(block)
+    if not isinstance(block.get("is_error", False), bool):
+        fixed = {**fixed, "is_error": bool(block["is_error"])}
+    return _result_content(fixed) if not fixed.get("is_error") else _failed(_result_content(fixed))
+
+
+def _failed(block: Block) -> Block:
+    """Return a failed result whose content a provider accepts: text, and not empty."""
+    content = block.get("content")
+    if not content or (isinstance(content, str) and content.isspace()):
+        return {**block, "content": FAILED}
+    if isinstance(content, str) or all(part["type"] == "text" for part in cast("list[Block]", content)):
+        return block
+    return {key: value for key, value in block.items() if key != "is_error"}
+
+
+def _result_content(fixed: Block) -> Block:
+    content = fixed.get("content")
+    if content is None or isinstance(content, str):
+        return fixed
+    if not isinstance(content, list):
+        return {**fixed, "content": foreign(content)["text"]}
+    parts, same = _all_admitted(cast("list[Any]", content), _result_part)
+    return fixed if same else {**fixed, "content": parts}
+
+
+def _result_part(part: Any) -> Block | None:
+    if not isinstance(part, dict):
+        return _bare(part)
+    found = cast(Block, part)
+    match found.get("type"):
+        case "text":
+            return _text(found)
+        case "image" | "document":
+            return _media(found)
+        case _:
+            return foreign(found)
+
+
+def _media(block: Block) -> Block:
+    """Return an image or document whose source a provider could read, else a short text."""
+    kind = block["type"]
+    source = block.get("source")
+    if isinstance(source, dict) and _readable(cast(Block, source), kind):
+        return _trimmed(block)
+    return text_block(f"[{kind}]")
+
+
+def _readable(source: Block, kind: str) -> bool:
+    match source.get("type"):
+        case "base64":
+            data, media = source.get("data"), source.get("media_type")
+            right = media in _MEDIA if kind == "image" else media == "application/pdf"
+            return right and isinstance(data, str) and bool(data) and set(source) == {"type", "data", "media_type"}
+        case "url":
+            url = source.get("url")
+            return isinstance(url, str) and url.startswith(("https://", "http://")) and set(source) == {"type", "url"}
+        case "file":
+            file = source.get("file_id")
+            return isinstance(file, str) and bool(file) and set(source) == {"type", "file_id"}
+        case "text" if kind == "document":
+            data = source.get("data")
+            plain = source.get("media_type") == "text/plain" and set(source) == {"type", "data", "media_type"}
+            return plain and isinstance(data, str) and bool(data.strip())
+        case _:
+            return False

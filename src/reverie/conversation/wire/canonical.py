@@ -1,0 +1,69 @@
+"""A request as the sequence of blocks a provider caches, so that two requests can be compared byte for byte.
+
+The order is the provider's: tools, then system, then messages. ``cache_control`` markers are left out, wherever
+they stand; a string counts as one text block; where one message ends and the next of the same role begins does
+not count. Keys keep the order they are sent in: bytes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from ..entries import clean
+
+__all__ = ["canonical", "canonical_block", "extends"]
+
+_encode: Final = msgspec.json.Encoder().encode
+_MARK: Final = "cache_control"
+
+
+def canonical(request: Mapping[str, Any]) -> list[bytes]:
+    """Return the request's canonical blocks, first to last."""
+    blocks = [canonical_block(tool, "tool") for tool in _items(request.get("tools"))]
+    blocks += [canonical_block(block, "system") for block in _content(request.get("system"))]
+    for message in _items(request.get("messages")):
+        if isinstance(message, Mapping):
+            fields = cast(Mapping[str, Any], message)
+            role = str(fields.get("role"))
+            blocks += [canonical_block(block, role) for block in _content(fields.get("content"))]
+    return blocks
+
+
+def extends(earlier: Sequence[bytes], later: Sequence[bytes]) -> bool:
+    """Say whether the later blocks begin with all the earlier ones."""
+    return len(later) >= len(earlier) and all(map(bytes.__eq__, earlier, later))
+
+
+def canonical_block(block: Any, role: str) -> bytes:
+    """Return the bytes of one block: who says it, then the block without its marker."""
+    bare = _unmarked(block)
+    try:
+        return role.encode() + b":" + _encode(bare)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return role.encode("utf-8", "replace") + b":" + _encode(clean(bare))
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
+
+
+def _content(value: Any) -> Iterator[Any]:
+    """Yield the blocks of a content, a string being one text block."""
+    if isinstance(value, str):
+        yield {"type": "text", "text": value}
+    else:
+        yield from _items(value)
+
+
+def _unmarked(block: Any) -> Any:
+    """Return the block without its marker and without those of the blocks inside it."""
+    if not isinstance(block, dict):
+        return block
+    fields = cast("dict[str, Any]", block)
+    inner = fields.get("content")
+    if isinstance(inner, list) and any(_MARK in item for item in cast("list[Any]", inner) if isinstance(item, dict)):
+        fields = {**fields, "content": [_unmarked(item) for item in cast("list[Any]", inner)]}
+    return {key: value for key, value in fields.items() if key != _MARK} if _MARK in fields else fields

@@ -1,0 +1,147 @@
+"""The one function that builds a request. It is total: for any log it returns what the provider accepts.
+
+What it has to add for that (a result that never came, a line after a last reply, images beyond the limit) is planned by
+``repairs`` so that the session can log it before the request leaves; a byte once sent then never changes by accident.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..decisions import Cause, Decision, Image, ImagesDropped, PrefixRendered, ResultStubbed
+from ..entries import Message
+from ..view import View
+from .blocks import IMAGE_GONE, STUB, Block, as_blocks, count_images, placeholder
+from .flatten import render, stub_shown
+from .options import opening_of
+
+__all__ = ["CONTINUE", "MAX_IMAGES", "build_request", "ends_with_reply", "needs_tools", "repairs"]
+
+MAX_IMAGES: Final = 100
+KEPT_IMAGES: Final = 60
+CONTINUE: Final = "Continue."
+_OPENING: Final = "[The conversation continues.]"
+_NOTHING: Final = "[Nothing has been said yet.]"
+_NO_PREFIX: Final = PrefixRendered(Cause("request", "no prefix was ever rendered"), "")
+
+
+def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str, Any]:
+    """Return the request for this view: valid, whatever the log holds."""
+    facts = view.facts
+    opening = facts.opening if prefix is None or prefix is facts.prefix else None
+    if opening is None or "tools" not in opening:
+        opening = opening_of(prefix or facts.prefix or _NO_PREFIX, view.tool_names())
+    messages = _messages(view)
+    if facts.edits:
+        messages = _edited(messages, able="cache_edits" in (prefix or facts.prefix or _NO_PREFIX).capabilities)
+    request: dict[str, Any] = {**opening, "messages": messages}
+    # The opening is shared by all requests of its prefix: lists that callers extend are theirs.
+    for key in ("system", "tools"):
+        if isinstance(request.get(key), list):
+            request[key] = request[key].copy()
+    return request
+
+
+def needs_tools(view: View) -> bool:
+    """Say whether tool blocks stand in the view, so that tools must be declared."""
+    return bool(view.tool_names())
+
+
+def ends_with_reply(view: View) -> bool:
+    """Say whether the view ends with a finished reply, so that something must be said before the model can go on."""
+    group = view.final
+    if group is None or group.role != "assistant" or group.uses:
+        return False
+    blocks = as_blocks(render(group, view.shown, last=True))
+    return blocks[-1]["type"] not in ("server_tool_use", "mcp_tool_use")
+
+
+def repairs(view: View) -> list[Decision]:
+    """Return the decisions that must be logged before this view is sent."""
+    planned: list[Decision] = [
+        ResultStubbed(Cause("request", "the tool call was interrupted"), called, STUB) for called in view.unanswered()
+    ]
+    paused = _given_up(view)
+    if paused is not None:
+        cause = Cause("request", "a call the provider had paused was given up", moves_prefix=True)
+        planned.append(ResultStubbed(cause, paused, STUB))
+    if view.images > MAX_IMAGES:
+        planned.append(_images_to_drop(view))
+    return planned
+
+
+def _given_up(view: View) -> str | None:
+    """Return the server's call that ended the last reply, once something was said after it and not noted yet."""
+    final = view.final
+    if final is None or final.role != "user" or view.length < 2:
+        return None
+    before = view.group(view.length - 2)
+    if before.uses or not before.pieces:  # beside calls of ours it never waited
+        return None
+    called = as_blocks(before.pieces[-1].message)[-1]
+    if called["type"] not in ("server_tool_use", "mcp_tool_use"):
+        return None
+    return None if called["id"] in view.facts.given_up else called["id"]
+
+
+def _messages(view: View) -> list[Message]:
+    messages = view.messages()
+    if not messages:
+        return [{"role": "user", "content": _NOTHING}]
+    final = view.final
+    if final is not None and final.role == "assistant":
+        if final.uses:
+            messages.append({"role": "user", "content": [stub_shown(called, view.shown) for called in final.uses]})
+        elif ends_with_reply(view):
+            messages.append({"role": "user", "content": CONTINUE})
+    if view.images > MAX_IMAGES:
+        messages = _fewer_images(view, messages)
+    if messages[0]["role"] != "user":
+        messages.insert(0, {"role": "user", "content": _OPENING})
+    return messages
+
+
+def _edited(messages: list[Message], *, able: bool) -> list[Message]:
+    """Return the messages with their cache edits as this provider takes them.
+
+    None where it knows no such thing; else of results that stand before the edit, for a cut may have taken some away.
+    """
+    seen: set[str] = set()
+    out: list[Message] = []
+    for message in messages:
+        blocks = as_blocks(message)
+        seen.update(block["tool_use_id"] for block in blocks if block["type"] == "tool_result")
+        if all(block["type"] != "cache_edits" for block in blocks):
+            out.append(message)
+            continue
+        kept = [_edit(block, seen if able else set()) if block["type"] == "cache_edits" else block for block in blocks]
+        content = [block for block in kept if block is not None]
+        out.append({"role": message["role"], "content": content or [placeholder(message["role"])]})
+    return out
+
+
+def _edit(block: Block, seen: set[str]) -> Block | None:
+    ids = [called for called in block["tool_use_ids"] if called in seen]
+    return {**block, "tool_use_ids": ids} if ids else None
+
+
+def _images_to_drop(view: View) -> ImagesDropped:
+    """Plan to drop the oldest images in one go, so that the prefix moves seldom."""
+    surplus = view.images - KEPT_IMAGES
+    images: list[Image] = []
+    for group in view.groups:
+        for piece in group.pieces:
+            gone = view.shown.images.get(piece.uuid, frozenset())
+            for ordinal in range(count_images(as_blocks(piece.message))):
+                if ordinal not in gone and len(images) < surplus:
+                    images.append(Image(piece.uuid, ordinal))
+    cause = Cause("request", f"more than {MAX_IMAGES} images", moves_prefix=True)
+    return ImagesDropped(cause, images, IMAGE_GONE)
+
+
+def _fewer_images(view: View, messages: list[Message]) -> list[Message]:
+    """Return the messages as they would stand once the planned images are gone."""
+    shown = view.shown.without_images((image.message, image.ordinal) for image in _images_to_drop(view).images)
+    groups = view.groups
+    redrawn = [render(group, shown, last=at == len(groups) - 1) for at, group in enumerate(groups)]
+    return [*redrawn, *messages[len(groups) :]]

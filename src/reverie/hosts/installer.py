@@ -1,0 +1,340 @@
+"""Putting our hooks into a host's settings, and taking them out again byte for byte.
+
+What a file was before, and what it became, is kept under home. A file that nobody touched since is put back as it was;
+in one that was edited meanwhile only our lines are taken out.
+"""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ..errors import InputError, StorageError
+from ..paths import replace_file
+from ..values import record
+from .events import EVENTS, Host
+from .jsonc import added, read, removed, scan, with_member
+
+__all__ = ["Change", "command_of", "install", "installed", "settings_file", "uninstall"]
+
+_RECORD: Final = "installed.json"
+_MARK: Final = "hook --host"
+_TIMEOUT_SECONDS: Final = 10
+_TOOLS: Final[Mapping[Host, str]] = {
+    "claude-code": "Bash|Grep|Glob|WebFetch|WebSearch|mcp__.*",
+    "gemini": "run_shell_command|search_file_content|grep_search|web_fetch|google_web_search|mcp_.*",
+}
+"""The tools whose results may be big and can be replaced; where a host takes no replacement none is asked for."""
+_MAX_BYTES: Final = 4 * 2**20
+
+
+@record
+class Change:
+    """What became, or would become, of a settings file."""
+
+    host: Host
+    path: Path
+    state: str
+    """``installed``, ``unchanged``, ``restored``, ``cleaned`` or ``absent``."""
+    diff: str = ""
+    backup: Path | None = None
+
+
+def settings_file(host: Host, *, project: Path | None = None, environ: Mapping[str, str] | None = None) -> Path:
+    """Return the file in which a host looks for hooks: the user's, or a project's own."""
+    env = os.environ if environ is None else environ
+    user = Path(env.get("HOME") or Path.home())
+    match host:
+        case "claude-code":
+            if project is not None:
+                return project / ".claude" / "settings.local.json"
+            return Path(env.get("CLAUDE_CONFIG_DIR") or user / ".claude") / "settings.json"
+        case "codex":
+            return (project / ".codex" if project else Path(env.get("CODEX_HOME") or user / ".codex")) / "hooks.json"
+        case "gemini":
+            return (project or user) / ".gemini" / "settings.json"
+        case "cursor":
+            return (project or user) / ".cursor" / "hooks.json"
+
+
+def command_of(host: Host, event: str) -> str:
+    """Return the command line a host runs for one of its events."""
+    return shlex.join([*_program(), "hook", "--host", host, event])
+
+
+def _program() -> list[str]:
+    """Return how this very installation is started, wherever the host runs from."""
+    beside = Path(sys.executable).with_name("reverie")
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("reverie")
+    return [found] if found else [sys.executable, "-P", "-m", "reverie.cli.start"]
+
+
+def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry_run: bool = False) -> Change:
+    """Put our hooks into a settings file, beside whatever is there; doing it twice changes nothing."""
+    before = _bytes(path)
+    text = _text(before, path)
+    after = _with_hooks(host, text, path)
+    if statusline and host == "claude-code":
+        line = {"type": "command", "command": shlex.join([*_program(), "statusline"])}
+        after = with_member(after, ("statusLine",), line)
+    if after == text and before is not None:
+        return Change(host, path, "unchanged")
+    diff = _diff(text, after, path)
+    if dry_run:
+        return Change(host, path, "installed", diff)
+    backup = _backed_up(home, host, before)
+    records = _records(home)
+    known = records.get(str(path))
+    first, made = _encoded(before), before is None and not path.parent.exists()
+    if known and before is not None:
+        first = known["before"] if before == _decoded(known["after"]) else _encoded(_cleaned(known, text, path))
+        made = bool(known.get("made"))
+    data = after.encode("utf-8")
+    records[str(path)] = {"host": host, "before": first, "after": _encoded(data), "made": made}
+    replace_file(str(home), _RECORD, json.dumps(records, indent=1).encode())
+    _write(path, data)
+    return Change(host, path, "installed", diff, backup)
+
+
+def uninstall(host: Host, path: Path, home: Path, *, dry_run: bool = False) -> Change:
+    """Take our hooks out of a settings file: as it was before them, where nobody changed it since."""
+    now = _bytes(path)
+    records = _records(home)
+    known = records.get(str(path))
+    if now is None:
+        if known and not dry_run:
+            _forget(records, path, home)
+        return Change(host, path, "absent")
+    text = _text(now, path)
+    restored = known is not None and now == _decoded(known["after"])
+    new = _decoded(known["before"]) if known and restored else _cleaned(known, text, path)
+    if new == now:
+        if known and not dry_run:
+            _forget(records, path, home)
+        return Change(host, path, "absent")
+    diff = _diff(text, _text(new, path), path)
+    if dry_run:
+        return Change(host, path, "restored" if restored else "cleaned", diff)
+    backup = _backed_up(home, host, now)
+    if new is None:
+        Path(os.path.realpath(path)).unlink()
+        with suppress(OSError):
+            if known and known.get("made"):
+                path.parent.rmdir()  # only where it holds nothing else
+    else:
+        _write(path, new)
+    _forget(records, path, home)
+    return Change(host, path, "restored" if restored else "cleaned", diff, backup)
+
+
+def installed(home: Path) -> list[tuple[Host, Path]]:
+    """Return the settings files our hooks were put into."""
+    return [(cast(Host, one["host"]), Path(path)) for path, one in _records(home).items()]
+
+
+def _forget(records: dict[str, dict[str, Any]], path: Path, home: Path) -> None:
+    records.pop(str(path), None)
+    replace_file(str(home), _RECORD, json.dumps(records, indent=1).encode())
+
+
+# -- what is put in
+
+
+def _with_hooks(host: Host, text: str, path: Path) -> str:
+    said = _object(text, path)
+    if host == "cursor" and "version" not in said:
+        text = with_member(text, ("version",), 1)
+    for event, kind in EVENTS[host].items():
+        tools = _TOOLS.get(host, "") if kind == "after_tool" else ""
+        if kind == "after_tool" and not tools and host != "cursor":
+            continue
+        command = command_of(host, event)
+        there = _ours(_object(text, path), event)
+        if any(one == command for _, one in there):
+            continue
+        for place, _ in reversed(there):  # another place or version of us stood here
+            text = removed(text, ("hooks", event, *place))
+        text = added(text, ("hooks", event), _entry(host, command, tools))
+    read(text)
+    return text
+
+
+def _entry(host: Host, command: str, tools: str) -> dict[str, Any]:
+    match host:
+        case "cursor":
+            return {"command": command}
+        case "gemini":
+            hook = {"name": "reverie", "type": "command", "command": command, "timeout": _TIMEOUT_SECONDS * 1000}
+            return {"matcher": tools or "*", "hooks": [hook]}
+        case "claude-code" | "codex":
+            one = {"type": "command", "command": command, "timeout": _TIMEOUT_SECONDS}
+            return {"matcher": tools, "hooks": [one]} if tools else {"hooks": [one]}
+
+
+def _ours(said: Mapping[str, Any], event: str) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return the places of our entries under an event, below its list, and their commands."""
+    hooks: Any = said.get("hooks")
+    listed: Any = cast("Mapping[str, Any]", hooks).get(event) if isinstance(hooks, dict) else None
+    found: list[tuple[tuple[str | int, ...], str]] = []
+    for at, entry in enumerate(cast("list[Any]", listed) if isinstance(listed, list) else []):
+        inner: Any = cast("Mapping[str, Any]", entry).get("hooks") if isinstance(entry, dict) else None
+        group: list[Any] = cast("list[Any]", inner) if isinstance(inner, list) else [entry]
+        commands = [cast("Mapping[str, Any]", one).get("command") if isinstance(one, dict) else None for one in group]
+        ours = [(place, one) for place, one in enumerate(commands) if isinstance(one, str) and _is_ours(one)]
+        alone = len(ours) == len(group)  # else somebody put theirs beside ours
+        found += [((at,) if alone else (at, "hooks", place), one) for place, one in (ours[:1] if alone else ours)]
+    return found
+
+
+def _is_ours(command: str) -> bool:
+    return _MARK in command and "reverie" in command
+
+
+# -- what is taken out
+
+
+def _cleaned(known: Mapping[str, Any] | None, text: str, path: Path) -> bytes:
+    """Return a file that was edited since without what is ours."""
+    _object(text, path)
+    merged = _merged(known, text, path) if known else None
+    return _without_hooks(text if merged is None else merged).encode("utf-8")
+
+
+def _merged(known: Mapping[str, Any], text: str, path: Path) -> str | None:
+    """Take our edit back out of a file that was edited since; None where the two edits touch the same lines."""
+    after = _text(_decoded(known["after"]), path).splitlines(keepends=True)
+    before = _text(_decoded(known["before"]), path).splitlines(keepends=True)
+    now = text.splitlines(keepends=True)
+    same = difflib.SequenceMatcher(None, after, now, autojunk=False).get_matching_blocks()
+    for tag, low, high, left, right in reversed(
+        difflib.SequenceMatcher(None, after, before, autojunk=False).get_opcodes()
+    ):
+        if tag == "equal":
+            continue
+        block = next((one for one in same if one.a <= low and high <= one.a + one.size), None)
+        if block is None:
+            return None
+        shift = block.b - block.a
+        now[low + shift : high + shift] = before[left:right]
+    merged = "".join(now)
+    try:
+        read(merged)
+    except InputError:
+        return None
+    return merged
+
+
+def _without_hooks(text: str) -> str:
+    """Take every entry of ours out, and the lists and objects that are empty then."""
+    hooks = scan(text).members.get("hooks")
+    for event in list(hooks.members) if hooks else ():
+        places = _ours(cast("dict[str, Any]", read(text)), event)
+        for place, _ in reversed(places):
+            text = removed(text, ("hooks", event, *place))
+        if places and not read(text)["hooks"][event]:
+            text = removed(text, ("hooks", event))
+    if hooks and hooks.members and not read(text)["hooks"]:
+        text = removed(text, ("hooks",))
+    status: Any = cast("dict[str, Any]", read(text)).get("statusLine")
+    command: Any = cast("dict[str, Any]", status).get("command") if isinstance(status, dict) else None
+    if isinstance(command, str) and command.endswith(" statusline") and "reverie" in command:
+        text = removed(text, ("statusLine",))
+    return text
+
+
+# -- files
+
+
+def _object(text: str, path: Path) -> dict[str, Any]:
+    try:
+        said = read(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    if not isinstance(said, dict):
+        raise InputError(f"{path} holds no object, so no hooks can be put there; move it away first")
+    return cast("dict[str, Any]", said)
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
+    if len(data) > _MAX_BYTES:
+        raise InputError(f"{path} is larger than any settings file needs to be; it is left alone")
+    return data
+
+
+def _text(data: bytes | None, path: Path) -> str:
+    try:
+        return (data or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8; save it as UTF-8 first") from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace a file of the user's, keeping its mode, and following a link to where it really lies."""
+    path = Path(os.path.realpath(path))
+    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o600
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.reverie-{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fchmod(stream.fileno(), mode)
+            os.fsync(stream.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def _backed_up(home: Path, host: Host, data: bytes | None) -> Path | None:
+    if data is None:
+        return None
+    name = f"backups/{host}-{hashlib.sha256(data).hexdigest()[:16]}.json"
+    replace_file(str(home), name, data)
+    return home / name
+
+
+def _records(home: Path) -> dict[str, dict[str, Any]]:
+    try:
+        found: Any = json.loads((home / _RECORD).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    rows = cast("dict[str, Any]", found)
+    return {
+        path: one for path, one in rows.items() if isinstance(one, dict) and {"host", "before", "after"} <= one.keys()
+    }
+
+
+def _encoded(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _decoded(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def _diff(before: str, after: str, path: Path) -> str:
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"{path}", f"{path} (with Reverie)"
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)

@@ -1,0 +1,141 @@
+"""Reading memories in a hurry: the files as they lie, without the journal; nothing here writes but one note.
+
+A writer that died between two files is no matter: each file is whole, and the next writer carries the rest out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from ..memories.store.index import INDEX
+from ..memories.store.names import FOLDERS, is_memory
+from ..memories.store.records import MemoryRecord, Scope, read_record
+from ..memories.store.trust import worst
+from ..paths import append_line, open_folder, open_plain
+from ..values import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+__all__ = ["Read", "index_text", "note_surfaced"]
+
+_MAX_FILE_BYTES: Final = 262_144
+_MAX_DEPTH: Final = 4
+_JOURNAL: Final = ".journal"
+_SURFACED: Final = "surfaced.jsonl"
+Stamp = tuple[int, int, int, int, int]
+"""By what a file is known to be unchanged; its own time comes first."""
+
+
+class Read:
+    """The memories of a directory, and of the one shared with a team as ``team/<file>``, as one question sees them.
+
+    Their words are kept between hooks, so that only files that changed since are read; of the rest a record here has
+    what says whether it may be shown, and ``whole`` reads it.
+    """
+
+    def __init__(self, directory: str, team: str | None, *, query: str, home: str) -> None:
+        from ..memories.recall.search import MemoryIndex
+        from ..memories.recall.terms import terms  # the index alone needs no search
+
+        self.index = MemoryIndex()
+        self.records: dict[str, MemoryRecord] = {}
+        self._roots: dict[Scope, str] = {"private": directory, **({"team": team} if team is not None else {})}
+        for scope, root in self._roots.items():
+            self._take(root, scope, set(terms(query)), home)
+
+    def whole(self, name: str) -> MemoryRecord | None:
+        """Return a memory with its text as it is now; None where it is gone."""
+        scope: Scope = self.records[name].scope
+        file = name.removeprefix("team/") if scope == "team" else name
+        return _record(self._roots[scope], file, name, scope, self.records[name].modified)
+
+    def _take(self, root: str, scope: Scope, asked: set[str], home: str) -> None:
+        from ..memories.recall.search import Words
+        from .word_cache import KeptWords
+
+        kept = KeptWords(home, root, scope)
+        for file, stamp in _files(root):
+            name = f"team/{file}" if scope == "team" else file
+            row = kept.row(name, stamp)
+            if row is None:
+                memory = _record(root, file, name, scope, _iso(stamp[0]))
+                if memory is None:
+                    continue
+                row = kept.put(memory, self.index.words_of(memory), stamp)
+            type, modified, expires, length, head, counts = row
+            memory = MemoryRecord(name, "", type=type, modified=modified, expires=expires, scope=scope)
+            here = {word: counts[word] for word in asked if word in counts}
+            self.index.put_words(memory, Words(frozenset(asked.intersection(head)), here, length))
+            self.records[name] = memory
+        kept.save()
+
+
+def _record(root: str, file: str, name: str, scope: Scope, modified: str) -> MemoryRecord | None:
+    data = _bytes(os.path.join(root, file))
+    if data is None:
+        return None
+    memory = read_record(name, data, scope=scope)
+    # Only the journal knows whose word it is.
+    return replace(memory, trust=worst((memory.trust, "agent")), modified=memory.modified or modified)
+
+
+def _iso(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def index_text(directory: str) -> str:
+    """Return the index of a memory directory; empty where there is none."""
+    return (_bytes(os.path.join(directory, INDEX)) or b"").decode("utf-8", "replace")
+
+
+def note_surfaced(directory: str, files: Sequence[str], session: str) -> None:
+    """Note beside the memories that a session was shown these, so that forgetting one can name the copies."""
+    time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    line = json.dumps({"session": session, "files": sorted(files), "time": time})
+    path = os.path.join(directory, _JOURNAL, _SURFACED)
+    folder = open_folder(directory, [_JOURNAL], create=True)
+    try:
+        descriptor = open_plain(folder, _SURFACED, os.O_RDWR | os.O_CREAT | os.O_APPEND, path)
+    finally:
+        os.close(folder)
+    try:
+        append_line(descriptor, line.encode(), path=path)
+    finally:
+        os.close(descriptor)
+
+
+def _bytes(path: str) -> bytes | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(descriptor)
+        if found.st_nlink > 1 or (found.st_mode & 0o170000) != 0o100000:
+            return None
+        return os.read(descriptor, _MAX_FILE_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _files(root: str, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Stamp]]:
+    with suppress(OSError), os.scandir(os.path.join(root, prefix) if prefix else root) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            name = f"{prefix}{entry.name}"
+            if entry.name.startswith("."):
+                continue
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    if depth < _MAX_DEPTH and (prefix or entry.name not in FOLDERS):
+                        yield from _files(root, f"{name}/", depth + 1)
+                elif entry.name.endswith(".md") and is_memory(name):
+                    found = entry.stat(follow_symlinks=False)
+                    yield name, (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_nlink)

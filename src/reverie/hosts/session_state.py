@@ -1,0 +1,120 @@
+"""What a session of a host was shown and asked, between one hook and the next: a few lines in a file of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+
+from ..paths import append_line, explained, open_folder, open_plain
+from ..values import cast
+from .events import Moment
+from .queue import FOLDER, digest_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+__all__ = ["Seen", "prompts_seen", "words_heard"]
+
+_MAX_BYTES: Final = 4_000_000
+_KEPT_CHARS: Final = 20_000
+"""Characters kept of one prompt or reply."""
+
+
+class Seen:
+    """The notes of one session; every method may block."""
+
+    def __init__(self, home: str | os.PathLike[str], moment: Moment) -> None:
+        self._home = os.fspath(home)
+        self._name = _file(moment.host, moment.session)
+
+    def prompt(self, digest: str, words: str = "") -> None:
+        """Note that the user gave a prompt, so that it is known as theirs; with ``words``, what it says as well."""
+        self._append({"prompt": digest, **({"user": words[:_KEPT_CHARS]} if words else {})})
+
+    def reply(self, words: str) -> None:
+        """Keep what the model answered."""
+        self._append({"assistant": words[:_KEPT_CHARS]})
+
+    def show(self, files: Sequence[str], size: int) -> None:
+        """Note that these memories were shown, in so many bytes."""
+        self._append({"shown": list(files), "bytes": size})
+
+    def put_off(self, text: str) -> None:
+        """Keep a text for the next moment at which the host takes one; an empty one takes the place of an older."""
+        self._append({"later": text})
+
+    def put_off_text(self) -> str:
+        """Return the text that was kept, once."""
+        text = ""
+        for line in _lines(self._home, self._name):
+            later = line.get("later")
+            text = later if isinstance(later, str) else text
+        if text:
+            self._append({"later": ""})
+        return text
+
+    def surfaced(self) -> tuple[set[str], int]:
+        """Return the memories that were shown, and their size in bytes."""
+        files: set[str] = set()
+        size = 0
+        for line in _lines(self._home, self._name):
+            shown = line.get("shown")
+            if isinstance(shown, list):
+                files.update(str(one) for one in cast("list[Any]", shown))
+                size += int(line.get("bytes") or 0)
+        return files, size
+
+    def _append(self, body: dict[str, Any]) -> None:
+        path = os.path.join(self._home, FOLDER, self._name)
+        with explained("write", path):
+            folder = open_folder(self._home, [FOLDER], create=True)
+            try:
+                descriptor = open_plain(folder, self._name, os.O_RDWR | os.O_CREAT | os.O_APPEND, path)
+            finally:
+                os.close(folder)
+        try:
+            append_line(descriptor, json.dumps(body).encode(), path=path, durable=False)
+        finally:
+            os.close(descriptor)
+
+
+def prompts_seen(home: str | os.PathLike[str], host: str, session: str) -> set[str]:
+    """Return the prompts that hooks saw the user give, as digests."""
+    found = (line.get("prompt") for line in _lines(home, _file(host, session)))
+    return {one for one in found if isinstance(one, str)}
+
+
+def words_heard(home: str | os.PathLike[str], host: str, session: str) -> list[tuple[str, str]]:
+    """Return what hooks heard said, each with ``user`` or ``assistant``; empty where they kept no words."""
+    found: list[tuple[str, str]] = []
+    for line in _lines(home, _file(host, session)):
+        for role in ("user", "assistant"):
+            words = line.get(role)
+            if isinstance(words, str) and words.strip():
+                found.append((role, words))
+    return found
+
+
+def _file(host: str, session: str) -> str:
+    return f"seen-{digest_of(host, session)}.jsonl"
+
+
+def _lines(home: str | os.PathLike[str], name: str) -> Iterator[dict[str, Any]]:
+    try:
+        with open(os.path.join(home, FOLDER, name), "rb", opener=_plainly) as stream:
+            data = stream.read(_MAX_BYTES)
+    except OSError:
+        return
+    for line in data.splitlines():
+        try:
+            found: Any = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            yield cast("dict[str, Any]", found)
+
+
+def _plainly(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

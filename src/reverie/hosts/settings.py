@@ -1,0 +1,87 @@
+"""The settings a hook acts by, without loading what only an agent needs where nobody set anything."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from ..memories.recall.policy import RecallPolicy
+    from ..settings import Settings
+
+__all__ = ["Settled", "settled"]
+
+_NO_RULES: Final = frozenset({"REVERIE_HOME", "REVERIE_WORKER"})
+
+
+class Settled:
+    """What is set for hooks: where things are, and what is on."""
+
+    __slots__ = ("_recall", "home", "memory", "memory_dir", "offload", "offload_limits", "recalls", "team_memory")
+
+    def __init__(self, home: str, given: Settings | None = None) -> None:
+        """Take the settings as given, or as they are where nothing is."""
+        limits: Mapping[str, int] = {}
+        self.home = home
+        self.memory = given is None or given.switches.memory
+        self.recalls = given is None or (given.switches.memory and given.switches.recall)
+        self.offload = given is None or given.switches.offload
+        self.offload_limits = limits if given is None else given.offload_limits
+        self.memory_dir = None if given is None or given.memory_dir is None else str(given.memory_dir)
+        self.team_memory = None if given is None or given.team_memory is None else str(given.team_memory)
+        self._recall = None if given is None else given.recall
+
+    @property
+    def recall(self) -> RecallPolicy:
+        """How many memories are brought into view."""
+        if self._recall is None:
+            from ..memories.recall.policy import RecallPolicy
+
+            self._recall = RecallPolicy()
+        return self._recall
+
+
+def settled(project: str | None) -> Settled:
+    """Return what holds for hooks in a project; settings that are wrong raise ``SettingsError``."""
+    home = _home()
+    files = [os.path.join(home, "config.toml"), *([os.path.join(project, ".reverie.toml")] if project else [])]
+    rules = [
+        name
+        for name in os.environ
+        if name.startswith(("REVERIE_", "DISABLE_")) and name not in _NO_RULES  # the latter may be ours to honour
+    ]
+    if not rules and not any(map(os.path.lexists, files)):
+        return Settled(home)
+    from pathlib import Path
+
+    from ..settings import load_settings
+
+    found = load_settings(project=Path(project) if project else None)
+    return Settled(str(found.home), found)
+
+
+def _home() -> str:
+    """Return what the settings would say; in plain cases without what they load."""
+    given = os.environ.get("REVERIE_HOME", "")
+    if _is_plain(given):
+        return given
+    if not given and sys.platform == "linux" and "ANDROID_DATA" not in os.environ:
+        data, home = os.environ.get("XDG_DATA_HOME", ""), os.environ.get("HOME", "")
+        if _is_plain(data):
+            return f"{data}/reverie"
+        if not data and _is_plain(home):
+            return f"{home}/.local/share/reverie"
+    from pathlib import Path
+
+    from platformdirs import user_data_path
+
+    return str((Path(given).expanduser() if given else user_data_path("reverie", appauthor=False)).absolute())
+
+
+def _is_plain(path: str) -> bool:
+    """Say whether a path is absolute and means to everybody what it says."""
+    return path.startswith("/") and path == path.strip() and path == os.path.normpath(path) and "~" not in path

@@ -1,0 +1,106 @@
+"""The words of memories, kept between hooks: a file under home by which only what changed since is read again.
+
+It says nothing that the memories do not say, and may go at any time. What cannot be read is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+
+from ..digests import hex_of
+from ..errors import ReverieError
+from ..memories import stems
+from ..memories.recall import search
+from ..memories.recall import terms as lexical
+from ..memories.recall.search import Words
+from ..memories.store import frontmatter, records
+from ..memories.store.records import MemoryRecord
+from ..paths import replace_file
+from ..values import cast
+from .queue import FOLDER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+__all__ = ["KeptWords", "forget_words"]
+
+_MAX_BYTES: Final = 64 * 2**20
+_FRESH_NS: Final = 2_000_000_000
+"""What changed this short a time ago could change once more without its times showing it."""
+
+_COLUMNS: Final = 7
+Row = tuple[str, str, str, int, list[str], dict[str, int]]
+
+
+class KeptWords:
+    """The words of one directory of memories."""
+
+    def __init__(self, home: str, root: str, scope: str) -> None:
+        name = hex_of(f"{scope}\0{root}".encode("utf-8", "surrogateescape"))[:32]
+        self._home = home
+        self._name = f"{FOLDER}/words-{name}.json"
+        self._made_by = _makers()
+        self._before = self._read()
+        self._now: dict[str, list[Any]] = {}
+        self._changed = False
+
+    def row(self, name: str, stamp: tuple[int, ...]) -> Row | None:
+        """Return what is known of a file, if it has not changed since."""
+        found = self._before.get(name)
+        if found is None or found[0] != list(stamp) or stamp[-1] != 1:
+            return None
+        self._now[name] = found
+        return cast("Row", tuple(found[1:]))
+
+    def put(self, memory: MemoryRecord, words: Words, stamp: tuple[int, ...]) -> Row:
+        """Keep what was read from a file."""
+        row: Row = (
+            memory.type,
+            memory.modified,
+            memory.expires,
+            words.length,
+            sorted(words.head),
+            dict(words.counts),
+        )
+        if max(stamp[:2]) < time.time_ns() - _FRESH_NS:
+            self._now[memory.file] = [list(stamp), *row]
+            self._changed = True
+        return row
+
+    def save(self) -> None:
+        """Write what is known down, where it is not what stands there."""
+        if not self._changed and self._now.keys() == self._before.keys():
+            return
+        body = json.dumps({"made_by": self._made_by, "rows": self._now}, separators=(",", ":"))
+        with suppress(ReverieError, OSError):  # it is only quicker with it
+            replace_file(self._home, self._name, body.encode())
+
+    def _read(self) -> dict[str, list[Any]]:
+        try:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(os.path.join(self._home, self._name), flags), "rb") as stream:
+                found: Any = json.loads(stream.read(_MAX_BYTES))
+            rows = cast("dict[str, list[Any]]", found["rows"] if found["made_by"] == self._made_by else {})
+            return {name: row for name, row in rows.items() if len(row) == _COLUMNS}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return {}
+
+
+def forget_words(home: str | os.PathLike[str]) -> None:
+    """Keep no words of any memory under this home: some were erased, and the next hook reads the rest again."""
+    with suppress(OSError), os.scandir(os.path.join(home, FOLDER)) as entries:
+        for entry in entries:
+            if entry.name.startswith("words-"):
+                os.unlink(entry.path)
+
+
+def _makers() -> list[int]:
+    """Return by what it is known that another version of this program would find other words."""
+    files = [room.__file__ for room in (frontmatter, lexical, records, search, stems)]
+    with suppress(OSError):
+        return [os.stat(file).st_mtime_ns for file in files if file]
+    return [0]

@@ -1,0 +1,144 @@
+"""From a path to the records in it: files, compression, lines, whole documents."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from ..conversation.entries import clean
+from ..conversation.log import Damage
+from ..errors import InputError
+from .import_result import Source
+from .salvage import salvage
+from .untrusted import Record
+
+__all__ = ["ZSTD_MAGIC", "decode_record", "document_of", "read_bytes", "source_of", "unpacked"]
+
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_BOM: Final = b"\xef\xbb\xbf"
+_EDGES: Final = b" \t\r\0"
+_UNPACKED_BYTES: Final = 2**30
+_PIECE_BYTES: Final = 2**16
+
+_decoder: Final = msgspec.json.Decoder()
+
+
+def read_bytes(path: Path, limit: int = -1) -> bytes:
+    """Return what a regular file holds, or raise one clear ``InputError``."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            mode = os.fstat(descriptor).st_mode
+            if stat.S_ISDIR(mode):
+                raise IsADirectoryError
+            if not stat.S_ISREG(mode):
+                raise InputError(f"{path} is not a regular file; give a recorded session")
+            return file.read(limit)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist; give the path of a recorded session") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a directory; give one recorded session, a file") from None
+    except PermissionError:
+        raise InputError(f"{path} may not be read by this user; check its permissions") from None
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{path} cannot be read ({said}); give a recorded session") from None
+
+
+def unpacked(data: bytes, name: str) -> tuple[bytes, tuple[Damage, ...]]:
+    """Undo Zstandard compression where there is any; a broken stream gives what comes before the break."""
+    if not data.startswith(ZSTD_MAGIC):
+        return data, ()
+    try:
+        import zstandard
+    except ImportError:
+        raise InputError(
+            f"{name} is compressed with Zstandard; install the extra: pip install 'reverie[codex]'"
+        ) from None
+    out = bytearray()
+    reader = zstandard.ZstdDecompressor().stream_reader(BytesIO(data), read_across_frames=True)
+    try:
+        while piece := reader.read(_PIECE_BYTES):
+            out += piece
+            if len(out) > _UNPACKED_BYTES:
+                return bytes(out), (_torn(out, data, "the rest is more than can be unpacked"),)
+    except zstandard.ZstdError:
+        return bytes(out), (_torn(out, data, "the compressed stream is broken here"),)
+    return bytes(out), ()
+
+
+def _torn(out: bytearray, data: bytes, reason: str) -> Damage:
+    return Damage(out.count(b"\n") + 1, reason, len(data))
+
+
+def decode_record(line: bytes) -> Any:
+    """Decode one JSON value; raise ``ValueError`` that says what is wrong with it."""
+    try:
+        return _decoder.decode(line)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8") from None
+    except msgspec.DecodeError as error:
+        # JavaScript writes half surrogate pairs where it cut a string; that is no damage, and msgspec refuses it.
+        if b"\\ud" in line or b"\\uD" in line:
+            try:
+                return clean(json.loads(line))
+            except (ValueError, RecursionError):
+                pass
+        raise ValueError(f"not JSON: {error}") from None
+
+
+def source_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> Source:
+    """Split a file into records: its lines, or the one document it is, or what can be saved of that."""
+    data = data.removeprefix(_BOM)
+    records: list[tuple[int, Record]] = []
+    broken: list[Damage] = []
+    sessions: list[tuple[int, bytes]] = []
+    for number, raw in enumerate(data.split(b"\n"), 1):
+        line = raw.strip(_EDGES)
+        if not line:
+            if b"\0" in raw:
+                broken.append(Damage(number, "nothing but NUL bytes", len(raw)))
+            continue
+        try:
+            value = decode_record(line)
+        except ValueError as error:
+            if b'"history"' in line:
+                sessions.append((number, line))
+            broken.append(Damage(number, str(error), len(raw)))
+            continue
+        if isinstance(value, dict):
+            if b"\0" in raw:
+                broken.append(Damage(number, "NUL bytes around an intact record", len(raw)))
+            records.append((number, cast(Record, value)))
+        else:
+            broken.append(Damage(number, f"a JSON {type(value).__name__}, not a record", len(raw)))
+    if broken and len(sessions) < 2 and _is_document(data, records):
+        return document_of(data, name, damage) or Source(name, records, (*damage, *broken))
+    # A line that is a whole session of its own: what is intact inside it is kept.
+    saved = [(number, found[0]) for number, line in sessions if (found := salvage(line, number))]
+    return Source(name, sorted([*records, *saved], key=lambda one: one[0]) if saved else records, (*damage, *broken))
+
+
+def _is_document(data: bytes, records: list[tuple[int, Record]]) -> bool:
+    """Say whether the lines are those of one indented document rather than records of their own."""
+    start = data[:64].lstrip(_EDGES + b"\n")
+    alone = start.startswith(b"{") and start[1:].lstrip(b" \t\r").startswith(b"\n")
+    return alone or not records
+
+
+def document_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> Source | None:
+    """Read the file as the one document it is, or as what can be saved of that."""
+    try:
+        value = decode_record(data.strip(_EDGES + b"\n"))
+    except ValueError:
+        saved = salvage(data)
+        return Source(name, [(1, saved[0])], (*damage, *saved[1])) if saved else None
+    return Source(name, [(1, cast(Record, value))], damage) if isinstance(value, dict) else None

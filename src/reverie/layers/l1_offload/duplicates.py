@@ -1,0 +1,93 @@
+"""What a session has seen before, kept ready so that a new result is not held against every old one."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, TypeAlias, cast
+
+from ...conversation.decisions import ResultOffloaded
+from ...conversation.entries import USER
+from ...conversation.view import View
+from ...conversation.wire.blocks import as_blocks
+from .content import Content, form_of
+
+__all__ = ["Known"]
+
+_Key: TypeAlias = str | bytes
+
+
+class Known:
+    """An index of a view's results by their content, and of stored results by their hash.
+
+    It is extended as the view grows and rebuilt when that is cut. Nothing here is state of its own: it follows from the
+    view, and a resumed session builds it anew.
+    """
+
+    def __init__(self) -> None:
+        self._cuts = -1
+        self._seen = 0
+        self._calls: dict[_Key, list[str]] = {}
+        self._paths: dict[tuple[str, str], str] | None = None
+
+    def follow(self, view: View) -> Known:
+        """Take in what the view has gained since the last call."""
+        if view.cuts != self._cuts:
+            self._cuts, self._seen, self._calls = view.cuts, 0, {}
+        for result in view.results_from(self._seen):
+            self._seen += 1
+            if result.tool_use_id in view.shown.results or result.has_images:
+                continue
+            content: Any = as_blocks(result.piece.message)[0].get("content")
+            if isinstance(content, (str, list)) and content:
+                self._calls.setdefault(_key(cast(Content, content)), []).append(result.tool_use_id)
+        if self._paths is None:
+            self._paths = {}
+            for decision in _offloads(view):
+                self.stored(decision.path, decision.sha256)
+        return self
+
+    def restart(self) -> None:
+        """Look through the whole view next time, because results have come back into it."""
+        self._cuts = -1
+
+    def first(self, view: View, content: Content, *, but: str = "") -> str | None:
+        """Return the first call in view whose result is shown whole and is exactly this.
+
+        What has left the view meanwhile is forgotten on the way, so that it is met only once.
+        """
+        calls = self._calls.get(_key(content), [])
+        while calls and not _stands(view, calls[0]):
+            del calls[0]
+        return next((called for called in calls if called != but and _stands(view, called)), None)
+
+    def stored(self, path: str, sha256: str) -> None:
+        """Remember where bytes rest; the first place counts."""
+        if self._paths is None:
+            self._paths = {}
+        self._paths.setdefault((path.rpartition("/")[0], sha256), path)
+
+    def path(self, place: str, sha256: str) -> str | None:
+        """Return where in this folder the same bytes have been stored before."""
+        return (self._paths or {}).get((place, sha256))
+
+
+def _key(content: Content) -> _Key:
+    """Return the text itself, which costs nothing to keep while the view has it too, or a digest of blocks."""
+    return content if isinstance(content, str) else blake2b(form_of(content).data, digest_size=32).digest()
+
+
+def _stands(view: View, called: str) -> bool:
+    """Say whether the model sees a result whole, here and in the provider's cache."""
+    return called not in view.shown.results and not any(called in edit.tool_use_ids for edit in view.facts.edits)
+
+
+def _offloads(view: View) -> list[ResultOffloaded]:
+    """Return what this session has ever moved to disk, in view or not."""
+    found: list[ResultOffloaded | None] = []
+    for entry in view.said:
+        message = entry.message
+        content: Any = message.get("content") if message is not None and entry.kind == USER else None
+        for block in cast("list[Any]", content) if isinstance(content, list) else ():
+            called: Any = cast("dict[str, Any]", block).get("tool_use_id") if isinstance(block, dict) else None
+            found.append(view.offloaded(called) if isinstance(called, str) else None)
+    return [decision for decision in found if decision is not None]

@@ -1,0 +1,135 @@
+"""The results that could be cleared, kept ready so that looking costs what is new."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import accumulate
+
+from ...conversation.reads import READS, WRITES, failed
+from ...conversation.shared_lists import Result
+from ...conversation.tool_calls import span_of
+from ...conversation.view import View
+from ...conversation.wire.flatten import Shown
+from ...values import record
+from .policy import TrimPolicy
+
+__all__ = ["Candidate", "Pending"]
+
+
+@record
+class Candidate:
+    """A result in view that may be cleared."""
+
+    tool_use_id: str
+    tool: str
+    tokens: int
+    group: int
+    message: str = ""
+
+    @property
+    def round(self) -> int:
+        """The request it came before, counted from the last cut: messages alternate, so two make a round."""
+        return self.group // 2
+
+
+class Pending:
+    """An index of a view's clearable results, extended as the view grows and rebuilt when it is cut.
+
+    Nothing here is state of its own: it follows from the view, and a resumed session builds it anew.
+    """
+
+    def __init__(self, policy: TrimPolicy) -> None:
+        self._policy = policy
+        self._begin(-1)
+
+    def _begin(self, cuts: int) -> None:
+        self._cuts = cuts
+        self._seen = 0
+        self._ends: list[int] = []  # tokens given up to the end of each closed message, as they came
+        self._open: list[int] = []
+        self._freed: dict[str, int] = {}
+        self._reads: dict[str, list[tuple[str, str]]] = {}
+        self._shown: Shown | None = None
+        self.unseen = 0
+        """The first message that no request has held yet: what is in it must not leave before it was seen."""
+        self.candidates: list[Candidate] = []
+        self.superseded: set[str] = set()
+        self.written = 0
+
+    def follow(self, view: View) -> None:
+        """Take in what the view has gained since the last call."""
+        if view.cuts != self._cuts:
+            self._begin(view.cuts)
+        end = self._ends[-1] if self._ends else 0
+        for at in range(len(self._ends), view.closed):
+            end += view.group(at).tokens
+            self._ends.append(end)
+        self._open = []
+        for at in range(view.closed, view.length):
+            end += view.group(at).tokens
+            self._open.append(end)
+        self.written = end
+        final = view.final
+        self.unseen = view.length - (final is not None and final.role == "user")
+        if view.shown is not self._shown:
+            self._shown = view.shown
+            self.candidates = [one for one in self.candidates if one.tool_use_id not in view.shown.results]
+        for result in view.results_from(self._seen):
+            self._seen += 1
+            gone = result.tool_use_id in view.shown.results
+            use = view.use(result.tool_use_id)
+            if result.path is not None and use is not None and not failed(result):
+                self._supersede(result, span_of(use.input), gone=gone)
+            if not gone and not result.has_images and self._policy.may_clear(result.tool):
+                self.candidates.append(
+                    Candidate(result.tool_use_id, result.tool, result.tokens, result.group, result.message)
+                )
+
+    def _supersede(self, result: Result, span: str, *, gone: bool) -> None:
+        """Note which older reads of a file this result has made stale.
+
+        A read that is not shown itself (a reference to an earlier one, say) makes nothing stale; a write does.
+        """
+        earlier = self._reads.setdefault(result.path or "", [])
+        if result.tool in WRITES:
+            self.superseded.update(one for one, _ in earlier)
+            earlier.clear()
+        elif result.tool in READS and not gone:
+            self.superseded.update(one for one, covered in earlier if covered == span)
+            earlier[:] = [one for one in earlier if one[1] != span]
+            earlier.append((result.tool_use_id, span))
+
+    def clear(self, ids: Iterable[str], tokens_each: int) -> None:
+        """Forget results that have been cleared, and remember what left so that distances stay right."""
+        gone = set(ids)
+        left = [one for one in self.candidates if one.tool_use_id not in gone]
+        cleared = [one for one in self.candidates if one.tool_use_id in gone]
+        groups = [one.group for one in cleared]  # in order, as candidates are
+        sums = list(accumulate((max(0, one.tokens - tokens_each) for one in cleared), initial=0))
+        for one in left:
+            freed = sums[-1] - sums[bisect_right(groups, one.group)]
+            self._freed[one.tool_use_id] = self._freed.get(one.tool_use_id, 0) + freed
+        self.candidates = left
+
+    def start(self, candidate: Candidate) -> int:
+        """Return how many tokens the view had been given before the message that holds a candidate."""
+        return self._end(candidate.group - 1)
+
+    def _end(self, group: int) -> int:
+        if group < 0:
+            return 0
+        return self._ends[group] if group < len(self._ends) else self._open[group - len(self._ends)]
+
+    def before(self, candidate: Candidate) -> int:
+        """Return how many tokens the view had been given when the last request before a candidate was made.
+
+        That is as far as a cache can hold what precedes it: the call and its result came with the next request.
+        """
+        return self._end(candidate.group - 2)
+
+    def following(self, candidate: Candidate, before: int | None = None) -> int:
+        """Return how many tokens stand in view from there on; ``before`` is what ``before`` returned."""
+        before = self.before(candidate) if before is None else before
+        left = self.written - before - self._freed.get(candidate.tool_use_id, 0)
+        return left if left > 0 else 0

@@ -1,0 +1,319 @@
+"""What a session did, gathered entry by entry: requests, files, commands, errors and their repair, exact names.
+
+The state is a fold of the log, so a resumed session builds it anew; adding an entry costs what the entry costs, and
+what is kept is bounded, so that writing notes from it does not grow with the session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from dataclasses import field as default
+from typing import Final, Protocol, TypeVar
+
+from ...conversation.authorship import Heard, heard
+from ...conversation.cuts import Item
+from ...conversation.entries import Entry
+from ...conversation.identifiers import Identifier, mine_heard
+from ...conversation.view import View
+from .tool_effects import Act, Outcome, act_of, command_key, one_line, outcome_of, todos_in
+
+__all__ = ["Asked", "Command", "Failure", "File", "Gathered"]
+
+W = TypeVar("W", bound="_Weighed")
+
+_NAMES: Final = 6_000
+_FILES: Final = 600
+_COMMANDS: Final = 400
+_FAILURES: Final = 300
+_ASKED: Final = 200
+_WORDS: Final = 60
+_TEXT: Final = 6_000
+_CORRECTED: Final = re.compile(
+    r"\s*(?:no\b|nope|don'?t\b|do not\b|stop\b|wrong|actually|instead|revert|undo|that'?s not|that is not|not what"
+    r"|i said|i told|you (?:forgot|didn'?t|haven'?t|missed|should|must)|why (?:do|did|would) (?:you|we)\b|wait\b"
+    r"|never\b|always\b|please (?:don'?t|do not|always|never))",
+    re.IGNORECASE,
+)
+_INSIGHT: Final = re.compile(
+    r"root cause|turns out|the (?:problem|issue|bug|reason|fix|solution) (?:is|was)|fixed by|caused by|because\b"
+    r"|(?:did|does)n'?t work|(?:now )?works? (?:now|because|only)|important(?:ly)?:|note that|key insight",
+    re.IGNORECASE,
+)
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+class _Weighed(Protocol):
+    @property
+    def weight(self) -> int: ...
+
+
+@dataclass(slots=True)
+class Asked:
+    """Something a person asked for, and what was done about it so far."""
+
+    uuid: str
+    text: str
+    at: int
+    edits: dict[str, int] = default(default_factory=lambda: {})
+    runs: dict[str, str] = default(default_factory=lambda: {})
+    calls: int = 0
+    failures: int = 0
+    answer: str = ""
+
+
+@dataclass(slots=True)
+class File:
+    """A file as the session used it."""
+
+    reads: int = 0
+    edits: int = 0
+    at: int = 0
+    symbols: dict[str, None] = default(default_factory=lambda: {})
+
+    @property
+    def weight(self) -> int:
+        """How much it was worked with, and how lately: a change counts for more than a look."""
+        return (self.reads + 3 * self.edits) * (1 + self.at)
+
+
+@dataclass(slots=True)
+class Command:
+    """A command as it was run: how often, how it went last."""
+
+    runs: int = 0
+    failed: int = 0
+    at: int = 0
+    said: str = ""
+    broken: bool = False
+
+    @property
+    def weight(self) -> int:
+        """How often it was run, and how lately."""
+        return self.runs * (1 + self.at)
+
+
+@dataclass(slots=True)
+class Failure:
+    """An error line: how often it came, after what, and what put it right."""
+
+    count: int = 0
+    at: int = 0
+    after: str = ""
+    edits: dict[str, None] = default(default_factory=lambda: {})
+    fixed: str = ""
+
+    @property
+    def weight(self) -> int:
+        """How often it came, and how lately."""
+        return self.count * (1 + self.at)
+
+
+class Gathered:
+    """The running account of a session from which notes are written."""
+
+    def __init__(self) -> None:
+        self._restart()
+
+    def _restart(self) -> None:
+        self.at = 0
+        self.calls = 0
+        self.asked: list[Asked] = []
+        self.first: Asked | None = None
+        self.files: dict[str, File] = {}
+        self.commands: dict[str, Command] = {}
+        self.failures: dict[str, Failure] = {}
+        self.names: Counter[Identifier] = Counter()
+        self.seen: dict[Identifier, int] = {}
+        self.corrections: list[str] = []
+        self.insights: list[str] = []
+        self.answers: list[str] = []
+        self.commits: list[str] = []
+        self.todos: list[tuple[str, str]] = []
+        self.told = ""
+        self.open: dict[str, Act] = {}
+        self._items = 0
+        self._last = ""
+        self._structured = False
+        self._resulted = False
+        self._unfixed: dict[str, list[str]] = {}
+
+    def follow(self, view: View) -> Gathered:
+        """Take in what the view has gained; a view that is another one is read from its beginning."""
+        known = view.said_from(max(0, self._items - 1))
+        if self._items and (not known or known[0].uuid != self._last):
+            self._restart()
+            known = view.said_from(0)
+        fresh = known[1:] if self._items else known
+        for one in fresh:
+            if isinstance(one, Item):
+                self.add(one.entry)
+        if fresh:
+            self._items += len(fresh)
+            self._last = fresh[-1].uuid
+        return self
+
+    def add_all(self, entries: Iterable[Entry]) -> Gathered:
+        """Take in these entries."""
+        for entry in entries:
+            self.add(entry)
+        return self
+
+    def add(self, entry: Entry) -> None:
+        """Take in one entry."""
+        self.at += 1
+        for one in heard(entry):
+            found = mine_heard(one)
+            self.names.update(found)
+            self.seen.update(dict.fromkeys(found, self.at))
+            match one.kind:
+                case "said":
+                    self._said(entry.uuid, one.text)
+                case "told":
+                    self._told(one.text)
+                case "call":
+                    self._called(one)
+                case _:
+                    self._answered(one)
+        if len(self.names) > _NAMES:
+            kept = sorted(self.names, key=lambda name: self.names[name] * (1 + self.seen[name]))[_NAMES // 2 :]
+            self.names = Counter({name: self.names[name] for name in kept})
+            self.seen = {name: self.seen[name] for name in kept}
+        _pruned(self.files, _FILES)
+        _pruned(self.commands, _COMMANDS)
+        _pruned(self.failures, _FAILURES)
+
+    def _said(self, uuid: str, text: str) -> None:
+        if self.told and self.asked:
+            self._answer()
+        asked = Asked(uuid, text[:_TEXT], self.at)
+        self.first = self.first or asked
+        self.asked.append(asked)
+        del self.asked[:-_ASKED]
+        if len(self.asked) > 1 and _CORRECTED.match(text):
+            self.corrections.append(one_line(text, 300))
+            del self.corrections[:-_WORDS]
+        self.told = ""
+        self.open.clear()
+
+    def _answer(self) -> None:
+        self.asked[-1].answer = one_line(self.told, 160)
+        self.answers.append(self.told[:_TEXT])
+        del self.answers[:-6]
+
+    def _told(self, text: str) -> None:
+        self.told = text.strip() or self.told
+        found = [
+            part
+            for part in _SENTENCE.split(text[:_TEXT])
+            if 30 <= len(part) <= 400 and part[-1] != ":" and _INSIGHT.search(part)
+        ]
+        for part in found[:2]:
+            line = one_line(part, 240)
+            if line not in self.insights:
+                self.insights.append(line)
+        del self.insights[:-_WORDS]
+
+    def _called(self, one: Heard) -> None:
+        self._structured = self._structured or bool(one.id)
+        if self._structured and not one.id:
+            return  # a fence in the words of an agent that has tools is no call
+        act = act_of(one.tool, one.input)
+        self.calls += 1
+        if self._resulted:
+            self.open.clear()  # what was not answered with the others never will be
+            self._resulted = False
+        self.open[one.id] = act
+        if act.what == "plan":
+            self.todos = todos_in(one.input)[:40] or self.todos
+        if self.asked:
+            self.asked[-1].calls += 1
+
+    def _answered(self, one: Heard) -> None:
+        act = self.open.pop(one.id, None) or Act("other", "")
+        self._resulted = True
+        outcome = outcome_of(one.text, failed=one.failed)
+        if self.asked:
+            self.asked[-1].failures += outcome.failed
+        key = act.path if act.what != "run" and act.path else ""
+        if act.path and act.what != "search" and not outcome.failed:
+            self._touched(act)
+        if act.what == "run":
+            key = command_key(act.command)
+            self._ran(key, act, outcome, one.text)
+        self._judged(key or act.tool, outcome)
+
+    def _touched(self, act: Act) -> None:
+        file = self.files.setdefault(act.path, File())
+        file.at = self.at
+        if act.what in ("edit", "write", "run"):
+            file.edits += 1
+            for name in act.symbols:
+                file.symbols.pop(name, None)
+                file.symbols[name] = None
+            while len(file.symbols) > 16:
+                file.symbols.pop(next(iter(file.symbols)))
+            if self.asked:
+                edits = self.asked[-1].edits
+                edits[act.path] = edits.get(act.path, 0) + 1
+            for lines in self._unfixed.values():
+                for line in lines:
+                    if (failure := self.failures.get(line)) is not None:
+                        failure.edits[act.path] = None
+        else:
+            file.reads += 1
+
+    def _ran(self, key: str, act: Act, outcome: Outcome, text: str) -> None:
+        command = self.commands.setdefault(key, Command())
+        command.runs += 1
+        command.failed += outcome.failed
+        command.broken = outcome.failed
+        command.at = self.at
+        command.said = outcome.said or command.said * (not outcome.failed)
+        if self.asked:
+            self.asked[-1].runs[_program(key)] = outcome.said or ("failed" if outcome.failed else "ok")
+        if "git commit" in act.command and not outcome.failed:
+            line = next((line for line in text.splitlines() if re.match(r"\[[^\]]+ [0-9a-f]{7,}\]", line)), "")
+            if line:
+                self.commits.append(one_line(line, 160))
+                del self.commits[:-_WORDS]
+
+    def _judged(self, key: str, outcome: Outcome) -> None:
+        """Remember what failed, and where the same thing goes well again, what was changed in between."""
+        program = _program(key)
+        if outcome.errors and (outcome.failed or program in self._unfixed or _looks_failed(outcome)):
+            for line in outcome.errors:
+                failure = self.failures.setdefault(line, Failure())
+                failure.count += 1
+                failure.at, failure.after, failure.fixed = self.at, key, ""
+            self._unfixed[program] = [*self._unfixed.get(program, ()), *outcome.errors][-10:]
+            if len(self._unfixed) > 20:
+                self._unfixed.pop(next(iter(self._unfixed)))
+        elif not outcome.failed and program in self._unfixed:
+            for line in self._unfixed.pop(program):
+                failure = self.failures.get(line)
+                if failure is not None and not failure.fixed:
+                    changed = ", ".join(path.rpartition("/")[2] for path in list(failure.edits)[-4:])
+                    failure.fixed = f"{f'edits to {changed}, then ' if changed else ''}`{key}` went well"
+
+
+def _looks_failed(outcome: Outcome) -> bool:
+    return outcome.said.startswith(("FAIL", "exit")) or "fail" in outcome.said or "error" in outcome.said
+
+
+def _program(key: str) -> str:
+    """Return what is run, without what it is run on: ``npm run check``, ``go test``."""
+    words = [word for word in key.split(" ")[:6] if not word.startswith("-")]
+    count = 3 if words[:2] in (["npm", "run"], ["python", "-m"], ["pnpm", "run"], ["uv", "run"], ["mise", "run"]) else 2
+    if words and ("/" in words[0] or words[0] in ("pytest", "make", "tox", "cat", "grep", "ls", "sed")):
+        count = 1
+    return " ".join(words[:count])
+
+
+def _pruned(kept: dict[str, W], most: int) -> None:
+    """Forget the lighter half once there are too many."""
+    if len(kept) > most:
+        for key in sorted(kept, key=lambda one: kept[one].weight)[: most // 2]:
+            del kept[key]

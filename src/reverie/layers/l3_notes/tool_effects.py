@@ -1,0 +1,169 @@
+"""What a tool call does and how it went, whatever the tool is called: files read and changed, commands and outcomes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from ...conversation.identifiers import error_lines, mine
+from ...conversation.tool_calls import path_of
+from ...values import record
+
+__all__ = ["Act", "Outcome", "act_of", "command_key", "one_line", "only_looks", "outcome_of", "symbols_in", "todos_in"]
+
+What: TypeAlias = Literal["read", "write", "edit", "run", "search", "plan", "other"]
+
+_PATHS: Final = ("filename", "file", "target_file", "relative_path", "file_name", "notebook_path")
+_COMMANDS: Final = ("command", "cmd", "script", "code")
+_EDITS: Final = re.compile(r"edit|replace|insert|patch|apply|update_file|modify")
+_WRITES: Final = re.compile(r"write|create|save|new_file")
+_READS: Final = re.compile(r"read|view|open|cat\b|fetch|load|scroll|goto")
+_SEARCHES: Final = re.compile(r"grep|glob|find|search|list|\bls\b")
+_RUNS: Final = re.compile(r"bash|shell|exec|run|terminal|command|python|ipython|powershell")
+_PLANS: Final = re.compile(r"todo|plan|task_?tracker")
+_KINDS: Final[tuple[tuple[What, re.Pattern[str]], ...]] = (
+    ("edit", _EDITS),
+    ("write", _WRITES),
+    ("search", _SEARCHES),
+    ("read", _READS),
+)
+_EDITING: Final = re.compile(
+    r"\bsed\s+(?:-\w+\s+)*-i|\btee\b|(?<![0-9&<])>{1,2}\s*[^&\s|]|\bpatch\b|\bgit\s+apply\b|\bmv\b|\brm\b|\bcp\b"
+)
+_TARGET: Final = re.compile(r"(?<![0-9&<])>{1,2}\s*([^&\s|;<>]+)")
+_LEADING: Final = re.compile(r"\s*(?:cd\s+\S+\s*(?:&&|;)\s*|(?:[A-Z_][A-Z0-9_]*=\S*\s+)+|set -\w+;?\s*)")
+_SIFTED: Final = re.compile(r"\s*(?:2>&1)?\s*\|\s*(?:head|tail|less|cat)\b[^|;&\n]*\Z|\s*2>&1\s*\Z")
+_EXIT: Final = re.compile(
+    r"<returncode>\s*(-?\d+)|[Ee]xit(?:ed with)? (?:code|status):? ?(-?\d+)|exit_code[\"']?[:=] ?(-?\d+)"
+)
+_SUMMARY: Final = re.compile(
+    r"\b\d+ (?:passed|failed|errors?|tests?|specs?|examples?)\b|Ran \d+ tests?|OK\b|FAILED \(|\s*Tests?:\s.*\d"
+    r"|test result: |BUILD \w+|ok\s+\S+\s|FAIL\s+\S+|.*Found \d+ errors?|\[[\w./-]+ [0-9a-f]{7,}\] "
+    r"|\s*\d+ files? changed|=+ .*\d+ \w+ in "
+)
+_SUMMARY_LINES: Final = 40
+_SUMMARY_CHARS: Final = 300
+_DEFINED: Final = re.compile(
+    r"^[ \t]*(?:(?:export|default|public|private|protected|static|async|pub|abstract|final)\s+)*"
+    r"(?:def|class|func|function|fn|interface|struct|enum|trait|type)\s+(?:\([^)\n]*\)\s*)?([A-Za-z_$][\w$]{2,47})",
+    re.MULTILINE,
+)
+_FILE: Final = re.compile(r"[\w./~@+-]*[./][\w./~@+-]*\Z")
+_LOOKS: Final = frozenset(
+    ("ls", "cat", "grep", "rg", "head", "tail", "nl", "sed", "find", "wc", "pwd", "echo", "which", "tree")
+)
+_LOOKED: Final = 20_000
+
+
+@record
+class Act:
+    """A tool call: what it does, to which file or by which command, and the symbols in what it writes."""
+
+    what: What
+    tool: str
+    path: str = ""
+    command: str = ""
+    symbols: tuple[str, ...] = ()
+
+
+@record
+class Outcome:
+    """How a call went: whether it failed, in what words, and the error lines it printed."""
+
+    failed: bool
+    said: str
+    errors: tuple[str, ...] = ()
+
+
+def act_of(tool: str, given: Any) -> Act:
+    """Say what a call does, from the tool's name and its input."""
+    name = tool.rpartition("__")[2].lower()
+    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    path = path_of(fields) or next((str(fields[key]) for key in _PATHS if isinstance(fields.get(key), str)), "")
+    command = next((str(fields[key]) for key in _COMMANDS if isinstance(fields.get(key), str)), "")
+    if _PLANS.search(name):
+        return Act("plan", tool)
+    if "editor" in name and path and command in ("view", "create", "undo_edit"):
+        what: What = "write" if command == "create" else "read" if command == "view" else "edit"
+        return Act(what, tool, path, symbols=_written(fields))
+    if command and not path and (_RUNS.search(name) or len(fields) <= 3):
+        return _shell(tool, command)
+    for what, pattern in _KINDS:
+        if pattern.search(name):
+            return Act(what, tool, path, symbols=_written(fields) if what in ("edit", "write") else ())
+    return Act("other", tool, path, command)
+
+
+def _shell(tool: str, command: str) -> Act:
+    """Say what a shell command does; one that writes into a file is an edit of it as well."""
+    head = command[:_LOOKED]
+    if not _EDITING.search(head):
+        return Act("run", tool, command=command)
+    target = _TARGET.search(head)
+    named = target.group(1).strip("\"'") if target else ""
+    if named.startswith("/dev/") or not _FILE.match(named):
+        named = ""
+    if not named and "sed" in head:
+        paths = [one.text for one in mine(head.split("\n", 1)[0], errors=False) if one.kind == "path"]
+        named = paths[-1] if paths else ""
+    return Act("run", tool, named, command, symbols_in(head) if named else ())
+
+
+def _written(fields: dict[str, Any]) -> tuple[str, ...]:
+    return symbols_in("\n".join(value[:_LOOKED] for value in fields.values() if isinstance(value, str)))
+
+
+def symbols_in(code: str) -> tuple[str, ...]:
+    """Return the names that code defines, each once, in order."""
+    return tuple(dict.fromkeys(_DEFINED.findall(code)))[:12]
+
+
+def command_key(command: str) -> str:
+    """Return a command as one short line, without where it is run."""
+    while (found := _LEADING.match(command)) and found.end() < len(command):
+        command = command[found.end() :]
+    command = command.strip().split("\n", 1)[0] if "<<" in command else _SIFTED.sub("", command[:_LOOKED])
+    return one_line(command, 140)
+
+
+def only_looks(command: str) -> bool:
+    """Say whether a command only looks something up; what was seen matters more than how."""
+    return command.split(" ", 1)[0] in _LOOKS
+
+
+def outcome_of(text: str, *, failed: bool) -> Outcome:
+    """Say how a call went, from its result: exit code, summary of tests, error lines, else its last line."""
+    head = text if len(text) <= 2 * _LOOKED else f"{text[:_LOOKED]}\n{text[-_LOOKED:]}"
+    code = _EXIT.search(head)
+    value = next((int(part) for part in code.groups() if part is not None), 0) if code else 0
+    errors = tuple(dict.fromkeys(error_lines(head)))
+    failed = failed or value != 0
+    said = _summary(head) or (f"exit {value}" if value else "failed" if failed else "")
+    return Outcome(failed, said, errors[:5])
+
+
+def _summary(text: str) -> str:
+    """Return the last line that sums a run up, looked for at the end."""
+    for line in reversed(text.rstrip().rsplit("\n", _SUMMARY_LINES)[-_SUMMARY_LINES:]):
+        if len(line) <= _SUMMARY_CHARS and _SUMMARY.match(line):
+            return one_line(line, 160)
+    return ""
+
+
+def todos_in(given: Any) -> list[tuple[str, str]]:
+    """Return the steps of a plan that a call writes down, each with its state."""
+    fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    found: list[tuple[str, str]] = []
+    for rows in fields.values():
+        for row in cast("list[Any]", rows) if isinstance(rows, list) else ():
+            item = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+            text = item.get("content") or item.get("step") or item.get("title") or item.get("description")
+            if isinstance(text, str) and text.strip():
+                found.append((one_line(text, 120), str(item.get("status") or "")))
+    return found
+
+
+def one_line(text: str, chars: int) -> str:
+    """Return a text as one line of at most so many characters."""
+    line = " ".join(text[: chars * 8].split())
+    return line if len(line) <= chars else line[: max(1, chars - 1)].rstrip() + "…"

@@ -1,0 +1,118 @@
+"""The request that asks for a summary where a fork cannot: short of what a summary does not need, and short enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from ...conversation.entries import Message
+from ...conversation.tokens.estimate import estimate_message, estimate_request
+from ...conversation.view import View
+from ...conversation.wire.blocks import Block, as_blocks, text_block
+from ...conversation.wire.request import build_request
+
+__all__ = ["SYNTHETIC", "dropped_rounds", "fitted_messages", "plain_messages", "plain_request"]
+
+SYNTHETIC: Final = "[The beginning of this conversation is left out here.]"
+_SYSTEM: Final = "You summarise conversations between a person and an agent, so that the work can go on."
+_IMAGE: Final = "[image]"
+_DOCUMENT: Final = "[document]"
+_LISTINGS: Final = frozenset({"listing", "tools", "agents", "mcp", "skills"})
+_SHARE: Final = 0.2  # of the rounds that go where the provider does not say by how much the prompt is too long
+
+
+def plain_messages(view: View) -> list[Message]:
+    """Return the view's messages without images, thinking and listings that are announced again anyway."""
+    announced = {entry.uuid for entry in view.said if entry.body.get("type") in _LISTINGS}
+    texts = {_text_of(piece.message) for group in view.groups for piece in group.pieces if piece.uuid in announced}
+    return [_plain(message, texts) for message in build_request(view)["messages"]]
+
+
+def plain_request(
+    view: View, messages: Sequence[Message], directive: str, *, model: str, max_tokens: int
+) -> dict[str, Any]:
+    """Return a request of its own: one line of system prompt, no thinking, the directive at the end."""
+    opening = build_request(view)
+    last = messages[-1]
+    if last["role"] == "user":
+        said = [*messages[:-1], {"role": "user", "content": [*as_blocks(last), text_block(directive)]}]
+    else:
+        said = [*messages, {"role": "user", "content": [text_block(directive)]}]
+    request: dict[str, Any] = {
+        "model": model or opening["model"],
+        "max_tokens": max_tokens,
+        "system": _SYSTEM,
+        "messages": said,
+    }
+    if opening.get("tools"):  # calls stand in the messages, so their tools must be declared
+        request["tools"] = opening["tools"]
+        request["tool_choice"] = {"type": "none"}
+    return request
+
+
+def fitted_messages(messages: Sequence[Message], tokens: int) -> list[Message]:
+    """Drop the oldest rounds until the rest is within so many tokens, by estimate; one round always stays."""
+    gap = estimate_request(list(messages)) - tokens
+    return list(messages) if gap <= 0 else dropped_rounds(messages, gap) or list(messages)
+
+
+def dropped_rounds(messages: Sequence[Message], gap_tokens: int | None) -> list[Message] | None:
+    """Drop the oldest rounds until a gap is covered, or a fifth of them where it is unknown; None where one is left.
+
+    Where a reply would come first then, a synthetic line of the user's precedes it; one that an earlier drop put there
+    is taken away before.
+    """
+    given = list(messages[1:] if messages and messages[0]["content"] == SYNTHETIC else messages)
+    rounds = _rounds(given)
+    if len(rounds) < 2:
+        return None
+    gone = 0
+    if gap_tokens is None:
+        gone = max(1, int(len(rounds) * _SHARE))
+    else:
+        left = gap_tokens
+        while gone < len(rounds) - 1 and left > 0:
+            left -= sum(estimate_message(message) for message in rounds[gone])
+            gone += 1
+    kept = [message for part in rounds[min(max(gone, 1), len(rounds) - 1) :] for message in part]
+    return [{"role": "user", "content": SYNTHETIC}, *kept] if kept[0]["role"] == "assistant" else kept
+
+
+def _rounds(messages: Sequence[Message]) -> list[list[Message]]:
+    """Group flattened messages: each reply begins a round."""
+    out: list[list[Message]] = []
+    for message in messages:
+        if message["role"] == "assistant" or not out:
+            out.append([message])
+        else:
+            out[-1].append(message)
+    return out
+
+
+def _plain(message: Message, announced: set[str]) -> Message:
+    blocks = [
+        one
+        for block in as_blocks(message)
+        if not (block["type"] == "text" and block["text"] in announced)
+        for one in _without_media(block)
+    ]
+    return {"role": message["role"], "content": blocks or [text_block("[nothing that a summary needs]")]}
+
+
+def _without_media(block: Block) -> list[Block]:
+    kind = block["type"]
+    if kind in ("thinking", "redacted_thinking", "cache_edits"):
+        return []
+    if kind in ("image", "document"):
+        return [text_block(_IMAGE if kind == "image" else _DOCUMENT)]
+    inner = block.get("content")
+    if kind == "tool_result" and isinstance(inner, list):
+        parts = [cast("Block", part) for part in cast("list[Any]", inner)]
+        plain = [one for part in parts for one in _without_media(part)]
+        return [{**block, "content": plain}]
+    return [block]
+
+
+def _text_of(message: Mapping[str, Any]) -> str:
+    content: Any = message.get("content")
+    return content if isinstance(content, str) else ""

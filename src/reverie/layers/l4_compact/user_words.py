@@ -1,0 +1,144 @@
+"""The user's own words, kept byte for byte: newest first within a budget, older ones by handle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from ...conversation.authorship import own_words
+from ...conversation.cuts import Item
+from ...conversation.entries import USER, Entry
+from ...conversation.tokens.estimate import estimate_text
+from ...conversation.view import View
+from ...values import record, replace
+
+__all__ = ["Saying", "Spoken", "Words", "chosen_words", "spoken_in", "words_text"]
+
+_FRAME_TOKENS = 24  # what the line with the handle takes beside the words
+_HANDLE_TOKENS = 26
+_LEAST_EXCERPT = 200
+
+
+@record
+class Spoken:
+    """Something the user said: the handle of the message, and its text as it came."""
+
+    handle: str
+    text: str
+
+    @property
+    def tokens(self) -> int:
+        """Estimate of what it takes."""
+        return estimate_text(self.text)
+
+
+@record
+class Words:
+    """What of the user's words is repeated: whole ones newest first, one cut short at most, the rest by handle."""
+
+    whole: tuple[Spoken, ...] = ()
+    short: Spoken | None = None
+    """A message too long for what was left, its beginning and end only; the whole of it is behind its handle."""
+    handles: tuple[str, ...] = ()
+    unnamed: int = 0
+    """How many older ones are not even named; the handle of the cut leads to them."""
+
+    @property
+    def by_handle(self) -> int:
+        """How many messages stand in the summary by handle only, or by nothing but the handle of the cut."""
+        return len(self.handles) + self.unnamed
+
+
+def spoken_in(entries: Iterable[Entry]) -> list[Spoken]:
+    """Return what the user said in these entries, oldest first; what programs put into user messages is left out."""
+    out: list[Spoken] = []
+    for entry in entries:
+        if entry.kind != USER:
+            continue
+        texts = [text for text in _texts(entry) if own_words(_only(entry, text))]
+        if texts:
+            out.append(Spoken(entry.uuid, "\n\n".join(texts)))
+    return out
+
+
+class Saying:
+    """All that the user said in one session, followed as it grows, so that nothing is read twice."""
+
+    def __init__(self) -> None:
+        self.spoken: list[Spoken] = []
+        self._items = 0
+        self._last = ""
+
+    def follow(self, view: View) -> list[Spoken]:
+        """Take in what the view has gained; a view that is another one is read from its beginning."""
+        known = view.said_from(max(0, self._items - 1))
+        if self._items and (not known or known[0].uuid != self._last):
+            self.spoken, self._items = [], 0
+            known = view.said_from(0)
+        fresh = known[1:] if self._items else known
+        self.spoken += spoken_in(one.entry for one in fresh if isinstance(one, Item))
+        if fresh:
+            self._items, self._last = self._items + len(fresh), fresh[-1].uuid
+        return self.spoken
+
+
+def chosen_words(said: Sequence[Spoken], *, tokens: int, handle_tokens: int, pinned: frozenset[str]) -> Words:
+    """Choose what is repeated within a budget: pinned ones first, then the newest; order is newest first."""
+    left = tokens
+    whole: set[int] = set()
+    short: tuple[int, Spoken] | None = None
+    order = [at for at in range(len(said) - 1, -1, -1) if said[at].handle in pinned]
+    for at in [*order, *(at for at in range(len(said) - 1, -1, -1) if at not in set(order))]:
+        cost = said[at].tokens + _FRAME_TOKENS
+        if cost <= left:
+            whole.add(at)
+            left -= cost
+            continue
+        if left > _LEAST_EXCERPT:
+            short = (at, replace(said[at], text=_excerpt(said[at].text, cost, left - _FRAME_TOKENS)))
+        break
+    rest = [at for at in range(len(said) - 1, -1, -1) if at not in whole and (short is None or at != short[0])]
+    named = rest[: handle_tokens // _HANDLE_TOKENS]
+    return Words(
+        tuple(said[at] for at in sorted(whole, reverse=True)),
+        short[1] if short is not None else None,
+        tuple(said[at].handle for at in named),
+        len(rest) - len(named),
+    )
+
+
+def words_text(words: Words) -> str:
+    """Write the user's words as a section of the summary."""
+    if not (words.whole or words.short or words.by_handle):
+        return ""
+    parts = ["## What the user said, word for word, newest first"]
+    parts += [f"[handle {one.handle}]\n{one.text}" for one in words.whole]
+    if words.short is not None:
+        parts.append(f"[handle {words.short.handle}; shortened here, whole behind its handle]\n{words.short.text}")
+    if words.handles:
+        parts.append("Older messages of the user, newest first, each behind its handle:\n" + "\n".join(words.handles))
+    if words.unnamed:
+        parts.append(f"{words.unnamed} still older ones are in the part that was cut; see the handles at the end.")
+    return "\n\n".join(parts)
+
+
+def _texts(entry: Entry) -> list[str]:
+    content: Any = (entry.message or {}).get("content")
+    if isinstance(content, str):
+        return [content]
+    listed = cast("list[Any]", content) if isinstance(content, list) else []
+    blocks = (cast("dict[str, Any]", one) for one in listed if isinstance(one, dict))
+    found = (block.get("text") for block in blocks if block.get("type") == "text")
+    return [text for text in found if isinstance(text, str)]
+
+
+def _only(entry: Entry, text: str) -> Entry:
+    """Return the entry as if this text were all of it."""
+    return replace(entry, body={**entry.body, "message": {"role": "user", "content": text}})
+
+
+def _excerpt(text: str, cost: int, tokens: int) -> str:
+    """Return the beginning and the end of a text, about so many tokens together."""
+    chars = max(1, int(len(text) * tokens / max(1, cost)) - 40)
+    head = chars * 2 // 3
+    return f"{text[:head]}\n[... {len(text) - chars:,} characters ...]\n{text[len(text) - (chars - head) :]}"

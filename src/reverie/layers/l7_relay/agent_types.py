@@ -1,0 +1,149 @@
+"""Types of agents: Markdown files whose front matter says what one is for and what it may use.
+
+Claude Code's files of ``.claude/agents`` are read too: tools as one line or as a list, models by their short names,
+descriptions that no strict reader of YAML would take. What is not understood is said and left out, never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+from ...errors import InputError
+from ...memories.store.frontmatter import Value, parse
+from ...values import record
+
+__all__ = ["MEMORY_SCOPES", "AgentKind", "KindSource", "MemoryScope", "allowed_tools", "parse_kind"]
+
+MemoryScope: TypeAlias = Literal["", "user", "project", "local"]
+KindSource: TypeAlias = Literal["builtin", "user", "project"]
+
+MEMORY_SCOPES: Final[tuple[MemoryScope, ...]] = ("user", "project", "local")
+_SCOPES: Final[Mapping[str, MemoryScope]] = {scope: scope for scope in MEMORY_SCOPES}
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
+_LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):[ \t]*(.*)")
+_MAX_DESCRIPTION: Final = 1_000
+_MAX_PROMPT_CHARS: Final = 100_000
+# What other programs call the same tools.
+_ALIASES: Final[Mapping[str, str]] = {"Task": "Agent", "MultiEdit": "Edit"}
+_MODES: Final[Mapping[str, str]] = {
+    "default": "default",
+    "acceptEdits": "accept-edits",
+    "accept-edits": "accept-edits",
+    "plan": "plan",
+    "bypassPermissions": "bypass",
+    "bypass": "bypass",
+}
+
+
+@record
+class AgentKind:
+    """A type of agent."""
+
+    name: str
+    description: str
+    prompt: str
+    tools: tuple[str, ...] | None = None
+    """The tools it asks for; None: all of its parent's."""
+    without: tuple[str, ...] = ()
+    model: str = ""
+    """An alias or name; empty: its parent's."""
+    memory: MemoryScope = ""
+    mode: str = ""
+    """What its tools may do without asking, where that is less than its parent's may."""
+    max_turns: int | None = None
+    worktree: bool = False
+    background: bool = False
+    source: KindSource = "builtin"
+
+
+def parse_kind(text: str, *, file: str, source: KindSource) -> tuple[AgentKind | None, list[str]]:
+    """Read a type from its file; None where it is none, and what was wrong or left out in words."""
+    problems: list[str] = []
+    fields, body = _fields(text)
+    name = _text(fields.get("name")) or file.removesuffix(".md")
+    name = "-".join(re.split(r"[\s_]+", name.strip().lower()))
+    if not _NAME.fullmatch(name) or name == "fork":
+        return None, [f"{file}: {name[:60]!r} cannot name a type of agents: use letters, digits and '-'"]
+    described = " ".join(_text(fields.get("description")).replace("\\n", " ").split())
+    if not described or not body.strip():
+        return None, [f"{file}: a type of agents needs a description in its front matter, and a prompt below it"]
+    memory = _text(fields.get("memory")).lower()
+    if memory and memory not in MEMORY_SCOPES:
+        problems.append(f"{file}: memory {memory[:40]!r} is none of {', '.join(MEMORY_SCOPES)}; it has none")
+    mode = _text(fields.get("permissionMode") or fields.get("mode"))
+    if mode and mode not in _MODES:
+        problems.append(f"{file}: the mode {mode[:40]!r} is not known here and was left out")
+    turns = _text(fields.get("maxTurns") or fields.get("max_turns"))
+    asked, model = _names(fields.get("tools")), _text(fields.get("model"))
+    return (
+        AgentKind(
+            name=name,
+            description=described[:_MAX_DESCRIPTION],
+            prompt=body.strip()[:_MAX_PROMPT_CHARS],
+            tools=None if not asked or asked == ["*"] else tuple(asked),
+            without=tuple(_names(fields.get("disallowedTools"))),
+            model="" if model == "inherit" else model,
+            memory=_SCOPES.get(memory, ""),
+            mode=_MODES.get(mode, ""),
+            max_turns=int(turns) if turns.isdecimal() and int(turns[:9]) > 0 else None,
+            worktree=_text(fields.get("isolation")) == "worktree",
+            background=_text(fields.get("background")).lower() == "true",
+            source=source,
+        ),
+        problems,
+    )
+
+
+def allowed_tools(kind: AgentKind, parents: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the tools a type gets, always a subset of its parent's, in their order; and the names it asked in vain."""
+    wanted = list(parents) if kind.tools is None else [_ALIASES.get(name, name) for name in kind.tools]
+    refused = {_ALIASES.get(name, name) for name in kind.without}
+    given = [name for name in parents if any(_covers(one, name) for one in wanted)]
+    given = [name for name in given if not any(_covers(one, name) for one in refused)]
+    unknown = [one for one in wanted if not any(_covers(one, name) for name in parents)]
+    return given, unknown
+
+
+def _covers(asked: str, name: str) -> bool:
+    """Say whether a name in a type's list stands for a tool; a server of MCP stands for all of its tools."""
+    if asked in (name, "*"):
+        return True
+    whole = asked.removesuffix("*").removesuffix("__")
+    return whole.startswith("mcp__") and whole.count("__") == 1 and name.startswith(f"{whole}__")
+
+
+def _fields(text: str) -> tuple[Mapping[str, Value], str]:
+    """Read front matter strictly, and where that fails line by line, as those who wrote such files meant it."""
+    try:
+        found = parse(text)
+        return found.fields, found.body
+    except InputError:
+        pass
+    head, fence, body = text.removeprefix("\ufeff").replace("\r\n", "\n").removeprefix("---\n").partition("\n---")
+    fields: dict[str, Value] = {}
+    key = ""
+    for line in head[:65_536].split("\n") if fence else ():
+        found_line = _LINE.fullmatch(line)
+        if found_line:
+            key, value = found_line.group(1), found_line.group(2).strip()
+            fields.setdefault(key, "" if value in ("|", ">", "|-", ">-") else value.strip("\"'"))
+        elif key and line.strip().startswith("- ") and line.startswith((" ", "-")):
+            before = fields[key]
+            fields[key] = [*(before if isinstance(before, list) else []), line.strip()[2:].strip("\"' ")]
+        elif key and isinstance(fields[key], str):
+            fields[key] = f"{fields[key]} {line.strip()}".strip()
+    return fields, body.partition("\n")[2]
+
+
+def _text(value: Value | None) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _names(value: Value | None) -> list[str]:
+    """Return a list of names, however it was written; commas within brackets belong to the name."""
+    if isinstance(value, list):
+        return [item.strip() for item in value if item.strip()]
+    text = _text(value).strip("[]")
+    return [name for part in re.split(r",(?![^()]*\))", text) if (name := part.strip().strip("\"'"))]

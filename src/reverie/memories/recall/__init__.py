@@ -1,0 +1,1 @@
+"""Choose memories for a prompt and render them safely."""

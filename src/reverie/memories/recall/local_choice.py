@@ -1,0 +1,96 @@
+"""Which memories are shown where no model chooses: what local search finds and is certain enough."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from ...lazy import pattern
+from ..store.records import MemoryRecord
+from .policy import RecallPolicy
+from .search import Match
+from .terms import tokens
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Protocol
+
+    class Searches(Protocol):
+        """Local search over all memories."""
+
+        def search(
+            self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
+        ) -> Sequence[Match]:
+            """Return the memories a question is most likely about, best first."""
+            ...
+
+
+__all__ = ["certain", "chosen", "is_suppressed", "may_show", "searched"]
+
+_WARNING: Final = pattern(
+    r"\b(?:warn\w*|caution\w*|careful|beware|gotcha\w*|pitfall\w*|traps?|caveat\w*|danger\w*"
+    r"|known (?:issue|problem|bug)s?|never|avoid\w*|do(?:es)? not|don't|doesn't|must not|mustn't"
+    r"|cannot|can't|bugs?|broken|breaks?|fail\w*|unsafe"
+    r"|deprecated|flaky|corrupt\w*|los(?:es|t|s)|hang\w*|crash\w*)\b",
+    re.IGNORECASE,
+)
+
+
+def chosen(
+    query: str,
+    memories: Sequence[MemoryRecord],
+    search: Searches,
+    *,
+    surfaced: Collection[str] = (),
+    now: datetime | None = None,
+    policy: RecallPolicy,
+) -> tuple[str, ...]:
+    """Return the files that local search would show for a query, as ``select`` does where there is no model."""
+    kept = {memory.file: memory for memory in memories if may_show(memory, surfaced, (), now)}
+    return searched(query, memories, kept, search, now, policy) if kept and query.strip() else ()
+
+
+def searched(
+    query: str,
+    memories: Sequence[MemoryRecord],
+    kept: Mapping[str, MemoryRecord],
+    search: Searches,
+    now: datetime | None,
+    policy: RecallPolicy,
+) -> tuple[str, ...]:
+    """Return what search finds and is good enough to be shown unasked; ``kept`` are those that may be."""
+    hidden = {memory.file for memory in memories} - kept.keys()
+    found = search.search(query, limit=policy.most, now=now, without=hidden)
+    return tuple(match.file for match in found if match.file in kept and certain(match, policy))
+
+
+def certain(match: Match, policy: RecallPolicy) -> bool:
+    """Say whether a match is good enough to be shown unasked: two words of its head, or words that tell enough."""
+    if len(match.headed) > 1:
+        return True
+    return match.strength >= policy.min_strength and (bool(match.headed) or len(match.words) > 1)
+
+
+def may_show(memory: MemoryRecord, surfaced: Collection[str], tools: Sequence[str], now: datetime | None) -> bool:
+    """Say whether a memory may be shown: it was not yet, is no plain note about a tool in use, and has not expired."""
+    if memory.file in surfaced or (tools and is_suppressed(memory, tools)):
+        return False
+    return now is None or not memory.expires or memory.expires[:10] >= now.date().isoformat()
+
+
+def is_suppressed(memory: MemoryRecord, tools: Iterable[str]) -> bool:
+    """Say whether a memory is a plain usage note about a tool in use; a warning about it is not."""
+    if memory.type != "reference":
+        return False
+    head = f"{memory.name} {memory.description}"
+    if _WARNING.search(head):
+        return False
+    words = set(tokens(head))
+    return any(set(named) <= words for tool in tools if (named := _tool_words(tool)))
+
+
+def _tool_words(tool: str) -> list[str]:
+    """Return the words a tool is known by; of one that came from a server, the server's and its own name."""
+    named = tokens(tool.removeprefix("mcp__").replace("__", " "))
+    return [word for word in named if word not in ("mcp", "server", "tool")]

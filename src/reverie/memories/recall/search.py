@@ -1,0 +1,239 @@
+"""Search over memories by their words: no model, no download, every memory covered.
+
+A word in a name or a description counts more than one in the text, a rare word more than a common one, and between
+two that fit alike the newer one wins a little; what decays fast by its type, such as a deadline, loses sooner.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+
+from ...values import record
+from ..rules.types import TYPES
+from ..store.records import MemoryRecord
+from .terms import idf, terms, tokens, without_noise
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+__all__ = ["Match", "MemoryIndex", "MemoryWeights", "Words"]
+
+_DAY_SECONDS: Final = 86_400.0
+
+
+@record
+class MemoryWeights:
+    """The constants of the ranking."""
+
+    name: int = 3
+    description: int = 2
+    body: int = 1
+    k1: float = 1.2
+    b: float = 0.5
+    recency: float = 0.1
+    """How much more the newest is worth than one that is very old."""
+    fresh_days: float = 365.0
+    """How long it takes until less than half of that is left."""
+    decaying_fresh_days: float = 60.0
+    """The same for types that decay fast."""
+    max_postings: int = 2_000
+    """Words are taken rarest first until this many memories have been looked at."""
+
+
+@record
+class Match:
+    """A memory found, and why."""
+
+    file: str
+    score: float
+    words: tuple[str, ...]
+    """The words of the question that it has."""
+    headed: tuple[str, ...]
+    """Those of them that stand in its name or description."""
+    strength: float
+    """What these words tell together; a word that no other memory has tells 1."""
+
+
+@record
+class Words:
+    """The words of one memory."""
+
+    head: frozenset[str]
+    """Those of its name, its description and its file's name."""
+    counts: Mapping[str, int]
+    """How much each word counts for."""
+    length: int
+    """How much all of them count for, words of grammar aside."""
+
+
+class _Shelved:
+    __slots__ = ("decays", "file", "head", "length", "modified", "words")
+
+    def __init__(self, memory: MemoryRecord, words: Words) -> None:
+        self.file = memory.file
+        self.head = words.head
+        self.words = tuple(words.counts)
+        self.length = words.length
+        self.modified = _seconds(memory.modified)
+        kind = TYPES.get(memory.type)
+        self.decays = kind is not None and kind.decays
+
+
+def _counted(memory: MemoryRecord, weights: MemoryWeights) -> Words:
+    """Return the words of a memory, and how much each counts for."""
+    counts: Counter[str] = Counter()
+    for text, weight in ((memory.name, weights.name), (memory.description, weights.description)):
+        for word, count in Counter(tokens(text)).items():
+            counts[word] += count * weight
+    for word in tokens(memory.file.rsplit("/", 1)[-1].removesuffix(".md")):
+        counts[word] = max(counts[word], 1)
+    head = frozenset(counts)
+    for word, count in Counter(tokens(memory.body)).items():
+        counts[word] += count * weights.body
+    return Words(head, counts, sum(counts[word] for word in without_noise(counts)))
+
+
+class MemoryIndex:
+    """An index of memories in this process, kept up to date one memory at a time."""
+
+    def __init__(self, memories: Iterable[MemoryRecord] = (), *, weights: MemoryWeights | None = None) -> None:
+        self._weights = weights or MemoryWeights()
+        self._numbers: dict[str, int] = {}
+        self._shelved: dict[int, _Shelved] = {}
+        self._postings: dict[str, dict[int, int]] = {}
+        self._lengths: dict[int, int] = {}
+        self._length = 0
+        self._latest: float | None = None
+        self._next = 0
+        for memory in memories:
+            self.put(memory)
+
+    def __len__(self) -> int:
+        return len(self._shelved)
+
+    @property
+    def files(self) -> Collection[str]:
+        """The files that are indexed."""
+        return self._numbers.keys()
+
+    def put(self, memory: MemoryRecord) -> None:
+        """Add a memory with its text, in place of what was indexed under its file."""
+        self.put_words(memory, self.words_of(memory))
+
+    def words_of(self, memory: MemoryRecord) -> Words:
+        """Return what is indexed of a memory, for somebody who keeps it."""
+        return _counted(memory, self._weights)
+
+    def put_words(self, memory: MemoryRecord, words: Words) -> None:
+        """Add a memory by its words, which may be only those that will be asked for."""
+        self.drop(memory.file)
+        shelved = _Shelved(memory, words)
+        number, self._next = self._next, self._next + 1
+        self._numbers[memory.file] = number
+        self._shelved[number] = shelved
+        self._lengths[number] = shelved.length
+        self._length += shelved.length
+        self._latest = None
+        for word, count in words.counts.items():
+            self._postings.setdefault(word, {})[number] = count
+
+    def drop(self, file: str) -> bool:
+        """Take a memory out; say whether it was in."""
+        number = self._numbers.pop(file, None)
+        if number is None:
+            return False
+        shelved = self._shelved.pop(number)
+        self._length -= self._lengths.pop(number)
+        self._latest = None
+        for word in shelved.words:
+            having = self._postings[word]
+            del having[number]
+            if not having:
+                del self._postings[word]
+        return True
+
+    def search(
+        self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
+    ) -> list[Match]:
+        """Return the memories a question is most likely about, best first; without some files."""
+        found = self._affordable(query)
+        scores = self._scores(found)
+        if without:
+            hidden = {self._numbers[file] for file in without if file in self._numbers}
+            scores = {number: value for number, value in scores.items() if number not in hidden}
+        if not scores or limit < 1:
+            return []
+        newest = now.timestamp() if now is not None else self._newest()
+        # What is new is worth a little more: whatever is further behind than that cannot be among the best.
+        last = min(heapq.nlargest(limit, scores.values())) / (1.0 + self._weights.recency)
+        shelved = self._shelved
+        best = heapq.nsmallest(
+            limit,
+            (
+                (-value * self._freshness(shelved[number], newest), -shelved[number].modified, shelved[number].file)
+                for number, value in scores.items()
+                if value >= last
+            ),
+        )
+        return [self._match(file, -value, found) for value, _, file in best]
+
+    def _scores(self, words: list[str]) -> dict[int, float]:
+        """Return what the memories that have some of the words are worth by these, by number."""
+        weights, lengths, memories = self._weights, self._lengths, len(self._shelved)
+        plain = weights.k1 * (1 - weights.b)
+        slope = weights.k1 * weights.b * memories / (self._length or 1)
+        scores: dict[int, float] = {}
+        for word in words:
+            having = self._postings[word]
+            tells = idf(memories, len(having)) * (weights.k1 + 1)
+            for number, count in having.items():
+                value = tells * count / (count + plain + slope * lengths[number])
+                scores[number] = scores.get(number, 0.0) + value
+        return scores
+
+    def _newest(self) -> float:
+        if self._latest is None:
+            self._latest = max(one.modified for one in self._shelved.values())
+        return self._latest
+
+    def _affordable(self, query: str) -> list[str]:
+        """Return the words to look for, rarest first, within the budget; at least one."""
+        known = [word for word in terms(query) if word in self._postings]
+        budget, kept = self._weights.max_postings, list[str]()
+        for word in sorted(known, key=lambda one: (len(self._postings[one]), one)):
+            budget -= len(self._postings[word])
+            if kept and budget < 0:
+                break
+            kept.append(word)
+        return kept
+
+    def _freshness(self, one: _Shelved, newest: float) -> float:
+        days = max(0.0, newest - one.modified) / _DAY_SECONDS
+        fresh_days = self._weights.decaying_fresh_days if one.decays else self._weights.fresh_days
+        return 1.0 + self._weights.recency / (1.0 + days / fresh_days)
+
+    def _match(self, file: str, score: float, asked: list[str]) -> Match:
+        number = self._numbers[file]
+        words = [word for word in asked if number in self._postings[word]]
+        head = self._shelved[number].head
+        memories = len(self._shelved)
+        told = sum(idf(memories, len(self._postings[word])) for word in words)
+        return Match(
+            file,
+            score,
+            tuple(words),
+            tuple(word for word in words if word in head),
+            told / idf(memories, 1),
+        )
+
+
+def _seconds(time: str) -> float:
+    try:
+        moment = datetime.fromisoformat(time)
+    except ValueError:
+        return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

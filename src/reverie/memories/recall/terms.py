@@ -1,0 +1,188 @@
+"""Words as a search sees them: split, folded and stemmed, the same for what is kept and for what is asked.
+
+Identifiers and paths are found by their parts and as a whole (``userService``, ``user_service``, ``user-service``),
+numbers and months however they are written, scripts without spaces by pairs of characters.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+
+from ...lazy import pattern
+from ..stems import stem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+__all__ = ["FUNCTION_WORDS", "Moment", "idf", "moment_in", "saturated", "snippet", "terms", "tokens", "without_noise"]
+
+_CHUNK: Final = pattern(r"\w+(?:[-'’]\w+)*")
+_PIECE: Final = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\WA-Za-z0-9_]+")
+_PLAIN: Final = pattern(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
+_THOUSANDS: Final = pattern(r"(?<=\d),(?=\d{3}\b)")
+_ORDINAL: Final = pattern(r"(\d+)(?:st|nd|rd|th)")
+_ISO_DATE: Final = pattern(r"\b(\d{4})-(\d{2})-(\d{2})(?!\d)")
+_YEAR: Final = pattern(r"(?:19|20)\d\d")
+# Scripts written without spaces between words: Thai to Khmer, kana, Han, Hangul (whose endings stick to their words).
+_UNSPACED: Final = pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_MAX_TOKEN_CHARS: Final = 64
+
+_MONTHS: Final = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+_MONTH_STEMS: Final = {stem(name): number for number, name in enumerate(_MONTHS, 1)}
+_SHORT_MONTHS: Final = {name[:3]: stem(name) for name in _MONTHS if name != "may"} | {"sept": "septemb"}
+_COUNTED: Final = "one two three four five six seven eight nine ten eleven twelve"
+_NUMBERS: Final = {word: str(number) for number, word in enumerate(_COUNTED.split(), 1)}
+_GRAMMAR: Final = """
+a about all also am an and any are as at be been being both but by can cannot could did do does doing done each for
+from had has have having he her here hers him his how i if in into is it its just me might mine more most much
+many must my no nor not of on only or our ours out over shall she should so some such than that the their theirs
+them then there these they this those to too up us very was we were what when where which while who whom whose why
+will with would you your yours down really
+"""
+
+FUNCTION_WORDS: Final = frozenset(map(stem, _GRAMMAR.split()))
+"""Words of grammar, which say nothing of what a text is about."""
+
+
+def tokens(text: str) -> list[str]:
+    """Return the words of a text in their order, each as its stem; parts of a compound come before the whole."""
+    if not text.isascii():
+        text = _folded(text)
+    if "," in text:
+        text = _THOUSANDS.sub("", text)
+    found: list[str] = []
+    for chunk in _CHUNK.findall(text):
+        if _PLAIN.fullmatch(chunk):
+            found.append(_word(chunk))
+        else:
+            found += _parts(chunk)
+    if "-" in text:
+        found += [stem(_MONTHS[int(month) - 1]) for _, month, _ in _ISO_DATE.findall(text) if 0 < int(month) <= 12]
+    return found
+
+
+def terms(text: str) -> list[str]:
+    """Return the words a question is about, each once; words of grammar only where there are no others."""
+    found = list(dict.fromkeys(tokens(text)))
+    return without_noise(found) or found
+
+
+def without_noise(words: Iterable[str]) -> list[str]:
+    """Return the words that are not words of grammar."""
+    return [word for word in words if word not in FUNCTION_WORDS]
+
+
+def _folded(text: str) -> str:
+    """Return a text with compatibility forms, accents and invisible characters undone."""
+    plain = unicodedata.normalize("NFKD", text)
+    kept = "".join(letter for letter in plain if unicodedata.category(letter) not in ("Mn", "Cf"))
+    return unicodedata.normalize("NFC", kept)
+
+
+@lru_cache(maxsize=65_536)
+def _word(chunk: str) -> str:
+    """Return the form by which one plain word is found."""
+    lower = chunk.lower()
+    if chunk[0].isdigit():
+        return lower.lstrip("0")[:_MAX_TOKEN_CHARS] or "0"
+    if lower == "may":  # the month is written with a capital, the verb is not
+        return "may" if chunk == "May" else "might"
+    lower = _SHORT_MONTHS.get(lower, lower) if chunk[0].isupper() else lower
+    return stem(_NUMBERS.get(lower, lower))[:_MAX_TOKEN_CHARS]
+
+
+def _parts(chunk: str) -> list[str]:
+    """Return the words of a chunk that is not plain: compounds, contractions, other scripts."""
+    ordinal = _ORDINAL.fullmatch(chunk)
+    if ordinal:
+        return [_word(ordinal[1])]
+    chunk, apostrophe, ending = chunk.replace("’", "'").partition("'")
+    if apostrophe and ending == "t":
+        return ["not"]  # isn't, won't: grammar
+    pieces = [piece for piece in _PIECE.findall(chunk) if piece]
+    found: list[str] = []
+    for piece in pieces:
+        unspaced = _UNSPACED.fullmatch(piece)
+        found += _pairs(piece) if unspaced else [_word(piece) if piece.isascii() else piece.casefold()]
+    if len(pieces) > 1:
+        whole = "".join(pieces).lower()
+        if len(whole) <= _MAX_TOKEN_CHARS:
+            found.append(stem(whole))
+    return [token[:_MAX_TOKEN_CHARS] for token in found]
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+# -- dates
+
+
+class Moment:
+    """A month, with or without its year, that a question names."""
+
+    __slots__ = ("month", "year")
+
+    def __init__(self, month: int, year: int | None) -> None:
+        self.month = month
+        self.year = year
+
+    def months_until(self, year: int, month: int) -> int:
+        """Return how many months later another month is; without a year, the next such month counts."""
+        if self.year is None:
+            return (month - self.month) % 12
+        return (year - self.year) * 12 + month - self.month
+
+
+def moment_in(words: Iterable[str]) -> Moment | None:
+    """Return the month that the words of a question name, if they name one."""
+    found = list(words)
+    month = next((_MONTH_STEMS[word] for word in found if word in _MONTH_STEMS), None)
+    year = next((int(word) for word in found if _YEAR.fullmatch(word)), None)
+    return None if month is None else Moment(month, year)
+
+
+# -- weights
+
+
+def idf(documents: int, having: int) -> float:
+    """Return how much a word tells that so many of the documents have."""
+    return math.log(1 + (documents - having + 0.5) / (having + 0.5))
+
+
+def saturated(count: float, length: float, average: float, *, k1: float, b: float) -> float:
+    """Return what a word's count in a text is worth: more is more, but less and less, and less in a long text."""
+    return count * (k1 + 1) / (count + k1 * (1 - b + b * length / (average or 1.0)))
+
+
+# -- showing
+
+
+def snippet(text: str, wanted: Iterable[str], *, max_chars: int = 200) -> str:
+    """Return the part of a text, on one line, that has most of the wanted words."""
+    flat = " ".join(text.split())
+    if len(flat) <= max_chars:
+        return flat
+    sought = set(wanted)
+    places = [(found.start(), frozenset(tokens(found.group())) & sought) for found in _CHUNK.finditer(flat[:100_000])]
+    hits = [(at, having) for at, having in places if having]
+    best, start = 0, 0
+    for number, (at, _) in enumerate(hits):
+        within = frozenset[str]().union(
+            *(having for other, having in hits[number : number + 40] if other < at + max_chars - 40)
+        )
+        if len(within) > best:
+            best, start = len(within), at
+    begin = max(0, start - 40)
+    begin = flat.rfind(" ", 0, begin) + 1 if begin else 0
+    cut = flat[begin : begin + max_chars - 2]
+    if begin + len(cut) < len(flat):
+        cut = cut.rsplit(" ", 1)[0] + "…"
+    return f"…{cut}" if begin else cut

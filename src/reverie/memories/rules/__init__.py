@@ -1,0 +1,1 @@
+"""Memory types, refusals, secrets, and instruction-file rules."""

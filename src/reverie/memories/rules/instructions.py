@@ -1,0 +1,232 @@
+"""Instruction files: what people write for agents, read as Markdown.
+
+Pure: what a text imports, what of it is shown, how the files stand in the first message of a session. Reading them is
+``runtime.instructions``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Final, Literal, TypeAlias
+
+from ...values import field, record
+
+__all__ = [
+    "MAX_BYTES",
+    "MAX_HOPS",
+    "WARN_CHARS",
+    "Gathered",
+    "InstructionFile",
+    "Kind",
+    "changed",
+    "fingerprint",
+    "imports_of",
+    "render",
+    "without_comments",
+]
+
+Kind: TypeAlias = Literal["user", "project", "local", "rule", "import"]
+
+MAX_BYTES: Final = 4 * 1024 * 1024
+"""A larger file is skipped."""
+WARN_CHARS: Final = 40_000
+"""A longer text is used, with a warning."""
+MAX_HOPS: Final = 4
+"""How many imports deep a file may be reached."""
+
+_OPENS: Final = re.compile(r"[ \t]*(?:>[ \t]?)*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})(.*)")
+_CLOSES: Final = re.compile(r"[ \t]*(?:>[ \t]?)*(`{3,}|~{3,})\s*\Z")
+_ITEM: Final = re.compile(r"[ ]{0,3}(?:[-*+]|\d{1,9}[.)])[ \t]")
+_INDENTED: Final = re.compile(r"(?: {4}|[ ]{0,3}\t)")
+_TICKS: Final = re.compile(r"`+")
+_COMMENT: Final = re.compile(r"[ ]{0,3}<!--(.*)", re.DOTALL)
+_IMPORT: Final = re.compile(r"""(?<![^\s("'\[<*])@((?:\\ |[^\s\\"'<>()\[\]`])+)""")
+_TRAILING: Final = ".,;:!?*_"
+
+
+@record
+class InstructionFile:
+    """A file of instructions as it is shown, and where it came from."""
+
+    path: str
+    text: str
+    kind: Kind
+    parent: str = ""
+    """The file that imported it."""
+
+
+@record
+class Gathered:
+    """What was found, in the order in which it is shown, and what went wrong on the way."""
+
+    files: list[InstructionFile] = field(default_factory=lambda: [])
+    problems: list[str] = field(default_factory=lambda: [])
+
+
+def fingerprint(text: str) -> str:
+    """Return what two files with the same instructions have in common."""
+    return sha256(text.strip().encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# -- Markdown
+
+
+class _Markdown:
+    """A text by lines, as far as is needed to tell prose, code and comments apart."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.splitlines(keepends=True)
+        # For every line, the first from there on in which a comment may end: built from the end, so that it is linear.
+        self._ends: list[int | None] = [None] * (len(self._lines) + 1)
+        for at in range(len(self._lines) - 1, -1, -1):
+            self._ends[at] = at if "-->" in self._lines[at] else self._ends[at + 1]
+        self._fence: tuple[str, int] | None = None
+        self._blank, self._listed, self._indented = True, False, False
+
+    def lines(self) -> Iterator[tuple[str, bool]]:
+        """Yield every line that is no comment, with its ending, and whether it is code."""
+        at, line = 0, self._lines[0] if self._lines else ""
+        while at < len(self._lines):
+            code = self._is_code(line)
+            comment = None if code else self._comment(at, line)
+            if comment is None:
+                yield line, code
+                at += 1
+            else:
+                at, line = comment
+                if line.strip():
+                    continue
+                at += 1
+            line = self._lines[at] if at < len(self._lines) else ""
+
+    def _comment(self, at: int, line: str) -> tuple[int, str] | None:
+        """Return where a comment that begins this line ends, and what follows it there; None where there is none."""
+        begun = _COMMENT.match(line)
+        if begun is None:
+            return None
+        if "-->" in begun[1]:
+            return at, begun[1].partition("-->")[2]
+        end = self._ends[at + 1]
+        return None if end is None else (end, self._lines[end].partition("-->")[2])
+
+    def _is_code(self, line: str) -> bool:
+        """Say whether the next line is code: fenced, or indented outside a list."""
+        if self._fence is not None:
+            closing = _CLOSES.match(line)
+            if closing and closing[1][0] == self._fence[0] and len(closing[1]) >= self._fence[1]:
+                self._fence = None
+            return True
+        opening = _OPENS.match(line)
+        if opening and not (opening[1][0] == "`" and "`" in opening[2]):
+            self._fence = (opening[1][0], len(opening[1]))
+            self._blank = self._indented = False
+            return True
+        if not line.strip():
+            self._blank = True
+            return self._indented
+        if _ITEM.match(line):
+            self._listed = True
+        elif self._blank and line[0] not in " \t":
+            self._listed = False
+        may_begin = not self._listed and (self._blank or self._indented)
+        self._indented = may_begin and _INDENTED.match(line) is not None
+        self._blank = False
+        return self._indented
+
+
+def without_comments(text: str) -> str:
+    """Return the text without HTML comments that begin a line, outside code; one that is not closed stays."""
+    return "".join(line for line, _ in _Markdown(text).lines()) if "<!--" in text else text
+
+
+def imports_of(text: str) -> list[str]:
+    """Return the paths that ``@path`` names outside code and comments, each once, in order."""
+    if "@" not in text:
+        return []
+    prose = "".join("\n" if code else line for line, code in _Markdown(text).lines())
+    found: dict[str, None] = {}
+    for match in _IMPORT.finditer(_without_spans(prose)):
+        path = match[1].replace("\\ ", " ").partition("#")[0].rstrip(_TRAILING)
+        if path:
+            found[path] = None
+    return list(found)
+
+
+def _without_spans(prose: str) -> str:
+    """Blank out code spans: what stands between two runs of the same number of backticks, in one paragraph."""
+    return "".join(_spanless(part) for part in re.split(r"(\n[ \t]*\n)", prose))
+
+
+def _spanless(paragraph: str) -> str:
+    runs = [(found.start(), found.end()) for found in _TICKS.finditer(paragraph)]
+    # For every run, the next one of the same length: built from the end, so that the whole is linear.
+    following: dict[int, int] = {}
+    closes: dict[int, int] = {}
+    for index in range(len(runs) - 1, -1, -1):
+        size = runs[index][1] - runs[index][0]
+        if size in following:
+            closes[index] = following[size]
+        following[size] = index
+    out: list[str] = []
+    at = index = 0
+    while index < len(runs):
+        if index not in closes:
+            index += 1
+            continue
+        out.append(paragraph[at : runs[index][0]])
+        out.append(" code ")
+        at = runs[closes[index]][1]
+        index = closes[index] + 1
+    out.append(paragraph[at:])
+    return "".join(out)
+
+
+# -- what the model is shown
+
+_SAID: Final[dict[Kind, str]] = {
+    "user": "the user's own, for every project",
+    "project": "of the project",
+    "local": "the user's own, for this project",
+    "rule": "a rule of the project",
+    "import": "imported",
+}
+_OPENING: Final = (
+    "Instructions that the user and this project give to agents. Follow them in all you do here; where two of them "
+    "disagree, the later one counts, and what the user says in the conversation goes before all of them."
+)
+_CHANGED: Final = "These instruction files have changed since the session began. What they say now counts."
+_GONE: Final = "It was removed; what it said no longer counts."
+
+
+def render(gathered: Gathered | Sequence[InstructionFile]) -> str:
+    """Return the files as the text of a message, always the same for the same files; empty where there are none."""
+    files = gathered.files if isinstance(gathered, Gathered) else gathered
+    return "\n\n".join([_OPENING, *map(_shown, files)]) if files else ""
+
+
+def changed(before: Gathered, after: Gathered) -> str:
+    """Return what is to be said about files that differ from what a session began with; empty where none does."""
+    known = {file.path: file.text for file in before.files}
+    now = {file.path for file in after.files}
+    parts = [_shown(file) for file in after.files if known.get(file.path) != file.text]
+    gone = [file for file in before.files if file.path not in now]
+    parts += [_tagged(file, _GONE) for file in gone]
+    return "\n\n".join([_CHANGED, *parts]) if parts else ""
+
+
+def _shown(file: InstructionFile) -> str:
+    return _tagged(file, file.text.strip("\n"))
+
+
+def _tagged(file: InstructionFile, text: str) -> str:
+    said = f"imported by {file.parent}" if file.parent else _SAID[file.kind]
+    path, said = _attribute(file.path), _attribute(said)
+    inside = re.sub(r"<(?=/?instructions\b)", "&lt;", text, flags=re.IGNORECASE)
+    return f'<instructions path="{path}" from="{said}">\n{inside}\n</instructions>'
+
+
+def _attribute(text: str) -> str:
+    escaped = text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in escaped)

@@ -1,0 +1,132 @@
+"""Rules: instruction files that say for which paths they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import translate
+from functools import lru_cache
+from typing import Final
+
+from ...errors import InputError
+from ..store.frontmatter import FrontMatter, parse
+
+__all__ = ["Rule", "is_for", "read_rule"]
+
+_MAX_PATTERNS: Final = 256
+_MAX_PATTERN_CHARS: Final = 1_000
+_BRACES: Final = re.compile(r"\{([^{},]*(?:,[^{},]*)+)\}")
+_ITEM: Final = re.compile(r"\s*-\s+(.*\S)\s*")
+
+Rule = tuple[tuple[str, ...], str]
+"""The patterns of a rule, none where it is for everything, and its text."""
+
+
+def read_rule(text: str) -> Rule:
+    """Return a rule's ``paths`` and the text after its front matter.
+
+    Patterns may stand without quotes, which front matter elsewhere refuses: people write them so.
+    """
+    try:
+        matter = parse(text)
+    except InputError:
+        matter = _leniently(text)
+    paths = matter.fields.get("paths", "")
+    if isinstance(paths, dict):
+        raise InputError("paths: give a pattern or a list of patterns")
+    given = [paths] if isinstance(paths, str) else paths
+    wanted = tuple(pattern for one in given for part in _split(one) if (pattern := part.strip()))
+    if len(wanted) > _MAX_PATTERNS or any(len(pattern) > _MAX_PATTERN_CHARS for pattern in wanted):
+        raise InputError(f"paths: at most {_MAX_PATTERNS} patterns of {_MAX_PATTERN_CHARS:,} characters")
+    return wanted, matter.body
+
+
+def _leniently(text: str) -> FrontMatter:
+    """Quote the patterns of ``paths`` and read again; what else is wrong stays wrong."""
+    lines = text.split("\n")
+    inside = False
+    for at, line in enumerate(lines[1:], start=1):
+        if line.rstrip() == "---":
+            break
+        if line.startswith("paths:"):
+            inside = True
+            value = line.removeprefix("paths:").strip()
+            if value and value[0] not in "\"'[":
+                lines[at] = f"paths: {_quoted(value)}"
+        elif inside and (item := _ITEM.fullmatch(line)) is not None:
+            if item[1][0] not in "\"'":
+                lines[at] = f"  - {_quoted(item[1])}"
+        elif line.strip():
+            inside = False
+    return parse("\n".join(lines))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _split(text: str) -> Iterator[str]:
+    """Split at commas that stand outside braces."""
+    start = depth = 0
+    for at, letter in enumerate(text):
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and depth <= 0:
+            yield text[start:at]
+            start = at + 1
+    yield text[start:]
+
+
+def is_for(patterns: Sequence[str], path: str) -> bool:
+    """Say whether a path, relative to the directory the rule stands for, matches one of the patterns.
+
+    ``*`` stays within a name, ``**`` spans directories, ``{a,b}`` offers a choice; a directory means all in it.
+    """
+    parts = tuple(path.split("/"))
+    return any(_matches(_compiled(one), parts) for pattern in patterns for one in _choices(pattern))
+
+
+def _choices(pattern: str) -> list[str]:
+    """Return what a pattern with braces stands for, as far as that is a sane number."""
+    found = [pattern]
+    while len(found) <= _MAX_PATTERNS:
+        hits = [(at, hit) for at, one in enumerate(found) if (hit := _BRACES.search(one)) is not None]
+        if not hits:
+            break
+        at, hit = hits[0]
+        head, tail = found[at][: hit.start()], found[at][hit.end() :]
+        found[at : at + 1] = [head + choice + tail for choice in hit[1].split(",")]
+    return found
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
+    """Return a pattern by names; None stands for any number of directories."""
+    cleaned = pattern.removeprefix("./").lstrip("/")
+    if cleaned.endswith("/"):
+        cleaned += "**"
+    return tuple(None if name == "**" else re.compile(translate(name)) for name in cleaned.split("/"))
+
+
+def _matches(pattern: Sequence[re.Pattern[str] | None], parts: Sequence[str]) -> bool:
+    """Walk both at once, keeping every place in the pattern that may be reached: no pattern takes long."""
+    places = _opened({0}, pattern)
+    for part in parts:
+        reached: set[int] = set()
+        for place in places:
+            if place < len(pattern):
+                name = pattern[place]
+                if name is None:
+                    reached.add(place)
+                elif name.match(part):
+                    reached.add(place + 1)
+        places = _opened(reached, pattern)
+    return len(pattern) in places
+
+
+def _opened(places: set[int], pattern: Sequence[re.Pattern[str] | None]) -> set[int]:
+    """Add the places that follow from passing over ``**`` without a directory."""
+    for place in sorted(places):
+        while place < len(pattern) and pattern[place] is None:
+            place += 1
+            places.add(place)
+    return places

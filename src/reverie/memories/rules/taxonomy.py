@@ -1,0 +1,196 @@
+"""What is worth keeping: four types of memory, what is refused and why, and descriptions that can be found again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from ..store.records import MemoryRecord, Scope
+from .types import TYPES, MemoryKind, MemoryType
+
+__all__ = [
+    "TYPES",
+    "MemoryKind",
+    "MemoryType",
+    "body_for",
+    "description_for",
+    "lint_memory",
+    "refusal",
+    "route",
+    "vagueness",
+]
+
+DESCRIPTION_CHARS: Final = 200
+_MIN_DESCRIPTION_WORDS: Final = 3
+
+
+def route(type_name: str, wanted: Scope | None, *, team: bool) -> Scope:
+    """Return where a memory of this type goes; only what may be shared is ever shared."""
+    if not team or type_name == "user":
+        return "private"
+    if wanted is not None:
+        return wanted
+    return "team" if type_name in ("project", "reference") else "private"
+
+
+def body_for(text: str, why: str = "", how: str = "") -> str:
+    """Return the text with its reason and its use below it, where they are not in it already."""
+    parts = [text.strip()]
+    if why.strip() and "**Why" not in text:
+        parts.append(f"**Why:** {why.strip()}")
+    if how.strip() and "**How to apply" not in text:
+        parts.append(f"**How to apply:** {how.strip()}")
+    return "\n\n".join(parts) + "\n"
+
+
+def description_for(text: str) -> str:
+    """Return a description from the first words of a text, whole words only."""
+    plain = re.sub(r"[*_`#>]+", "", " ".join(text.split("**Why")[0].split())).strip(" -")
+    if len(plain) <= DESCRIPTION_CHARS:
+        return plain
+    return plain[: DESCRIPTION_CHARS - 1].rsplit(" ", 1)[0].rstrip(" ,;:") + "…"
+
+
+# -- what is not kept, even when asked
+
+_PASSING: Final = re.compile(
+    r"\b(?:(?:i am|i'm|we are|we're|you are) (?:currently|now|in the middle of|just about to|about to)\b"
+    r"|(?:currently|right now|at the moment|for now),? (?:i am|i'm|we are|we're|working on|editing|running|debugging)"
+    r"|(?:the )?(?:current|next|remaining) (?:step|subtask|todo)s? (?:is|are)\b"
+    r"|(?:todo|next)(?: for (?:this|the) (?:session|task|turn))?:\s"
+    r"|in this (?:session|conversation|turn),? (?:i|we|you)\b"
+    r"|(?:i|we) (?:just|have just) (?:ran|run|edited|created|fixed|finished|added|committed)\b)",
+    re.IGNORECASE,
+)
+_HISTORY: Final = re.compile(
+    r"\b(?:commit(?:ted)?(?: hash)?:? [0-9a-f]{7,40}\b"
+    r"|(?:pr|pull request|merge request|mr) #?\d+ (?:was |has been )?"
+    r"(?:merged|closed|opened|changed|adds?|added|fixe[sd])"
+    r"|(?:was|were) (?:committed|merged|reverted|pushed) (?:by|in|on|to|yesterday|today)\b"
+    r"|(?:recent|latest|last) (?:commits?|changes?|merges?)(?: (?:are|were|include)\b|:)"
+    r"|git (?:log|blame|history) (?:shows|says)\b)",
+    re.IGNORECASE,
+)
+_RECIPE: Final = re.compile(
+    r"\b(?:(?:the )?(?:bug|error|issue|failure|crash|exception|test failure)s? (?:was|were|is) "
+    r"(?:caused|fixed|solved|resolved) by\b"
+    r"|(?:the )?fix (?:was|is) to\b"
+    r"|(?:fixed|solved|resolved) (?:it|this|the (?:bug|error|issue|crash|failure)) by\b"
+    r"|to (?:fix|solve|debug|reproduce) (?:this|the|that) (?:bug|error|issue|crash|failure|exception)\b"
+    r"|root cause(?: was| is|:))",
+    re.IGNORECASE,
+)
+_CODE_SHOWN: Final = re.compile(
+    r"\b(?:(?:the )?(?:function|method|class|module|constant|variable|endpoint|component)s? `?[\w.:/]+(?:\(\))?`? "
+    r"(?:is|are) (?:defined|located|implemented|declared|found|in)\b"
+    r"|(?:the )?(?:function|method|class|module) `?[\w.:/]+(?:\(\))?`? (?:in `?[\w./-]+`? )?"
+    r"(?:returns|takes|accepts|raises|calls|inherits|extends|implements)\b"
+    r"|`?[\w./-]+\.(?:py|js|ts|tsx|go|rs|java|c|cc|cpp|h|rb|php|sql|sh|toml|ya?ml|json)`? "
+    r"(?:contains|defines|implements|exports|holds|imports|handles)\b"
+    r"|(?:the )?(?:directory|folder|project|file|code) (?:structure|layout|tree) (?:is|looks)\b"
+    r"|takes (?:the )?(?:arguments?|parameters?) \W?\w+\W? and returns\b)",
+    re.IGNORECASE,
+)
+_FENCED: Final = re.compile(r"^(?:```|~~~).*?(?:^(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL)
+_CODE_SHARE: Final = 0.6
+_SAID_WORDS: Final = 6
+
+_REASONS: Final = (
+    (_PASSING, "it is a passing detail of the task at hand; it will be stale in the next session (use a todo list)"),
+    (_HISTORY, "it is what the version history says; 'git log' stays right where a copy goes stale"),
+    (_RECIPE, "it is a debugging recipe; the fix is in the code and its reason in the commit message"),
+    (_CODE_SHOWN, "it is what the code shows; reading the code stays right where a copy goes stale"),
+)
+
+
+def refusal(text: str, type_name: str, *, instructions: Sequence[str] = ()) -> str:
+    """Return why a text is not kept, even when asked; empty where it may be.
+
+    ``instructions`` are the texts of instruction files, which every session reads anyway.
+    """
+    if type_name not in TYPES:
+        return f"{type_name!r} is no type of memory; the types are {', '.join(TYPES)}"
+    if not text.strip():
+        return "there is no text; say what is to be remembered"
+    prose = text.split("**Why")[0]
+    fenced = sum(len(found.group()) for found in _FENCED.finditer(prose))
+    reason = ""
+    if fenced > len(prose) * _CODE_SHARE:
+        reason = "it is mostly code; the code itself stays right where a copy goes stale"
+    elif _is_said(prose, instructions):
+        reason = "an instruction file says it already, and every session reads that"
+    elif type_name != "reference":  # a pointer may well name a commit or a file
+        reason = next((why for pattern, why in _REASONS if pattern.search(prose)), "")
+    if not reason:
+        return ""
+    return f"not saved: {reason}. Save what was surprising or decided, and why, if there is something of that kind"
+
+
+def _is_said(text: str, instructions: Sequence[str]) -> bool:
+    words = _words(text)
+    if len(words) < _SAID_WORDS:
+        return False
+    said = f" {' '.join(words)} "
+    return any(said in f" {' '.join(_words(one))} " for one in instructions)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
+
+
+# -- what can be found again
+
+_VAGUE: Final = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        a about all an and any are as at be been by can data description detail details everything file for from general
+        had has have helpful how i in info information important is it its item items know knowledge learned me memory
+        memories misc miscellaneous my new note notes of on or other our preference preferences project random reference
+        remember saved should some something stuff summary that the their them these they thing things this those to
+        todo tips update updates use used useful user users various was we were what when where which who with work you
+        your feedback context session conversation
+        """,
+    )
+)
+_RELATIVE: Final = re.compile(
+    r"\b(?:today|tomorrow|yesterday|tonight"
+    r"|(?:next|last|this|coming) (?:week|month|quarter|year|sprint|mon|tues|wednes|thurs|fri|satur|sun)\w*"
+    r"|(?:by|on|until|before|after) (?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|in \w+ (?:days|weeks|months)|\w+ (?:days|weeks|months) ago)\b",
+    re.IGNORECASE,
+)
+
+
+def vagueness(description: str, name: str = "") -> str:
+    """Return what makes a description useless for finding the memory; empty where nothing does."""
+    words = _words(description)
+    telling = [word for word in words if word not in _VAGUE]
+    if not words:
+        return "has no description; recall reads nothing else"
+    if len(words) < _MIN_DESCRIPTION_WORDS or len(telling) < 2:
+        return "has a vague description; name the thing, the place, the person or the rule"
+    if name and words == _words(name) and len(telling) < _MIN_DESCRIPTION_WORDS:
+        return "has a description that only repeats its name; say what is in it"
+    if len(description) > DESCRIPTION_CHARS + 100:
+        return f"has a description of {len(description)} characters; keep it to one line of about 150"
+    return ""
+
+
+def lint_memory(memory: MemoryRecord, *, today: str = "") -> list[str]:
+    """Return what is wrong with a memory, one sentence each; its body must have been read."""
+    if memory.problem:
+        return [f"has front matter that cannot be read: {memory.problem}"]
+    found = [vagueness(memory.description, memory.name)]
+    if memory.type not in TYPES:
+        found.append(f"has the type {memory.type!r}; the types are {', '.join(TYPES)}")
+    if memory.type in ("feedback", "project") and "**Why" not in memory.body:
+        found.append("does not say why; add a line '**Why:** ...'")
+    if memory.type == "project" and (relative := _RELATIVE.search(memory.body)):
+        found.append(f"says {relative.group()!r}, which means nothing later; write the date")
+    if memory.expires and today and memory.expires[:10] < today[:10]:
+        found.append(f"expired on {memory.expires[:10]}; update or forget it")
+    if re.search(r"^(?:<{7} |>{7} )", memory.body, re.MULTILINE):
+        found.append("holds two versions with conflict marks between them; keep what is right")
+    return [one for one in found if one]

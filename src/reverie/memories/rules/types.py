@@ -1,0 +1,63 @@
+"""The four types of memory: what each is for, when one is saved, and the shape it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...values import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Literal, TypeAlias
+
+    MemoryType: TypeAlias = Literal["user", "feedback", "project", "reference"]
+else:
+    MemoryType = str
+
+__all__ = ["TYPES", "MemoryKind", "MemoryType"]
+
+
+@record
+class MemoryKind:
+    """What a type of memory is for, and the shape it has."""
+
+    name: MemoryType
+    scope: str
+    """Whose memory it becomes where a team shares some; stands in every prompt that defines the type."""
+    what: str
+    when: str
+    shape: str
+    decays: bool = False
+
+
+TYPES: Final[Mapping[str, MemoryKind]] = {
+    "user": MemoryKind(
+        "user",
+        "always private",
+        "Who the user is: role, goals, responsibilities, knowledge, preferences.",
+        "You learn something about the person that should change how you work with them.",
+        "Plain sentences about the person, useful to help them, never a judgement of them.",
+    ),
+    "feedback": MemoryKind(
+        "feedback",
+        "private, unless it is a rule for everybody in the project",
+        "How to work: corrections the user made and approaches the user confirmed.",
+        "The user corrects you, or accepts a choice that was not obvious. Save the confirmations too.",
+        "The rule first, then a line **Why:** with the reason given, then a line **How to apply:** with when it holds.",
+    ),
+    "project": MemoryKind(
+        "project",
+        "team preferred",
+        "Ongoing work, goals, deadlines, incidents and decisions that neither the code nor its history shows.",
+        "You learn who does what, why, or by when. Write relative dates as absolute ones.",
+        "The fact or decision first, then a line **Why:** with the motive, then **How to apply:**.",
+        decays=True,
+    ),
+    "reference": MemoryKind(
+        "reference",
+        "team",
+        "Where things are in other systems: trackers, dashboards, channels, documents.",
+        "You learn of a place outside the project where information lives, and what for.",
+        "The place, and what it is to be used for.",
+    ),
+}

@@ -1,0 +1,1 @@
+"""Memory files, their front matter, index and journal."""

@@ -1,0 +1,59 @@
+"""Daily logs as text: one line a note, with the time, the session and whose word it is.
+
+Anybody may write in these files, so that a line is an agent's word at best.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Final
+
+from ...values import record
+from .trust import Trust, claimed, worst
+
+__all__ = ["LogLine", "day_of", "log_line", "read_log"]
+
+_LINE: Final = re.compile(r"- (\d\d:\d\d) \((user|agent|unconfirmed)(?:, ([^()\s][^()]{0,199}))?\) (\S.*)")
+_FILE: Final = re.compile(r"logs/(\d{4})/(\d\d)/(\1-\2-\d\d)\.md")
+_BULLET: Final = re.compile(r"\s*(?:[-*+]\s+)?(\S.*)")
+
+
+@record
+class LogLine:
+    """One note of a day's log."""
+
+    day: str
+    time: str
+    """Hour and minute, as they were where it was written; empty where the line does not say."""
+    text: str
+    source: str
+    trust: Trust
+    file: str
+    number: int
+    """Which line of the file it is, from 1."""
+
+
+def log_line(moment: datetime, text: str, *, source: str = "", trust: Trust = "agent") -> str:
+    """Return the line of a note."""
+    origin = re.sub(r"[()\s]+", " ", source).strip()[:200]
+    return f"- {moment:%H:%M} ({trust}{f', {origin}' if origin else ''}) {' '.join(text.split())}"
+
+
+def day_of(file: str) -> str:
+    """Return the day a log file is of; empty where the name is none of a log's."""
+    found = _FILE.fullmatch(file)
+    return found[3] if found else ""
+
+
+def read_log(file: str, text: str) -> list[LogLine]:
+    """Return the notes of a log; lines that people wrote their own way count too, headings and rules do not."""
+    found: list[LogLine] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        noted = _LINE.fullmatch(line.rstrip())
+        if noted:
+            trust = worst((claimed(noted[2]), "agent"))
+            found.append(LogLine(day_of(file), noted[1], noted[4], noted[3] or "", trust, file, number))
+        elif (own := _BULLET.fullmatch(line.rstrip())) and not re.match(r"#|[-=*_]{3,}$", own[1]):
+            found.append(LogLine(day_of(file), "", own[1], "", "agent", file, number))
+    return found

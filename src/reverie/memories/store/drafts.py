@@ -1,0 +1,281 @@
+"""Plans of changes to a memory directory: pure functions from what is there to what shall be.
+
+Each is called while the directory is locked and returns the draft of one transaction, or None where nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from ...errors import InputError, StorageConflict
+from ...values import field, record
+from .frontmatter import Value
+from .index import changed, line_for, lines_of, patched, rebuilt
+from .journal import Act, Change, History, JournalEntry
+from .records import MemoryRecord, new_text, read_record, revised_text, version_of
+from .trust import Trust, worst
+
+__all__ = [
+    "Draft",
+    "Table",
+    "confirm",
+    "forget",
+    "forget_source",
+    "last_trusted",
+    "reindex",
+    "reject",
+    "revise",
+    "rewind",
+    "save",
+    "undo",
+]
+
+
+@record
+class Draft:
+    """A change before it is made: contents by file (None removes one), and the index if that changes."""
+
+    act: Act
+    who: str
+    why: str
+    files: Mapping[str, bytes | None]
+    index: str | None = None
+    source: tuple[str, ...] = ()
+    undoes: tuple[str, ...] = ()
+    expect: Mapping[str, str | None] = field(default_factory=lambda: dict[str, str | None]())
+    """The hash a file must have (None: must not be there) for the change to be made."""
+
+
+class Table(Protocol):
+    """What a plan sees of the directory."""
+
+    @property
+    def now(self) -> str:
+        """The time of the change."""
+        ...
+
+    @property
+    def index(self) -> str:
+        """The index as it is."""
+        ...
+
+    @property
+    def history(self) -> History:
+        """The journal up to now."""
+        ...
+
+    def read(self, file: str) -> bytes | None:
+        """Return a memory file as it is."""
+        ...
+
+    def record(self, file: str) -> MemoryRecord | None:
+        """Return a memory as it is."""
+        ...
+
+    def heads(self) -> list[MemoryRecord]:
+        """Return the heads of all memories."""
+        ...
+
+
+def _day(now: str) -> str:
+    return f"{now[:19]}Z"
+
+
+def save(table: Table, file: str, fields: Mapping[str, Value], body: str, *, who: str, why: str) -> Draft | None:
+    """Plan a new memory; one that is there with the same text already stays as it is."""
+    there = table.record(file)
+    if there is not None:
+        if there.body.strip() == body.strip():
+            return None
+        raise StorageConflict(
+            f"a memory {file} is there already and says something else; update it, or give another name", path=file
+        )
+    data = new_text({**fields, "created": _day(table.now), "modified": _day(table.now)}, body).encode()
+    source = fields.get("source", "")
+    return Draft(
+        "saved",
+        who,
+        why,
+        {file: data},
+        changed(table.index, {file: line_for(read_record(file, data))}),
+        (source,) if isinstance(source, str) and source else tuple(source) if isinstance(source, list) else (),
+        expect={file: None},
+    )
+
+
+def revise(
+    table: Table,
+    file: str,
+    changes: Mapping[str, Value | None],
+    body: str | None,
+    *,
+    who: str,
+    why: str,
+    trust: Trust,
+    source: tuple[str, ...] = (),
+    expect: str | None = None,
+) -> Draft | None:
+    """Plan another version of a memory; its trust can only fall, and what it came from is added to."""
+    old, data = _there(table, file)
+    if old.problem:
+        raise InputError(f"{file} cannot be changed: {old.problem}; mend the file by hand first")
+    if expect is not None and version_of(data) != expect:  # even where it says the same: somebody else said it
+        raise StorageConflict(
+            f"{file} was changed by someone else meanwhile; read it again and repeat the change", path=file
+        )
+    same = body is None or body.strip() == old.body.strip()
+    if same and all(_is_set(old, key, value) for key, value in changes.items()):
+        return None
+    sources = list(dict.fromkeys((*old.source, *source)))
+    fields: dict[str, Value | None] = {**changes, "modified": _day(table.now), "trust": worst((old.trust, trust))}
+    if sources:
+        fields["source"] = sources[0] if len(sources) == 1 else sources
+    new = revised_text(data.decode("utf-8", "surrogateescape"), fields, None if same else body)
+    new_data = new.encode("utf-8", "surrogateescape")
+    now = read_record(file, new_data)
+    listed = any(line.file == file for line in lines_of(table.index))
+    index = table.index
+    if not listed or (now.name, now.description) != (old.name, old.description):
+        index = changed(index, {file: line_for(now)})
+    return Draft("updated", who, why, {file: new_data}, index, source, expect={file: version_of(data)})
+
+
+def _is_set(old: MemoryRecord, key: str, value: Value | None) -> bool:
+    known = getattr(old, key) if key in ("name", "description", "type", "expires") else old.extra.get(key)
+    return (known or None) == (value or None)
+
+
+def _there(table: Table, file: str) -> tuple[MemoryRecord, bytes]:
+    data, memory = table.read(file), table.record(file)
+    if data is None or memory is None:
+        raise InputError(f"there is no memory {file}; 'reverie memory list' names what there is")
+    return memory, data
+
+
+def forget(table: Table, files: Sequence[str], *, who: str, why: str) -> Draft:
+    """Plan the removal of memories and their lines."""
+    for file in files:
+        _there(table, file)
+    index = changed(table.index, dict.fromkeys(files))
+    return Draft("forgotten", who, why, dict.fromkeys(files), index)
+
+
+def forget_source(table: Table, source: str, *, who: str) -> Draft | None:
+    """Plan the removal of all that came from one source: a file goes back to what it was before it, or goes.
+
+    What was written later on top of it goes too, for it may have been derived from it.
+    """
+    files: dict[str, bytes | None] = {}
+    for entry in table.history.entries:
+        if any(_comes_from(one, source) for one in entry.source):
+            for change in entry.changes:
+                if change.file not in files and change.after is not None and table.read(change.file) is not None:
+                    files[change.file] = table.history.content_before(change)
+    for head in table.heads():
+        if head.file not in files and any(_comes_from(one, source) for one in head.source):
+            files[head.file] = None
+    if not files:
+        return None
+    return Draft("forgotten", who, f"all that came from {source}", files, _following(table.index, files))
+
+
+def _comes_from(said: str, source: str) -> bool:
+    return said == source or said.startswith(f"{source} ")
+
+
+def _following(index: str, files: Mapping[str, bytes | None]) -> str:
+    """Return the index with a line for each of these files that is there and none for those that are not."""
+    listed = {line.file: line for line in lines_of(index)}
+    lines: dict[str, str | None] = {}
+    for file, data in files.items():
+        if data is None:
+            lines[file] = None
+        elif file not in listed:
+            lines[file] = line_for(read_record(file, data))
+    return changed(index, lines) if lines else index
+
+
+def undo(table: Table, entries: Sequence[JournalEntry], *, who: str) -> Draft:
+    """Plan to take changes back, newest first, byte for byte."""
+    target = table.history.reversal(entries)
+    files = {file: data for file, (_, data) in target.items()}
+    names = ", ".join(entry.id for entry in entries)
+    return Draft(
+        "undone",
+        who,
+        f"undo of {names}",
+        files,
+        _index_before(table.index, entries, files),
+        undoes=tuple(entry.id for entry in entries),
+        expect={file: version for file, (version, _) in target.items()},
+    )
+
+
+def _index_before(index: str, entries: Sequence[JournalEntry], files: Mapping[str, bytes | None]) -> str:
+    """Return the index as it was before these changes, newest first.
+
+    Byte for byte where nobody else wrote in it since; else with lines for the files that are there and for no others.
+    """
+    clean = True
+    for entry in entries:
+        back = index if entry.index is None else patched(index, entry.index, backwards=True)
+        clean = clean and back is not None and entry.act != "outside"
+        index = index if back is None else back
+    return index if clean else _following(index, files)
+
+
+def rewind(table: Table, later: Sequence[JournalEntry], *, who: str, why: str) -> Draft | None:
+    """Plan to bring every file to what it was before these changes, newest first."""
+    history = table.history
+    versions: dict[str, Change] = {}
+    for entry in later:
+        versions.update((change.file, change) for change in entry.changes)
+    files = {
+        file: history.content_before(change)
+        for file, change in versions.items()
+        if history.known.get(file) != change.before
+    }
+    index = _index_before(table.index, later, files)
+    return Draft("rewound", who, why, files, index) if files or index != table.index else None
+
+
+def reindex(table: Table, *, who: str) -> Draft | None:
+    """Plan the index as the files say it."""
+    index = rebuilt(table.index, table.heads())
+    return Draft("reindexed", who, "", {}, index) if index != table.index else None
+
+
+def confirm(table: Table, file: str, *, who: str) -> Draft | None:
+    """Plan that the user vouches for a memory."""
+    memory, data = _there(table, file)
+    if memory.trust == "user":
+        return None
+    old = data.decode("utf-8", "surrogateescape")
+    text = revised_text(old, {"trust": "user"})
+    if text == old:  # it claimed so before anybody had confirmed it
+        text = revised_text(old, {"modified": _day(table.now)})
+    new = text.encode("utf-8", "surrogateescape")
+    return Draft(
+        "confirmed", who, "", {file: new}, _following(table.index, {file: new}), expect={file: version_of(data)}
+    )
+
+
+def last_trusted(history: History, file: str) -> bytes | None:
+    """Return the last version of a file that was not waiting to be confirmed; None where there was none."""
+    for _, change in reversed(history.of_file(file)):
+        if change.after is None:
+            return None
+        data = history.content(file, change.after)
+        if (history.trust_of(file, change.after) or read_record(file, data).trust) != "unconfirmed":
+            return data
+    return None
+
+
+def reject(table: Table, file: str, *, who: str) -> Draft:
+    """Plan that an unconfirmed memory goes back to what it was when it could be trusted, or goes."""
+    memory, data = _there(table, file)
+    if memory.trust != "unconfirmed":
+        raise InputError(f"{file} is not waiting to be confirmed; to remove it, forget it")
+    files = {file: last_trusted(table.history, file)}
+    return Draft("rejected", who, "", files, _following(table.index, files), expect={file: version_of(data)})

@@ -1,0 +1,269 @@
+"""The files of a memory directory and their heads, and what heads were when they were last read.
+
+What is kept says nothing that the files do not say and decides nothing about trust: it holds what a file claims and the
+hash of what it was, and may go at any time. By it a scan looks at files that did not change and reads only the others.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from ...errors import StorageError
+from ...paths import TEMPORARY_PREFIX, open_folder, open_plain, read_all, refuse_unless_plain
+from . import frontmatter, records, trust
+from .names import FOLDERS, is_memory
+from .records import MemoryRecord, Scope
+from .trust import Trust
+
+__all__ = ["JOURNAL", "LOCK", "READ_FLAGS", "Head", "KeptHeads", "has_settled", "memory_files", "print_of", "read_head"]
+
+JOURNAL: Final = ".journal"
+READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never wait for a pipe
+LOCK: Final = "lock"
+_HEADS: Final = "heads"
+_MAX_DEPTH: Final = 3
+_HEAD_BYTES: Final = 2_048
+_MAX_HEAD_BYTES: Final = 70_000
+_MAX_KEPT_BYTES: Final = 256 * 2**20
+_FEWEST: Final = 64
+"""So many files are read as quickly as it takes to look up what was kept of them."""
+_WORTH: Final = 8
+"""What is kept is written anew when one in so many was read."""
+_GRAIN_NS: Final = 250_000_000
+"""More than a clock's tick; a file system that counts whole seconds gets more."""
+_COARSE_GRAIN_NS: Final = 2_500_000_000
+_KIND: Final = 0o170000
+_REGULAR: Final = 0o100000
+
+
+def memory_files(root: str) -> Iterator[tuple[str, int, str]]:
+    """Yield the memory files by path, with the folder they can be opened in."""
+    waiting: list[tuple[str, ...]] = [()]
+    while waiting:
+        parts = waiting.pop()
+        try:
+            folder = open_folder(root, parts)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        try:
+            with os.scandir(folder) as found:
+                entries = [(one.name, one.is_dir(follow_symlinks=False)) for one in found if one.name[0] != "."]
+            folders = [name for name, is_folder in entries if is_folder and (parts or name not in FOLDERS)]
+            waiting += [(*parts, name) for name in sorted(folders) if len(parts) < _MAX_DEPTH]
+            prefix = "/".join([*parts, ""]) if parts else ""
+            for name in sorted([name for name, is_folder in entries if not is_folder and name.endswith(".md")]):
+                if is_memory(prefix + name):
+                    yield prefix + name, folder, name
+        finally:
+            os.close(folder)
+
+
+def read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
+    """Return the first part of a file, as far as its front matter can go."""
+    descriptor = os.open(name, READ_FLAGS, dir_fd=folder)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_mode & _KIND != _REGULAR or found.st_nlink > 1:
+            refuse_unless_plain(found, file)
+        head = os.read(descriptor, _HEAD_BYTES)
+        if len(head) == _HEAD_BYTES and b"\n---" not in head[3:]:
+            head += os.read(descriptor, _MAX_HEAD_BYTES)
+        return head, found
+    finally:
+        os.close(descriptor)
+
+
+def print_of(found: os.stat_result) -> int:
+    """Return a number that is another one whenever the file may have changed."""
+    return hash((found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink))
+
+
+def has_settled(found: os.stat_result, now_ns: int) -> bool:
+    """Say whether a file that changes from now on will show it by its times, whose grain differs by file system."""
+    changed = found.st_ctime_ns
+    return changed < now_ns - (_GRAIN_NS if changed % 1_000_000_000 else _COARSE_GRAIN_NS)
+
+
+class Head(NamedTuple):
+    """What was read of one file."""
+
+    print: int
+    """By which it is known to be unchanged."""
+    version: str
+    """The hash of its bytes, where somebody needed it."""
+    claim: Trust
+    """Whose word it says it is."""
+    memory: MemoryRecord
+    """The head, with the trust that was vouched for when it was last looked at."""
+
+
+class _Row(msgspec.Struct, array_like=True, gc=False):
+    print: int
+    version: str
+    claim: Trust
+    file: str
+    name: str
+    description: str
+    type: str
+    created: str
+    modified: str
+    source: tuple[str, ...]
+    expires: str
+    extra: dict[str, Any]
+
+
+_rows: Final = msgspec.msgpack.Decoder(tuple[list[int], list[_Row]])
+
+
+class KeptHeads:
+    """The heads of one directory: in this process, and beside its journal for the next one.
+
+    A directory that is shared is read anew by each process: others write there, and see it in another light.
+    """
+
+    def __init__(self, root: str, scope: Scope) -> None:
+        self._root = root
+        self._is_shared = scope != "private"
+        self._heads: Mapping[str, Head] | None = None
+        self._written: int = 0
+
+    def heads(self) -> Mapping[str, Head]:
+        """Return what is known, by file."""
+        if self._heads is None:
+            self._heads = self._read()
+            self._written = len(self._heads)
+        return self._heads
+
+    def has_place(self) -> bool:
+        """Say whether there is a journal, beside which heads can be kept."""
+        return not self._is_shared and os.path.isdir(os.path.join(self._root, JOURNAL))
+
+    def keep(self, heads: Mapping[str, Head], read: int) -> None:
+        """Know these from now on, and write them down where it pays: ``read`` of them had to be read."""
+        self._heads = heads
+        gone = self._written - (len(heads) - read)
+        if self._is_shared or len(heads) < _FEWEST or max(read, gone) * _WORTH <= len(heads):
+            return
+        with suppress(OSError, StorageError, ValueError, TypeError):  # it is only quicker with it
+            self._write(heads)
+            self._written = len(heads)
+
+    def forget(self) -> None:
+        """Keep nothing of what was read; whoever calls this has the journal's lock."""
+        self._heads, self._written = {}, 0
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._root, JOURNAL, _HEADS))
+
+    def _read(self) -> dict[str, Head]:
+        if self._is_shared:
+            return {}
+        try:
+            data = self._bytes()
+            if int(data[:8], 16) != zlib.crc32(memoryview(data)[8:]):
+                return {}
+            made_by, rows = _rows.decode(memoryview(data)[8:])
+        except (OSError, StorageError, ValueError, RecursionError, MemoryError, msgspec.MsgspecError):
+            return {}
+        if made_by != _makers():
+            return {}
+        return {
+            row.file: Head(
+                row.print,
+                row.version,
+                row.claim,
+                MemoryRecord(
+                    row.file,
+                    row.name,
+                    row.description,
+                    row.type,
+                    row.created,
+                    row.modified,
+                    row.source,
+                    row.claim,
+                    row.expires,
+                    extra=row.extra,
+                ),
+            )
+            for row in rows
+        }
+
+    def _bytes(self) -> bytes:
+        path = os.path.join(self._root, JOURNAL, _HEADS)
+        folder = open_folder(self._root, (JOURNAL,))
+        try:
+            descriptor = open_plain(folder, _HEADS, READ_FLAGS, path)
+        finally:
+            os.close(folder)
+        if os.fstat(descriptor).st_size > _MAX_KEPT_BYTES:
+            os.close(descriptor)
+            return b""
+        return read_all(descriptor)
+
+    def _write(self, heads: Mapping[str, Head]) -> None:
+        """Write them aside and into place; not durably, since whoever reads them checks them whole.
+
+        Under the journal's lock, and only of files that are there: what was erased meanwhile does not come back.
+        """
+        folder = open_folder(self._root, (JOURNAL,))
+        try:
+            path = os.path.join(self._root, JOURNAL, LOCK)
+            lock = open_plain(folder, LOCK, os.O_RDWR, path)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(lock), os.stat(path, follow_symlinks=False)):
+                    self._put(folder, _encoded(self._root, heads))
+            finally:
+                os.close(lock)
+        finally:
+            os.close(folder)
+
+    def _put(self, folder: int, body: bytes) -> None:
+        name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            with open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as stream:
+                stream.write(b"%08x" % zlib.crc32(body))
+                stream.write(body)
+            os.rename(name, _HEADS, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+            raise
+
+
+def _encoded(root: str, heads: Mapping[str, Head]) -> bytes:
+    """Return the bytes of what is kept of the files that are there."""
+    rows = [
+        _Row(
+            one.print,
+            one.version,
+            one.claim,
+            memory.file,
+            memory.name,
+            memory.description,
+            memory.type,
+            memory.created,
+            memory.modified,
+            memory.source,
+            memory.expires,
+            dict(memory.extra),
+        )
+        for one in heads.values()
+        if not (memory := one.memory).problem and os.path.lexists(os.path.join(root, memory.file))
+    ]
+    return msgspec.msgpack.encode((_makers(), rows))
+
+
+def _makers() -> list[int]:
+    """Return by what it is known that another version of this program would read other heads."""
+    with suppress(OSError):
+        found = [os.stat(room.__file__) for room in (frontmatter, records, trust) if room.__file__]
+        return [number for one in found for number in (one.st_mtime_ns, one.st_size)]
+    return [os.getpid()]  # nobody can tell: each process for itself

@@ -1,0 +1,220 @@
+"""``MEMORY.md``: an index of one line a memory, which can always be rebuilt from the files.
+
+People and other programs write in it too: a heading, a note, a line of their own stay where they are. Only lines that
+point to a memory are ours to add, change and take away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ...lazy import pattern
+from ...values import record
+from .records import MemoryRecord
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+__all__ = [
+    "INDEX",
+    "MAX_BYTES",
+    "MAX_LINES",
+    "Hunk",
+    "IndexLine",
+    "LoadedIndex",
+    "changed",
+    "hunk_between",
+    "line_for",
+    "lines_of",
+    "load",
+    "merged",
+    "patched",
+    "rebuilt",
+    "with_line",
+    "without_line",
+]
+
+INDEX: Final = "MEMORY.md"
+MAX_LINES: Final = 200
+MAX_BYTES: Final = 25_000
+LINE_CHARS: Final = 150
+"""About how long a line is."""
+_MIN_HOOK_CHARS: Final = 40
+_NAMED: Final = 20
+
+_ENTRY: Final = pattern(r"[ \t]*[-*+][ \t]+\[((?:[^\]\\\n]|\\.)*)\]\((<[^>\n]*>|[^)\s]+)\)[ \t]*(?:[—–:-]+[ \t]*)?(.*)")
+_ENCODED: Final = {" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">": "%3E"}
+
+
+@record
+class IndexLine:
+    """A line that points to a memory."""
+
+    number: int
+    title: str
+    file: str
+    hook: str
+
+
+@record
+class LoadedIndex:
+    """What of the index is shown, and what was left out."""
+
+    text: str
+    left_out: tuple[str, ...] = ()
+    """The files whose lines were left out."""
+    warning: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The text with the warning below it, where there is one."""
+        return f"{self.text.rstrip()}\n\n> {self.warning}\n" if self.warning else self.text
+
+
+@record
+class Hunk:
+    """How one version of the index became another: from line ``at``, ``old`` gave way to ``new``."""
+
+    at: int
+    old: list[str]
+    new: list[str]
+
+
+def lines_of(text: str) -> list[IndexLine]:
+    """Return the lines that point to memories."""
+    found: list[IndexLine] = []
+    for number, line in enumerate(text.split("\n")):
+        entry = _ENTRY.match(line)
+        if entry:
+            found.append(IndexLine(number, entry[1].replace("\\", ""), _file_of(entry[2]), entry[3].strip()))
+    return found
+
+
+def _file_of(target: str) -> str:
+    target = target.removeprefix("<").removesuffix(">").removeprefix("./")
+    for letter, code in _ENCODED.items():
+        target = target.replace(code, letter)
+    return target
+
+
+def line_for(memory: MemoryRecord) -> str:
+    """Return the index line of a memory, about 150 characters long."""
+    title = re.sub(r"([\[\]\\])", r"\\\1", " ".join(memory.name.split()))
+    target = "".join(_ENCODED.get(letter, letter) for letter in memory.file)
+    start = f"- [{title}]({target})"
+    hook = " ".join(memory.description.split())
+    room = max(LINE_CHARS - len(start) - 3, _MIN_HOOK_CHARS)
+    if len(hook) > room:
+        hook = hook[: room - 1].rsplit(" ", 1)[0].rstrip(" ,;:") + "…"
+    return f"{start} — {hook}" if hook else start
+
+
+def with_line(text: str, file: str, line: str) -> str:
+    """Return the index with this line for a file: in the place of the old one, else at the end."""
+    return changed(text, {file: line})
+
+
+def without_line(text: str, file: str) -> str:
+    """Return the index without the lines of a file."""
+    return changed(text, {file: None})
+
+
+def changed(text: str, lines: dict[str, str | None]) -> str:
+    """Return the index with a line for each file, or none for it; everything else stays as it is."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    left = dict(lines)
+    kept: list[str] = []
+    for line in text.split("\n"):
+        entry = _ENTRY.match(line)
+        file = _file_of(entry[2]) if entry else ""
+        if not entry or file not in lines:
+            kept.append(line)
+        elif (new := left.pop(file, None)) is not None:
+            kept.append(new + ("\r" if line.endswith("\r") else ""))
+    joined = "\n".join(kept)
+    added = [line for line in left.values() if line is not None]
+    if added and joined and not joined.endswith("\n"):
+        joined += end
+    return joined + "".join(line + end for line in added)
+
+
+def rebuilt(text: str, memories: Iterable[MemoryRecord]) -> str:
+    """Return the index as the files say it: lines of lost files go, lines of new ones come, others stay."""
+    known = {memory.file: memory for memory in memories}
+    listed = {line.file for line in lines_of(text)}
+    lines: dict[str, str | None] = {file: None for file in listed if file.endswith(".md") and file not in known}
+    seen: set[str] = set()
+    for line in lines_of(text):
+        if line.file in seen and line.file in known:
+            lines[line.file] = line_for(known[line.file])  # said twice: once is enough
+        seen.add(line.file)
+    missing = [memory for memory in known.values() if memory.file not in listed]
+    for memory in sorted(missing, key=lambda one: (one.created or one.modified, one.file)):
+        lines[memory.file] = line_for(memory)
+    return changed(text, lines)
+
+
+def load(text: str, *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES, size: int | None = None) -> LoadedIndex:
+    """Return the index as far as it is shown: so many lines, then so many bytes, cut at a newline.
+
+    ``size`` is its size in bytes, where that is known already.
+    """
+    size = len(text.encode("utf-8", "replace")) if size is None else size
+    lines = text.count("\n") + (not text.endswith("\n"))
+    if size <= max_bytes and (lines <= max_lines or not text):
+        return LoadedIndex(text)
+    shown = "\n".join(text.split("\n", max_lines)[:max_lines]) + "\n" if lines > max_lines else text
+    data = shown.encode("utf-8", "replace")
+    if len(data) > max_bytes:
+        cut = data[:max_bytes]
+        data = cut[: cut.rfind(b"\n") + 1] or cut
+        shown = data.decode("utf-8", "ignore")
+    rest = [line.file for line in lines_of(text[len(shown) :])]
+    left_out = tuple(dict.fromkeys(rest))
+    return LoadedIndex(shown, left_out, _warning(lines, size, shown, left_out, max_lines, max_bytes))
+
+
+def _warning(lines: int, size: int, shown: str, left_out: Sequence[str], max_lines: int, max_bytes: int) -> str:
+    named = ", ".join(left_out[:_NAMED]) or "only lines that point to no memory"
+    more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+    return (
+        f"WARNING: {INDEX} has {lines} lines and {size} bytes; the limit is {max_lines} lines and {max_bytes} bytes, "
+        f"so only {shown.count(chr(10))} lines are shown. Left out: {named}{more}. "
+        "Keep each line short and move detail into the memory files."
+    )
+
+
+# -- how one version became another
+
+
+def hunk_between(old: str, new: str) -> Hunk:
+    """Return the one place where two versions differ."""
+    before, after = old.split("\n"), new.split("\n")
+    start = 0
+    while start < min(len(before), len(after)) and before[start] == after[start]:
+        start += 1
+    tail = 0
+    while tail < min(len(before), len(after)) - start and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    return Hunk(start, before[start : len(before) - tail], after[start : len(after) - tail])
+
+
+def patched(text: str, hunk: Hunk, *, backwards: bool = False) -> str | None:
+    """Return the text with the hunk applied or taken back; None where the text is not what the hunk expects."""
+    lines = text.split("\n")
+    old, new = (hunk.new, hunk.old) if backwards else (hunk.old, hunk.new)
+    if lines[hunk.at : hunk.at + len(old)] != old:
+        return None
+    return "\n".join([*lines[: hunk.at], *new, *lines[hunk.at + len(old) :]])
+
+
+def merged(text: str, hunk: Hunk) -> str:
+    """Return the text with what a hunk does to lines of memories, though it is not the text the hunk was made for."""
+    lines: dict[str, str | None] = {}
+    for line in hunk.old:
+        lines.update((one.file, None) for one in lines_of(line))
+    for line in hunk.new:
+        lines.update((one.file, line.rstrip("\r")) for one in lines_of(line))
+    return changed(text, lines)

@@ -1,0 +1,308 @@
+"""The journal of a memory directory: who changed what, when and why, with every version of every file.
+
+Pure: lines to entries and back, and what follows from them: the state at a time, who wrote which line, how to take
+changes back. Writing it is the shelf's work.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from ...errors import InputError
+from ...values import field, record, replace
+from .index import Hunk, lines_of
+from .records import version_of
+from .trust import Trust
+from .trust_history import Standings
+
+__all__ = [
+    "Act",
+    "BlamedLine",
+    "Change",
+    "History",
+    "JournalEntry",
+    "change_to",
+    "content_of",
+    "encode",
+    "erased",
+    "erased_name",
+    "read_entries",
+]
+
+Act: TypeAlias = Literal[
+    "found",
+    "outside",
+    "saved",
+    "updated",
+    "confirmed",
+    "rejected",
+    "forgotten",
+    "undone",
+    "rewound",
+    "reindexed",
+    "dreamed",
+]
+"""``found``: there before the journal was; ``outside``: changed by a person or another program."""
+
+OUTSIDE: Final = "outside"
+
+
+@record
+class Change:
+    """One file's change: the hashes before and after (None: no such file) and the content after."""
+
+    file: str
+    before: str | None
+    after: str | None
+    text: str | None = None
+    base64: str | None = None
+    """The content where it is no text; neither is there where it was erased."""
+    trust: Trust | None = None
+    """Whose word the content is, whatever it says itself; not there in journals of old."""
+
+
+@record
+class JournalEntry:
+    """One transaction."""
+
+    id: str
+    time: str
+    who: str
+    why: str
+    act: Act
+    changes: list[Change] = field(default_factory=lambda: [])
+    """Not there in a line that changed the index alone."""
+    index: Hunk | None = None
+    index_before: str | None = None
+    index_after: str | None = None
+    source: list[str] = field(default_factory=lambda: [])
+    undoes: list[str] = field(default_factory=lambda: [])
+
+    @property
+    def number(self) -> int:
+        """The place of the entry in the journal, counted from 1."""
+        return int(self.id.removeprefix("c"))
+
+    @property
+    def files(self) -> list[str]:
+        """The files it changed."""
+        return [change.file for change in self.changes]
+
+
+@record
+class BlamedLine:
+    """A line of a memory, and the change it came with."""
+
+    number: int
+    text: str
+    id: str
+    time: str
+    who: str
+    why: str
+
+
+_decoder: Final = msgspec.json.Decoder(JournalEntry)
+
+
+def change_to(file: str, before: str | None, data: bytes | None, *, trust: Trust | None = None) -> Change:
+    """Return the change of a file to this content."""
+    if data is None:
+        return Change(file, before, None)
+    try:
+        return Change(file, before, version_of(data), text=data.decode(), trust=trust)
+    except UnicodeDecodeError:
+        return Change(file, before, version_of(data), base64=b64encode(data).decode(), trust=trust)
+
+
+def content_of(change: Change) -> bytes | None:
+    """Return the content a change left; None where it left none or it was erased."""
+    if change.text is not None:
+        return change.text.encode()
+    return b64decode(change.base64) if change.base64 is not None else None
+
+
+def encode(entry: JournalEntry) -> bytes:
+    """Return the entry as a line, without its newline."""
+    plain: dict[str, Any] = msgspec.to_builtins(entry)
+    plain["changes"] = [{key: value for key, value in change.items() if value is not None or key in ("before", "after")}
+                        for change in plain["changes"]]  # fmt: skip
+    return msgspec.json.encode({key: value for key, value in plain.items() if value not in (None, [])})
+
+
+def read_entries(data: bytes) -> Iterator[tuple[JournalEntry, int]]:
+    """Yield every whole entry with the place where its line ends; damaged lines and a torn end are passed over."""
+    start = 0
+    while (end := data.find(b"\n", start)) >= 0:
+        try:
+            entry = _decoder.decode(data[start:end])
+            assert entry.number > 0
+            yield entry, end + 1
+        except (msgspec.MsgspecError, ValueError, AssertionError):
+            pass
+        start = end + 1
+
+
+def erased(entry: JournalEntry, files: set[str]) -> JournalEntry:
+    """Return an entry without what it says of these files: contents, reasons, index lines, and their names."""
+    hunk = entry.index
+    if hunk is not None and any(line.file in files for line in lines_of("\n".join(hunk.old + hunk.new))):
+        entry = replace(entry, index=None)
+    if not files & set(entry.files):
+        return entry
+    changes = [
+        replace(one, file=erased_name(one.file), text=None, base64=None) if one.file in files else one
+        for one in entry.changes
+    ]
+    return replace(entry, changes=changes, index=None, why="(erased)" if entry.why else "", source=[])
+
+
+def erased_name(file: str) -> str:
+    """Return what an erased file is called: names are made of words too."""
+    return f"erased_{version_of(file.encode())[:12]}.md"
+
+
+class History:
+    """The entries so far, and what they amount to."""
+
+    def __init__(self, entries: Iterable[JournalEntry] = ()) -> None:
+        self.entries: list[JournalEntry] = []
+        self._known: dict[str, str | None] = {}
+        self._indexed: str | None = None
+        self._by_id: dict[str, int] = {}
+        self._trusts: dict[tuple[str, str], Trust] = {}
+        self.standings = Standings()
+        """Whose word the files are as they were left."""
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: JournalEntry) -> None:
+        """Take in the next entry."""
+        self._by_id[entry.id] = len(self.entries)
+        self.entries.append(entry)
+        self.standings.add(entry.act, entry.changes)
+        for change in entry.changes:
+            self._known[change.file] = change.after
+            if change.after is not None and change.trust is not None:
+                self._trusts[change.file, change.after] = change.trust
+        if entry.index is not None or entry.index_after is not None or entry.index_before is not None:
+            self._indexed = entry.index_after
+
+    @property
+    def known(self) -> Mapping[str, str | None]:
+        """The hash each file has as far as the journal knows; None where it was removed."""
+        return self._known
+
+    def trust_of(self, file: str, version: str) -> Trust | None:
+        """Return whose word a version of a file was when it was last written; None where that is not known."""
+        return self._trusts.get((file, version))
+
+    @property
+    def index_version(self) -> str | None:
+        """The hash of the index as the journal knows it."""
+        return self._indexed
+
+    @property
+    def next_id(self) -> str:
+        """The id of the next entry."""
+        return f"c{self.entries[-1].number + 1 if self.entries else 1}"
+
+    def entry(self, name: str) -> JournalEntry:
+        """Return the entry with this id."""
+        at = self._by_id.get(name)
+        if at is None:
+            raise InputError(f"the journal has no change {name!r}; 'reverie memory log' lists them")
+        return self.entries[at]
+
+    def of_file(self, file: str) -> list[tuple[JournalEntry, Change]]:
+        """Return a file's changes, oldest first."""
+        return [(entry, change) for entry in self.entries for change in entry.changes if change.file == file]
+
+    def content(self, file: str, version: str) -> bytes:
+        """Return a version of a file."""
+        for _, change in reversed(self.of_file(file)):
+            if change.after == version:
+                data = content_of(change)
+                if data is not None:
+                    return data
+        raise InputError(f"that version of {file} was erased from the journal and cannot come back")
+
+    def content_before(self, change: Change) -> bytes | None:
+        """Return what a file held before a change; None where it was not there."""
+        return None if change.before is None else self.content(change.file, change.before)
+
+    def last_undoable(self, count: int) -> list[JournalEntry]:
+        """Return the last changes that stand, newest first: neither taken back nor a taking back themselves."""
+        gone = self._taken_back()
+        found = [one for one in reversed(self.entries) if one.id not in gone and one.act not in ("undone", "found")]
+        if len(found) < count or not found:
+            have = f"only {len(found)} changes stand" if found else "nothing stands that could be undone"
+            raise InputError(f"cannot undo {count}: {have}; 'reverie memory log' lists what was done")
+        return found[:count]
+
+    def _taken_back(self) -> set[str]:
+        """Return the ids of changes that an undo took back which itself still stands."""
+        gone: set[str] = set()
+        for entry in reversed(self.entries):
+            if entry.undoes and entry.id not in gone:
+                gone.update(entry.undoes)
+        return gone
+
+    def reversal(self, entries: Sequence[JournalEntry]) -> dict[str, tuple[str | None, bytes | None]]:
+        """Return what taking these back, newest first, does to each file: the hash it must have now, its content then.
+
+        Raises where a later change that is not taken back too stands on one of them.
+        """
+        target: dict[str, tuple[str | None, bytes | None]] = {}
+        state: dict[str, str | None] = dict(self._known)
+        for entry in entries:
+            for change in entry.changes:
+                if state.get(change.file) != change.after:
+                    later = self._later(entry, change)
+                    raise InputError(
+                        f"cannot undo {entry.id}: {change.file} was changed again by {later}; undo that too"
+                    )
+                first = target[change.file][0] if change.file in target else change.after
+                target[change.file] = (first, self.content_before(change))
+                state[change.file] = change.before
+        return target
+
+    def _later(self, entry: JournalEntry, change: Change) -> str:
+        later = [one for one, _ in self.of_file(change.file) if one.number > entry.number]
+        return f"{later[-1].id} ({later[-1].who})" if later else "someone"
+
+    def since(self, time: str = "", *, after: str = "") -> list[JournalEntry]:
+        """Return the changes made since a time (ISO 8601 in UTC), or after a change, newest first.
+
+        What was found at first was always there.
+        """
+        last = self.entry(after).number if after else 0
+        later = (entry.number > last if after else entry.time > time for entry in self.entries)
+        found = [
+            entry for entry, is_later in zip(self.entries, later, strict=True) if is_later and entry.act != "found"
+        ]
+        return found[::-1]
+
+    def blame(self, file: str) -> list[BlamedLine]:
+        """Return a file's lines as they are now, each with the change that brought it."""
+        owned: list[tuple[str, JournalEntry]] = []
+        versions: dict[str | None, list[tuple[str, JournalEntry]]] = {}
+        for entry, change in self.of_file(file):
+            if change.after in versions:  # what an undo brings back is still whoever's it was
+                owned = versions[change.after]
+                continue
+            data = content_of(change) or b""
+            lines = data.decode("utf-8", "replace").splitlines()
+            matcher = SequenceMatcher(None, [line for line, _ in owned], lines, autojunk=False)
+            now: list[tuple[str, JournalEntry]] = []
+            for tag, a, b, c, d in matcher.get_opcodes():
+                now += owned[a:b] if tag == "equal" else [(line, entry) for line in lines[c:d]]
+            owned = versions[change.after] = now
+        return [
+            BlamedLine(number, line, entry.id, entry.time, entry.who, entry.why)
+            for number, (line, entry) in enumerate(owned, 1)
+        ]

@@ -1,0 +1,365 @@
+"""The journal of a memory directory on disk: its lock, its lines, and carrying out what a line says.
+
+The other half of the shelf. New contents are first written beside, durably; then one line is appended, and from the
+moment that line is on disk the change has happened; then the contents are renamed into place. Whoever finds a line that
+was not carried out to the end (its writer was killed) carries it out. The lock file, which is never removed, says up to
+where the journal is carried out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import msgspec
+
+from ...errors import StorageError
+from ...keys import check_key
+from ...paths import (
+    TEMPORARY_PREFIX,
+    append_line,
+    explain,
+    explained,
+    flush,
+    open_folder,
+    open_plain,
+    refuse_unless_plain,
+    replace_file,
+    sync_folder,
+)
+from .head_files import JOURNAL, LOCK, READ_FLAGS
+from .index import INDEX, merged, patched
+from .journal import History, JournalEntry, content_of, encode, erased, read_entries
+from .records import version_of
+from .trust import Trust
+from .trust_history import Standings
+
+__all__ = ["JournalFiles", "read_plain"]
+
+_LINES: Final = "journal.jsonl"
+_MARK_DIGITS: Final = 20
+
+
+def read_plain(root: str, file: str) -> bytes | None:
+    """Return the bytes of a plain file beneath the root, or None where it is not there."""
+    *folders, name = check_key(file)
+    path = f"{root}/{file}"
+    try:
+        if not folders:
+            return _read_whole(os.open(path, READ_FLAGS), path)
+        folder = open_folder(root, folders)
+        try:
+            return _read_whole(os.open(name, READ_FLAGS, dir_fd=folder), path)
+        finally:
+            os.close(folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise explain(error, "read", path) from error
+
+
+def _read_whole(descriptor: int, path: str) -> bytes:
+    try:
+        found = os.fstat(descriptor)
+        refuse_unless_plain(found, path)
+        data = os.read(descriptor, found.st_size + 1)
+        while len(data) != found.st_size and (more := os.read(descriptor, 1 << 20)):
+            data += more
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def _version(data: bytes | None) -> str | None:
+    return None if data is None else version_of(data)
+
+
+class _Left(msgspec.Struct, gc=False):
+    """A change without its content, which a reader who wants only its trust need not read."""
+
+    file: str
+    after: str | None = None
+    trust: Trust | None = None
+
+
+class _Brief(msgspec.Struct, gc=False):
+    act: str
+    changes: list[_Left] = []
+
+
+_brief: Final = msgspec.json.Decoder(_Brief)
+
+
+class JournalFiles:
+    """The journal of one directory."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._lock_path, self._lines_path = self.path(LOCK), self.path(_LINES)
+        self.history = History()
+        self._gate = threading.RLock()
+        self._lock: int | None = None
+        self._inode = 0
+        self._offset = 0
+        self._standings = Standings()
+        self._stood = (0, 0)
+        self._reading = threading.Lock()
+
+    def path(self, name: str) -> str:
+        """Return where a file of the journal lies."""
+        return os.path.join(self.root, JOURNAL, name)
+
+    def is_settled(self) -> bool:
+        """Say whether every line is carried out, as far as can be seen without the lock."""
+        try:
+            lock = os.open(self._lock_path, READ_FLAGS)
+            try:
+                mark = os.read(lock, _MARK_DIGITS)
+            finally:
+                os.close(lock)
+            return mark == b"%0*d" % (_MARK_DIGITS, os.stat(self._lines_path, follow_symlinks=False).st_size)
+        except OSError:
+            return True  # nothing was ever journaled here, or nothing can be seen
+
+    def standings(self) -> Standings:
+        """Return whose word each file is, by what is carried out, without the lock; only new lines are read."""
+        with self._reading, suppress(OSError):
+            lock = os.open(self._lock_path, READ_FLAGS)
+            try:
+                mark = int(os.read(lock, _MARK_DIGITS) or b"0")
+            except ValueError:
+                mark = 0
+            finally:
+                os.close(lock)
+            inode, offset = self._stood
+            found = os.stat(self._lines_path, follow_symlinks=False)
+            if (found.st_ino, mark) != self._stood:
+                if found.st_ino != inode or mark < offset:
+                    self._standings, offset = Standings(), 0
+                self._read_standings(offset, mark)
+                self._stood = found.st_ino, mark
+        return self._standings
+
+    def _read_standings(self, start: int, end: int) -> None:
+        lines = os.open(self._lines_path, READ_FLAGS)
+        try:
+            data = _read_from(lines, start, end - start)
+        finally:
+            os.close(lines)
+        try:
+            entries = _brief.decode_lines(data)
+        except msgspec.MsgspecError:
+            entries = list[_Brief]()
+            for line in data.splitlines():
+                with suppress(msgspec.MsgspecError):
+                    entries.append(_brief.decode(line))
+        for entry in entries:
+            self._standings.add(entry.act, entry.changes)
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """Be the only writer, across threads and processes, with the journal read and carried out."""
+        with self._gate, explained("lock", self.path(LOCK)):
+            if self._lock is not None:
+                raise StorageError("a change is being made already; finish it first", path=self.root)
+            descriptor = self._take()
+            self._lock = descriptor
+            try:
+                self._sweep()
+                self._catch_up()
+                yield
+            finally:
+                self._lock = None
+                with suppress(OSError):
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)  # at once, though a child being started may share it
+                os.close(descriptor)
+
+    def _take(self) -> int:
+        """Lock the lock file and make sure that it is still the one others would lock."""
+        while True:
+            with self._folder(create=True) as folder:
+                descriptor = open_plain(folder, LOCK, os.O_RDWR | os.O_CREAT, self.path(LOCK))
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    with suppress(FileNotFoundError):
+                        now = os.stat(self.path(LOCK), follow_symlinks=False)
+                        if os.path.samestat(os.fstat(descriptor), now):
+                            return descriptor
+                except BaseException:
+                    os.close(descriptor)
+                    raise
+                os.close(descriptor)
+
+    @contextmanager
+    def _folder(self, *, create: bool = False) -> Generator[int]:
+        folder = open_folder(self.root, (JOURNAL,), create=create)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    @contextmanager
+    def _lines(self) -> Generator[int]:
+        with self._folder() as folder:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+            descriptor = open_plain(folder, _LINES, flags, self.path(_LINES))
+            try:
+                if os.fstat(descriptor).st_size == 0:
+                    sync_folder(folder)  # its name must be as durable as its first line
+                yield descriptor
+            finally:
+                os.close(descriptor)
+
+    def _catch_up(self) -> None:
+        """Read what others appended, and carry out what they could not."""
+        with self._lines() as descriptor:
+            found = os.fstat(descriptor)
+            mark = self._mark()
+            if found.st_ino != self._inode or found.st_size < self._offset or mark != found.st_size:
+                self.history, self._inode, self._offset = History(), found.st_ino, 0
+            if found.st_size == self._offset:
+                return
+            start = self._offset
+            data = _read_from(descriptor, start, found.st_size - start)
+            whole = data.rfind(b"\n") + 1
+            if whole < len(data):
+                os.ftruncate(descriptor, start + whole)  # a line whose writer died in the middle never happened
+        undone: list[JournalEntry] = []
+        for entry, end in read_entries(data[:whole]):
+            self.history.add(entry)
+            if mark is None or start + end > mark:
+                undone.append(entry)
+        self._offset = start + whole
+        if mark != self._offset:
+            for entry in undone if mark is not None else undone[-1:]:
+                self._apply(entry, {})
+            self._set_mark()
+
+    def _mark(self) -> int | None:
+        assert self._lock is not None
+        said = os.pread(self._lock, _MARK_DIGITS, 0)
+        return int(said) if len(said) == _MARK_DIGITS and said.isdigit() else None
+
+    def _set_mark(self) -> None:
+        assert self._lock is not None
+        os.pwrite(self._lock, b"%0*d" % (_MARK_DIGITS, self._offset), 0)
+
+    # -- writing
+
+    def note(self, entry: JournalEntry) -> None:
+        """Journal what has happened already."""
+        self._append(entry)
+        self._set_mark()
+
+    def carry_out(self, entry: JournalEntry, contents: Mapping[str, bytes]) -> None:
+        """Journal a change and make it; where this raises before the line is durable, nothing has happened."""
+        try:
+            with self._folder() as folder:
+                staged = {file: _write_beside(folder, data) for file, data in contents.items()}
+            self._append(entry)
+        except BaseException:
+            self._sweep()
+            raise
+        try:
+            self._apply(entry, staged)
+        except (OSError, StorageError):
+            self._apply(entry, {})  # once more, from the line; failing again, the next who comes will do it
+            self._sweep()
+        self._set_mark()
+
+    def _append(self, entry: JournalEntry) -> None:
+        with self._lines() as descriptor:
+            size = os.fstat(descriptor).st_size
+            try:
+                self._offset = append_line(descriptor, encode(entry), path=self.path(_LINES), clean_size=size)
+            except BaseException:
+                with suppress(OSError):
+                    os.ftruncate(descriptor, size)
+                self._inode = 0  # whatever is there now is read again
+                raise
+        self.history.add(entry)
+
+    def _apply(self, entry: JournalEntry, staged: Mapping[str, str]) -> None:
+        """Bring the files to where an entry says they are; those somebody changed since are left alone."""
+        for change in entry.changes:
+            data = content_of(change)
+            if data is not None:
+                self._bring(change.file, change.before, change.after, data, staged.get(change.file))
+        if entry.index is not None:
+            self._bring_index(entry, staged.get(INDEX))
+        for change in entry.changes:  # last, so that no line ever points to nothing
+            if change.after is None:
+                self._bring(change.file, change.before, None, None, None)
+
+    def _bring_index(self, entry: JournalEntry, staged: str | None) -> None:
+        assert entry.index is not None
+        found = read_plain(self.root, INDEX)
+        if _version(found) == entry.index_after:
+            return
+        now = (found or b"").decode("utf-8", "surrogateescape")
+        same = _version(found) == entry.index_before
+        new = patched(now, entry.index) if same else merged(now, entry.index)
+        data = (new or "").encode("utf-8", "surrogateescape") or None
+        self._bring(INDEX, _version(found), _version(data), data, staged if same else None)
+
+    def _bring(self, file: str, before: str | None, after: str | None, data: bytes | None, staged: str | None) -> None:
+        if _version(read_plain(self.root, file)) != before or before == after:
+            return
+        *folders, name = check_key(file)
+        path = os.path.join(self.root, file)
+        with explained("write", path):
+            folder = open_folder(self.root, folders, create=data is not None)
+            try:
+                with suppress(FileNotFoundError):
+                    refuse_unless_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
+                if data is None:
+                    os.unlink(name, dir_fd=folder)
+                else:
+                    with self._folder() as beside:
+                        source = staged or _write_beside(beside, data)
+                        os.rename(source, name, src_dir_fd=beside, dst_dir_fd=folder)
+                sync_folder(folder)
+            finally:
+                os.close(folder)
+
+    def _sweep(self) -> None:
+        """Remove contents that were written beside and never needed."""
+        with suppress(OSError), self._folder() as folder:
+            for name in os.listdir(folder):
+                if name.startswith(TEMPORARY_PREFIX):
+                    os.unlink(name, dir_fd=folder)
+
+    def erase(self, files: set[str]) -> None:
+        """Take every version of these files out of the journal; that they were there stays."""
+        lines = b"".join(encode(erased(entry, files)) + b"\n" for entry in self.history.entries)
+        replace_file(self.root, f"{JOURNAL}/{_LINES}", lines)
+        self._inode = 0
+        self._offset = len(lines)
+        self._set_mark()
+
+
+def _read_from(descriptor: int, start: int, size: int) -> bytes:
+    pieces: list[bytes] = []
+    while size > 0 and (piece := os.pread(descriptor, min(size, 1 << 24), start)):
+        pieces.append(piece)
+        start += len(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def _write_beside(folder: int, data: bytes) -> str:
+    """Write a private, durable file under a name nobody else has."""
+    name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
+    descriptor = open_plain(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, name)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        flush(descriptor)
+    finally:
+        os.close(descriptor)
+    return name

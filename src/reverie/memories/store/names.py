@@ -1,0 +1,90 @@
+"""What memory files may be called, whoever proposes the name."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import date
+
+from ...digests import hex_of
+from ...errors import InputError, UnsafePath
+from ...keys import check_key
+from ...lazy import pattern
+from .index import INDEX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+__all__ = ["DAILY_LOG_PATTERN", "FOLDERS", "check_file", "daily_log", "file_for", "is_memory", "title_for"]
+
+FOLDERS: Final = frozenset({"team", "logs"})
+"""Folders of the memory directory that hold no memories of this scope."""
+DAILY_LOG_PATTERN: Final = "logs/YYYY/MM/YYYY-MM-DD.md"
+"""What a prompt says of daily logs; never today's date, which would change the cached prefix."""
+
+_PART: Final = pattern(r"\w(?:[\w .,+@=~()'&-]*[\w)'+~])?")
+_PLAIN: Final = pattern(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.md")  # what nearly all are; the long way gives the same
+_MAX_DEPTH: Final = 4
+_MAX_FILE_CHARS: Final = 200
+_STEM_CHARS: Final = 48
+_TITLE_CHARS: Final = 60
+
+
+def check_file(file: str) -> tuple[str, ...]:
+    """Return the parts of a memory's file name, or raise ``UnsafePath`` that says what one looks like."""
+    parts = check_key(file)
+    reason = ""
+    if not file.endswith(".md") or len(file) > _MAX_FILE_CHARS or len(parts) > _MAX_DEPTH:
+        reason = f"a memory is a file like feedback_testing.md, at most {_MAX_FILE_CHARS} characters"
+    elif not all(_PART.fullmatch(part) for part in parts):
+        reason = "use letters, digits, '_', '-' and '.', beginning with a letter or digit"
+    elif _folded(parts[-1]) == _folded(INDEX):
+        reason = f"{INDEX} is the index; save a memory under a name of its own"
+    elif _folded(parts[0]) in FOLDERS and len(parts) > 1:
+        reason = f"the folder {parts[0]} is not for memories of this scope"
+    if reason:
+        raise UnsafePath(f"the name {file[:200]!a} cannot be used: {reason}", path=file)
+    return parts
+
+
+def is_memory(file: str) -> bool:
+    """Say whether a file beneath the directory is a memory of this scope."""
+    if _PLAIN.fullmatch(file) and len(file) <= _MAX_FILE_CHARS:
+        return file.lower() != "memory.md"
+    try:
+        check_file(file)
+    except UnsafePath:
+        return False
+    return True
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+def title_for(text: str) -> str:
+    """Return a title from the first words of a text."""
+    first = next((line.strip(" #*->\t") for line in text.splitlines() if line.strip(" #*->\t")), "")
+    sentence = re.split(r"(?<=[.!?])\s|[:;]\s", first, maxsplit=1)[0].rstrip(".!?")
+    if len(sentence) <= _TITLE_CHARS:
+        return sentence
+    return sentence[: _TITLE_CHARS + 1].rsplit(" ", 1)[0].rstrip(" ,;:")[:_TITLE_CHARS]
+
+
+def file_for(type_name: str, name: str, *, text: str = "") -> str:
+    """Return the file a memory of this name goes into; with a text, one that no other text shares."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    stem = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
+    stem = stem[: _STEM_CHARS + 1].rsplit("_", 1)[0] if len(stem) > _STEM_CHARS else stem
+    stem = stem.removeprefix(f"{type_name}_")[:_STEM_CHARS]
+    if text or not stem:
+        stem = "_".join(filter(None, (stem, hex_of(f"{name}\0{text}".encode())[:6])))
+    return f"{type_name}_{stem}.md"
+
+
+def daily_log(day: date) -> str:
+    """Return the file of a day's log."""
+    if not 1 <= day.year <= 9999:
+        raise InputError("a daily log needs a year of four digits")
+    return f"logs/{day.year:04}/{day.month:02}/{day.isoformat()}.md"

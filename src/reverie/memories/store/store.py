@@ -1,0 +1,397 @@
+"""The memory directory on disk: with ``journal_files``, the only module here that touches storage.
+
+Reading takes no lock. A change is planned and made as one transaction under the directory's lock, so that a plan sees
+the directory as it is and nobody else changes it through this door meanwhile. What a person or another program changed
+is noticed by its hash and journaled before anything is built on it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from ...errors import StorageConflict, StorageError
+from ...keys import check_key
+from ...paths import append_line, explain, explained, open_folder, open_plain, replace_file
+from ...values import record, replace
+from .drafts import Draft
+from .gc_pause import uncollected
+from .head_files import JOURNAL, Head, KeptHeads, has_settled, memory_files, print_of, read_head
+from .index import INDEX, LoadedIndex, hunk_between, load
+from .journal import Act, Change, History, JournalEntry, change_to
+from .journal_files import JournalFiles, read_plain
+from .names import check_file
+from .records import MemoryRecord, Scope, read_record, version_of
+from .trust import Trust, worst
+from .trust_history import Standing, Standings
+
+__all__ = ["Desk", "Scan", "Shelf", "stamp", "utc_now"]
+
+_SURFACED: Final = "surfaced.jsonl"
+_RESTORING: Final = frozenset({"undone", "rewound", "rejected", "forgotten"})
+
+
+def utc_now() -> datetime:
+    """Return the time, in UTC."""
+    return datetime.now(UTC)
+
+
+def stamp(moment: datetime) -> str:
+    """Return a time as the journal writes it: text that sorts by time."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@record
+class Scan:
+    """The heads of all memories, and what could not be read."""
+
+    memories: list[MemoryRecord]
+    problems: dict[str, str]
+
+
+def _vouched(claim: Trust, version: str, known: Standing | None) -> Trust:
+    """Return whose word a head is that claims this much; ``version`` is its file's where both say it is the user's."""
+    if known is not None and claim == known.trust == "user":
+        return "user" if version == known.version else "agent"
+    return worst((claim, "agent", known.trust if known else "agent"))
+
+
+class Desk:
+    """What a plan sees while the directory is locked."""
+
+    def __init__(self, shelf: Shelf, history: History, now: str) -> None:
+        self._shelf = shelf
+        self.history = history
+        self.now = now
+        self.seen: dict[str, bytes | None] = {}
+        self.index_data = read_plain(shelf.root, INDEX)
+
+    @property
+    def index(self) -> str:
+        """The index as it is now."""
+        return (self.index_data or b"").decode("utf-8", "surrogateescape")
+
+    def read(self, file: str) -> bytes | None:
+        """Return a memory file as it is now."""
+        if file not in self.seen:
+            check_file(file)
+            self.seen[file] = read_plain(self._shelf.root, file)
+        return self.seen[file]
+
+    def record(self, file: str) -> MemoryRecord | None:
+        """Return a memory as it is now."""
+        data = self.read(file)
+        if data is None:
+            return None
+        return self._shelf.vouched(read_record(file, data, scope=self._shelf.scope), self.history.standings)
+
+    def heads(self) -> list[MemoryRecord]:
+        """Return the heads of all memories."""
+        return self._shelf.scan_files(self.history.standings).memories
+
+
+class Shelf:
+    """One memory directory."""
+
+    def __init__(self, root: str, *, scope: Scope = "private", clock: Callable[[], datetime] = utc_now) -> None:
+        self.root = os.path.abspath(root)
+        self.scope: Scope = scope
+        self._clock = clock
+        self._journal = JournalFiles(self.root)
+        self._kept = KeptHeads(self.root, scope)
+        self._scanned = False
+
+    # -- reading
+
+    def path(self, file: str = "") -> str:
+        """Return where a file of this directory lies."""
+        return os.path.join(self.root, file) if file else self.root
+
+    def get(self, file: str) -> MemoryRecord | None:
+        """Read one memory, or return None where there is none of that name."""
+        check_file(file)
+        memory, standings = self._look(file), self._journal.standings()
+        known = standings.get(file)
+        if memory and known and known.version != memory.version:  # written meanwhile, perhaps: the journal knows soon
+            memory, standings = self._look(file), self._journal.standings()
+        return self.vouched(memory, standings) if memory else None
+
+    def _look(self, file: str) -> MemoryRecord | None:
+        self.settle()
+        data = read_plain(self.root, file)
+        if data is None:
+            return None
+        modified = 0.0
+        with suppress(FileNotFoundError):
+            modified = os.stat(self.path(file), follow_symlinks=False).st_mtime
+        return read_record(file, data, modified=modified, scope=self.scope)
+
+    @property
+    def outside(self) -> str:
+        """The source of what others wrote into this directory: ``outside``, or ``team`` where it is shared."""
+        return "team" if self.scope == "team" else "outside"
+
+    def vouched(self, memory: MemoryRecord, standings: Standings) -> MemoryRecord:
+        """Return a memory with the trust the journal vouches for, and where it came from if not from the store."""
+        trust = standings.trust(memory.file, memory.version, memory.trust)
+        source = memory.source
+        if standings.is_outside(memory.file, memory.version) and self.outside not in source:
+            source = (*source, self.outside)
+        return (
+            memory if (trust, source) == (memory.trust, memory.source) else replace(memory, trust=trust, source=source)
+        )
+
+    def read_index(self) -> str:
+        """Return the index as it stands on disk."""
+        self.settle()
+        return (read_plain(self.root, INDEX) or b"").decode("utf-8", "replace")
+
+    def load_index(self) -> LoadedIndex:
+        """Return the index as far as it is shown."""
+        self.settle()
+        data = read_plain(self.root, INDEX) or b""
+        return load(data.decode("utf-8", "replace"), size=len(data))
+
+    def scan(self) -> Scan:
+        """Read the heads of all memories, whatever is wrong with some."""
+        self.settle()
+        with uncollected():
+            return self.scan_files(self._journal.standings())
+
+    def scan_files(self, standings: Standings) -> Scan:
+        """Read the heads, each with the trust vouched for; one that has not changed since is not read again."""
+        memories: list[MemoryRecord] = []
+        problems: dict[str, str] = {}
+        kept, now, read = self._kept.heads(), dict[str, Head](), 0
+        # Where nothing can be written down, only who scans again keeps what was read.
+        keeps = self._scanned or self._kept.has_place()
+        begun = time.time_ns() if keeps else 0
+        self._scanned = True
+        standing = standings.get
+        with explained("read", self.root):
+            for file, folder, name in memory_files(self.root):
+                try:
+                    one = kept.get(file)
+                    if one and one.print == print_of(os.stat(name, dir_fd=folder, follow_symlinks=False)):
+                        memory = self._vouched_again(one, standing(file))
+                        if memory is not None:
+                            now[file] = one if memory is one.memory else one._replace(memory=memory)
+                            memories.append(memory)
+                            continue
+                    head, found = read_head(folder, name, file)
+                except FileNotFoundError:
+                    continue  # removed meanwhile
+                except OSError as error:
+                    problems[file] = str(explain(error, "read", file))
+                    continue
+                except StorageError as error:
+                    problems[file] = str(error)
+                    continue
+                memory = read_record(file, head, modified=found.st_mtime, scope=self.scope, head_only=True)
+                claim, version = memory.trust, ""
+                known = standing(file)
+                if known or claim == "user":  # nobody vouches for more than an agent's word in the others
+                    version = self._vouch(memory, head, found.st_size, known)
+                memories.append(memory)
+                read += 1
+                if begun and has_settled(found, begun):
+                    now[file] = Head(print_of(found), version, claim, memory)
+        self._kept.keep(now, read)
+        problems.update((memory.file, memory.problem) for memory in memories if memory.problem)
+        return Scan(memories, problems)
+
+    def _vouch(self, memory: MemoryRecord, head: bytes, size: int, known: Standing | None) -> str:
+        """Give a head its trust; the whole file is read only where its hash decides, which is returned then."""
+        claim, version = memory.trust, ""
+        if known is not None and claim == known.trust == "user":
+            whole = head if len(head) == size else read_plain(self.root, memory.file) or b""
+            version = sha256(whole).hexdigest()
+        trust = _vouched(claim, version, known)
+        if trust != claim:
+            object.__setattr__(memory, "trust", trust)  # nobody else has it yet, and a copy of thousands takes long
+        return version
+
+    def _vouched_again(self, one: Head, known: Standing | None) -> MemoryRecord | None:
+        """Return a head that was read before with the trust it has now; None where its file must be read for that."""
+        memory = one.memory
+        if not one.version and known is not None and one.claim == known.trust == "user":
+            return None
+        trust = _vouched(one.claim, one.version, known)
+        return memory if trust == memory.trust else replace(memory, trust=trust)
+
+    def settle(self) -> None:
+        """Carry out what a killed writer left half done, where there is such a thing."""
+        if not self._journal.is_settled():
+            with suppress(StorageError), self._journal.locked():  # what cannot be written can still be read
+                pass
+
+    # -- changing
+
+    def entries(self) -> list[JournalEntry]:
+        """Return the journal, after noticing what was changed outside."""
+        return list(self.history().entries)
+
+    def history(self) -> History:
+        """Return the journal with what follows from it, after noticing what was changed outside."""
+        if not os.path.isdir(self.root):
+            return History()
+        with self._journal.locked():
+            self._notice(self._desk(), everything=True)
+            return self._journal.history
+
+    def commit(
+        self, plan: Callable[[Desk], Draft | None], *, notice: bool = False, dry_run: bool = False
+    ) -> JournalEntry | None:
+        """Plan a change and make it as one transaction; None where there is nothing to change.
+
+        With ``dry_run`` the entry that would be made is returned and nothing is. With ``notice`` every change made
+        outside is journaled before the plan is made, else only changes to the files it looks at.
+        """
+        with self._journal.locked():
+            desk = self._desk()
+            if notice or not self._journal.history.entries:
+                self._notice(desk, everything=True)
+            draft = plan(desk)
+            if draft is None:
+                return None
+            self._compare(desk, draft)
+            entry = self._entry(desk, draft)
+            if not (entry.changes or entry.index):
+                return None
+            if dry_run:
+                return entry
+            self._notice(desk)
+            contents = {change.file: draft.files[change.file] for change in entry.changes}
+            if entry.index is not None and draft.index:
+                contents[INDEX] = draft.index.encode("utf-8", "surrogateescape")
+            entry = self._entry(desk, draft)
+            self._journal.carry_out(entry, {file: data for file, data in contents.items() if data is not None})
+            return entry
+
+    def _desk(self) -> Desk:
+        entries = self._journal.history.entries
+        now = stamp(self._clock())
+        return Desk(self, self._journal.history, max(now, entries[-1].time) if entries else now)
+
+    def _compare(self, desk: Desk, draft: Draft) -> None:
+        for file, expected in draft.expect.items():
+            found = desk.read(file)
+            if (None if found is None else version_of(found)) != expected:
+                raise StorageConflict(
+                    f"{file} was changed by someone else meanwhile; read it again and repeat the change",
+                    path=self.path(file),
+                )
+
+    def _entry(self, desk: Desk, draft: Draft) -> JournalEntry:
+        changes: list[Change] = []
+        for file, data in draft.files.items():
+            found = desk.read(file)
+            trust = self._trust_after(desk, draft, file, data)
+            change = change_to(file, None if found is None else version_of(found), data, trust=trust)
+            if change.before != change.after:
+                changes.append(change)
+        before = after = None if desk.index_data is None else version_of(desk.index_data)
+        hunk = None
+        if draft.index is not None and draft.index != desk.index:
+            hunk = hunk_between(desk.index, draft.index)
+            after = version_of(draft.index.encode("utf-8", "surrogateescape")) if draft.index else None
+        return JournalEntry(
+            desk.history.next_id,
+            desk.now,
+            draft.who,
+            draft.why,
+            draft.act,
+            changes,
+            hunk,
+            before,
+            after,
+            list(draft.source),
+            list(draft.undoes),
+        )
+
+    def _trust_after(self, desk: Desk, draft: Draft, file: str, data: bytes | None) -> Trust | None:
+        """Return whose word a file is after a change: what comes back is what it was, and else trust only falls.
+
+        Only the user's own confirming raises it.
+        """
+        if data is None:
+            return None
+        claimed = read_record(file, data, scope=self.scope).trust
+        if draft.act in _RESTORING and (then := desk.history.trust_of(file, version_of(data))):
+            return then
+        now = desk.record(file) if draft.act != "confirmed" and draft.act not in _RESTORING else None
+        return worst((claimed, now.trust)) if now else claimed
+
+    def _notice(self, desk: Desk, *, everything: bool = False) -> None:
+        """Journal what was changed by others than us: in the files that were looked at, or in all."""
+        history = desk.history
+        names = set(desk.seen)
+        if everything:
+            names |= {file for file, _, _ in memory_files(self.root)} | {
+                file for file, known in history.known.items() if known
+            }
+        changes: list[Change] = []
+        for file in sorted(names):
+            try:
+                data = desk.read(file)
+            except StorageError:
+                continue  # no plain file, so no memory; lint names it
+            before = history.known.get(file)
+            if before != (None if data is None else version_of(data)):
+                memory = desk.record(file)
+                changes.append(change_to(file, before, data, trust=memory.trust if memory else None))
+        index = None if desk.index_data is None else version_of(desk.index_data)
+        if changes or index != history.index_version:
+            act: Act = "outside" if history.entries else "found"
+            known, source = history.index_version, [self.outside] if changes else []
+            self._journal.note(
+                JournalEntry(history.next_id, desk.now, "outside", "", act, changes, None, known, index, source)
+            )
+
+    def erase(self, files: Iterable[str]) -> None:
+        """Take every version of these files out of the journal, so that nothing of them is left on disk."""
+        gone = set(files)
+        with self._journal.locked():
+            self._journal.erase(gone)
+            self._kept.forget()
+            kept = [line for line in self._surfaced_lines() if not gone & set(line["files"])]
+            data = "".join(json.dumps(line) + "\n" for line in kept).encode()
+            replace_file(self.root, f"{JOURNAL}/{_SURFACED}", data)
+
+    # -- what is only ever appended to
+
+    def append(self, file: str, text: str) -> None:
+        """Append a line to a file that is no memory, such as a daily log, made where it is not there."""
+        *folders, name = check_key(file)
+        with explained("append to", self.path(file)):
+            folder = open_folder(self.root, folders, create=True)
+            try:
+                descriptor = open_plain(folder, name, os.O_RDWR | os.O_CREAT | os.O_APPEND, self.path(file))
+            finally:
+                os.close(folder)
+        try:
+            append_line(descriptor, text.encode(), path=self.path(file))
+        finally:
+            os.close(descriptor)
+
+    def note_surfaced(self, files: Iterable[str], session: str) -> None:
+        """Note that a session was shown these memories, so that forgetting one can name the copies."""
+        line = json.dumps({"session": session, "files": sorted(files), "time": stamp(self._clock())})
+        self.append(f"{JOURNAL}/{_SURFACED}", line)
+
+    def surfaced(self, files: Iterable[str]) -> list[str]:
+        """Return the sessions that were shown one of these memories."""
+        wanted = set(files)
+        return list(dict.fromkeys(line["session"] for line in self._surfaced_lines() if wanted & set(line["files"])))
+
+    def _surfaced_lines(self) -> Iterator[dict[str, Any]]:
+        for line in (read_plain(self.root, f"{JOURNAL}/{_SURFACED}") or b"").splitlines():
+            with suppress(ValueError, KeyError, TypeError):
+                said = json.loads(line)
+                yield {"session": str(said["session"]), "files": list(said["files"]), "time": str(said["time"])}

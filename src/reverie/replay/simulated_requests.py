@@ -1,0 +1,92 @@
+"""Requests as the simulator sees them: blocks with digests and sizes, breakpoints by position."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, Final
+
+from ..cache.breakpoints import Planned
+from ..cache.simulator import Mark, SimBlock
+from ..conversation.entries import Message
+from ..conversation.wire.blocks import as_blocks
+from ..conversation.wire.canonical import canonical_block
+from .recording import Recording, Step
+
+__all__ = ["Sender", "prefix_blocks"]
+
+_DIGEST: Final = 12
+
+
+def prefix_blocks(recording: Recording) -> tuple[list[SimBlock], int]:
+    """Return what stands before the messages and is shared by every request, and the size of the rest of it.
+
+    The last piece, where the recording shows several, is context that a client sends anew after a compaction.
+    """
+    pieces = recording.prefix
+    shared = pieces[:-1] or pieces
+    blocks = [SimBlock(b"prefix %d" % number, tokens) for number, tokens in enumerate(shared)]
+    return blocks, sum(pieces[len(shared) :])
+
+
+class Sender:
+    """Turns messages into simulated blocks, each message once."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._known: dict[tuple[int, bytes], tuple[Message, list[SimBlock]]] = {}
+        self.prefix, self._context = prefix_blocks(recording)
+        self.salt = b""
+        self.epoch = 0
+
+    def blocks(self, messages: list[Message]) -> tuple[list[SimBlock], list[int]]:
+        """Return the whole request as blocks, and where each message starts."""
+        out = list(self.prefix)
+        if self._context:
+            out.append(SimBlock(b"context %d" % self.epoch, self._context))
+        starts: list[int] = []
+        for message in messages:
+            starts.append(len(out))
+            out += self._message(message)
+        return out, starts
+
+    def _message(self, message: Message) -> list[SimBlock]:
+        key = (id(message), self.salt)
+        found = self._known.get(key)
+        if found is None:
+            role: str = message["role"]
+            made = [
+                SimBlock(
+                    blake2b(self.salt + canonical_block(block, role), digest_size=_DIGEST).digest(),
+                    self._recording.sizes.of(block),
+                )
+                for block in as_blocks(message)
+            ]
+            found = self._known[key] = (message, made)
+        return found[1]
+
+    def marks(self, planned: Planned, starts: list[int], size: int) -> list[Mark]:
+        """Return planned breakpoints by position, the prefix's first."""
+        prefix = {len(self.prefix) - 1: planned.prefix_ttl} if planned.marks_system else {}
+        for place, ttl in planned.marks:
+            prefix[min(starts[place.message] + place.block, size - 1)] = ttl
+        return [Mark(at, ttl) for at, ttl in sorted(prefix.items())]
+
+    def warmed(self, step: Step) -> int | None:
+        """Return how many prefix blocks somebody else's requests had kept warm, where the recording shows it."""
+        read = step.billed.read if step.billed is not None else 0
+        total = 0
+        for number, block in enumerate(self.prefix):
+            total += block.tokens
+            if total == read:
+                return number + 1
+        return None
+
+
+def reply_usage(usage: Any, *, output: int) -> dict[str, int]:
+    """Return simulated usage in the provider's own words."""
+    return {
+        "input_tokens": usage.uncached,
+        "cache_creation_input_tokens": usage.write_5m + usage.write_1h,
+        "cache_read_input_tokens": usage.read,
+        "output_tokens": output,
+    }

@@ -1,0 +1,1 @@
+"""An agent: a model, tools, permissions and a session in one query loop."""

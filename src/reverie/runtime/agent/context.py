@@ -1,0 +1,179 @@
+"""What stands around a conversation: the context it opens with, the date, instruction files, skills, others' tools.
+
+Volatile text never enters the prompt's prefix: it is attached when it is first known and when it changes.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+from anyio import to_thread
+
+from ...conversation.cuts import USER_CONTEXT
+from ...conversation.decisions import Cause, InstructionsAttached
+from ...conversation.entries import Entry
+from ...events import CompactionEnded, Event, FellBack
+from ...settings import Settings
+from ...tools.context import ToolContext
+from ...tools.skill import available_skills
+from ...tools.skills import brief_listing
+from ...tools.tool import Tool
+from ..guard.hooks import Hooks
+from ..instructions.reader import Gathered, Nested, changed, gather, render
+from ..places.projects import canonical_root
+from ..places.trust import Trust
+from ..session.session import Session
+
+__all__ = ["Around"]
+
+DATE: Final = "date"
+CHANGED: Final = "instructions"
+_ATTACHED: Final = "instructions_attached"
+
+
+class Around:
+    """Keeps what stands around one session's conversation."""
+
+    def __init__(
+        self,
+        session: Session,
+        context: ToolContext,
+        settings: Settings,
+        hooks: Hooks,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self.registered: set[str] = set()
+        """Instruction files of sub-directories that stand in the view."""
+        self.also: Callable[[], Awaitable[str]] | None = None
+        """Who has something more to say in the first message, such as the index of memories."""
+        self._session = session
+        self._context = context
+        self._settings = settings
+        self._hooks = hooks
+        self._clock = clock
+        self._consent = False
+        self._gathered = Gathered()
+        self._nested = Nested(context.cwd, self._gathered)
+        self._day = ""
+
+    async def enter(self, stack: AsyncExitStack) -> list[Tool]:
+        """Open the session: its context, its hooks, and the tools of the user's MCP servers."""
+        new = not self._session.view.length
+        self._session.listen(self._hear)
+        tools = await self._connected(stack)
+        await to_thread.run_sync(self._look_around)
+        self._nested = Nested(self._context.cwd, self._gathered, consent=self._consent)
+        for problem in self._gathered.problems:
+            self._session.tell(FellBack(self._session.name, "instructions", problem))
+        if new:
+            skills = brief_listing(await to_thread.run_sync(available_skills, self._context))
+            listed = f"Skills you can load:\n{skills}" if skills else ""
+            more = await self.also() if self.also is not None else ""
+            parts = [self._surroundings(), render(self._gathered), listed, more]
+            await self._session.attach("\n\n".join(part for part in parts if part), type=USER_CONTEXT)
+        else:
+            await self._take_up()
+        outcome = await self._hooks.run("session_start", {"source": "startup" if new else "resume"})
+        if outcome.context:
+            await self._session.attach(outcome.context, type="hook")
+        return tools
+
+    async def attach(self, touched: Iterable[str] = ()) -> None:
+        """Attach what the moment calls for: a new day, files that changed, those of folders that were touched."""
+        day = time.strftime("%A, %Y-%m-%d", time.localtime(self._clock()))
+        if day != self._day:
+            await self._session.attach(f"Today is {day}.", type=DATE)
+            self._day = day
+        self._nested.touched(touched)
+        found = await to_thread.run_sync(lambda: self._nested.pending(self, self._readable))
+        for problem in self._nested.problems:
+            self._session.tell(FellBack(self._session.name, "instructions", problem))
+        if found:
+            cause = Cause("instructions", "a file near them was touched")
+            paths = [one.path for one in found]
+            try:
+                await self._session.decide(InstructionsAttached(cause, paths, render(found)))
+            except BaseException:
+                self.registered.difference_update(paths)  # they were not logged, so nobody has seen them
+                raise
+
+    async def refresh(self) -> None:
+        """Say what of the instruction files has changed since they were shown."""
+        before = self._gathered
+        await to_thread.run_sync(self._look_around)
+        said = changed(before, self._gathered)
+        if said:
+            await self._session.attach(said, type=CHANGED)
+
+    async def leave(self) -> None:
+        """Close the session towards those who are told."""
+        await self._hooks.run("session_end", {})
+
+    def _readable(self, path: str) -> bool:
+        """Say whether instructions may be taken from there: where the tools may work, and in folders above it."""
+        roots = (self._context.cwd, *self._context.directories)
+        above = {str(parent) for parent in self._context.cwd.parents}
+        return any(_within(path, str(root)) for root in roots) or _home_of(path) in above
+
+    def _look_around(self) -> None:
+        self._consent = Trust.open(self._settings.home).is_trusted(self._context.cwd)
+        self._context.project_skills = self._consent
+        self._gathered = gather(self._context.cwd, home=self._settings.home, consent=self._consent)
+
+    async def _take_up(self) -> None:
+        """Find in the log what a resumed session has been told already, and say what has changed since."""
+        view = self._session.view
+        shown = {piece.uuid for group in view.groups for piece in group.pieces}
+        said = [_text(entry) for entry in view.said if entry.body.get("type") in (USER_CONTEXT, CHANGED)]
+        for entry in view.said:
+            if entry.body.get("type") == DATE:
+                self._day = _text(entry).removeprefix("Today is ").rstrip(".")
+            elif entry.body.get("decision") == _ATTACHED and entry.uuid in shown:
+                self.registered.update(map(str, entry.body.get("paths") or ()))
+        text = render(self._gathered)
+        if text and not any(text in one for one in said):
+            unsaid = [one for one in self._gathered.files if not any(one.text.strip() in text for text in said)]
+            if unsaid:
+                await self._session.attach(changed(Gathered(), Gathered(unsaid)), type=CHANGED)
+
+    async def _connected(self, stack: AsyncExitStack) -> list[Tool]:
+        if not self._settings.mcp_servers:
+            return []
+        from ...tools.mcp import McpTools
+
+        servers = await stack.enter_async_context(McpTools(self._settings.mcp_servers, cwd=str(self._context.cwd)))
+        for problem in servers.problems:
+            self._session.tell(FellBack(self._session.name, "mcp", problem))
+        return list(servers.tools)
+
+    def _surroundings(self) -> str:
+        cwd = self._context.cwd
+        lines = [f"Working directory: {cwd}", f"System: {platform.system()} {platform.machine()}"]
+        root = canonical_root(cwd)
+        if (root / ".git").exists():
+            lines.append(f"Git repository: {root}")
+        return "Where you are:\n" + "\n".join(f"- {line}" for line in lines)
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, CompactionEnded):
+            self.registered.clear()
+
+
+def _home_of(path: str) -> str:
+    """Return the folder that an instruction file speaks for; one in ``.claude`` speaks for the folder above that."""
+    return path.partition("/.claude/")[0] if "/.claude/" in path else path.rpartition("/")[0]
+
+
+def _within(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _text(entry: Entry) -> str:
+    message: Any = entry.message
+    content = message.get("content") if message is not None else ""
+    return content if isinstance(content, str) else ""

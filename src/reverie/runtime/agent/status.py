@@ -1,0 +1,89 @@
+"""Where an agent stands: its window, its bill, what runs behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...cache.usage import Usage, usage_of
+from ...conversation.decisions import AgentFinished, CallRecorded, decision_of
+from ...conversation.entries import DECISION, Entry
+from ...events import BackgroundChanged, DecisionMade, DreamChanged, Event
+from ...values import record
+
+__all__ = ["Meter", "Status"]
+
+
+@record
+class Status:
+    """What a footer shows."""
+
+    model: str
+    mode: str
+    tokens: int
+    window: int
+    window_percent: int
+    to_compaction: int
+    """Tokens until the past becomes a summary by itself."""
+    cache_share: float | None
+    """The share of all input so far that was read from the provider's cache; None before the first reply."""
+    cost_usd: float | None
+    background: tuple[str, ...]
+    agents: int = 0
+    """Agents of this one that are at work."""
+
+
+class Meter:
+    """Adds up what a session's calls used and cost, from its events."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.usage = Usage()
+        self.usd = 0.0
+        self.unpriced = False
+        self.background: dict[str, str] = {}
+        for entry in entries:
+            if entry.kind == DECISION:
+                found = decision_of(entry.body)
+                if isinstance(found, CallRecorded):
+                    self._add(found)
+                elif isinstance(found, AgentFinished):
+                    self._add_agent(found)
+
+    def hear(self, event: Event) -> None:
+        """Take in one event."""
+        if isinstance(event, DecisionMade) and isinstance(event.decision, CallRecorded):
+            self._add(event.decision)
+        elif isinstance(event, DecisionMade) and isinstance(event.decision, AgentFinished):
+            self._add_agent(event.decision)
+        elif isinstance(event, BackgroundChanged):
+            if event.state in ("started", "running"):
+                self.background[event.what] = event.detail
+            else:
+                self.background.pop(event.what, None)
+        elif isinstance(event, DreamChanged):
+            if event.state in ("starting", "updating"):
+                self.background["dream"] = event.state
+            else:
+                self.background.pop("dream", None)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What it cost, in dollars; None where no call had a price."""
+        return None if self.unpriced and not self.usd else self.usd
+
+    @property
+    def cache_share(self) -> float | None:
+        """The share of input that was read from the cache; None before there was any."""
+        return self.usage.read / self.usage.input if self.usage.input else None
+
+    def _add(self, call: CallRecorded) -> None:
+        self.usage = self.usage.plus(usage_of(call.usage))
+        if call.cost_usd is None:
+            self.unpriced = True
+        else:
+            self.usd += call.cost_usd
+
+    def _add_agent(self, ended: AgentFinished) -> None:
+        """Count the money of an agent whose calls are recorded in a log of its own."""
+        cost = ended.usage.get("cost_usd")
+        if ended.usage.get("own_log") is True and isinstance(cost, int | float):
+            self.usd += cost

@@ -1,0 +1,1 @@
+"""Layer 7: start other agents, fork, and follow their progress."""

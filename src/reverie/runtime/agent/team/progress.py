@@ -1,0 +1,128 @@
+"""What an agent is doing, said by a model now and then: on the agent's own warm prefix, or by a smaller model.
+
+Whoever is asked costs something, so the cheaper of the two is: a fork reads all of the agent's conversation from the
+cache of its own model, the smaller model reads the end of it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import anyio
+from anyio import to_thread
+
+from ....cache.prices import Prices, prices_for
+from ....conversation.entries import seconds
+from ....conversation.view import View
+from ....conversation.wire.blocks import as_blocks
+from ....errors import ReverieError
+from ....events import FellBack
+from ....layers.l7_relay import RelayPolicy, fork_is_cheaper, line_problem
+from ....ports import Model
+from ...session.session import Session
+from .roster import Spawned
+from .types import prompt_of
+
+__all__ = ["Narrator"]
+
+SOURCE: Final = "progress"
+_MAX_TOKENS: Final = 64
+_EXCERPT_CHARS: Final = 4_000
+_EXCERPT_MESSAGES: Final = 6
+_WARM_SECONDS: Final = 300.0
+
+
+class Narrator:
+    """Says every so many seconds what one agent is doing."""
+
+    def __init__(
+        self,
+        spawned: Spawned,
+        session: Session,
+        model: Callable[[], Model],
+        small: Model | None,
+        policy: RelayPolicy,
+        *,
+        say: Callable[[str], None],
+        sleep: Callable[[float], Any] = anyio.sleep,
+    ) -> None:
+        self._spawned = spawned
+        self._session = session
+        self._model = model
+        self._small = small
+        self._policy = policy
+        self._say = say
+        self._sleep = sleep
+        self.refused: list[str] = []
+        """Why lines were not shown."""
+
+    async def run(self) -> None:
+        """Say lines until cancelled; a failure is told once, and the lines made from calls go on."""
+        try:
+            while True:
+                await self._sleep(self._policy.progress_seconds)
+                if self._session.view.last_reply_time:
+                    await self.once()
+        except ReverieError as error:
+            self._session.tell(FellBack(self._session.name, "progress", f"lines are made from calls: {error}"))
+
+    async def once(self) -> str:
+        """Ask for one line and show it if it is one; return what was wrong with it."""
+        last = self._spawned.line
+        directive = prompt_of("progress").replace("{last}", f" Not again: {last}" if last else "")
+        line = (await self._asked(directive)).strip().split("\n")[0].strip().rstrip(".")
+        problem = line_problem(line, last=last, named=self._spawned.names)
+        if problem:
+            self.refused.append(problem)
+        else:
+            self._say(line)
+        return problem
+
+    async def _asked(self, directive: str) -> str:
+        excerpt = excerpt_of(self._session.view)
+        if self._small is not None and not await to_thread.run_sync(lambda: self._by_fork(len(excerpt) // 4)):
+            request = {
+                "model": self._small.model_id,
+                "max_tokens": _MAX_TOKENS,
+                "messages": [{"role": "user", "content": f"{excerpt}\n\n{directive}"}],
+            }
+            reply = (await self._small.complete(request)).body
+            await self._session.spent(reply, source=SOURCE)
+            return _text(reply)
+        forks = self._session.forks(self._model())
+        return (await forks.ask(directive, source=SOURCE, max_tokens=_MAX_TOKENS)).text
+
+    def _by_fork(self, excerpt_tokens: int) -> bool:
+        """Say whether a fork costs less than asking the smaller model; this may load a table of prices."""
+        small = self._small
+        view = self._session.view
+        idle = self._session.clock() - seconds(view.last_reply_time) if view.last_reply_time else _WARM_SECONDS
+        return fork_is_cheaper(
+            _prices(self._model()),
+            _prices(small) if small is not None else None,
+            fork_tokens=view.counted.tokens,
+            small_tokens=excerpt_tokens,
+            warm=idle < _WARM_SECONDS,
+        )
+
+
+def excerpt_of(view: View) -> str:
+    """Return the end of what an agent said and called, for somebody who has seen nothing of it."""
+    lines: list[str] = []
+    for message in view.messages()[-_EXCERPT_MESSAGES:]:
+        for block in as_blocks(message):
+            if block.get("type") == "tool_use":
+                lines.append(f"calls {block.get('name')} with {str(block.get('input'))[:300]}")
+            elif block.get("type") == "text" and message["role"] == "assistant":
+                lines.append(f"says {str(block['text'])[:300]}")
+    return "The last things an agent did:\n" + "\n".join(lines)[-_EXCERPT_CHARS:]
+
+
+def _prices(model: Model) -> Prices | None:
+    return prices_for(model.model_id)
+
+
+def _text(reply: Mapping[str, Any]) -> str:
+    content: Any = reply.get("content")
+    return "".join(str(block.get("text", "")) for block in content or () if block.get("type") == "text")

@@ -1,0 +1,89 @@
+"""Finding the types of agents: those that come along, the user's own, and a trusted project's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from ....errors import ReverieError
+from ....layers.l7_relay import AgentKind, KindSource, parse_kind
+from ....tools.context import ToolContext
+from ....tools.files.text_files import decoded
+from ....tools.files.workspace import open_plain_file
+
+__all__ = ["builtin_kinds", "find_kinds", "kind_folders", "prompt_of"]
+
+_MAX_KINDS: Final = 100
+_MAX_BYTES: Final = 400_000
+FOLDER: Final = "agent-types"
+"""Where the user's own types lie, in their directory of Reverie."""
+
+
+def prompt_of(name: str) -> str:
+    """Return one of the relay's own prompts."""
+    return files("reverie.layers.l7_relay").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+def builtin_kinds() -> dict[str, AgentKind]:
+    """Return the types that are always there."""
+    return {
+        "general": AgentKind(
+            "general",
+            "Does a whole task by itself, with all tools: searching, changing, running, checking.",
+            prompt_of("general"),
+        ),
+        "explore": AgentKind(
+            "explore",
+            "Finds things out in the code by reading alone, and answers with paths and lines. Cannot change anything.",
+            prompt_of("explore"),
+            tools=("Read", "Glob", "Grep", "Bash"),
+            mode="plan",
+        ),
+    }
+
+
+def kind_folders(cwd: Path, *, home: Path, user: Path | None, trusted: bool) -> list[tuple[Path, KindSource]]:
+    """Return where types are looked for, those that go before others first; a project's only where it is trusted."""
+    found: list[tuple[Path, KindSource]] = []
+    if trusted:
+        found.append((cwd / ".reverie" / "agents", "project"))
+        found.append((cwd / ".claude" / "agents", "project"))
+    found.append((home / FOLDER, "user"))
+    if user is not None:
+        found.append((user / ".claude" / "agents", "user"))
+    return found
+
+
+def find_kinds(cwd: Path, *, home: Path, trusted: bool) -> tuple[Mapping[str, AgentKind], list[str]]:
+    """Return the types there are, by name, and what was wrong with files that were read; this may block."""
+    user = os.path.expanduser("~")
+    folders = kind_folders(cwd, home=home, user=Path(user) if user != "~" else None, trusted=trusted)
+    found: dict[str, AgentKind] = {}
+    problems: list[str] = []
+    for folder, source in folders:
+        for file, text in _files(folder, problems):
+            kind, wrong = parse_kind(text, file=file, source=source)
+            problems += [f"{folder / file}: {one.partition(': ')[2]}" for one in wrong]
+            if kind is not None and len(found) < _MAX_KINDS:
+                found.setdefault(kind.name, kind)
+    for name, kind in builtin_kinds().items():
+        found.setdefault(name, kind)
+    return {name: found[name] for name in sorted(found)}, problems
+
+
+def _files(folder: Path, problems: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the Markdown files that lie in a folder themselves, and nowhere else."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".md") and not name.startswith("."))
+    except OSError:
+        return
+    for name in names[:_MAX_KINDS]:
+        try:
+            opened = open_plain_file(name, ToolContext(cwd=folder))
+            with open(opened.descriptor, "rb") as file:
+                yield name, decoded(file.read(_MAX_BYTES), opened.target)[0]
+        except (OSError, ReverieError) as error:
+            problems.append(f"{folder / name}: it cannot be read ({error})")

@@ -1,0 +1,146 @@
+"""Worktrees: a checkout of an agent's own, so that what it changes touches nobody else's files.
+
+It stands under the user's home. Where nothing was changed it is removed; else its changes stay on a branch of their
+own. A lock on a file beside it says whether its process lives: what a dead one left clean is removed at the next start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ....errors import InputError
+from ...places.projects import canonical_root
+
+__all__ = ["Worktree", "prune"]
+
+FOLDER: Final = "worktrees"
+_GIT_SECONDS: Final = 60.0
+_NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}")
+# A repository's hooks and watchers are programs of whoever wrote them: none is run for a checkout.
+_QUIET: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "submodule.recurse=false")
+
+
+class Worktree:
+    """One checkout, from its making to its end."""
+
+    def __init__(self, repository: Path, path: Path, branch: str, base: str, lock: int, *, cwd: Path) -> None:
+        self.repository = repository
+        self.path = path
+        self.branch = branch
+        self.base = base
+        self.cwd = cwd
+        """The place in it that stands for where the parent works."""
+        self._lock = lock
+
+    @classmethod
+    def add(cls, directory: Path, *, home: Path, name: str) -> Worktree:
+        """Check out what a directory's repository has committed; this may block."""
+        if not _NAME.fullmatch(name):
+            raise InputError(f"{name[:80]!r} cannot name a worktree: use letters, digits, '.', '_' and '-'")
+        root = _git_out(directory, "rev-parse", "--show-toplevel")
+        base = _git_out(directory, "rev-parse", "--verify", "HEAD^{commit}") if root is not None else None
+        if root is None or base is None:
+            what = "is in no git repository" if root is None else "has no commit yet"
+            raise InputError(f"{directory} {what}: a worktree cannot be made; start the agent without one")
+        folder = home / FOLDER
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path, branch = folder / name, f"reverie/{name}"
+        lock = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(lock, 0)
+            os.write(lock, f"{root}\n{branch}\n{base}\n".encode("utf-8", "surrogateescape"))
+            made = _git(directory, "worktree", "add", "--quiet", "-b", branch, str(path), base)
+            if made.returncode != 0:
+                raise InputError(f"git cannot make a worktree: {made.stderr.strip()[:300]}")
+        except BaseException:
+            os.close(lock)
+            (folder / f"{name}.lock").unlink(missing_ok=True)
+            raise
+        inside = os.path.relpath(directory.resolve(), Path(root).resolve())
+        cwd = path / inside if not inside.startswith("..") else path
+        cwd = cwd if cwd.is_dir() else path
+        return cls(canonical_root(directory), path, branch, base, lock, cwd=cwd)
+
+    def finish(self) -> tuple[str, str]:
+        """Remove it where nothing was changed; else return its path and the branch its changes are on."""
+        try:
+            if _is_clean(self.path, self.base):
+                _remove(self.repository, self.path, self.branch)
+                self.path.with_name(f"{self.path.name}.lock").unlink(missing_ok=True)
+                return "", ""
+            return str(self.path), self.branch
+        finally:
+            os.close(self._lock)
+
+
+def prune(home: Path) -> list[str]:
+    """Remove the worktrees of dead processes in which nothing was changed; return their names. This may block."""
+    gone: list[str] = []
+    try:
+        names = [name for name in os.listdir(home / FOLDER) if name.endswith(".lock")]
+    except OSError:
+        return gone
+    for name in names:
+        path = home / FOLDER / name.removesuffix(".lock")
+        try:
+            lock = os.open(home / FOLDER / name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            root, branch, base = os.read(lock, 65_536).decode("utf-8", "surrogateescape").split("\n")[:3]
+            if not path.exists() or _is_clean(path, base):
+                _remove(Path(root), path, branch)
+                os.unlink(home / FOLDER / name)
+                gone.append(path.name)
+        except (OSError, ValueError):
+            continue  # somebody works there, or the note is not whole: it stays
+        finally:
+            os.close(lock)
+    return gone
+
+
+def _is_clean(path: Path, base: str) -> bool:
+    status = _git(path, "status", "--porcelain", "--untracked-files=all", "--ignored=no")
+    return status.returncode == 0 and not status.stdout.strip() and _git_out(path, "rev-parse", "HEAD") == base
+
+
+def _remove(repository: Path, path: Path, branch: str) -> None:
+    if _git(repository, "worktree", "remove", "--force", str(path)).returncode != 0:
+        shutil.rmtree(path, ignore_errors=True)
+        _git(repository, "worktree", "prune")
+    _git(repository, "branch", "--quiet", "-D", branch)
+
+
+def _git_out(directory: Path, *arguments: str) -> str | None:
+    done = _git(directory, *arguments)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _git(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    command: Sequence[str] = ["git", "-C", str(directory), *_QUIET, *arguments]
+    try:
+        return subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=_GIT_SECONDS,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise InputError("git is not installed here: start the agent without a worktree") from None
+    except subprocess.TimeoutExpired:
+        raise InputError(f"git took longer than {_GIT_SECONDS:g} s; start the agent without a worktree") from None

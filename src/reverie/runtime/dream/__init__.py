@@ -1,0 +1,1 @@
+"""Layer 6: consolidate memories in a process of its own."""

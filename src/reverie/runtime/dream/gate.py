@@ -1,0 +1,136 @@
+"""Whether a dream may begin by itself now, asked of the disk: a gate closed by the hours costs one ``stat``."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from ...errors import InputError, StorageError
+from ...layers.l6_dream.gates import Gate, Reason, judged
+from ...layers.l6_dream.policy import DreamPolicy
+from ...memories.store.journal_files import JOURNAL
+from ...paths import explained, open_folder, open_plain
+from .lock import DreamLock
+
+__all__ = ["SCAN", "DreamGate"]
+
+SCAN: Final = "dream-scan"
+"""The file whose time says when somebody last looked at the sessions; hooks and commands live too short to remember."""
+_LOG: Final = ".jsonl"
+
+
+class DreamGate:
+    """The gate of one memory directory, fed by the sessions of one project."""
+
+    def __init__(
+        self,
+        memory_dir: str | os.PathLike[str],
+        *,
+        home: str | os.PathLike[str],
+        project: str,
+        policy: DreamPolicy | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Watch a memory directory; ``project`` is the slug under which home keeps the project's sessions."""
+        if not project or "/" in project:
+            raise InputError(f"{project!r} is no project of the library; give its slug, as 'project_slug' returns it")
+        self.policy = policy or DreamPolicy()
+        self.lock = DreamLock(memory_dir)
+        self._logs = os.path.join(os.path.abspath(home), "projects", project)
+        self._scan_path = os.path.join(self.lock.root, JOURNAL, SCAN)
+        self._clock = clock
+        self._scanned: float | None = None
+
+    def check(self, current_session: str = "", *, enabled: bool = True, main: bool = True) -> Gate:
+        """Say whether a dream may begin now; the session that asks does not count."""
+        off: Reason | None = None if enabled and main else ("not_main" if enabled else "off")
+        now = self._clock()
+        return judged(_Look(self, off, now, current_session), self.policy, now)
+
+    # -- what a look asks
+
+    def scanned(self, now: float) -> float | None:
+        """Return when this process, or else any, last looked at the sessions."""
+        pause = self.policy.scan_minutes * 60.0
+        own = self._scanned
+        if own is not None and 0.0 <= now - own < pause:
+            return own
+        with suppress(OSError):
+            self._scanned = os.lstat(self._scan_path).st_mtime
+            return self._scanned
+        return None
+
+    def touched(self, since: float, now: float, current_session: str) -> int:
+        """Count sessions touched since, up to as many as are wanted, and note that they were looked at."""
+        self._scanned = now
+        with suppress(StorageError):  # not written down, it is only looked at more often
+            self._note_scan(now)
+        own = current_session + _LOG
+        count = 0
+        with explained("list", self._logs), suppress(FileNotFoundError), os.scandir(self._logs) as entries:
+            for entry in entries:
+                if entry.name.endswith(_LOG) and entry.name != own and _time_of(entry) > since:
+                    count += 1
+                    if count >= self.policy.min_sessions:
+                        break
+        return count
+
+    def _note_scan(self, now: float) -> None:
+        with explained("write", self._scan_path):
+            folder = open_folder(self.lock.root, (JOURNAL,), create=True)
+            try:
+                descriptor = open_plain(folder, SCAN, os.O_WRONLY | os.O_CREAT, self._scan_path)
+                try:
+                    os.utime(descriptor, (now, now))
+                finally:
+                    os.close(descriptor)
+            finally:
+                os.close(folder)
+
+    def running(self) -> str:
+        """Say who is dreaming; one that hangs is ended by the next, so it keeps nobody out."""
+        holder = self.lock.holder()
+        if holder is None or holder.is_hung(self.policy.hung_minutes * 60.0):
+            return ""
+        return str(holder)
+
+
+class _Look:
+    """One look at the gate: the facts as they are now."""
+
+    __slots__ = ("_current", "_gate", "_now", "_off")
+
+    def __init__(self, gate: DreamGate, off: Reason | None, now: float, current_session: str) -> None:
+        self._gate = gate
+        self._off: Reason | None = off
+        self._now = now
+        self._current = current_session
+
+    def off(self) -> Reason | None:
+        return self._off
+
+    def dreamt(self) -> float | None:
+        return self._gate.lock.last()
+
+    def scanned(self) -> float | None:
+        return self._gate.scanned(self._now)
+
+    def has_memories(self) -> bool:
+        return os.path.isdir(self._gate.lock.root)
+
+    def touched(self, since: float) -> int:
+        return self._gate.touched(since, self._now, self._current)
+
+    def running(self) -> str:
+        return self._gate.running()
+
+
+def _time_of(entry: os.DirEntry[str]) -> float:
+    """Return when a log was touched; one that is gone meanwhile never was."""
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime if entry.is_file(follow_symlinks=False) else 0.0
+    except OSError:
+        return 0.0

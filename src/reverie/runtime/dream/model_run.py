@@ -1,0 +1,218 @@
+"""A model put to work on a dream: its own small conversation, tool calls answered, every budget kept.
+
+A fresh context and not a fork: a fork would carry a whole session's prefix through every turn, and a dream is about
+the memories, which it reads itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+import anyio
+from anyio import to_thread
+
+from ...cache.breakpoints import Placed, plan_marks, with_marks
+from ...cache.usage import Usage, usage_of
+from ...conversation.decisions import Cause, PrefixRendered, body_of
+from ...conversation.entries import ASSISTANT, DECISION, USER, Entry, Message, iso, new_uuid
+from ...conversation.view import View
+from ...conversation.wire.blocks import Block
+from ...conversation.wire.request import build_request
+from ...errors import ReplyBroken
+from ...layers.l6_dream.apply import system_prompt, task_prompt
+from ...layers.l6_dream.policy import DreamPolicy
+from ...layers.l6_dream.report import Spent
+from ...memories.recall.manifest import MAX_FILES, manifest, manifest_text
+from ...memories.store.records import read_record
+from ...ports import Model, Reply
+from ..session.accounts import Accounts
+from ..session.forks import Answered
+from ..session.replies import Call, calls_of, plain_reply, result_content
+from .tools import DreamTools
+
+__all__ = ["SOURCE", "Asking", "Heard"]
+
+SOURCE: Final = "dream"
+"""The source under which the ledger has a dream's calls."""
+_MAX_CALLS: Final = 40
+_MAX_TURN_CHARS: Final = 80_000
+_MAX_REPEATS: Final = 3
+_SHOWN_LOGS: Final = 14
+
+
+class Heard(Protocol):
+    """Whoever is told how a dream goes on."""
+
+    def said(self, text: str) -> None:
+        """Hear what the model says in a turn."""
+        ...
+
+    def did(self, tool: str, paths: list[str], *, tools: int) -> None:
+        """Hear that a tool was used and what has been written to so far."""
+        ...
+
+
+class Asking:
+    """One model at one dream."""
+
+    def __init__(
+        self,
+        model: Model,
+        tools: DreamTools,
+        policy: DreamPolicy,
+        *,
+        dream: str,
+        accounts: Accounts,
+        heard: Heard,
+        logs: list[str],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._model = model
+        self._tools = tools
+        self._policy = policy
+        self._dream = dream
+        self._accounts = accounts
+        self._heard = heard
+        self._logs = logs
+        self._clock = clock
+        self._view = View()
+        self._placed: Placed | None = None
+        self._used, self._last = Usage(), Usage()
+        self._cost: float | None = 0.0
+        self._turns = 0
+        self._seen: list[str] = []
+
+    async def run(self, tag: str, *, seconds: float) -> Spent:
+        """Let the model work until it is done or a budget is out; return what it used and how it ended."""
+        ended = ""
+        try:
+            with anyio.move_on_after(max(0.0, seconds)) as scope:
+                self._open(tag)
+                ended = await self._turn_by_turn()
+            if scope.cancelled_caught:
+                ended = f"its time ({self._policy.timeout_seconds:g} s) was over"
+        except Exception as error:  # whatever a model or its adapter does, the dream goes on without it
+            ended = f"the model failed: {error}"
+        share = self._used.read / self._used.input if self._used.input else 0.0
+        return Spent(
+            self._model.name,
+            self._turns,
+            self._tools.calls,
+            self._used.input,
+            self._used.output,
+            round(share, 4),
+            self._cost,
+            " ".join(ended.split())[:500],
+        )
+
+    def _open(self, tag: str) -> None:
+        files = self._tools.files
+        heads = manifest(read_record(file, data) for file, data in files.items())
+        shown = f" (the newest {MAX_FILES} are listed, Glob lists all)" if len(files) > MAX_FILES else ""
+        task = task_prompt(
+            today=self._clock().date().isoformat(),
+            many=len(files),
+            shown=shown,
+            manifest=manifest_text(heads),
+            logs=self._logs[-_SHOWN_LOGS:],
+            tag=tag,
+        )
+        prefix = PrefixRendered(
+            Cause("dream", "a dream begins"),
+            self._model.model_id,
+            system_prompt(self._policy.max_turns),
+            self._tools.definitions,
+            {"max_tokens": self._policy.max_tokens},
+        )
+        self._fold(DECISION, body_of(prefix))
+        self._fold(USER, {"message": {"role": "user", "content": task}})
+
+    def _fold(self, kind: str, body: dict[str, Any]) -> None:
+        now = iso(self._clock().timestamp())
+        self._view = self._view.fold(Entry(new_uuid(), self._view.last, now, self._dream, kind, body))
+
+    async def _turn_by_turn(self) -> str:
+        """Take turns until there is a reason not to; return it, or nothing where the model was done."""
+        while True:
+            if over := self._over():
+                return over
+            self._turns += 1
+            body = await self._sent()
+            await self._spent(body)
+            message, rest = plain_reply(body)
+            self._fold(ASSISTANT, {"message": message, "reply": rest})
+            calls = calls_of(message, self._tools.definitions)
+            self._heard.said(_text_of(message))
+            if not calls:
+                return ""
+            if self._repeats(calls):
+                return "it did the same thing over and over"
+            await self._answer(calls)
+
+    def _over(self) -> str:
+        """Say which budget the next turn would overrun."""
+        policy, used = self._policy, self._used
+        tokens = used.input + used.output
+        if self._turns >= policy.max_turns:
+            return f"its {policy.max_turns} turns were used up"
+        if tokens + self._last.input + self._last.output > policy.budget_tokens:
+            return f"{tokens:,} of its {policy.budget_tokens:,} tokens were used"
+        if self._cost is not None and self._turns and self._cost * (1 + 1 / self._turns) > policy.budget_usd:
+            return f"${self._cost:.4f} of its ${policy.budget_usd:.2f} was spent"
+        return ""
+
+    async def _sent(self) -> dict[str, Any]:
+        request = build_request(self._view)
+        if self._model.capabilities.caching:
+            planned = plan_marks(request["messages"], now=time.monotonic(), ttl="5m", before=self._placed)
+            request, self._placed = with_marks(request, planned), planned.after
+        async with aclosing(self._model.stream(request)) as stream:
+            async for piece in stream:
+                if isinstance(piece, Reply):
+                    return piece.body
+        raise ReplyBroken("the model's stream ended without a reply")
+
+    async def _spent(self, body: dict[str, Any]) -> None:
+        billed = await to_thread.run_sync(lambda: self._accounts.beside(body, source=SOURCE))
+        self._last = usage_of(billed.call.usage) if billed is not None else Usage()
+        self._used = self._used.plus(self._last)
+        if billed is None or self._cost is None or billed.call.cost_usd is None:
+            self._cost = None
+        else:
+            self._cost += billed.call.cost_usd
+        if billed is not None:
+            await to_thread.run_sync(lambda: self._accounts.enter(billed, f"{self._dream}:{self._turns}"))
+
+    def _repeats(self, calls: list[Call]) -> bool:
+        now = repr([(call.name, call.input) for call in calls])
+        self._seen = [*self._seen[-(_MAX_REPEATS - 1) :], now]
+        return len(self._seen) == _MAX_REPEATS and len(set(self._seen)) == 1
+
+    async def _answer(self, calls: list[Call]) -> None:
+        blocks: list[Block] = []
+        left = _MAX_TURN_CHARS
+        for number, call in enumerate(calls):
+            if number < _MAX_CALLS and left > 0:
+                answer = await self._tools(call)
+                self._heard.did(call.name, list(self._tools.paths), tools=self._tools.calls)
+            else:
+                answer = Answered("Not run: this turn asked for too much at once. Ask for less.", is_error=True)
+            content = result_content(answer.content)
+            shown = content[: max(left, 0)] if isinstance(content, str) and number < _MAX_CALLS else content
+            left -= len(shown)
+            block: Block = {"type": "tool_result", "tool_use_id": call.id, "content": shown}
+            if answer.is_error:
+                block["is_error"] = True
+            blocks.append(block)
+        self._fold(USER, {"message": {"role": "user", "content": blocks}})
+
+
+def _text_of(message: Message) -> str:
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    return " ".join(str(block.get("text")) for block in content if block.get("type") == "text")

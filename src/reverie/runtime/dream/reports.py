@@ -1,0 +1,138 @@
+"""The reports of the last dreams over a directory, each as data and as a page; and what they still ask."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from ...errors import InputError, StorageError
+from ...layers.l6_dream.report import Asked, DreamReport, markdown
+from ...memories.store.journal import History
+from ...memories.store.journal_files import read_plain
+from ...memories.store.records import version_of
+from ...paths import explained, open_folder, replace_file, sync_folder
+from ...values import replace
+from .progress import FOLDER
+
+__all__ = ["Reports", "entry_of", "open_questions"]
+
+_NAME: Final = re.compile(r"(d\d{8}T\d{9}-[0-9a-f]{6})\.(json|md)")
+_decoder: Final = msgspec.json.Decoder(DreamReport)
+
+
+def entry_of(history: History, dream: str) -> str:
+    """Return the id of the change by which a dream was made; empty where it changed nothing."""
+    found = (one for one in reversed(history.entries) if one.act == "dreamed" and one.why.startswith(f"{dream}:"))
+    return next((one.id for one in found), "")
+
+
+class Reports:
+    """The reports in one memory directory; every method may block."""
+
+    def __init__(self, root: str, *, keep: int = 30) -> None:
+        self._root = root
+        self._keep = max(1, keep)
+
+    def save(self, report: DreamReport) -> None:
+        """Write a report, durably, and remove the oldest beyond those that are kept."""
+        replace_file(self._root, f"{FOLDER}/{report.dream}.json", msgspec.json.encode(report))
+        if report.state != "applying":
+            replace_file(self._root, f"{FOLDER}/{report.dream}.md", markdown(report).encode())
+            self._prune()
+
+    def read(self, dream: str) -> DreamReport | None:
+        """Return a dream's report as it was written; None where there is none."""
+        if not _NAME.fullmatch(f"{dream}.json"):
+            return None
+        data = read_plain(self._root, f"{FOLDER}/{dream}.json")
+        try:
+            return _decoder.decode(data) if data else None
+        except msgspec.MsgspecError:
+            return None
+
+    def get(self, dream: str) -> DreamReport:
+        """Return a dream's report, or say which there are."""
+        found = self.read(dream)
+        if found is None:
+            raise InputError(
+                f"there is no report of a dream {dream[:60]!r}; 'reverie dream --status' names the last one"
+            )
+        return found
+
+    def all(self) -> list[DreamReport]:
+        """Return the reports there are, the newest first."""
+        found = (self.read(name) for name in self._names())
+        return [report for report in found if report is not None]
+
+    def last(self) -> DreamReport | None:
+        """Return the newest report."""
+        return next((report for name in self._names() if (report := self.read(name)) is not None), None)
+
+    def _names(self) -> list[str]:
+        try:
+            names = os.listdir(os.path.join(self._root, FOLDER))
+        except OSError:
+            return []
+        found = [made[1] for name in names if (made := _NAME.fullmatch(name)) and made[2] == "json"]
+        return sorted(found, reverse=True)
+
+    def _prune(self) -> None:
+        old = self._names()[self._keep :]
+        if not old:
+            return
+        with suppress(StorageError), explained("write", os.path.join(self._root, FOLDER)):
+            folder = open_folder(self._root, FOLDER.split("/"))
+            try:
+                for name in old:
+                    for ending in ("md", "json"):
+                        with suppress(FileNotFoundError):
+                            os.unlink(f"{name}.{ending}", dir_fd=folder)
+                sync_folder(folder)
+            finally:
+                os.close(folder)
+
+    def settle(self, history: History, *, running: str = "") -> list[DreamReport]:
+        """Finish the reports of dreams that were killed while they wrote: what the journal says has happened."""
+        finished: list[DreamReport] = []
+        for report in self.all():
+            if report.state == "applying" and report.dream != running:
+                done = settled(report, history)
+                self.save(done)
+                finished.append(done)
+        return finished
+
+
+def settled(report: DreamReport, history: History) -> DreamReport:
+    """Return the report of a dream that is over, whose end nobody wrote down."""
+    entry = entry_of(history, report.dream)
+    if entry:
+        made = set(history.entry(entry).files)
+        changes = tuple(change for change in report.changes if change.file in made)
+        return replace(report, state="completed", entry=entry, changes=changes, problem="killed after its last write")
+    return replace(report, state="killed", changes=(), files_after=report.files_before)
+
+
+def open_questions(directory: str | os.PathLike[str], *, keep: int = 30) -> list[Asked]:
+    """Return what dreams over a memory directory asked and nobody has answered, the newest first.
+
+    A question is open while every memory it is about is as it was when it was asked.
+    """
+    root = os.path.abspath(directory)
+    found: dict[tuple[str, tuple[str, ...]], Asked] = {}
+    for report in Reports(root, keep=keep).all():
+        if report.state == "completed" and not report.undone:
+            for one in report.questions:
+                found.setdefault((one.topic, one.files), one)
+    return [one for one in found.values() if _is_open(root, one)]
+
+
+def _is_open(root: str, one: Asked) -> bool:
+    try:
+        now = [read_plain(root, file) for file in one.files]
+    except StorageError:
+        return False
+    return tuple("" if data is None else version_of(data) for data in now) == one.versions

@@ -1,0 +1,108 @@
+"""A dream that begins by itself: after a query, where the gates are open, in a process of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from ...errors import ReverieError
+from ...events import DreamChanged, Event, FellBack
+from ...layers.l6_dream.gates import Open
+from ...settings import Settings
+from ..memory.scopes import memory_directory
+from ..places.projects import project_slug
+from .gate import DreamGate
+from .process import start
+from .progress import followed, read_progress
+
+__all__ = ["DREAMER", "FallingAsleep"]
+
+DREAMER: Final = "dream"
+"""The alias that names the model a dream asks, where it is not the agent's own."""
+_BEGIN_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.1
+
+
+class Sleeper(Protocol):
+    """The session that looks after a query whether a dream is due."""
+
+    name: str
+
+    @property
+    def settings(self) -> Settings:
+        """What is set now; a switch may be turned off while it runs."""
+        ...
+
+    def tell(self, event: Event) -> None:
+        """Tell whoever listens."""
+        ...
+
+
+class FallingAsleep:
+    """Watches the gates for one agent and follows the dream it started."""
+
+    def __init__(
+        self,
+        session: Sleeper,
+        project: Path,
+        settings: Settings,
+        *,
+        tasks: TaskGroup | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._session = session
+        self._project = project
+        self._settings = settings
+        self._tasks = tasks
+        self._directory = memory_directory(project, settings)
+        self._gate = DreamGate(
+            self._directory, home=settings.home, project=project_slug(project), policy=settings.dream, clock=clock
+        )
+        self.started = 0
+        """How many dreams this agent has started."""
+
+    async def after_query(self) -> bool:
+        """Begin a dream where one is due, and say whether it was; a closed gate costs one look at one file."""
+        switches = self._session.settings.switches
+        enabled = switches.memory and switches.dream
+        try:
+            gate = await to_thread.run_sync(lambda: self._gate.check(self._session.name, enabled=enabled))
+            if not isinstance(gate, Open):
+                return False
+            await to_thread.run_sync(self._start)
+        except (ReverieError, OSError) as error:
+            self._session.tell(FellBack(self._session.name, "dream", f"no dream was started: {error}"))
+            return False
+        self.started += 1
+        if self._tasks is not None:
+            self._tasks.start_soon(self._follow)
+        return True
+
+    def _start(self) -> int:
+        named = self._settings.model_aliases.get(DREAMER)
+        return start(self._project, home=self._settings.home, memory_dir=self._directory, model=named, only_if_due=True)
+
+    async def _follow(self) -> None:
+        """Tell how the dream goes on; it goes on without us too."""
+        root, name = str(self._directory), self._session.name
+        before = await to_thread.run_sync(read_progress, root)
+        self._session.tell(DreamChanged(name, "", "starting"))
+        last = ""
+        begun = False
+        with anyio.move_on_after(_BEGIN_SECONDS):
+            while not begun:
+                now = await to_thread.run_sync(read_progress, root)
+                begun = now is not None and (before is None or now.dream != before.dream)
+                await anyio.sleep(0 if begun else _POLL_SECONDS)
+        if begun:
+            async for change in followed(root, session=name):
+                last = change.state
+                self._session.tell(change)
+        if last not in ("completed", "failed", "killed"):
+            self._session.tell(DreamChanged(name, "", "failed", "nothing was heard of the dream that was started"))

@@ -1,0 +1,1 @@
+"""Permissions and hooks: the checks before an agent acts."""

@@ -1,0 +1,137 @@
+"""Hooks: commands and callables that are told what happens, and may have a say in it.
+
+All hooks of one event run at the same time, each within its own time; their answers count in the order in which the
+hooks were declared, commands first. One that fails is reported as ``HookRan`` and stops nothing: only an answer can.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from ...conversation.entries import clean
+from ...events import Event, HookRan
+from ...settings import HookCommand
+from .hook_answers import Answer, HookOutcome, merged, read_answer, read_output
+from .hook_commands import run_command
+
+__all__ = ["HookOutcome", "Hooks"]
+
+_SHOWN_CHARS: Final = 200
+_NO_COMMANDS: Final[Mapping[str, tuple[HookCommand, ...]]] = {}
+_NO_CALLABLES: Final[Mapping[str, Sequence[Callable[..., Any]]]] = {}
+
+
+class Hooks:
+    """Everybody who is told what happens in one session."""
+
+    def __init__(
+        self,
+        commands: Mapping[str, tuple[HookCommand, ...]] = _NO_COMMANDS,
+        callables: Mapping[str, Sequence[Callable[..., Any]]] = _NO_CALLABLES,
+        *,
+        session: str,
+        cwd: str,
+        emit: Callable[[Event], None],
+        callable_seconds: float = 60.0,
+    ) -> None:
+        self._commands = commands
+        self._callables = callables
+        self._session = session
+        self._cwd = cwd
+        self._emit = emit
+        self._callable_seconds = callable_seconds
+
+    def wants(self, event: str) -> bool:
+        """Say whether anybody listens for this event."""
+        return bool(self._commands.get(event) or self._callables.get(event))
+
+    async def run(self, event: str, payload: Mapping[str, Any], *, tool: str = "") -> HookOutcome:
+        """Tell everybody, and return what their answers amount to; cancelling ends every hook that runs."""
+        if not self.wants(event):
+            return HookOutcome()
+        given = _encoded({"hook_event_name": event, "session_id": self._session, "cwd": self._cwd, **payload})
+        answers: dict[int, Answer] = {}
+
+        async def ask(place: int, name: str, answer: Callable[[], Awaitable[Answer]]) -> None:
+            answers[place] = await answer()
+            self._report(name, event, answers[place])
+
+        async with anyio.create_task_group() as group:
+            for place, command in enumerate(self._commands.get(event, ())):
+                if self._matches(command, event, tool):
+                    asked = partial(self._ask_command, command, event, given)
+                    group.start_soon(ask, place, command.command, asked)
+            for place, called in enumerate(self._callables.get(event, ()), start=len(self._commands.get(event, ()))):
+                group.start_soon(ask, place, _name_of(called), partial(self._ask_callable, called, event, given))
+        return merged([answers[place].outcome for place in sorted(answers)])
+
+    def _matches(self, command: HookCommand, event: str, tool: str) -> bool:
+        """Say whether a command is for this tool; where there is none, every command is asked."""
+        if not tool or command.matcher in ("", "*"):
+            return True
+        try:
+            return re.fullmatch(command.matcher, tool) is not None
+        except re.error as error:
+            problem = f"the matcher {command.matcher!r} is not a regular expression: {error}"
+            self._report(command.command, event, Answer(HookOutcome(), problem))
+            return False
+
+    def _report(self, name: str, event: str, answer: Answer) -> None:
+        shown = name if len(name) <= _SHOWN_CHARS else f"{name[:_SHOWN_CHARS]}..."
+        self._emit(HookRan(self._session, shown, event, answer.outcome.message, answer.problem))
+
+    async def _ask_command(self, command: HookCommand, event: str, given: bytes) -> Answer:
+        environment = {
+            "REVERIE_HOOK_EVENT": event,
+            "REVERIE_HOOK_SESSION": self._session,
+            "REVERIE_HOOK_CWD": self._cwd,
+        }
+        limit = command.timeout_seconds
+        try:
+            ran = await run_command(
+                command.command, given, cwd=self._cwd, environment=environment, timeout_seconds=limit
+            )
+        except (OSError, ValueError) as error:
+            return Answer(HookOutcome(), f"it cannot be run: {error}")
+        if ran.code is None:
+            return Answer(HookOutcome(), f"it did not finish in {limit:g} s and was ended")
+        return read_output(event, ran.code, ran.out, ran.err)
+
+    async def _ask_callable(self, called: Callable[..., Any], event: str, given: bytes) -> Answer:
+        try:
+            with anyio.fail_after(self._callable_seconds):
+                return read_answer(event, await _called(called, msgspec.json.decode(given)))
+        except TimeoutError as error:
+            own = f": {error}" if str(error) else ""
+            return Answer(HookOutcome(), f"it did not finish in {self._callable_seconds:g} s{own}")
+        except Exception as error:
+            return Answer(HookOutcome(), f"{type(error).__name__}: {error}")
+
+
+async def _called(called: Callable[..., Any], given: dict[str, Any]) -> object:
+    """Call it: one that is not asynchronous in a worker thread, where it may take its time."""
+    if inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None)):  # noqa: B004 - is it async?
+        return await called(given)
+    found: object = await to_thread.run_sync(called, given, abandon_on_cancel=True)
+    return await cast("Awaitable[object]", found) if inspect.isawaitable(found) else found
+
+
+def _encoded(given: Mapping[str, Any]) -> bytes:
+    """Return the event as JSON, in the nearest form where JSON has none."""
+    try:
+        return msgspec.json.encode(given) + b"\n"
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return msgspec.json.encode(clean(dict(given))) + b"\n"
+
+
+def _name_of(called: Callable[..., Any]) -> str:
+    module, name = getattr(called, "__module__", ""), getattr(called, "__qualname__", "")
+    return f"{module}.{name}" if module and name else type(called).__qualname__

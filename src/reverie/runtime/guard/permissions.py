@@ -1,0 +1,348 @@
+"""What an agent may do without asking, only after asking, or never.
+
+Pure: the rules, the mode and what a call would touch come in, a verdict goes out. Deny goes before ask, ask before
+allow; what no rule names is decided by the mode.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from ...errors import SettingsError
+from ...settings.agent import Mode, PermissionRules
+from ...tools import Access
+from ...tools.shell.grammar import Command, Line, parse
+from ...tools.shell.read_only import is_read_only, problem_of
+from ...values import record
+from .rules import (
+    Rule,
+    allows_command,
+    host_of,
+    matches_host,
+    matches_path,
+    names_tool,
+    parse_rule,
+    parse_rules,
+    placed,
+    runs,
+    touches_command,
+)
+
+__all__ = ["PROTECTED", "Answer", "Approval", "Approver", "Outcome", "Verdict", "decide", "remember"]
+
+Outcome: TypeAlias = Literal["allow", "ask", "deny"]
+
+PROTECTED: Final = (
+    ".git .reverie .reverie.toml .claude .mcp.json AGENTS.md CLAUDE.md CLAUDE.local.md .bashrc .bash_profile "
+    ".bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin .kshrc .gitconfig .gitmodules .ssh "
+    ".netrc .npmrc .pypirc .envrc .husky .vscode .idea"
+)
+"""Names whose content decides what is run or told later: a write there asks, whatever the rules and the mode allow."""
+
+# Reading these tells nothing about the user.
+_SYSTEM: Final = (
+    "/usr",
+    "/bin",
+    "/lib",
+    "/lib64",
+    "/opt",
+    "/dev/null",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/etc/os-release",
+)
+_PATTERN_FIRST: Final = frozenset({"awk", "egrep", "fgrep", "grep", "jq", "rg", "sed"})
+_PATTERN_BY_OPTION: Final = re.compile(r"-[A-Za-z]*[ef]|--(?:regexp|file|files|expression)\b")
+
+
+@record
+class Verdict:
+    """What happens to a call, why, and by which rule or mode; ``restricted`` means: run it in the sandbox."""
+
+    outcome: Outcome
+    reason: str
+    by: str
+    restricted: bool = False
+
+
+@record
+class Approval:
+    """What a person is asked: the call, what it would touch, how it would look, and what 'always' would add."""
+
+    tool: str
+    input: Mapping[str, Any]
+    access: Access
+    preview: str
+    reason: str
+    suggestion: str = ""
+
+
+@record
+class Answer:
+    """What a person answered; a message goes to the model with a denial."""
+
+    kind: Literal["once", "always", "deny"]
+    message: str = ""
+
+
+Approver: TypeAlias = Callable[[Approval], Awaitable[Answer]]
+
+
+@record
+class Case:
+    """One call to be decided, and where it stands."""
+
+    rules: PermissionRules
+    mode: Mode
+    tool: str
+    access: Access
+    cwd: Path
+    home: Path
+    roots: tuple[str, ...]
+    protected: tuple[str, ...]
+    sandboxed: bool
+
+    def place(self, path: str, base: str = "") -> str:
+        """Return a path as written, made absolute."""
+        return placed(path, cwd=Path(base) if base else self.cwd, home=self.home)
+
+    def is_inside(self, path: str, *, roots: Sequence[str] = ()) -> bool:
+        """Say whether an absolute path lies in one of the roots."""
+        return any(path == root or path.startswith(root.rstrip("/") + "/") for root in (*self.roots, *roots))
+
+    def hits(self, rule: Rule, path: str) -> bool:
+        """Say whether a rule's path pattern matches."""
+        return rule.pattern is None or matches_path(rule.pattern, path, cwd=self.cwd, home=self.home)
+
+
+def decide(
+    rules: PermissionRules,
+    mode: Mode,
+    tool: str,
+    access: Access,
+    *,
+    cwd: Path,
+    directories: Sequence[Path] = (),
+    protected: Sequence[Path] = (),
+    home: Path | None = None,
+    sandboxed: bool = True,
+) -> Verdict:
+    """Say whether a call is allowed, asks or is denied.
+
+    ``protected`` adds places to those where every write asks; ``sandboxed`` says whether a command can be confined here
+    (``sandbox.available().works``). Paths are taken as given: the caller resolves links that leave the roots.
+    """
+    home = Path.home() if home is None else home
+    extra = [placed(each, cwd=cwd, home=home) for each in rules.directories]
+    case = Case(
+        rules=rules,
+        mode=mode,
+        tool=tool,
+        access=access,
+        cwd=cwd,
+        home=home,
+        roots=tuple(os.path.normpath(each) for each in (str(cwd), *map(str, directories), *extra)),
+        protected=(*PROTECTED.split(), *(re.sub(r"([*?[])", r"[\1]", str(each)) for each in protected)),
+        sandboxed=sandboxed,
+    )
+    if rule := _first(case, parse_rules(rules).deny, loosely=True):
+        return Verdict("deny", f"the rule {rule.text} denies it", rule.text)
+    if mode == "bypass":
+        return Verdict("allow", "bypass mode allows what no rule denies", "mode bypass")
+    if access.kind == "run":
+        return _decide_command(case)
+    if mode == "plan" and access.kind not in ("none", "read"):
+        return _planning(f"{tool} does more than read")
+    if rule := _first(case, parse_rules(rules).ask, loosely=True):
+        return Verdict("ask", f"the rule {rule.text} asks", rule.text)
+    if access.kind == "write" and _is_protected(case):
+        return Verdict("ask", "what stands there decides what is run or told later", "protected")
+    if rule := _first(case, parse_rules(rules).allow):
+        return Verdict("allow", f"the rule {rule.text} allows it", rule.text)
+    if access.doubt:
+        return Verdict("ask", access.doubt, "doubt")
+    return _by_mode(case)
+
+
+def _planning(why: str) -> Verdict:
+    return Verdict("deny", f"plan mode: {why}; only read, then say what you would do", "mode plan")
+
+
+def _by_mode(case: Case) -> Verdict:
+    by, kind = f"mode {case.mode}", case.access.kind
+    if kind == "none":
+        return Verdict("allow", "it touches nothing", by)
+    if kind in ("read", "write"):
+        if not case.is_inside(case.place(case.access.target)):
+            return Verdict("ask", "the path is outside the directories of this session", by)
+        if kind == "read":
+            return Verdict("allow", "it reads inside the directories of this session", by)
+        if case.mode == "accept-edits":
+            return Verdict("allow", "it writes inside the directories of this session", by)
+    words = {"write": "it writes a file", "fetch": "it reaches the network"}
+    return Verdict("ask", words.get(kind, "no rule says what this tool may do"), by)
+
+
+def _is_protected(case: Case) -> bool:
+    path = case.place(case.access.target)
+    return any(matches_path(each, path, cwd=case.cwd, home=case.home) for each in case.protected)
+
+
+def _first(case: Case, rules: tuple[Rule, ...], *, loosely: bool = False) -> Rule | None:
+    """Return the first rule that is about this call; loosely also where it is only likely."""
+    return next((rule for rule in rules if _is_about(case, rule, loosely)), None)
+
+
+def _is_about(case: Case, rule: Rule, loosely: bool) -> bool:
+    if case.access.kind == "run":
+        return loosely and _is_about_command(case, rule)
+    if not names_tool(rule, case.tool, case.access):
+        return False
+    if rule.pattern is None:
+        return True
+    match case.access.kind:
+        case "read" | "write":
+            return case.hits(rule, case.place(case.access.target))
+        case "fetch":
+            host = host_of(case.access.target)
+            return matches_host(rule.pattern, host) if host else loosely
+        case _:
+            return rule.pattern == case.access.target
+
+
+def _is_about_command(case: Case, rule: Rule) -> bool:
+    line = case.access.target
+    if names_tool(rule, case.tool, case.access):
+        return (
+            rule.pattern is None
+            or rule.pattern == line.strip()
+            or any(touches_command(rule.pattern, argv) for argv in runs(line))
+        )
+    # A file that may not be read or written is not to be reached by a command that names it either.
+    if rule.pattern is None or rule.tool not in ("Read", "Edit", "Write"):
+        return False
+    if rule.tool != "Read" and is_read_only(line).allowed:
+        return False
+    return any(
+        case.hits(rule, case.place(text)) for argv in runs(line) for word in argv[1:] for text in _paths_in(word)
+    )
+
+
+def _paths_in(word: str) -> Iterator[str]:
+    yield word
+    if "=" in word:
+        yield word.partition("=")[2]
+
+
+def _decide_command(case: Case) -> Verdict:
+    text, found = case.access.target, parse_rules(case.rules)
+    judged = is_read_only(text)
+    if case.mode == "plan" and not judged.allowed:
+        return _planning(f"the command is not known to only read ({judged.reason})")
+    if rule := _first(case, found.ask, loosely=True):
+        return Verdict("ask", f"the rule {rule.text} asks", rule.text)
+    if rule := _allowing(case, found.allow):
+        return Verdict("allow", f"the rule {rule.text} allows it", rule.text, judged.allowed and case.sandboxed)
+    by = f"mode {case.mode}"
+    if not judged.allowed:
+        return Verdict("ask", f"it is not known to only read: {judged.reason}", by)
+    if outside := _outside(case, parse(text)):
+        return Verdict(
+            "ask", f"it reads {outside}, which is outside the directories of this session", by, case.sandboxed
+        )
+    if not case.sandboxed:
+        return Verdict("ask", "it seems to only read, but there is no sandbox here to hold it to that", by)
+    return Verdict("allow", "it only reads, and runs in the sandbox", by, True)
+
+
+def _allowing(case: Case, rules: tuple[Rule, ...]) -> Rule | None:
+    """Return a rule by which the whole line is allowed: each of its commands must be, by a rule or by only reading."""
+    about = [rule for rule in rules if rule.tool == case.tool]
+    for rule in about:
+        if rule.pattern is None or rule.pattern == case.access.target.strip():
+            return rule
+    line = parse(case.access.target)
+    if not isinstance(line, Line):
+        return None
+    by = [next((rule for rule in about if allows_command(rule.pattern or "", each)), None) for each in line.commands]
+    covered = all(rule or not problem_of(each) for rule, each in zip(by, line.commands, strict=True))
+    return next((rule for rule in by if rule), None) if covered else None
+
+
+def _outside(case: Case, line: object) -> str:
+    """Return the first path outside the roots that a line of reading commands names.
+
+    After a ``cd`` that may or may not have happened, a path must be inside from every directory it could start in.
+    """
+    bases = [str(case.cwd)]
+    for command in line.commands if isinstance(line, Line) else ():
+        for text in (*_operands(command), *command.reads):
+            if not all(case.is_inside(case.place(text, base), roots=_SYSTEM) for base in bases):
+                return text
+        if command.words[0].text == "cd":
+            target = command.words[1].text if len(command.words) > 1 else "~"
+            bases += [case.place(target, base) for base in bases]
+    return ""
+
+
+def _operands(command: Command) -> Iterator[str]:
+    """Yield the words of a command that may be paths; not the pattern or script that comes before them."""
+    name, *words = command.argv
+    skips = name in _PATTERN_FIRST and not any(_PATTERN_BY_OPTION.match(word) for word in words)
+    for word in words:
+        if name in ("echo", "printf"):
+            return
+        if not word.startswith("-"):
+            if skips:
+                skips = False
+                continue
+            yield word
+        elif "=" in word:
+            yield word.partition("=")[2]
+        elif "/" in word:
+            yield word[2:]
+
+
+_BY_SECOND_WORD: Final[Mapping[str, frozenset[str]]] = {
+    "git": frozenset({"add", "commit", "fetch", "merge", "pull", "push", "stash", "switch"}),
+    "cargo": frozenset({"build", "check", "clippy", "fmt", "test"}),
+    "go": frozenset({"build", "fmt", "test", "vet"}),
+    "npm": frozenset({"ci", "test"}),
+}
+
+
+def remember(tool: str, access: Access, *, cwd: Path, home: Path | None = None) -> str:
+    """Return the narrow rule that 'always' adds for the session; nothing where none can be remembered."""
+    home = Path.home() if home is None else home
+    match access.kind:
+        case "run":
+            suggestion = f"{tool}({_command_to_remember(access.target.strip())})"
+        case "read" | "write":
+            path = placed(access.target, cwd=cwd, home=home)
+            inside = path.startswith(f"{cwd}/")
+            is_kept = access.kind == "read" or not any(
+                matches_path(e, path, cwd=cwd, home=home) for e in PROTECTED.split()
+            )
+            suggestion = f"{tool}({f'./{os.path.relpath(path, cwd)}' if inside else path})" if is_kept else ""
+            suggestion = "" if re.search(r"[*?\[]", path) else suggestion
+        case "fetch":
+            suggestion = f"{tool}({host})" if (host := host_of(access.target)) else ""
+        case _:
+            suggestion = tool
+    try:
+        return parse_rule(suggestion).text if suggestion else ""
+    except SettingsError:
+        return ""
+
+
+def _command_to_remember(line: str) -> str:
+    found = parse(line)
+    if isinstance(found, Line) and len(found.commands) == 1:
+        words = found.commands[0].argv
+        if len(words) > 1 and words[1] in _BY_SECOND_WORD.get(words[0], ()):
+            return f"{words[0]} {words[1]}:*"
+    return line

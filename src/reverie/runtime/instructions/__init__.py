@@ -1,0 +1,1 @@
+"""Find and read instruction files such as ``AGENTS.md`` and ``CLAUDE.md``."""

@@ -1,0 +1,150 @@
+"""The file system as instruction files see it: bounded reads, no surprises, nothing outside without consent."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from ...memories.rules.instructions import MAX_BYTES
+
+__all__ = ["Consent", "Files"]
+
+Consent: TypeAlias = bool | Callable[[str], bool]
+"""Whether files outside the project may be read: for all of them, or asked by path."""
+
+_MAX_RULES: Final = 1_000
+_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+
+
+class Files:
+    """What may be read around a working directory, and what went wrong with it."""
+
+    def __init__(self, cwd: Path, *, consent: Consent, user_home: Path | None) -> None:
+        self.cwd = Path(os.path.realpath(cwd))
+        self.user_home = Path(os.path.realpath(user_home if user_home is not None else Path.home()))
+        self.problems: list[str] = []
+        self._consent = consent
+        self._project = _top(self.cwd)
+
+    def levels(self) -> list[Path]:
+        """Return the directories from the file system's root down to the working directory."""
+        return [*reversed(self.cwd.parents), self.cwd]
+
+    def in_project(self, path: Path) -> bool:
+        """Say whether a path lies in the project, links followed."""
+        return Path(os.path.realpath(path)).is_relative_to(self._project)
+
+    def exists(self, path: Path) -> bool:
+        """Say whether something stands at a path; a link that leads nowhere is noted."""
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            if path.is_symlink():
+                self.note(path, "the link leads nowhere")
+            return False
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                self.note(path, f"it cannot be read: {error.strerror}")
+            return False
+        except ValueError:
+            return False
+        return True
+
+    def named_by(self, importer: Path, named: str) -> Path | None:
+        """Return the path that an import means, without ``..`` and without links in the directories above it."""
+        if "\0" in named:
+            return None
+        if named == "~" or named.startswith("~/"):
+            meant = self.user_home / named[2:]
+        else:
+            meant = Path(os.path.realpath(importer)).parent / named
+        return Path(os.path.realpath(meant.parent)) / meant.name
+
+    def read(self, path: Path, *, trusted: bool, base: Path | None = None) -> str | None:
+        """Return a file's text, or note why it cannot be had.
+
+        ``base`` is the directory a file speaks for: there it may stand, even above the project. Imports have none.
+        """
+        real = Path(os.path.realpath(path))
+        if not trusted and not self._allowed(real, base):
+            self.note(path, f"it lies outside the project, at {real}, and nobody has consented to reading it")
+            return None
+        try:
+            descriptor = os.open(real, _FLAGS)
+        except OSError as error:
+            self.note(path, f"it cannot be read: {error.strerror}")
+            return None
+        try:
+            return self._text(path, descriptor, os.fstat(descriptor))
+        except OSError as error:
+            self.note(path, f"it cannot be read: {error.strerror}")
+            return None
+        finally:
+            os.close(descriptor)
+
+    def rules(self, directory: Path) -> Iterator[Path]:
+        """Yield the rule files of a directory, by name, each directory's own before those of the ones below."""
+        waiting, entered, found = [directory / ".claude" / "rules"], set[str](), 0
+        while waiting:
+            folder = waiting.pop(0)
+            real = os.path.realpath(folder)
+            if real in entered or not os.path.isdir(real):
+                continue
+            entered.add(real)
+            try:
+                names = sorted(os.listdir(folder))
+            except OSError as error:
+                self.note(folder, f"it cannot be listed: {error.strerror}")
+                continue
+            waiting[:0] = [folder / name for name in names if (folder / name).is_dir()]
+            for name in names:
+                if name.endswith(".md") and not (folder / name).is_dir():
+                    found += 1
+                    if found > _MAX_RULES:
+                        self.note(folder, f"{_MAX_RULES:,} rules are the most; the others were left out")
+                        return
+                    yield folder / name
+
+    def _allowed(self, real: Path, base: Path | None) -> bool:
+        """Say whether a file may be read: in the project, or not led away from where it stands, or with consent."""
+        if real.is_relative_to(self._project) or (base is not None and real.is_relative_to(base)):
+            return True
+        return self._consent(str(real)) if callable(self._consent) else self._consent
+
+    def _text(self, path: Path, descriptor: int, found: os.stat_result) -> str | None:
+        if not stat.S_ISREG(found.st_mode):
+            self.note(path, "it is not a regular file")
+            return None
+        if found.st_uid not in (0, os.geteuid()) and not self.in_project(path):
+            self.note(path, "it belongs to another user, and not to the project")
+            return None
+        data = bytearray()
+        while len(data) <= MAX_BYTES and (chunk := os.read(descriptor, 1 << 20)):
+            data += chunk
+        if len(data) > MAX_BYTES:
+            self.note(path, f"it is larger than {MAX_BYTES // 1024 // 1024} MiB and was skipped")
+            return None
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            self.note(path, "it is not text in UTF-8")
+            return None
+        if "\0" in text:
+            self.note(path, "it is not text")
+            return None
+        return text.replace("\r\n", "\n")
+
+    def note(self, path: Path, why: str) -> None:
+        """Remember what went wrong, once."""
+        line = f"{path}: {why}"
+        if line not in self.problems:
+            self.problems.append(line)
+
+
+def _top(cwd: Path) -> Path:
+    """Return the working tree a directory belongs to, else the directory itself."""
+    return next((one for one in (cwd, *cwd.parents) if os.path.lexists(one / ".git")), cwd)

@@ -1,0 +1,228 @@
+"""Reading instruction files: those a session begins with, and those that attach when a file near them is touched.
+
+Everything here waits on the file system: call it from a worker thread. Nothing raises; what cannot be used is a line
+of ``problems``, and what could be collected is used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+from ...errors import InputError
+from ...memories.rules.instructions import (
+    MAX_HOPS,
+    WARN_CHARS,
+    Gathered,
+    InstructionFile,
+    Kind,
+    changed,
+    fingerprint,
+    imports_of,
+    render,
+    without_comments,
+)
+from ...memories.rules.path_rules import Rule, is_for, read_rule
+from .files import Consent, Files
+
+__all__ = ["Consent", "Gathered", "InstructionFile", "Nested", "Registry", "changed", "gather", "render"]
+
+Permission: TypeAlias = Callable[[str], bool]
+
+_NAMES: Final[tuple[tuple[str, Kind], ...]] = (
+    ("AGENTS.md", "project"),
+    ("CLAUDE.md", "project"),
+    (".claude/CLAUDE.md", "project"),
+    ("CLAUDE.local.md", "local"),
+)
+_MAX_FILES: Final = 500
+
+
+class Registry(Protocol):
+    """Where a session keeps which instruction files stand in its view; a compaction empties it."""
+
+    @property
+    def registered(self) -> set[str]:
+        """The paths of the files that stand in the view."""
+        ...
+
+
+def gather(
+    cwd: str | Path,
+    *,
+    home: Path,
+    consent: Consent = False,
+    user_home: Path | None = None,
+    permission: Permission | None = None,
+) -> Gathered:
+    """Read what a session begins with: the user's file, then every directory's from the root down to this one.
+
+    The user's file is ``AGENTS.md`` in Reverie's home directory, else ``~/.claude/CLAUDE.md``. Imports that lead out
+    of the project are followed only with consent; the user's own file may import anything.
+    """
+    files = Files(Path(cwd), consent=consent, user_home=user_home)
+    reading = _Reading(files, permission)
+    for path in (home / "AGENTS.md", files.user_home / ".claude" / "CLAUDE.md"):
+        if reading.add(path, "user", trusted=True):
+            break
+    for directory in files.levels():
+        reading.level(directory)
+    return Gathered(reading.files, files.problems)
+
+
+class Nested:
+    """The instruction files that attach when something near them is read, written or edited."""
+
+    def __init__(
+        self, cwd: str | Path, gathered: Gathered, *, consent: Consent = False, user_home: Path | None = None
+    ) -> None:
+        self.problems: list[str] = []
+        """What went wrong the last time something was pending."""
+        self._cwd = Path(cwd)
+        self._consent = consent
+        self._user_home = user_home
+        self._shown = {file.path: fingerprint(file.text) for file in gathered.files}
+        self._attached: dict[str, str] = {}
+        self._triggers: set[str] = set()
+
+    def touched(self, paths: Iterable[str | Path]) -> None:
+        """Remember files that were read, written or edited until somebody asks what is pending."""
+        self._triggers.update(os.fspath(path) for path in paths)
+
+    def pending(self, registry: Registry, permission: Permission) -> list[InstructionFile]:
+        """Return what is to be attached for the files touched since last time, and register it.
+
+        For every file touched: the directories from below the working directory down to it, then the rules of the
+        working directory and those above it whose ``paths`` match. What stands in the view already, by its path or by
+        its text, is left out.
+        """
+        triggers, self._triggers = self._triggers, set()
+        files = Files(self._cwd, consent=self._consent, user_home=self._user_home)
+        self._attached = {path: text for path, text in self._attached.items() if path in registry.registered}
+        reading = _Reading(files, permission, shown={**self._shown, **self._attached}, skip=registry.registered)
+        for path in sorted({Path(os.path.realpath(self._cwd / trigger)) for trigger in triggers}):
+            if path.is_relative_to(files.cwd):
+                for directory in _between(files.cwd, path.parent):
+                    reading.level(directory, trigger=path)
+            for directory in files.levels():
+                reading.rules(directory, trigger=path, always=False)
+        self.problems = files.problems
+        self._attached |= {file.path: fingerprint(file.text) for file in reading.files}
+        registry.registered.update(file.path for file in reading.files)
+        return reading.files
+
+
+def _between(above: Path, below: Path) -> list[Path]:
+    """Return the directories from below one down to another, the upper ones first."""
+    between = [directory for directory in (below, *below.parents) if directory != above and above in directory.parents]
+    return between[::-1]
+
+
+class _Reading:
+    """What has been collected so far, each file and each text once."""
+
+    def __init__(
+        self,
+        files: Files,
+        permission: Permission | None,
+        *,
+        shown: dict[str, str] | None = None,
+        skip: Iterable[str] = (),
+    ) -> None:
+        self.files: list[InstructionFile] = []
+        self._disk = files
+        self._permission = permission
+        self._seen = {*(shown or {}), *skip}
+        self._texts = {*(shown or {}).values()}
+        self._rules: dict[Path, Rule | None] = {}
+
+    def level(self, directory: Path, *, trigger: Path | None = None) -> None:
+        """Collect one directory's files and rules."""
+        for name, kind in _NAMES:
+            path = directory / name
+            own = path == self._disk.user_home / ".claude" / "CLAUDE.md"
+            self.add(path, "user" if own else kind, trusted=own, base=directory)
+        self.rules(directory, trigger=trigger, always=True)
+
+    def rules(self, directory: Path, *, trigger: Path | None, always: bool) -> None:
+        """Collect one directory's rules: those for what was touched and, where asked, those for everything."""
+        for path in self._disk.rules(directory):
+            if (rule := self._rule(path, directory)) is None:
+                continue
+            patterns, body = rule
+            if patterns and trigger is not None and trigger.is_relative_to(directory):
+                wanted = is_for(patterns, trigger.relative_to(directory).as_posix())
+            else:
+                wanted = always and not patterns
+            if wanted:
+                self._take(path, body, "rule", trusted=False)
+
+    def _rule(self, path: Path, directory: Path) -> Rule | None:
+        """Return a rule that is new; each is read once, however many files were touched."""
+        if str(path) in self._seen:
+            return None
+        if path not in self._rules:
+            text = self._read(path, trusted=False, base=directory)
+            try:
+                self._rules[path] = None if text is None else read_rule(text)
+            except InputError as error:
+                self._disk.note(path, str(error))
+                self._rules[path] = None
+        return self._rules[path]
+
+    def add(
+        self,
+        path: Path,
+        kind: Kind,
+        *,
+        trusted: bool,
+        base: Path | None = None,
+        parent: str = "",
+        hops: int = 0,
+    ) -> bool:
+        """Collect a file and what it imports; say whether it is there."""
+        text = self._read(path, trusted=trusted, base=base)
+        if text is None:
+            return str(path) in self._seen
+        self._take(path, text, kind, trusted=trusted, parent=parent, hops=hops)
+        return True
+
+    def _read(self, path: Path, *, trusted: bool, base: Path | None) -> str | None:
+        """Return a file's text where it is new, may be read and can be."""
+        if str(path) in self._seen or not self._disk.exists(path):
+            return None
+        if len(self.files) >= _MAX_FILES:
+            self._disk.note(path, f"not read, because {_MAX_FILES} files are the most")
+            return None
+        if self._permission is not None and not self._permission(str(path)):
+            self._disk.note(path, "not attached, because reading it is not permitted")
+            return None
+        return self._disk.read(path, trusted=trusted, base=base)
+
+    def _take(self, path: Path, text: str, kind: Kind, *, trusted: bool, parent: str = "", hops: int = 0) -> None:
+        self._seen.add(str(path))
+        text = without_comments(text).strip()
+        if len(text) > WARN_CHARS:
+            self._disk.note(path, f"it has {len(text):,} characters; keep instructions below {WARN_CHARS:,}")
+        known = fingerprint(text)
+        if text and known not in self._texts:
+            self._texts.add(known)
+            self.files.append(InstructionFile(str(path), text, kind, parent))
+        for named in imports_of(text):
+            self._import(path, named, trusted=trusted, hops=hops + 1)
+
+    def _import(self, importer: Path, named: str, *, trusted: bool, hops: int) -> None:
+        path = self._disk.named_by(importer, named)
+        if path is None or str(path) in self._seen:
+            return
+        if not self._disk.exists(path):
+            if "/" in named or "." in named:  # a bare word is more likely a person's name
+                self._disk.note(importer, f"it imports {named}, and there is no such file")
+            return
+        if hops > MAX_HOPS:
+            self._disk.note(importer, f"{named} is more than {MAX_HOPS} imports deep and was left out")
+            return
+        still_trusted = trusted and not self._disk.in_project(importer)
+        self.add(path, "import", trusted=still_trusted, parent=str(importer), hops=hops)

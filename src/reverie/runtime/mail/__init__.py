@@ -1,0 +1,1 @@
+"""Mailboxes: messages between agents in one process or in several."""

@@ -1,0 +1,376 @@
+"""The files of mailboxes: maildirs beneath ``<home>/teams/<team>/<agent>/``, each private to the user.
+
+A letter is written to ``tmp``, flushed, and renamed into ``new``, which has a folder for each sender and in it one for
+each 256 letters: whoever reads looks at the oldest few and never at all of them. What was read goes to ``cur``, what
+is refused to ``bad``. Names from outside are checked before they become paths, and every folder is opened beneath the
+home without following a link.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from ...errors import InputError, StorageError, UnsafePath
+from ...layers.l7_relay import KEY_BYTES, MAX_LETTER_BYTES, Letter, check_name
+from ...paths import explained, flush, open_beneath, open_folder, open_plain, sync_folder
+from ...values import record
+
+__all__ = [
+    "AGENT",
+    "KEY",
+    "SOCKET",
+    "Place",
+    "drop_oldest",
+    "drop_orphans",
+    "folders_of",
+    "found_at",
+    "in_home",
+    "kept_as",
+    "kept_places",
+    "key_of",
+    "moved",
+    "numbered",
+    "oldest",
+    "opened_folder",
+    "placed",
+    "read_letter",
+    "senders_waiting",
+    "stored",
+    "tidied",
+]
+
+AGENT: Final = "agent.json"
+KEY: Final = "key"
+SOCKET: Final = "socket"
+BUCKET: Final = 256
+"""Letters of one sender that share a folder."""
+
+_FOLDER: Final = re.compile(r"[A-Za-z0-9._-]{1,64},[A-Za-z0-9._-]{1,64}")
+_BUCKET: Final = re.compile(r"[0-9]{10}")
+_FILE: Final = re.compile(r"[0-9]{12},[0-9]{20}")
+_ORPHAN_SECONDS: Final = 3_600.0
+_IDLE_SECONDS: Final = 60.0
+_LOCK_SECONDS: Final = 10.0
+_MAX_RACES: Final = 64
+_NUMBER_BYTES: Final = 21
+
+
+@record
+class Place:
+    """Where a letter waits: the folder of its sender, the folder of its 256, and its file."""
+
+    folder: str
+    bucket: str
+    file: str
+    sequence: int = 0
+    """The letter's number; 0 where no letter has such a name."""
+
+
+def placed(letter: Letter) -> Place:
+    """Return where a letter waits in its reader's ``new``."""
+    return Place(
+        f"{letter.team},{letter.sender}",
+        f"{letter.sequence // BUCKET:010d}",
+        f"{letter.sequence:012d},{letter.time_ns:020d}",
+        letter.sequence,
+    )
+
+
+def found_at(folder: str, bucket: str, file: str) -> Place:
+    """Return the place that a file of ``new`` is, whoever named it."""
+    return Place(folder, bucket, file, int(file[:12]) if _FILE.fullmatch(file) else 0)
+
+
+def kept_as(place: Place) -> str:
+    """Return the name a letter has once it was read or refused: by time, unlike any other."""
+    sequence, _, at = place.file.partition(",")
+    return f"{at},{sequence},{place.folder}"
+
+
+def folders_of(team: str, agent: str) -> tuple[str, str, str]:
+    """Return the folders that lead to a mailbox; names that cannot be are an ``InputError``."""
+    return ("teams", check_name(team, "team"), check_name(agent))
+
+
+@contextmanager
+def opened_folder(home: str, parts: Sequence[str], *, create: bool = False) -> Generator[int]:
+    """Open a folder beneath the home for a while; one that is not there is a ``FileNotFoundError``."""
+    folder = open_folder(home, parts, create=create)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+# -- who signs, and with which number
+
+
+def key_of(home: str, team: str, agent: str) -> bytes | None:
+    """Return the key an agent signs with; None where it has none."""
+    parts = folders_of(team, agent)
+    path = os.path.join(home, *parts, KEY)
+    try:
+        with explained("read", path), opened_folder(home, parts) as folder:
+            descriptor = open_plain(folder, KEY, os.O_RDONLY, path)
+            try:
+                data = os.read(descriptor, 4 * KEY_BYTES)
+            finally:
+                os.close(descriptor)
+        key = bytes.fromhex(data.decode("ascii").strip())
+    except (UnsafePath, ValueError):
+        return None
+    except StorageError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):  # it may have one that cannot be read just now
+            raise
+        return None
+    return key if len(key) == KEY_BYTES else None
+
+
+@contextmanager
+def numbered(home: str, sender: Sequence[str], reader: Sequence[str]) -> Generator[int]:
+    """Hold the right to send from one mailbox to another, with the number the next letter has.
+
+    It is held until the letter is in place, so that no later one is seen before it. The number is used up at once: one
+    that was never delivered is a gap, and two letters never share one.
+    """
+    parts = (*sender, "sent", reader[1])
+    path = os.path.join(home, *parts, reader[2])
+    with explained("number a letter in", path), opened_folder(home, parts, create=True) as folder:
+        descriptor = open_plain(folder, reader[2], os.O_RDWR | os.O_CREAT, path)
+    try:
+        with explained("lock", path):
+            _locked(descriptor, path)
+            said = os.pread(descriptor, _NUMBER_BYTES, 0).strip()
+            last = int(said) if said.isdigit() else 0
+            if not last:  # new, or lost in a power cut: nothing that still waits may come after what is sent now
+                last = _last_waiting(home, reader, f"{sender[1]},{sender[2]}")
+            os.pwrite(descriptor, b"%020d\n" % (last + 1), 0)
+        yield last + 1
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int, path: str) -> None:
+    """Wait a while for whoever sends under the same name just now."""
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise StorageError(
+                    f"cannot send: another process has been sending under this name for {_LOCK_SECONDS:.0f} s "
+                    f"and holds {path}; end it or try again",
+                    path=path,
+                    errno=errno.EAGAIN,
+                ) from None
+            time.sleep(0.002)
+
+
+def _last_waiting(home: str, reader: Sequence[str], sender: str) -> int:
+    with suppress(FileNotFoundError), opened_folder(home, reader) as mailbox:
+        for bucket in sorted(_listed(mailbox, "new", sender), reverse=True):
+            numbers = [found_at(sender, bucket, name).sequence for name in _listed(mailbox, "new", sender, bucket)]
+            if any(numbers):
+                return max(numbers)
+    return 0
+
+
+# -- putting letters in place
+
+
+def stored(home: str, reader: Sequence[str], place: Place, data: bytes, settled: set[str]) -> None:
+    """Put a letter into its reader's ``new``; when this returns it is safe.
+
+    ``settled`` remembers folders whose names are known to be on the disk, whoever made them.
+    """
+    path = os.path.join(home, *reader, "new", place.folder, place.bucket, place.file)
+    name = f"{place.folder},{place.file},{os.getpid()}.{os.urandom(4).hex()}"
+    with explained("deliver", path), opened_folder(home, (*reader, "tmp")) as tmp:
+        descriptor = open_plain(tmp, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, path)
+        try:
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+                flush(descriptor)
+            finally:
+                os.close(descriptor)
+            _renamed(home, reader, tmp, name, place, settled)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=tmp)
+            raise
+
+
+def _renamed(home: str, reader: Sequence[str], tmp: int, name: str, place: Place, settled: set[str]) -> None:
+    above, parts = (*reader, "new", place.folder), (*reader, "new", place.folder, place.bucket)
+    for _ in range(_MAX_RACES):
+        try:
+            with opened_folder(home, parts, create=True) as bucket:
+                os.rename(name, place.file, src_dir_fd=tmp, dst_dir_fd=bucket)
+                key = "/".join(parts)
+                if key not in settled:
+                    for folder in (above[:-1], above):
+                        with opened_folder(home, folder) as parent:
+                            sync_folder(parent)
+                    settled.add(key)
+                sync_folder(bucket)
+            return
+        except FileNotFoundError:
+            settled.discard("/".join(parts))  # the reader removed the folder while it was empty
+            if not _exists(tmp, name):
+                return  # it is in place, and was read before the folder above could be looked at
+    raise OSError(errno.ENOENT, "its folder keeps disappearing")
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+# -- finding and reading them
+
+
+@contextmanager
+def _below(mailbox: int, *parts: str) -> Generator[int]:
+    folder = open_beneath(mailbox, "/".join(parts), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _listed(mailbox: int, *parts: str) -> list[str]:
+    try:
+        with _below(mailbox, *parts) as folder:
+            return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def senders_waiting(mailbox: int) -> tuple[list[str], list[Place]]:
+    """Return the folders of senders in a mailbox, and whatever else lies among them and does not belong there."""
+    folders: list[str] = []
+    strays: list[Place] = []
+    with _below(mailbox, "new") as new, os.scandir(new) as entries:
+        for entry in entries:
+            if _FOLDER.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            else:
+                strays.append(Place("", "", entry.name))
+    return folders, strays
+
+
+def oldest(mailbox: int, sender: str, limit: int, *, upto: Place | None = None) -> list[Place]:
+    """Return where the oldest letters of a sender wait, in order; ``upto`` is the last one wanted.
+
+    A name that no letter has is returned too, with number 0.
+    """
+    found: list[Place] = []
+    for bucket in sorted(_listed(mailbox, "new", sender)):
+        if upto is not None and bucket > upto.bucket:
+            break
+        if not _BUCKET.fullmatch(bucket):
+            found.append(Place(sender, "", bucket))
+            continue
+        names = sorted(_listed(mailbox, "new", sender, bucket))
+        if upto is not None and bucket == upto.bucket:
+            names = [name for name in names if name <= upto.file]
+        found += [found_at(sender, bucket, name) for name in names[: limit - len(found)]]
+        if len(found) >= limit:
+            break
+    return found
+
+
+def read_letter(mailbox: int, parts: Sequence[str], path: str) -> bytes:
+    """Return a letter's bytes; what cannot be one is an error, what is gone a ``FileNotFoundError``."""
+    with _below(mailbox, *parts[:-1]) as folder:
+        descriptor = open_plain(folder, parts[-1], os.O_RDONLY, path)
+    try:
+        if os.fstat(descriptor).st_size > MAX_LETTER_BYTES:
+            raise InputError("it is larger than any letter")
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            return file.read(MAX_LETTER_BYTES + 1)
+    finally:
+        os.close(descriptor)
+
+
+# -- putting them away
+
+
+def moved(mailbox: int, place: Place, to: str) -> bool:
+    """Move a letter, or whatever lies in its place, out of ``new``; say whether it was still there."""
+    parts = [part for part in ("new", place.folder, place.bucket) if part]
+    name = kept_as(place) if place.sequence else f"stray,{os.urandom(4).hex()},{place.file}"[:200]
+    try:
+        with _below(mailbox, *parts) as source, _below(mailbox, to) as target:
+            os.rename(place.file, name, src_dir_fd=source, dst_dir_fd=target)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def tidied(mailbox: int, sender: str, now: float) -> None:
+    """Remove folders of a sender in which nothing waits: all but the newest at once, that one when it has been idle."""
+    buckets = sorted(_listed(mailbox, "new", sender))
+    with suppress(OSError), _below(mailbox, "new", sender) as folder:
+        for bucket in buckets[:-1]:
+            with suppress(OSError):
+                os.rmdir(bucket, dir_fd=folder)
+        last = os.stat(buckets[-1], dir_fd=folder, follow_symlinks=False) if buckets else os.fstat(folder)
+        if now - last.st_mtime > _IDLE_SECONDS:
+            if buckets:
+                os.rmdir(buckets[-1], dir_fd=folder)
+            with _below(mailbox, "new") as new:
+                os.rmdir(sender, dir_fd=new)
+
+
+def drop_oldest(mailbox: int, name: str, keep: int) -> None:
+    """Remove all but the newest files of ``cur`` or ``bad``."""
+    names = sorted(_listed(mailbox, name))
+    with _below(mailbox, name) as folder:
+        for one in names[: max(0, len(names) - keep)]:
+            with suppress(OSError):
+                os.unlink(one, dir_fd=folder)
+
+
+def drop_orphans(mailbox: int, now: float) -> None:
+    """Remove what senders that died have left half written."""
+    names = _listed(mailbox, "tmp")
+    with _below(mailbox, "tmp") as folder:
+        for name in names:
+            with suppress(OSError):
+                if now - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime > _ORPHAN_SECONDS:
+                    os.unlink(name, dir_fd=folder)
+
+
+def kept_places(mailbox: int, limit: int) -> list[tuple[str, Place]]:
+    """Return the newest letters of ``cur``, oldest first: the name each has there, and where it waited before."""
+    found: list[tuple[str, Place]] = []
+    for name in sorted(_listed(mailbox, "cur"), reverse=True)[:limit]:
+        at, sequence, folder = (*name.split(",", 2), "", "")[:3]
+        if _FILE.fullmatch(f"{sequence},{at}") and _FOLDER.fullmatch(folder):
+            found.append((name, found_at(folder, f"{int(sequence) // BUCKET:010d}", f"{sequence},{at}")))
+    return found[::-1]
+
+
+def in_home(home: str, path: str) -> tuple[str, str] | None:
+    """Return team and agent of a mailbox's socket by its path; None where it is no such path beneath the home."""
+    parts = Path(os.path.normpath(path)).parts
+    above = Path(os.path.normpath(home)).parts
+    if len(parts) != len(above) + 4 or parts[: len(above)] != above or parts[-1] != SOCKET or parts[-4] != "teams":
+        return None
+    return parts[-3], parts[-2]

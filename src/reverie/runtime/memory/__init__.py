@@ -1,0 +1,1 @@
+"""Memories on disk, recall in a session, and layer 5 (extraction)."""

@@ -1,0 +1,1 @@
+"""Layer 5 in a session: write memories after a query."""

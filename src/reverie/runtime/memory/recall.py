@@ -1,0 +1,218 @@
+"""Recall at work in a session: memories are looked for while the model works, and shown once in a turn.
+
+What was shown already, and how many bytes of it, stands in the log; nothing else is remembered here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+import anyio
+from anyio import CancelScope, to_thread
+from anyio.abc import TaskGroup
+
+from ...conversation.decisions import MemoriesSurfaced, decision_of
+from ...conversation.entries import DECISION, Entry
+from ...conversation.view import View
+from ...errors import ReverieError
+from ...events import Event, FellBack
+from ...memories.recall.selection import RecallPolicy, Selection, select, surfaced
+from ...memories.store.records import MemoryRecord
+from ...memories.store.store import utc_now
+from ...ports import Model, Reply
+from ...settings import Settings
+from ...values import record
+from .search import MemorySearch
+
+__all__ = ["Recalling", "Recalls", "Shown", "shown_in"]
+
+_TAG_BYTES: Final = 8
+
+
+class Recalls(Protocol):
+    """What recall needs of the session it works for."""
+
+    name: str
+    settings: Settings
+
+    @property
+    def view(self) -> View:
+        """What the model would be shown now."""
+        ...
+
+    async def decide(self, decision: MemoriesSurfaced) -> Entry:
+        """Log one decision; when this returns it is safe and in the view."""
+        ...
+
+    def tell(self, event: Event) -> None:
+        """Tell whoever listens."""
+        ...
+
+
+@record
+class Shown:
+    """What a session has been shown of memories."""
+
+    files: frozenset[str] = frozenset()
+    bytes: int = 0
+
+
+def shown_in(view: View) -> Shown:
+    """Return what the log says was shown, whether it still stands in the view or not."""
+    files: set[str] = set()
+    size = 0
+    for entry in view.said:
+        decision = decision_of(entry.body) if entry.kind == DECISION else None
+        if isinstance(decision, MemoriesSurfaced):
+            files.update(decision.names)
+            size += len(decision.text.encode("utf-8", "replace"))
+    return Shown(frozenset(files), size)
+
+
+class _Prefetch:
+    """One look for memories, on its way or done."""
+
+    def __init__(self, query: str) -> None:
+        self.query = query
+        self.scope = CancelScope()
+        self.done = anyio.Event()
+        self.selection: Selection | None = None
+        self.memories: list[MemoryRecord] = []
+
+
+class Recalling:
+    """Finds memories for one session."""
+
+    def __init__(
+        self,
+        session: Recalls,
+        memory_dir: str | os.PathLike[str],
+        model: Model | None = None,
+        *,
+        team: str | os.PathLike[str] | None = None,
+        tasks: TaskGroup | None = None,
+        policy: RecallPolicy | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        spent: Callable[[Mapping[str, Any]], Any] | None = None,
+    ) -> None:
+        """``spent`` is told of the reply of every side question, so that its cost is booked."""
+        self.tasks = tasks
+        """Where a search runs beside the model; without it the search runs when its result is taken."""
+        self._session = session
+        self._model = model
+        self._search = MemorySearch(memory_dir, team=team)
+        self._policy = policy or RecallPolicy()
+        self._clock = clock
+        self._spent = spent
+        self._prefetch: _Prefetch | None = None
+        self._busy = anyio.Lock()
+
+    @property
+    def allowed(self) -> bool:
+        """Whether recall may act."""
+        switches = self._session.settings.switches
+        return switches.recall and switches.memory
+
+    def start(self, query: str) -> None:
+        """Begin to look for what helps with a query; a look that was not taken yet is given up."""
+        self.cancel()
+        if not self.allowed or not query.strip():
+            return
+        self._prefetch = _Prefetch(query)
+        if self.tasks is not None:
+            self.tasks.start_soon(self._run, self._prefetch)
+
+    def cancel(self) -> None:
+        """Give up what is being looked for, as when the turn is cancelled."""
+        prefetch, self._prefetch = self._prefetch, None
+        if prefetch is not None:
+            prefetch.scope.cancel()
+
+    async def take(self) -> MemoriesSurfaced | None:
+        """Return what was found, once; None where nothing was, or where it is not found yet.
+
+        What is not found in time is left to be taken later in the turn.
+        """
+        prefetch = self._prefetch
+        if prefetch is None or not self.allowed:
+            return None
+        if self.tasks is None:
+            await self._run(prefetch)
+        with anyio.move_on_after(self._policy.wait_seconds):
+            await prefetch.done.wait()
+        if not prefetch.done.is_set() or self._prefetch is not prefetch:
+            return None
+        self._prefetch = None
+        return self._shown(prefetch)
+
+    async def surface(self) -> MemoriesSurfaced | None:
+        """Take what was found and log it, so that it stands in the view; return the decision."""
+        decision = await self.take()
+        if decision is None:
+            return None
+        await self._session.decide(decision)
+        try:
+            await to_thread.run_sync(self._search.note_surfaced, decision.names, self._session.name)
+        except ReverieError as error:
+            self._fell_back(f"it is in the log, but not noted beside the memories: {error}")
+        return decision
+
+    def _shown(self, prefetch: _Prefetch) -> MemoriesSurfaced | None:
+        selection, before = prefetch.selection, shown_in(self._session.view)
+        fresh = [memory for memory in prefetch.memories if memory.file not in before.files]
+        if selection is None or not fresh:
+            return None
+        return surfaced(
+            fresh,
+            tag=os.urandom(_TAG_BYTES).hex(),
+            now=self._clock(),
+            by=selection.by,
+            used_bytes=before.bytes,
+            policy=self._policy,
+        )
+
+    async def _run(self, prefetch: _Prefetch) -> None:
+        """Look, and say that it is done whatever happens; nobody is stopped by a failure here."""
+        try:
+            with prefetch.scope:
+                async with self._busy:
+                    await self._look(prefetch)
+        except (ReverieError, OSError) as error:
+            self._fell_back(f"nothing was recalled: {error}")
+        finally:
+            prefetch.done.set()
+
+    async def _look(self, prefetch: _Prefetch) -> None:
+        before = shown_in(self._session.view)
+        if before.bytes >= self._policy.session_bytes:
+            return
+        await to_thread.run_sync(self._search.refresh)
+        selection = await select(
+            prefetch.query,
+            self._search.memories,
+            self._search,
+            model=self._model,
+            surfaced=before.files,
+            tools=self._session.view.tool_names(),
+            now=self._clock(),
+            policy=self._policy,
+            complete=self._complete,
+        )
+        if selection.fell_back:
+            self._fell_back(selection.fell_back)
+        found = (self._search.get(file) for file in selection.files)
+        prefetch.memories = [memory for memory in found if memory is not None]
+        prefetch.selection = selection
+
+    async def _complete(self, model: Model, request: Mapping[str, Any]) -> Reply:
+        with anyio.fail_after(self._policy.model_seconds):
+            reply = await model.complete(request)
+        if self._spent is not None:
+            await self._spent(reply.body)
+        return reply
+
+    def _fell_back(self, why: str) -> None:
+        self._session.tell(FellBack(self._session.name, "recall", why))

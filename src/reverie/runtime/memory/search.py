@@ -1,0 +1,123 @@
+"""Local search over a memory directory, kept up to date: only files that changed are read again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+from ...errors import StorageError
+from ...memories.recall.search import Match, MemoryIndex
+from ...memories.store.names import FOLDERS, is_memory
+from ...memories.store.records import MemoryRecord, Scope
+from ...memories.store.store import Shelf
+from ...values import replace
+
+__all__ = ["MemorySearch"]
+
+_MAX_DEPTH: Final = 4
+
+Stamp = tuple[int, int, int]
+
+
+class MemorySearch:
+    """The memories of a directory and of the one shared with a team; one thread at a time.
+
+    A shared memory is called ``team/<file>``, as it is everywhere outside its folder.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, team: str | os.PathLike[str] | None = None) -> None:
+        self._shelves: dict[Scope, Shelf] = {"private": Shelf(os.fspath(directory))}
+        if team is not None:
+            self._shelves["team"] = Shelf(os.fspath(team), scope="team")
+        self._index = MemoryIndex()
+        self._records: dict[str, MemoryRecord] = {}
+        self._stamps: dict[str, Stamp] = {}
+        self.problems: dict[str, str] = {}
+        """Files that could not be read, with the reason."""
+
+    def refresh(self) -> int:
+        """Read what changed since the last time and return how many files that was."""
+        found: dict[str, tuple[Scope, str, Stamp]] = {
+            _outside(scope, file): (scope, file, stamp)
+            for scope, shelf in self._shelves.items()
+            for file, stamp in _files(shelf.root)
+        }
+        for shelf in self._shelves.values():
+            shelf.settle()
+        changed = [name for name, (_, _, stamp) in found.items() if self._stamps.get(name) != stamp]
+        gone = [name for name in self._stamps if name not in found]
+        for name in gone:
+            self._drop(name)
+        for name in changed:
+            scope, file, stamp = found[name]
+            self._take(name, self._shelves[scope], file)
+            self._stamps[name] = stamp
+        return len(changed) + len(gone)
+
+    def search(
+        self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
+    ) -> list[Match]:
+        """Return the memories a question is most likely about, as of the last refresh, best first."""
+        return self._index.search(query, limit=limit, now=now, without=without)
+
+    def recall(self, query: str, *, limit: int = 10) -> list[MemoryRecord]:
+        """Look at what has changed, and return the memories a question is most likely about, with their texts."""
+        self.refresh()
+        found = (self.get(match.file) for match in self.search(query, limit=limit))
+        return [one for one in found if one is not None]
+
+    @property
+    def memories(self) -> list[MemoryRecord]:
+        """All memories as of the last refresh, with their texts."""
+        return list(self._records.values())
+
+    def get(self, file: str) -> MemoryRecord | None:
+        """Return a memory as of the last refresh."""
+        return self._records.get(file)
+
+    def note_surfaced(self, files: list[str], session: str) -> None:
+        """Note that a session was shown these memories, so that forgetting one can name the copies."""
+        self._shelves["private"].note_surfaced(files, session)
+
+    def _take(self, name: str, shelf: Shelf, file: str) -> None:
+        try:
+            memory = shelf.get(file)
+        except StorageError as error:
+            self._drop(name)
+            self.problems[name] = str(error)
+            return
+        if memory is None:
+            self._drop(name)
+            return
+        self.problems.pop(name, None)
+        self._records[name] = memory = replace(memory, file=name)
+        self._index.put(memory)
+
+    def _drop(self, name: str) -> None:
+        self._stamps.pop(name, None)
+        self._records.pop(name, None)
+        self.problems.pop(name, None)
+        self._index.drop(name)
+
+
+def _outside(scope: Scope, file: str) -> str:
+    return f"team/{file}" if scope == "team" else file
+
+
+def _files(root: str, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Stamp]]:
+    """Yield the memory files beneath a directory with what tells whether one changed; links are not followed."""
+    with suppress(OSError), os.scandir(os.path.join(root, prefix) if prefix else root) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            name = f"{prefix}{entry.name}"
+            if entry.name.startswith("."):
+                continue
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    if depth < _MAX_DEPTH and (prefix or entry.name not in FOLDERS):
+                        yield from _files(root, f"{name}/", depth + 1)
+                elif entry.name.endswith(".md") and is_memory(name):
+                    found = entry.stat(follow_symlinks=False)
+                    yield name, (found.st_ino, found.st_size, found.st_mtime_ns)

@@ -1,0 +1,1 @@
+"""Projects, processes and trusted directories: the ground the other packages stand on."""

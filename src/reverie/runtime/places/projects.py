@@ -1,0 +1,93 @@
+"""Which project a directory belongs to, and the keys its sessions have in the store."""
+
+from __future__ import annotations
+
+import os
+
+from ...digests import hex_of
+from ...errors import InputError
+from ...lazy import pattern
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Final
+
+__all__ = ["canonical_root", "inbox_key", "log_key", "project_slug", "root_of", "session_key"]
+
+_UNSAFE: Final = pattern(r"[^a-zA-Z0-9._-]+")
+_SESSION: Final = pattern(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}\Z")
+
+
+def canonical_root(directory: Path) -> Path:
+    """Return the git root a directory belongs to, the main one for a worktree; else the directory itself."""
+    return type(directory)(root_of(str(directory)))
+
+
+def root_of(directory: str) -> str:
+    """Return the same, of paths that are plain text."""
+    candidate = directory = os.path.realpath(directory)
+    while True:
+        marker = os.path.join(candidate, ".git")
+        if os.path.isdir(marker):
+            return candidate
+        if os.path.isfile(marker):
+            return _main_worktree(marker) or candidate
+        above = os.path.dirname(candidate)
+        if above == candidate:
+            return directory
+        candidate = above
+
+
+def _main_worktree(marker: str) -> str | None:
+    """Follow a worktree's ``.git`` file to the repository it was made from, if that repository knows of it too.
+
+    Anybody can write a ``.git`` file into a folder that others download; only git writes the other half.
+    """
+    text = _beginning(marker)
+    if text is None or not text.startswith("gitdir:"):
+        return None
+    target = os.path.realpath(os.path.join(os.path.dirname(marker), text.removeprefix("gitdir:").strip()))
+    worktrees, repository = os.path.dirname(target), os.path.dirname(os.path.dirname(target))
+    if os.path.basename(worktrees) != "worktrees" or os.path.basename(repository) != ".git":
+        return None
+    known = _beginning(os.path.join(target, "gitdir"))
+    if known is None or os.path.realpath(os.path.join(target, known)) != os.path.realpath(marker):
+        return None
+    return os.path.dirname(repository)
+
+
+def _beginning(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            text = stream.read(4_096).strip()
+    except (OSError, ValueError):
+        return None
+    return None if "\0" in text else text
+
+
+def project_slug(directory: Path | str) -> str:
+    """Return the readable, collision-free name of a directory's project."""
+    root = root_of(str(directory))
+    readable = _UNSAFE.sub("-", os.path.basename(root)).strip("-.") or "root"
+    return f"{readable[:48]}-{hex_of(root.encode('utf-8', 'surrogateescape'))[:8]}"
+
+
+def session_key(slug: str, session: str) -> str:
+    """Return the folder that holds what belongs to a session."""
+    if not _SESSION.match(session) or session.endswith(".jsonl"):
+        raise InputError(
+            f"{session!r} cannot name a session: use letters, digits, '.', '_' and '-', at most 128, starting with a "
+            "letter or digit"
+        )
+    return f"projects/{slug}/{session}"
+
+
+def log_key(slug: str, session: str) -> str:
+    """Return the key of a session's log."""
+    return f"{session_key(slug, session)}.jsonl"
+
+
+def inbox_key(slug: str, session: str) -> str:
+    """Return the folder in which other processes leave commands for a session."""
+    return f"{session_key(slug, session)}/inbox"

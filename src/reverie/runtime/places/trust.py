@@ -1,0 +1,195 @@
+"""Which directories the user trusts: what a repository brings along counts only there.
+
+Trust is the user's alone. It stands in ``trust.toml`` of the home, never in a repository, and is tied to the directory
+itself: another directory put in its place is a stranger. A repository inside a trusted one needs trust of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import tomllib
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from ...errors import InputError, StorageError
+from ...keys import OWN_PREFIX
+from ...paths import explained, open_folder, open_plain, read_all, replace_file
+from ...values import record
+from .projects import canonical_root
+
+__all__ = ["Trust", "TrustLevel", "Trusted", "root_of"]
+
+TrustLevel: TypeAlias = Literal["trusted", "untrusted"]
+
+FILE: Final = "trust.toml"
+_LOCK: Final = f"{OWN_PREFIX}trust-lock"
+_MAX_MARKER_BYTES: Final = 4_096
+
+
+@record
+class Trusted:
+    """A directory that was trusted, and what it was when that happened."""
+
+    path: str
+    device: int
+    inode: int
+    since: str
+
+    def still_stands(self) -> bool:
+        """Say whether the same directory is still there."""
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+        except OSError:
+            return False
+        return stat.S_ISDIR(found.st_mode) and (found.st_dev, found.st_ino) == (self.device, self.inode)
+
+
+class Trust:
+    """The directories one user trusts."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    @classmethod
+    def open(cls, home: Path) -> Trust:
+        """Open the list that stands in a home; it is read anew at every question."""
+        return cls(home)
+
+    def of(self, directory: Path) -> TrustLevel:
+        """Return how far what a directory brings along may be believed."""
+        return "trusted" if self.is_trusted(directory) else "untrusted"
+
+    def is_trusted(self, directory: Path) -> bool:
+        """Say whether the user trusts the repository (or plain directory) that a directory belongs to."""
+        root = root_of(directory)
+        entries = {entry.path: entry for entry in self.list()}
+        if str(root) in entries:
+            return entries[str(root)].still_stands()
+        if (root / ".git").exists():
+            return False
+        # A plain directory is covered by a trusted one above it; a home or a whole disk would cover too much.
+        above = [entries[str(each)] for each in root.parents if str(each) in entries and _covers(each)]
+        return any(entry.still_stands() for entry in above)
+
+    def trust(self, directory: Path) -> Trusted:
+        """Trust the repository (or plain directory) that a directory belongs to."""
+        root = root_of(directory)
+        try:
+            str(root).encode()
+            found = os.stat(root)
+        except UnicodeEncodeError as error:
+            raise InputError(f"{os.fsencode(root)!r} cannot be trusted: its name is not UTF-8; rename it") from error
+        except OSError as error:
+            raise InputError(f"{root} cannot be trusted: {error.strerror}") from error
+        if not stat.S_ISDIR(found.st_mode):
+            raise InputError(f"{root} cannot be trusted: it is not a directory; name one")
+        entry = Trusted(str(root), found.st_dev, found.st_ino, datetime.now(UTC).isoformat(timespec="seconds"))
+        with self._changing():
+            self._write([*(each for each in self.list() if each.path != entry.path), entry])
+        return entry
+
+    def forget(self, directory: Path) -> bool:
+        """Stop trusting a directory; say whether it was trusted."""
+        names = {str(root_of(directory)), os.path.abspath(directory)}
+        with self._changing():
+            before = self.list()
+            left = [each for each in before if each.path not in names]
+            if len(left) != len(before):
+                self._write(left)
+        return len(left) != len(before)
+
+    def list(self) -> list[Trusted]:
+        """Return what was trusted, oldest first; a list that others could have written is refused."""
+        path = str(self._home / FILE)
+        try:
+            with explained("read", path):
+                folder = open_folder(str(self._home), ())
+                try:
+                    descriptor = open_plain(folder, FILE, os.O_RDONLY, path)
+                finally:
+                    os.close(folder)
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return []
+            raise
+        found = os.fstat(descriptor)
+        content = read_all(descriptor)
+        if found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022:
+            raise StorageError(f"{path} could have been written by others; look at it, then chmod 600 it", path=path)
+        return list(_parsed(content, path))
+
+    def _write(self, entries: Iterable[Trusted]) -> None:
+        tables = [
+            f"[[trusted]]\npath = {_quoted(each.path)}\ndevice = {each.device}\ninode = {each.inode}\n"
+            f"since = {_quoted(each.since)}\n"
+            for each in entries
+        ]
+        head = "# Directories whose settings, hooks, servers and skills are believed. Written by 'reverie trust'.\n"
+        replace_file(str(self._home), FILE, "\n".join([head, *tables]).encode())
+
+    @contextmanager
+    def _changing(self) -> Generator[None]:
+        """Keep other processes from changing the list meanwhile."""
+        path = str(self._home / _LOCK)
+        with explained("lock", path):
+            folder = open_folder(str(self._home), (), create=True)
+            try:
+                lock = open_plain(folder, _LOCK, os.O_RDWR | os.O_CREAT, path)
+            finally:
+                os.close(folder)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(lock)
+
+
+def root_of(directory: Path) -> Path:
+    """Return the repository a directory belongs to, by real path.
+
+    A worktree belongs to the repository it was made from only where that repository knows it: a ``.git`` file is easily
+    forged.
+    """
+    real = directory.resolve()
+    root = canonical_root(real)
+    if root == real or root in real.parents:
+        return root
+    own = next(each for each in (real, *real.parents) if (each / ".git").is_file())
+    return root if _is_known_worktree(own / ".git") else own
+
+
+def _is_known_worktree(marker: Path) -> bool:
+    try:
+        target = (
+            marker.parent
+            / marker.read_text(errors="replace")[:_MAX_MARKER_BYTES].strip().removeprefix("gitdir:").strip()
+        )
+        back = (target / "gitdir").read_text(errors="replace")[:_MAX_MARKER_BYTES].strip()
+        return (target / back).resolve() == marker.resolve()
+    except OSError:
+        return False
+
+
+def _covers(directory: Path) -> bool:
+    return directory not in (Path.home(), *Path.home().parents)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _parsed(content: bytes, path: str) -> Iterable[Trusted]:
+    try:
+        tables = cast("list[dict[str, Any]]", tomllib.loads(content.decode()).get("trusted", []))
+        for table in tables:
+            yield Trusted(str(table["path"]), int(table["device"]), int(table["inode"]), str(table.get("since", "")))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise StorageError(
+            f"{path} is damaged ({error}); repair it, or remove it to trust nothing", path=path
+        ) from error

@@ -1,0 +1,1 @@
+"""Figures over all sessions: costs, measures, memory pollution."""

@@ -1,0 +1,231 @@
+"""Measures of ourselves: how well the cache is used, what compactions keep, what runs behind costs, if memories help.
+
+Every number follows from logs alone, so that anyone can work it out again from the same files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from ...cache.ledger import MAIN, Ledger, PriceList
+from ...cache.usage import usage_of
+from ...conversation.authorship import heard, strings_of
+from ...conversation.decisions import (
+    CallRecorded,
+    Cause,
+    Compacted,
+    CompactionFailed,
+    CompactionUndone,
+    MemoriesSurfaced,
+    decision_of,
+)
+from ...conversation.entries import ASSISTANT, DECISION, Entry
+from ...conversation.identifiers import Identifier, mine, mine_entry
+from ...conversation.tokens.estimate import estimate_text
+from ...conversation.view import View
+from ...values import field, record
+
+__all__ = ["Facts", "Measures", "Pollution", "measure", "summed"]
+
+
+@record
+class Facts:
+    """What compactions kept of the exact names in the parts they took away, weighted by how often each was used."""
+
+    used: int = 0
+    kept: int = 0
+    tokens: int = 0
+    """The size of the summaries."""
+
+    @property
+    def share(self) -> float | None:
+        """The share that was kept; None where nothing was compacted."""
+        return self.kept / self.used if self.used else None
+
+    @property
+    def per_1000_tokens(self) -> float | None:
+        """Uses of exact names that a thousand tokens of summary kept."""
+        return 1000 * self.kept / self.tokens if self.tokens else None
+
+
+@record
+class Pollution:
+    """Memories that were shown, and those of them that nothing later in the session took up."""
+
+    surfaced: int = 0
+    unused: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """The share that only took up room; None where no memory was shown."""
+        return self.unused / self.surfaced if self.surfaced else None
+
+
+@record
+class Measures:
+    """What one session, or several, say about how we did."""
+
+    sessions: int = 0
+    calls: int = 0
+    input_tokens: int = 0
+    read_tokens: int = 0
+    breaks: int = 0
+    lost_usd: float = 0.0
+    usd: float = 0.0
+    background_calls: int = 0
+    background_usd: float = 0.0
+    compactions: int = 0
+    undone: int = 0
+    failed: int = 0
+    breaker_openings: int = 0
+    facts: Facts = field(default_factory=Facts)
+    pollution: Pollution = field(default_factory=Pollution)
+
+    @property
+    def hit_rate(self) -> float | None:
+        """The share of all input that was read from the provider's cache."""
+        return self.read_tokens / self.input_tokens if self.input_tokens else None
+
+    @property
+    def compactions_per_session(self) -> float | None:
+        """How often the past became a summary."""
+        return self.compactions / self.sessions if self.sessions else None
+
+    @property
+    def background_share(self) -> float | None:
+        """The share of all money that went to work behind the conversation."""
+        return self.background_usd / self.usd if self.usd else None
+
+
+def measure(entries: Sequence[Entry], prices: PriceList, *, failures_open: int = 3) -> Measures:
+    """Measure one session by its log; ``failures_open`` failures in a row open the breaker of compaction."""
+    ledger, view = Ledger(""), View()
+    reported = _reported(entries)
+    background: list[CallRecorded] = []
+    counts: Counter[str] = Counter()
+    facts, in_a_row = Facts(), 0
+    for entry in entries:
+        decision = decision_of(entry.body) if entry.kind == DECISION else None
+        before, view = view, view.fold(entry)
+        ledger = ledger.fold(entry, prices)
+        if entry.uuid in reported:
+            ledger = ledger.called(reported[entry.uuid], entry, prices)
+        match decision:
+            case CallRecorded() if decision.source != MAIN:
+                background.append(decision)
+            case Compacted() if view.cuts != before.cuts:
+                counts["compactions"] += 1
+                in_a_row = 0
+                facts = _plus(facts, _kept(before, view, decision))
+            case CompactionUndone():
+                counts["undone"] += 1
+            case CompactionFailed():
+                counts["failed"] += 1
+                in_a_row += 1
+                counts["opened"] += in_a_row % failures_open == 0
+            case _:
+                pass
+    totals = ledger.totals
+    spent = [call.cost_usd if call.cost_usd is not None else _priced(call, prices) for call in background]
+    return Measures(
+        sessions=1,
+        calls=totals.calls,
+        input_tokens=totals.actual.input,
+        read_tokens=totals.actual.read,
+        breaks=totals.breaks,
+        lost_usd=totals.lost_usd,
+        usd=totals.usd,
+        background_calls=len(background),
+        background_usd=sum(spent),
+        compactions=counts["compactions"],
+        undone=counts["undone"],
+        failed=counts["failed"],
+        breaker_openings=counts["opened"],
+        facts=facts,
+        pollution=_pollution(entries),
+    )
+
+
+def summed(found: Iterable[Measures]) -> Measures:
+    """Add up what sessions say."""
+    total = Measures()
+    for one in found:
+        total = Measures(
+            total.sessions + one.sessions,
+            total.calls + one.calls,
+            total.input_tokens + one.input_tokens,
+            total.read_tokens + one.read_tokens,
+            total.breaks + one.breaks,
+            total.lost_usd + one.lost_usd,
+            total.usd + one.usd,
+            total.background_calls + one.background_calls,
+            total.background_usd + one.background_usd,
+            total.compactions + one.compactions,
+            total.undone + one.undone,
+            total.failed + one.failed,
+            total.breaker_openings + one.breaker_openings,
+            _plus(total.facts, one.facts),
+            Pollution(total.pollution.surfaced + one.pollution.surfaced, total.pollution.unused + one.pollution.unused),
+        )
+    return total
+
+
+def _plus(one: Facts, other: Facts) -> Facts:
+    return Facts(one.used + other.used, one.kept + other.kept, one.tokens + other.tokens)
+
+
+def _kept(before: View, after: View, made: Compacted) -> Facts:
+    """Look for the exact names of what a compaction took away in what it put in its place."""
+    left = {piece.uuid for group in after.groups for piece in group.pieces}
+    shown = {piece.uuid for group in before.groups for piece in group.pieces}
+    used: Counter[Identifier] = Counter()
+    for entry in before.said:
+        if entry.uuid in shown and entry.uuid not in left:
+            used.update(mine_entry(entry))
+    text = "\n".join([made.summary, *strings_of(made.attachments)])
+    kept = sum(count for name, count in used.items() if name.text in text)
+    return Facts(used.total(), kept, round(estimate_text(text)))
+
+
+def _reported(entries: Sequence[Entry]) -> dict[str, CallRecorded]:
+    """Return the calls that replies report, by the last entry of each; none where calls were recorded as such."""
+    if any(entry.kind == DECISION and entry.body.get("decision") == "call_recorded" for entry in entries):
+        return {}
+    replies = {str(entry.reply.get("id") or entry.uuid): entry for entry in entries if entry.kind == ASSISTANT}
+    found: dict[str, CallRecorded] = {}
+    for entry in replies.values():
+        usage = entry.reply.get("usage")
+        if isinstance(usage, dict):
+            model = str(entry.reply.get("model") or "")
+            cause = Cause("model", "as the recording reports")
+            found[entry.uuid] = CallRecorded(cause, model, cast("dict[str, Any]", usage))
+    return found
+
+
+def _pollution(entries: Sequence[Entry]) -> Pollution:
+    """Count the memories that were shown and never taken up.
+
+    Memories were taken up where a later reply, in words or in the input of a tool, uses an exact name that they gave
+    and that had not been said before them.
+    """
+    surfaced = 0
+    known: set[str] = set()
+    waiting: list[tuple[int, set[str]]] = []
+    for entry in entries:
+        decision = decision_of(entry.body) if entry.kind == DECISION else None
+        if isinstance(decision, MemoriesSurfaced):
+            surfaced += len(decision.names)
+            waiting.append((len(decision.names), {name.text for name in mine(decision.text)} - known))
+            continue
+        known |= {name.text for name in mine_entry(entry)}
+        if entry.kind == ASSISTANT and waiting:
+            said = "\n".join(text for one in heard(entry) for text in (one.text, *strings_of(one.input)))
+            waiting = [one for one in waiting if not any(name in said for name in one[1])]
+    return Pollution(surfaced, sum(count for count, _ in waiting))
+
+
+def _priced(call: CallRecorded, prices: PriceList) -> float:
+    found = prices(call.model)
+    return found.cost_of(usage_of(call.usage)) if found is not None else 0.0

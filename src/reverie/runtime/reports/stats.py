@@ -1,0 +1,155 @@
+"""Figures of all sessions together: what calls cost and read, by day, project, session and layer, and how we did.
+
+Money and tokens come from the ledger; compactions and facts kept from the logs that were touched in the same days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+
+from ...cache.ledger import MAIN, Axis, Totals, layer_of
+from ...cache.prices import Prices, prices_for
+from ...conversation.entries import Entry, seconds
+from ...settings import Settings
+from ...storage.files import FileStorage
+from ...values import record
+from ..library import Library
+from ..session.ledger import LedgerStore
+from .measures import Measures, measure, summed
+from .pollution import Pollution, pollution_of
+
+__all__ = ["Budget", "Stats", "measured_logs", "price_list", "stats_of", "touched_keys"]
+
+
+@record
+class Budget:
+    """What one kind of background work used of what it may use."""
+
+    what: str
+    usd: float
+    of_usd: float
+    tokens: int
+    of_tokens: int
+    per: str
+    """``day`` or ``run``."""
+
+
+@record
+class Stats:
+    """What some days say."""
+
+    since: str
+    """The first day that counts, in UTC."""
+    total: Totals
+    by_layer: Mapping[str, Totals]
+    by_day: Mapping[str, Totals]
+    by_project: Mapping[str, Totals]
+    by_session: Mapping[str, Totals]
+    measures: Measures
+    budgets: tuple[Budget, ...]
+    memories: Pollution | None = None
+
+    @property
+    def background_usd(self) -> float:
+        """Money that went to work behind conversations."""
+        return sum(one.usd for layer, one in self.by_layer.items() if layer != layer_of(MAIN))
+
+
+def stats_of(
+    settings: Settings,
+    *,
+    days: int,
+    now: datetime,
+    project: str | None = None,
+    track: Callable[[list[str]], Iterable[str]] = iter,
+) -> Stats:
+    """Gather the figures of the last days, of one project or all; ``track`` sees the keys of the logs as they go."""
+    since = (now.astimezone(UTC) - timedelta(days=days - 1)).strftime("%Y-%m-%d")
+    axes: tuple[Axis, ...] = ("layer", "day", "project", "session")
+    with LedgerStore(settings.home) as store:
+        sums = [store.by(axis, project=project, since=since) for axis in axes]
+        budgets = _budgets(store, settings, now)
+    total = _whole(sums[0].values())
+    logs = measured_logs(settings, since=since, project=project, track=track)
+    memories = pollution_of(settings, now=now, project=project)
+    return Stats(since, total, sums[0], sums[1], sums[2], sums[3], summed(logs.values()), budgets, memories)
+
+
+def measured_logs(
+    settings: Settings,
+    *,
+    since: str = "",
+    project: str | None = None,
+    track: Callable[[list[str]], Iterable[str]] = iter,
+) -> dict[str, Measures]:
+    """Measure the logs that were touched since a day, by ``project/session``."""
+    storage = FileStorage(settings.home, durability=settings.durability)
+    found: dict[str, Measures] = {}
+    try:
+        library = Library(storage)
+        for key in track(touched_keys(library.keys(), settings.home, since=since, project=project)):
+            entries = library.load(key).entries
+            found[key.split("/", 1)[1].removesuffix(".jsonl")] = measure(
+                entries, price_list(entries), failures_open=settings.compact.failures
+            )
+    finally:
+        storage.close()
+    return found
+
+
+def touched_keys(keys: Iterable[str], home: Path, *, since: str, project: str | None = None) -> list[str]:
+    """Return the keys of the logs that were written to on this day or later."""
+    first = datetime.fromisoformat(since).replace(tzinfo=UTC).timestamp() if since else 0.0
+    wanted = [key for key in keys if project is None or key.split("/")[1] == project]
+    return [key for key in wanted if (home / key).stat().st_mtime >= first]
+
+
+def price_list(entries: Iterable[Entry]) -> Callable[[str], Prices | None]:
+    """Return the prices of the time of a session."""
+    last = ""
+    for entry in entries:
+        last = entry.time or last
+    at = seconds(last) if last else None
+
+    @cache
+    def look_up(model: str) -> Prices | None:
+        return prices_for(model, at=at) if model else None
+
+    return look_up
+
+
+def _whole(rows: Iterable[Totals]) -> Totals:
+    total = Totals()
+    for row in rows:
+        total = total.and_also(row)
+    return total
+
+
+def _budgets(store: LedgerStore, settings: Settings, now: datetime) -> tuple[Budget, ...]:
+    """Hold today's background work against what a day may cost, and the last dream against what one may."""
+    today = now.astimezone(UTC).strftime("%Y-%m-%d")
+    extracted = store.calls(source="extract", day=today)
+    dreams = store.calls(source="dream")
+    last = [call for call in dreams if call.session == dreams[-1].session] if dreams else []
+    extract, dream = settings.extract, settings.dream
+    return (
+        Budget(
+            "extraction",
+            sum(call.usd or 0.0 for call in extracted),
+            extract.daily_usd,
+            sum(call.actual.input + call.actual.output for call in extracted),
+            extract.daily_tokens,
+            "day",
+        ),
+        Budget(
+            "dream",
+            sum(call.usd or 0.0 for call in last),
+            dream.budget_usd,
+            sum(call.actual.input + call.actual.output for call in last),
+            dream.budget_tokens,
+            "run",
+        ),
+    )

@@ -1,0 +1,328 @@
+"""The rows of ``<home>/search.sqlite``: which words stand in which messages of which log.
+
+No text of a session is kept here, only its words and where its lines lie, so that a purge has one row set to remove and
+a result is always read from the log itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from array import array
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ...memories.recall.dialogue import SessionFacts, packed, size_code
+from ...memories.recall.terms import tokens, without_noise
+from ...paths import open_root
+from ...values import record
+
+__all__ = ["Indexed", "LogRow", "Rows", "connected"]
+
+_VERSION: Final = 1
+_WAIT_SECONDS: Final = 10.0
+_CACHE_KILOBYTES: Final = 32_768
+_TABLES: Final = (
+    "CREATE TABLE logs (id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, project TEXT NOT NULL, offset INTEGER NOT"
+    " NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, mark BLOB NOT NULL, messages INTEGER"
+    " NOT NULL, words INTEGER NOT NULL, first TEXT NOT NULL, last TEXT NOT NULL)",
+    "CREATE TABLE messages (log INTEGER NOT NULL, number INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT"
+    " NULL, uuid TEXT NOT NULL, PRIMARY KEY (log, number)) WITHOUT ROWID",
+    "CREATE TABLE speakers (name TEXT NOT NULL, log INTEGER NOT NULL, numbers BLOB NOT NULL, PRIMARY KEY (name, log))"
+    " WITHOUT ROWID",
+    "CREATE TABLE words (word TEXT PRIMARY KEY, logs INTEGER NOT NULL, messages INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE postings (word TEXT NOT NULL, log INTEGER NOT NULL, posts BLOB NOT NULL, PRIMARY KEY (word, log))"
+    " WITHOUT ROWID",
+    "CREATE TABLE contents (log INTEGER NOT NULL, part INTEGER NOT NULL, words TEXT NOT NULL, PRIMARY KEY (log, part))"
+    " WITHOUT ROWID",
+    "CREATE INDEX speakers_by_log ON speakers (log)",
+)
+_IN_ONE_QUESTION: Final = 500
+
+
+@record
+class LogRow:
+    """How far a log has been read, and how to tell whether it is still the same log."""
+
+    id: int
+    key: str
+    offset: int
+    inode: int
+    size: int
+    mtime: int
+    mark: bytes
+
+
+@record
+class Indexed:
+    """A message to be indexed: where its line lies, who said it, and its text."""
+
+    offset: int
+    length: int
+    uuid: str
+    time: str
+    speaker: str
+    text: str
+
+
+def connected(path: Path) -> sqlite3.Connection:
+    """Open the file, made private if it is not there, and its tables."""
+    folder = open_root(str(path.parent), create=True)
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path.name, flags, 0o600, dir_fd=folder)
+        try:
+            os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+    finally:
+        os.close(folder)
+    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, check_same_thread=False, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is read from the logs again
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
+        connection.execute("PRAGMA wal_autocheckpoint = 16384")
+        if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+            _set_up(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _set_up(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+            for table in ("logs", "messages", "speakers", "words", "postings", "contents"):
+                connection.execute(f"DROP TABLE IF EXISTS {table}")
+            for statement in _TABLES:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+class Rows:
+    """The index as ranking sees it (``memories.lexical_dialogue.Dialogues``), and as indexing changes it."""
+
+    def __init__(self, connection: sqlite3.Connection, read: Callable[[int, Sequence[int]], list[str]]) -> None:
+        self._connection = connection
+        self._read = read
+        self._seen: tuple[int, int] | None = None
+        self._names: dict[str, dict[int, frozenset[int]]] = {}
+        self._facts: dict[int, SessionFacts] = {}
+        self.messages = self.sessions = self.words = 0
+
+    # -- ranking
+
+    def look(self) -> None:
+        """Notice what has changed since the last look."""
+        changes = self._connection.execute("PRAGMA data_version").fetchone()[0], self._connection.total_changes
+        if changes == self._seen:
+            return
+        row = self._connection.execute(
+            "SELECT COUNT(*), SUM(messages), SUM(words) FROM logs WHERE messages > 0"
+        ).fetchone()
+        self.sessions, self.messages, self.words = row[0], row[1] or 0, row[2] or 0
+        self._facts = {}
+        self._names = {}
+        for name, log, numbers in self._connection.execute("SELECT name, log, numbers FROM speakers"):
+            self._names.setdefault(name, {})[log] = frozenset(_numbers(numbers))
+        self._seen = changes
+
+    def frequencies(self, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Return for each word that occurs how many sessions and how many messages have it."""
+        found: dict[str, tuple[int, int]] = {}
+        for some in _batches(list(wanted)):
+            marks = ",".join("?" * len(some))
+            for word, logs, messages in self._connection.execute(
+                f"SELECT word, logs, messages FROM words WHERE word IN ({marks})", some
+            ):
+                found[word] = (logs, messages)
+        return found
+
+    def starting(self, letters: str) -> Sequence[str]:
+        """Return the words that begin with these letters, so many at most."""
+        asked = "SELECT word FROM words WHERE word >= ? AND word < ? ORDER BY word LIMIT 2000"
+        return [row[0] for row in self._connection.execute(asked, (letters, letters + "\U0010ffff"))]
+
+    def postings(self, term: str, within: Sequence[int] | None = None) -> list[tuple[int, array[int]]]:
+        """Return a word's postings by session, of all sessions or of these."""
+        rows: list[tuple[int, bytes]] = []
+        if within is None:
+            rows = self._connection.execute("SELECT log, posts FROM postings WHERE word = ?", (term,)).fetchall()
+        else:
+            for some in _batches(list(within)):
+                marks = ",".join("?" * len(some))
+                asked = f"SELECT log, posts FROM postings WHERE word = ? AND log IN ({marks})"
+                rows += self._connection.execute(asked, [term, *some]).fetchall()
+        return [(log, _numbers(posts)) for log, posts in rows]
+
+    def facts(self, sessions: Iterable[int]) -> dict[int, SessionFacts]:
+        """Return what is known of these sessions."""
+        wanted = list(sessions)
+        if not self._facts:
+            asked = "SELECT id, key, words, messages, first, last FROM logs"
+            self._facts = {row[0]: SessionFacts(*row[1:]) for row in self._connection.execute(asked)}
+        return {session: self._facts[session] for session in wanted}
+
+    def speakers(self) -> Collection[str]:
+        """Return the names of speakers, each as its stem."""
+        return self._names.keys()
+
+    def spoken_by(self, session: int, name: str) -> frozenset[int]:
+        """Return the numbers of the messages of a session that a speaker said."""
+        return self._names.get(name, {}).get(session, frozenset())
+
+    def texts(self, places: Sequence[tuple[int, int]]) -> list[str]:
+        """Return the texts of messages by session and number; empty where one is too long or gone."""
+        by_log: dict[int, list[int]] = {}
+        for log, number in places:
+            by_log.setdefault(log, []).append(number)
+        found = {
+            (log, number): text
+            for log, numbers in by_log.items()
+            for number, text in zip(numbers, self._read(log, numbers), strict=True)
+        }
+        return [found[place] for place in places]
+
+    # -- rows
+
+    def logs(self) -> dict[str, LogRow]:
+        """Return how far each log has been read, by key."""
+        asked = "SELECT id, key, offset, inode, size, mtime, mark FROM logs"
+        return {row[1]: LogRow(*row) for row in self._connection.execute(asked)}
+
+    def log(self, key: str) -> LogRow | None:
+        """Return how far one log has been read."""
+        asked = "SELECT id, key, offset, inode, size, mtime, mark FROM logs WHERE key = ?"
+        row = self._connection.execute(asked, (key,)).fetchone()
+        return None if row is None else LogRow(*row)
+
+    def keys(self, project: str | None = None) -> dict[int, str]:
+        """Return the keys of logs, of all projects or of one."""
+        where, given = ("", []) if project is None else (" WHERE project = ?", [project])
+        return dict(self._connection.execute(f"SELECT id, key FROM logs{where}", given).fetchall())
+
+    def places(self, log: int, numbers: Sequence[int]) -> dict[int, tuple[int, int, str]]:
+        """Return where messages lie in their log: offset, length and uuid by number."""
+        marks = ",".join("?" * len(numbers))
+        asked = f"SELECT number, offset, length, uuid FROM messages WHERE log = ? AND number IN ({marks})"
+        return {row[0]: row[1:] for row in self._connection.execute(asked, [log, *numbers])}
+
+    def key_of(self, log: int) -> str:
+        """Return the key of a log."""
+        row = self._connection.execute("SELECT key FROM logs WHERE id = ?", (log,)).fetchone()
+        return row[0] if row else ""
+
+    # -- changing, inside a transaction of the caller's
+
+    def begin(self, key: str) -> LogRow:
+        """Make a row for a log that has none."""
+        project = key.split("/")[1]
+        self._connection.execute(
+            "INSERT INTO logs (key, project, offset, inode, size, mtime, mark, messages, words, first, last)"
+            " VALUES (?, ?, 0, 0, 0, 0, x'', 0, 0, '', '')",
+            (key, project),
+        )
+        row = self.log(key)
+        assert row is not None
+        return row
+
+    def add(self, log: int, messages: Sequence[Indexed]) -> None:
+        """Add messages to the end of a log's rows."""
+        connection = self._connection
+        number, words, first, last = connection.execute(
+            "SELECT messages, words, first, last FROM logs WHERE id = ?", (log,)
+        ).fetchone()
+        posts: dict[str, array[int]] = {}
+        spoken: dict[str, array[int]] = {}
+        rows: list[tuple[int, int, int, int, str]] = []
+        for message in messages:
+            counts = Counter(tokens(message.text))
+            length = sum(counts[word] for word in without_noise(counts))
+            code = size_code(length)
+            for word, count in counts.items():
+                posts.setdefault(word, array("Q")).append(packed(number, count, code))
+            if message.speaker:
+                for name in tokens(message.speaker):
+                    spoken.setdefault(name, array("Q")).append(number)
+            rows.append((log, number, message.offset, message.length, message.uuid))
+            words += length
+            number += 1
+            if message.time:
+                first, last = first or message.time, message.time
+        connection.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?)", rows)
+        self._add_postings(log, posts)
+        connection.executemany(
+            "INSERT INTO speakers VALUES (?, ?, ?)"
+            " ON CONFLICT (name, log) DO UPDATE SET numbers = CAST(numbers || excluded.numbers AS BLOB)",
+            [(name, log, numbers.tobytes()) for name, numbers in spoken.items()],
+        )
+        connection.execute(
+            "UPDATE logs SET messages = ?, words = ?, first = ?, last = ? WHERE id = ?",
+            (number, words, first, last, log),
+        )
+
+    def _add_postings(self, log: int, posts: Mapping[str, array[int]]) -> None:
+        connection = self._connection
+        old = self._contents(log)
+        new = sorted(word for word in posts if word not in old)
+        asked = "INSERT INTO contents SELECT ?, COALESCE(MAX(part), 0) + 1, ? FROM contents WHERE log = ?"
+        connection.execute(asked, (log, "\n".join(new), log))
+        connection.executemany(
+            "INSERT INTO postings VALUES (?, ?, ?)"
+            " ON CONFLICT (word, log) DO UPDATE SET posts = CAST(posts || excluded.posts AS BLOB)",
+            [(word, log, some.tobytes()) for word, some in sorted(posts.items())],
+        )
+        connection.executemany(
+            "INSERT INTO words VALUES (?, ?, ?)"
+            " ON CONFLICT (word) DO UPDATE SET logs = logs + excluded.logs, messages = messages + excluded.messages",
+            [(word, word not in old, len(some)) for word, some in sorted(posts.items())],
+        )
+
+    def reached(self, row: LogRow) -> None:
+        """Note how far a log has been read."""
+        self._connection.execute(
+            "UPDATE logs SET offset = ?, inode = ?, size = ?, mtime = ?, mark = ? WHERE id = ?",
+            (row.offset, row.inode, row.size, row.mtime, row.mark, row.id),
+        )
+
+    def remove(self, log: int) -> None:
+        """Take out everything of a log."""
+        connection = self._connection
+        connection.execute("PRAGMA secure_delete = ON")  # what is purged is not left in free pages
+        asked = "SELECT length(posts) / 8 FROM postings WHERE word = ? AND log = ?"
+        words = self._contents(log)
+        counts = [(word, connection.execute(asked, (word, log)).fetchone()[0]) for word in words]
+        connection.executemany("DELETE FROM postings WHERE word = ? AND log = ?", [(word, log) for word in words])
+        connection.executemany(
+            "UPDATE words SET logs = logs - 1, messages = messages - ? WHERE word = ?",
+            [(count, word) for word, count in counts],
+        )
+        connection.executemany("DELETE FROM words WHERE word = ? AND messages <= 0", [(word,) for word, _ in counts])
+        for table, column in (("contents", "log"), ("speakers", "log"), ("messages", "log"), ("logs", "id")):
+            connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (log,))
+        connection.execute("PRAGMA secure_delete = OFF")
+
+    def _contents(self, log: int) -> set[str]:
+        """Return the words a log has."""
+        rows = self._connection.execute("SELECT words FROM contents WHERE log = ?", (log,))
+        return {word for (words,) in rows for word in words.split("\n") if word}
+
+
+def _numbers(data: bytes) -> array[int]:
+    numbers: array[int] = array("Q")
+    numbers.frombytes(data)
+    return numbers
+
+
+def _batches(items: list[str] | list[int]) -> Iterable[list[str] | list[int]]:
+    for at in range(0, len(items), _IN_ONE_QUESTION):
+        yield items[at : at + _IN_ONE_QUESTION]

@@ -1,0 +1,107 @@
+"""The logs of a home as search reads them: which there are, what is new in one, and what its messages say."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Any, Final, cast
+
+from ...conversation.authorship import strings_of, text_of
+from ...conversation.cuts import message_of
+from ...conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry, decode_entry
+from .index import Indexed
+
+__all__ = ["logs_in", "mark_of", "messages_in", "speaker_of", "stamp_of", "text_of_entry", "whole_lines"]
+
+_CHUNK_BYTES: Final = 8_000_000
+_MARK_BYTES: Final = 4_096
+
+
+def logs_in(home: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the logs there are, by key."""
+    root = os.path.join(home, "projects")
+    for project in _names(root):
+        for name in _names(os.path.join(root, project)):
+            if name.endswith(".jsonl"):
+                with suppress(OSError):
+                    found = os.lstat(os.path.join(root, project, name))
+                    if stat.S_ISREG(found.st_mode):
+                        yield f"projects/{project}/{name}", found
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def stamp_of(found: os.stat_result) -> tuple[int, int, int]:
+    """Return what tells quickly that a file is as it was: inode, size and time."""
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def mark_of(descriptor: int, offset: int) -> bytes:
+    """Return what tells whether the part that was read is still the same: a hash of its beginning and its end."""
+    head = os.pread(descriptor, min(offset, _MARK_BYTES), 0)
+    start = max(0, offset - _MARK_BYTES)
+    return blake2b(head + os.pread(descriptor, offset - start, start), digest_size=16).digest()
+
+
+def whole_lines(descriptor: int, offset: int, end: int) -> bytes:
+    """Read on from an offset, as far as lines are whole; a line longer than a piece is read to its end."""
+    wanted = _CHUNK_BYTES
+    while True:
+        data = os.pread(descriptor, min(wanted, end - offset), offset)
+        cut = data.rfind(b"\n") + 1
+        if cut or len(data) < wanted:
+            return data[:cut]
+        wanted *= 2
+
+
+def messages_in(data: bytes, offset: int) -> Iterator[Indexed]:
+    """Yield the messages in some lines of a log; lines that cannot be read are passed over."""
+    for line in data.split(b"\n"):
+        with suppress(ValueError):
+            entry = decode_entry(line)
+            text = text_of_entry(entry)
+            if text.strip():
+                yield Indexed(offset, len(line), entry.uuid, entry.time, speaker_of(entry), text)
+        offset += len(line) + 1
+
+
+def speaker_of(entry: Entry) -> str:
+    """Return the name a message gives its speaker, where it gives one."""
+    name = (entry.message or {}).get("name")
+    return name if isinstance(name, str) else ""
+
+
+def text_of_entry(entry: Entry) -> str:
+    """Return what a message says, calls and results of tools included, thinking left out."""
+    message = message_of(entry) if entry.kind in (USER, ASSISTANT, ATTACHMENT) else None
+    content: Any = None if message is None else message.get("content")
+    if isinstance(content, str):
+        return content
+    parts: list[str] = []
+    for block in cast("list[Any]", content) if isinstance(content, list) else []:
+        if isinstance(block, str):
+            parts.append(block)
+        elif isinstance(block, dict):
+            parts += _block_texts(cast("dict[str, Any]", block))
+    return "\n".join(parts)
+
+
+def _block_texts(block: dict[str, Any]) -> list[str]:
+    match block.get("type"):
+        case "text":
+            text = block.get("text")
+            return [text] if isinstance(text, str) else []
+        case "tool_use":
+            return [str(block.get("name") or ""), *strings_of(block.get("input"))]
+        case "tool_result":
+            return [text_of(block)]
+        case _:
+            return []

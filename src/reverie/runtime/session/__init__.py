@@ -1,0 +1,1 @@
+"""A session: its log, its layers, and the requests made from it."""

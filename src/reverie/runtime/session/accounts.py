@@ -1,0 +1,148 @@
+"""What a session's calls cost: the watch over the cache, the recorded call, the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from ...cache.economics import CLASSIC, Rates
+from ...cache.ledger import call_of, layer_of
+from ...cache.prefix import Settled
+from ...cache.prices import Prices, prices_for
+from ...cache.usage import usage_of
+from ...cache.watch import Break, Watch
+from ...conversation.decisions import CallRecorded, Cause
+from ...values import record, replace
+from .ledger import LedgerStore
+
+__all__ = ["Accounts", "Billed", "cleared_by_provider", "rates_of"]
+
+
+@record
+class Billed:
+    """What one reply showed: the call to log, and the break it reveals, if any."""
+
+    call: CallRecorded
+    broke: Break | None
+    lost_usd: float | None
+    expected: int | None
+    input: int = 0
+    cleared: int = 0
+    """Tokens of input that the provider cleared by itself, as it was asked to."""
+
+
+def rates_of(prices: Prices | None) -> Rates:
+    """Return prices as ratios to the input price; the classic ones where nothing is known."""
+    if prices is None or prices.input <= 0:
+        return CLASSIC
+    return Rates(
+        prices.cache_read / prices.input, prices.cache_write_5m / prices.input, prices.cache_write_1h / prices.input
+    )
+
+
+class Accounts:
+    """Keeps the watch and the ledger of one session."""
+
+    def __init__(self, store: LedgerStore | None, *, session: str, project: str, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._session = session
+        self._project = project
+        self._clock = clock
+        self._watch = Watch()
+        self._prices: dict[str, Prices | None] = {}
+
+    def resume(self, request: Mapping[str, Any], call: CallRecorded) -> None:
+        """Go on from the last call of an earlier process: what was sent, and what that left to be read."""
+        at = call.cache.get("at")
+        if isinstance(at, int | float) and "model" in request:
+            watch = Watch().before(request, float(at))
+            self._watch, _ = watch.after(usage_of(call.usage), float(at))
+
+    def before(self, request: Mapping[str, Any], registered: list[str], settled: Settled | None) -> None:
+        """Remember what is about to be sent."""
+        self._watch = self._watch.before(request, self._clock(), registered=registered, settled=settled)
+
+    def prices(self, model: str) -> Prices | None:
+        """Look a model's prices up, once; the first look-up loads a table and may take half a second."""
+        if model not in self._prices:
+            self._prices[model] = prices_for(model, at=self._clock()) if model else None
+        return self._prices[model]
+
+    def knows(self, reply: Mapping[str, Any]) -> bool:
+        """Say whether a reply can be priced without looking anything up."""
+        return not isinstance(reply.get("usage"), Mapping) or _model(reply) in self._prices
+
+    def learn(self, reply: Mapping[str, Any]) -> None:
+        """Look up what pricing a reply takes."""
+        self.prices(_model(reply))
+
+    def after(self, reply: Mapping[str, Any], *, cache: dict[str, Any], source: str = "main") -> Billed | None:
+        """Hold a reply's usage against what could have been read; None where it reports none."""
+        if not isinstance(reply.get("usage"), Mapping):
+            return None
+        usage = cast(Mapping[str, Any], reply["usage"])
+        used = usage_of(usage)
+        cleared, said = cleared_by_provider(reply)
+        if said:  # what was asked for is no break
+            self._watch = replace(self._watch, registered=(*self._watch.registered, said))
+        expected = self._watch.expected
+        self._watch, broke = self._watch.after(used, self._clock(), reply.get("diagnostics"))
+        model = _model(reply)
+        prices = self.prices(model)
+        cost = prices.cost_of(used) if prices is not None else None
+        reason = broke.reason if broke is not None else said or "reply"
+        call = CallRecorded(Cause("model", reason), model, dict(usage), cost, source, str(reply.get("id") or ""), cache)
+        lost = None
+        if broke is not None and prices is not None:
+            entered = call_of(call, session=self._session, at=0.0, prices=prices, readable=expected, broke=broke)
+            lost = entered.lost_usd
+        return Billed(call, broke, lost, expected, used.input, cleared)
+
+    def beside(self, reply: Mapping[str, Any], *, source: str) -> Billed | None:
+        """Bill a call outside the conversation: the watch over its cache takes no note of it."""
+        if not isinstance(reply.get("usage"), Mapping):
+            return None
+        usage = cast(Mapping[str, Any], reply["usage"])
+        used, model = usage_of(usage), _model(reply)
+        prices = self.prices(model)
+        cost = prices.cost_of(used) if prices is not None else None
+        cause = Cause(layer_of(source), source)
+        call = CallRecorded(cause, model, dict(usage), cost, source, str(reply.get("id") or ""))
+        return Billed(call, None, None, None, used.input)
+
+    def enter(self, billed: Billed, entry_id: str) -> None:
+        """Enter a logged call into the ledger."""
+        if self._store is None:
+            return
+        prices = self._prices.get(billed.call.model)
+        self._store.enter(
+            call_of(
+                billed.call,
+                session=self._session,
+                at=self._clock(),
+                project=self._project,
+                prices=prices,
+                readable=billed.expected,
+                broke=billed.broke,
+                id=entry_id,
+            )
+        )
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        if self._store is not None:
+            self._store.close()
+
+
+def cleared_by_provider(reply: Mapping[str, Any]) -> tuple[int, str]:
+    """Return how many tokens of input the provider says it cleared, and the same in words; nothing where it did not."""
+    managed: Any = reply.get("context_management")
+    found: Any = cast(Mapping[str, Any], managed).get("applied_edits") if isinstance(managed, Mapping) else None
+    edits = [cast(Mapping[str, Any], one) for one in found or () if isinstance(one, Mapping)]
+    tokens = sum(count for one in edits if isinstance(count := one.get("cleared_input_tokens"), int))
+    names = ", ".join(sorted({str(one.get("type")) for one in edits}))
+    return tokens, f"the provider cleared {tokens:,} tokens: {names}" if edits else ""
+
+
+def _model(reply: Mapping[str, Any]) -> str:
+    return str(reply.get("model") or "")

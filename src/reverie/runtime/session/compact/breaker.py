@@ -1,0 +1,87 @@
+"""When automatic compaction stops trying: too many failures, or compactions that fill again at once.
+
+The state is a fold of the log, so that a resumed session stands where the last process left off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ....conversation.decisions import Compacted, CompactionFailed, CompactionUndone, Decision, Unknown, decision_of
+from ....conversation.entries import ASSISTANT, DECISION, Entry
+from ....conversation.rounds import reply_id
+from ....layers.l4_compact import CompactPolicy
+from ....values import record, replace
+
+__all__ = ["Breaker", "breaker_of"]
+
+
+@record
+class Breaker:
+    """What the log says about compactions so far."""
+
+    failures: int = 0
+    """Failures in a row."""
+    refills: int = 0
+    """Compactions in a row that came within a few turns of the one before."""
+    replies: int | None = None
+    """Replies since the last compaction; None before the first."""
+    acted_at: float = 0.0
+    """When the last one was made or failed."""
+    probes: int = 0
+    """Tries made while the breaker was open."""
+    suspended: bool = False
+    """A compaction was undone: only the blocking limit, or a person, starts another."""
+
+    def refilling(self, policy: CompactPolicy) -> int:
+        """Count the refills, this moment included."""
+        return self.refills + (self.replies is not None and self.replies <= policy.refill_turns)
+
+    def is_open(self, policy: CompactPolicy) -> bool:
+        """Say whether automatic compaction has been stopped."""
+        return self.failures >= policy.failures or self.refilling(policy) >= policy.failures
+
+    def why_not(self, policy: CompactPolicy, now: float, *, blocked: bool) -> str | None:
+        """Say why an automatic compaction may not be tried now; None where it may."""
+        if self.suspended and not blocked:
+            return "the last compaction was undone; another waits until the window is full or you ask for it"
+        if not self.is_open(policy):
+            return None
+        if self.probes >= policy.probes:
+            return f"compaction was tried {self.probes} times after it kept failing; ask for one to try again"
+        if now - self.acted_at < policy.half_open_seconds:
+            return f"compaction kept failing or filling again; it is tried again {policy.half_open_seconds:.0f} s later"
+        return None
+
+    def replied(self) -> Breaker:
+        """Return the state after one more reply."""
+        return self if self.replies is None else replace(self, replies=self.replies + 1)
+
+    def after(self, decision: Decision | Unknown, at: float, policy: CompactPolicy) -> Breaker:
+        """Return the state after a decision of that time."""
+        probes = self.probes + self.is_open(policy)
+        match decision:
+            case CompactionFailed():
+                return replace(self, failures=self.failures + 1, acted_at=at, probes=probes)
+            case Compacted(trigger="manual"):
+                return Breaker(replies=0, acted_at=at, probes=self.probes)
+            case Compacted():
+                again = self.replies is not None and self.replies <= policy.refill_turns
+                return Breaker(0, self.refills + 1 if again else 0, 0, at, probes)
+            case CompactionUndone():
+                return replace(self, suspended=True, replies=None, refills=0)
+            case _:
+                return self
+
+
+def breaker_of(entries: Iterable[Entry], policy: CompactPolicy) -> Breaker:
+    """Fold a log into the state it leaves."""
+    state = Breaker()
+    last = ""
+    for entry in entries:
+        if entry.kind == DECISION and str(entry.body.get("decision", "")).startswith("compact"):
+            state = state.after(decision_of(entry.body), entry.at, policy)
+        elif entry.kind == ASSISTANT and reply_id(entry) != last:
+            last = reply_id(entry)
+            state = state.replied()
+    return state

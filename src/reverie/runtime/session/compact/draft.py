@@ -1,0 +1,300 @@
+"""Making a compaction: from notes, by the model, or by the local note-taker, and looking at what it would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....cache.economics import Compaction, Verdict, call_price
+from ....conversation.decisions import Compacted
+from ....conversation.entries import USER, new_uuid
+from ....conversation.reads import read_state
+from ....conversation.tokens.window import Thresholds
+from ....conversation.view import View
+from ....conversation.wire.blocks import admitted, as_blocks
+from ....errors import CompactionError
+from ....events import CompactionProgressed, FellBack
+from ....layers.l3_notes import Budget, Gathered, Notes, take_notes
+from ....layers.l4_compact import (
+    Loss,
+    Room,
+    Saying,
+    Taking,
+    Words,
+    Written,
+    compacted,
+    loss_between,
+    notes_text,
+    room_of,
+    round_taking,
+    shown_text,
+    taking_from,
+    taking_tail,
+    taking_up_to,
+)
+from ....ports import Model
+from ....values import record, replace
+from .restore import restored_blocks
+from .summary import summarise
+
+if TYPE_CHECKING:
+    from ..parts import Kept
+
+__all__ = ["Asked", "CompactionReport", "Drafting"]
+
+_SCALES = (1.0, 0.5, 0.25, 0.0)
+
+
+@record
+class CompactionReport:
+    """A compaction, made or only planned: what it does to the window and the bill, what it keeps, what it loses."""
+
+    decision: Compacted
+    tokens_before: int
+    tokens_after: int
+    kept_messages: int
+    words: Words
+    loss: Loss
+    model_calls: int
+    cost_usd: float | None
+    price: Verdict
+    """Compacting now against carrying the window, in tokens at the input price."""
+
+    @property
+    def method(self) -> str:
+        """How the summary was made: ``notes``, ``full``, ``from`` or ``up_to``."""
+        return self.decision.method
+
+    @property
+    def summary(self) -> str:
+        """The text that stands in place of the past."""
+        return self.decision.summary
+
+    @property
+    def handle(self) -> str:
+        """The handle by which all that left can be read back."""
+        return self.decision.handle
+
+
+@record
+class Asked:
+    """What is wanted: who asks, why, of which part, and within which lines."""
+
+    trigger: str
+    reason: str
+    lines: Thresholds
+    instructions: str = ""
+    from_message: str | None = None
+    up_to: str | None = None
+    calls_model: bool = True
+    limit: int = 0
+    """The count that an automatic one must get below."""
+
+    @property
+    def partial(self) -> str:
+        return "from" if self.from_message else "up_to" if self.up_to else ""
+
+
+class Drafting:
+    """Makes compactions for one session; nothing is logged here but what the calls cost."""
+
+    def __init__(self, session: Kept) -> None:
+        self._session = session
+        self._gathered = Gathered()
+        self._saying = Saying()
+
+    def progress(self, phase: str, characters: int = 0) -> None:
+        """Tell where a compaction stands."""
+        self._session.tell(CompactionProgressed(self._session.name, phase, characters))
+
+    async def planned(self, asked: Asked) -> CompactionReport:
+        session = self._session
+        if not session.view.length:
+            raise CompactionError("there is nothing to compact: nothing has been said yet")
+        self.progress("compacting")
+        try:
+            return await self._written(asked)
+        finally:
+            self.progress("done")
+
+    async def _written(self, asked: Asked) -> CompactionReport:
+        """Try the ways there are, cheapest first: notes, the model, the local note-taker."""
+        session = self._session
+        policy, switches = session.settings.compact, session.settings.switches
+        room = room_of(policy, asked.lines.effective)
+        model = session.model if asked.calls_model else None
+        if switches.compact_from_notes and not asked.partial and not asked.instructions and session.model is not None:
+            await session.noting.wait(policy.wait_seconds)
+            report = await self._from_notes(asked, room)
+            if report is not None:
+                return report
+        failed: CompactionError | None = None
+        if model is not None:
+            try:
+                return await self._full(asked, room, model)
+            except CompactionError as error:
+                failed = error
+                if asked.trigger == "manual" or not switches.compact_from_notes:
+                    raise
+                session.tell(FellBack(session.name, "compact", f"{error}; the local note-taker writes it"))
+        if not switches.compact_from_notes:
+            raise CompactionError("there is no model to ask and compaction from notes is switched off")
+        report = await self._locally(asked, room)
+        return replace(report, model_calls=failed.calls) if failed is not None else report
+
+    async def _from_notes(self, asked: Asked, room: Room) -> CompactionReport | None:
+        """Compact from the notes there are, without a call; None where they cannot be used, which is told."""
+        session = self._session
+        facts = session.view.facts
+        if not session.settings.switches.notes or not any(text.strip() for text in facts.notes.values()):
+            return None
+        try:
+            if facts.notes_covered is None:
+                raise CompactionError("the notes do not say up to where they were taken")
+            taking = taking_tail(session.view, room.tail, cursor=facts.notes_covered)
+            body = notes_text(facts.notes, section_tokens=room.section, total_tokens=room.notes)
+            await self._gather()
+            return await self._checked(asked, taking, Written("notes", body, self._gathered.names), room, 0, None)
+        except CompactionError as error:
+            session.tell(FellBack(session.name, "compact from notes", str(error)))
+            return None
+
+    async def _full(self, asked: Asked, room: Room, model: Model) -> CompactionReport:
+        session = self._session
+        method = asked.partial or "full"
+        taking = self._taking(asked, room)
+        instructions = asked.instructions
+        if session.hooks is not None:
+            self.progress("hooks before")
+            payload = {"trigger": asked.trigger, "instructions": asked.instructions}
+            outcome = await session.hooks.run("before_compact", payload)
+            if outcome.block:
+                raise CompactionError(f"a hook stopped it: {outcome.reason or 'no reason given'}")
+            instructions = "\n\n".join(one for one in (instructions, outcome.instructions) if one)
+            self.progress("compacting")
+        made = await summarise(
+            session,
+            model,
+            method,
+            quote=_quote(taking, method),
+            instructions=instructions,
+            limit=asked.lines.window,
+            on_text=lambda characters: self.progress("compacting", characters),
+        )
+        await self._gather()
+        written = Written(method, made.text, self._gathered.names)
+        try:
+            return await self._checked(asked, taking, written, room, made.calls, made.cost_usd)
+        except CompactionError as error:
+            raise CompactionError(str(error), calls=made.calls) from error
+
+    async def _locally(self, asked: Asked, room: Room) -> CompactionReport:
+        """Take notes on the spot and compact from them; where that is still too large, with less of a tail."""
+        view = self._session.view
+        wrong = CompactionError("there is nothing to compact")
+        await self._gather()
+        for scale in (1.0,) if asked.partial else _SCALES:
+            less = room.scaled(scale)
+            if asked.trigger == "manual":  # the caller may still give results of calls that wait
+                less = replace(less, tail=replace(less.tail, keeps_open=True))
+            try:
+                taking = self._taking(asked, less) if asked.partial else taking_tail(view, less.tail)
+                budget = Budget(less.section, less.notes)
+                if asked.partial:
+                    part = [item.entry for item in taking.cut]
+                    notes = await self._session.aside(lambda part=part, budget=budget: take_notes(part, budget=budget))
+                else:
+                    foreign = view.facts.notes_foreign
+                    before = Notes({name: text for name, text in view.facts.notes.items() if name in foreign})
+                    notes = await self._session.aside(
+                        lambda before=before, budget=budget: take_notes(self._gathered, before, budget=budget)
+                    )
+                body = notes_text(notes.sections, section_tokens=less.section, total_tokens=less.notes)
+                written = Written(asked.partial or "notes", body, self._gathered.names)
+                return await self._checked(asked, taking, written, less, 0, None)
+            except CompactionError as error:
+                wrong = error
+        raise wrong
+
+    def _taking(self, asked: Asked, room: Room) -> Taking:
+        view = self._session.view
+        if asked.from_message:
+            return taking_from(view, asked.from_message)
+        if asked.up_to:
+            return taking_up_to(view, asked.up_to)
+        return round_taking(view, room.tail.tokens)
+
+    async def _gather(self) -> None:
+        view = self._session.view
+        await self._session.aside(lambda: self._gathered.follow(view))
+
+    async def _checked(
+        self, asked: Asked, taking: Taking, written: Written, room: Room, calls: int, cost: float | None
+    ) -> CompactionReport:
+        """Put the decision together and look at what it would do; refuse one that would not help."""
+        session = self._session
+        view, policy = session.view, session.settings.compact
+        handle = f"cut-{new_uuid()[:12]}"
+        decision, words = compacted(
+            *(view, taking, written, room),
+            trigger=asked.trigger,
+            handle=handle,
+            reason=asked.reason,
+            spoken=self._saying.follow(view),
+        )
+        after = await session.foreseen(decision)
+        extra = await self._restored(asked, after, plan_only=written.method == "notes")
+        if extra:
+            decision = replace(decision, attachments=extra)
+            after = await session.foreseen(decision)
+        before, left = view.counted.tokens, after.counted.tokens
+        if left > (1 - policy.least_freed) * before:
+            fixed = round(view.counted.overhead)
+            around = f"; {fixed:,} of them are system prompt and tools, which stay" if fixed >= left // 4 else ""
+            raise CompactionError(
+                f"it would free too little: {before:,} tokens before, {left:,} after, and at least "
+                f"{policy.least_freed:.0%} must go{around}"
+            )
+        if asked.limit and after.counted.threshold_tokens >= asked.limit:
+            raise CompactionError(
+                f"the result would still be too large: {before:,} tokens before, {left:,} after, of {asked.limit:,}"
+            )
+        loss = loss_between(taking.cut, shown_text(after), handle=handle)
+        cause = replace(decision.cause, frees=before - left)
+        decision = replace(decision, cause=cause, tokens_after=left, loss=loss.counts)
+        price = self._priced(view, after, calls)
+        return CompactionReport(decision, before, left, len(taking.kept), words, loss, calls, cost, price)
+
+    async def _restored(self, asked: Asked, after: View, *, plan_only: bool) -> list[dict[str, Any]]:
+        """Return what is shown again; the whole result stays within half of the threshold."""
+        session = self._session
+        if session.restoring is None:
+            return []
+        tokens = asked.lines.auto_compact // 2 - after.counted.threshold_tokens
+        if tokens <= 0:
+            return []
+        found = await session.restoring.restorable()
+        return restored_blocks(
+            found,
+            session.settings.compact,
+            tokens=int(tokens * 0.75),  # counts are padded until the next reply reports
+            effective=asked.lines.effective,
+            shown=tuple(read_state(after)),
+            plan_only=plan_only,
+        )
+
+    def _priced(self, view: View, after: View, calls: int) -> Verdict:
+        """Price it against carrying the window on."""
+        pipeline, policy = self._session.pipeline, self._session.settings.compact
+        window, overhead = view.counted.tokens, round(view.counted.overhead)
+        live = window if pipeline.placed is not None and pipeline.life(self._session.clock()) == "live" else 0
+        call = call_price(window, live=live, output=policy.summary_tokens // 4, rates=pipeline.rates) if calls else 0.0
+        compaction = Compaction(window, after.counted.tokens, live, overhead if live else 0, call)
+        return pipeline.weigh_compaction(view, compaction, need=policy.cold_need, margin=policy.cold_margin)
+
+
+def _quote(taking: Taking, method: str) -> str:
+    """Return the words of the message at which a partial summary begins or ends."""
+    items = taking.cut if method == "from" else taking.kept
+    message = admitted(items[0].message, items[0].message.get("role", USER)) if items else None
+    blocks = as_blocks(message) if message is not None else []
+    return " ".join(str(block.get("text") or block.get("name") or "") for block in blocks).strip() or "(a tool result)"

@@ -1,0 +1,294 @@
+"""Side questions on the warm prefix of a session: asked of its model, outside its conversation.
+
+A fork sees what the session shows now and answers one directive. Nothing it says enters the parent's conversation; only
+what it used is recorded, under its own source. It has a copy of what was read, a cancel scope under its caller's, and
+no tools but those its caller lets it have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+import anyio
+
+from ...cache.breakpoints import Planned, with_marks
+from ...cache.usage import Usage, usage_of
+from ...conversation.entries import Message
+from ...conversation.fork import Forked, fork_of, is_forked
+from ...conversation.reads import read_state
+from ...conversation.view import View
+from ...conversation.wire.blocks import Block, as_blocks
+from ...errors import ModelUnavailable, ReplyBroken, SessionError
+from ...ports import Model, Reply
+from ...values import record
+from .replies import Call, calls_of, plain_reply, result_content
+
+__all__ = [
+    "DENIED",
+    "Answered",
+    "Batch",
+    "ForkBounds",
+    "ForkParent",
+    "ForkReply",
+    "ForkState",
+    "ForkTool",
+    "Forks",
+    "forking",
+]
+
+DENIED: Final = "This call was not run: a side question may not use this tool. Answer from what you have seen."
+_source: ContextVar[str] = ContextVar("reverie_fork_source", default="")
+
+
+def forking() -> str:
+    """Return the source of the fork that runs here; empty in the main conversation."""
+    return _source.get()
+
+
+@dataclass(slots=True)
+class ForkState:
+    """What a fork has of its own: the files it has read, by their call, and the calls it was denied."""
+
+    source: str
+    reads: dict[str, str]
+    denied: list[str] = field(default_factory=lambda: list[str]())
+
+
+@record
+class Answered:
+    """What a fork's tool call gave; ``allowed`` is False where it was not run."""
+
+    content: Any
+    is_error: bool = False
+    allowed: bool = True
+
+
+ForkTool: TypeAlias = Callable[[Call, ForkState], Awaitable[Answered]]
+ForkBounds: TypeAlias = Callable[[int, Usage, "float | None"], bool]
+"""Take in the turns, usage and cost of a fork after each of its replies, and say whether it may go on."""
+
+
+class Batch:
+    """Forks of one moment: they share every byte but their directive, and the first begins before the others."""
+
+    def __init__(self, forked: Forked) -> None:
+        self.forked = forked
+        self._led = False
+        self._began = anyio.Event()
+
+    async def turn(self) -> anyio.Event | None:
+        """Wait for one's turn; the first has it at once, and gets what it sets when it begins to be answered."""
+        if not self._led:
+            self._led = True
+            return self._began
+        await self._began.wait()
+        return None
+
+
+@record
+class ForkReply:
+    """What a fork answered last, and what all of it used."""
+
+    text: str
+    content: list[Block]
+    usage: Usage
+    cache_read_share: float
+    cost_usd: float | None
+    turns: int = 1
+    denied: tuple[str, ...] = ()
+    stop_reason: str = ""
+
+
+class ForkParent(Protocol):
+    """What a fork needs of the session it branches off from."""
+
+    name: str
+
+    @property
+    def view(self) -> View:
+        """What the model would be shown now."""
+        ...
+
+    @property
+    def beside(self) -> Mapping[str, Any]:
+        """What the last request carried beside its body: headers, betas, timeouts."""
+        ...
+
+    def fork_marks(self, messages: Sequence[Message]) -> Planned:
+        """Place the breakpoints of a fork without taking note of them."""
+        ...
+
+    async def spent(self, reply: Mapping[str, Any], *, source: str) -> float | None:
+        """Record what a call outside the conversation used; return what it cost, where a price is known."""
+        ...
+
+
+class Forks:
+    """Asks side questions for one session."""
+
+    def __init__(self, session: ForkParent, model: Model) -> None:
+        self._session = session
+        self._model = model
+        self._running: set[anyio.CancelScope] = set()
+
+    async def ask(
+        self,
+        directive: str,
+        *,
+        source: str,
+        max_tokens: int,
+        tools: ForkTool | None = None,
+        max_turns: int = 1,
+        timeout_seconds: float | None = None,
+        on_text: Callable[[str], None] | None = None,
+        within: ForkBounds | None = None,
+        batch: Batch | None = None,
+    ) -> ForkReply:
+        """Ask one question; with ``tools``, run the calls it allows and go on, at most so many turns."""
+        batch = batch if batch is not None else self.batch(max_tokens)
+        run = _Run(self._session, self._model, source, tools, on_text, await batch.turn(), within)
+        try:
+            return await self._scoped(run, batch.forked, directive, max_turns, timeout_seconds)
+        finally:
+            if run.began is not None:
+                run.began.set()
+
+    def batch(self, max_tokens: int) -> Batch:
+        """Take the moment that one or several forks branch off from; a fork has none."""
+        return Batch(self._forked(max_tokens))
+
+    async def ask_many(
+        self,
+        directives: Sequence[str],
+        *,
+        source: str,
+        max_tokens: int,
+        tools: ForkTool | None = None,
+        max_turns: int = 1,
+        timeout_seconds: float | None = None,
+    ) -> list[ForkReply | BaseException]:
+        """Ask several at once, on one prefix; the first begins to be answered before the others are sent.
+
+        What failed stands in its place as the exception it raised.
+        """
+        batch = self.batch(max_tokens)
+        out: list[ForkReply | BaseException] = [SessionError("this side question was not asked")] * len(directives)
+
+        async def one(at: int) -> None:
+            try:
+                out[at] = await self.ask(
+                    directives[at],
+                    source=source,
+                    max_tokens=max_tokens,
+                    tools=tools,
+                    max_turns=max_turns,
+                    timeout_seconds=timeout_seconds,
+                    batch=batch,
+                )
+            except Exception as error:
+                out[at] = error
+
+        async with anyio.create_task_group() as group:
+            for at in range(len(directives)):
+                group.start_soon(one, at)
+        return out
+
+    def cancel(self) -> None:
+        """Give up every question that waits for its answer."""
+        for scope in list(self._running):
+            scope.cancel()
+
+    def _forked(self, max_tokens: int) -> Forked:
+        view = self._session.view
+        if forking():
+            raise SessionError(f"a fork ({forking()}) cannot fork: answer the directive with what is known here")
+        if is_forked(view.messages()):
+            raise SessionError("this conversation is a fork itself: a fork cannot fork")
+        return fork_of(view, max_tokens=max_tokens, model=self._model.model_id)
+
+    async def _scoped(
+        self, run: _Run, forked: Forked, directive: str, max_turns: int, timeout_seconds: float | None
+    ) -> ForkReply:
+        token = _source.set(run.source)
+        reply: ForkReply | None = None
+        try:
+            with anyio.move_on_after(timeout_seconds) as scope:
+                self._running.add(scope)
+                try:
+                    reply = await run.answered(forked, directive, max_turns)
+                finally:
+                    self._running.discard(scope)
+        finally:
+            _source.reset(token)
+        if reply is None:
+            within = f"within {timeout_seconds:g} s" if timeout_seconds is not None else "before it was given up"
+            raise ModelUnavailable(f"the side question ({run.source}) was not answered {within}")
+        return reply
+
+
+@dataclass(slots=True)
+class _Run:
+    """One fork at work."""
+
+    session: ForkParent
+    model: Model
+    source: str
+    tools: ForkTool | None
+    on_text: Callable[[str], None] | None
+    began: anyio.Event | None
+    within: ForkBounds | None = None
+
+    async def answered(self, forked: Forked, directive: str, max_turns: int) -> ForkReply:
+        planned = self.session.fork_marks(forked.messages)
+        state = ForkState(self.source, read_state(self.session.view))
+        request: dict[str, Any] = forked.asking(directive, source=self.source)
+        declared: list[dict[str, Any]] = list(request.get("tools") or ())
+        used, cost, turns = Usage(), 0.0, 0
+        unpriced = False
+        while True:
+            turns += 1
+            body = await self._sent({**with_marks(request, planned), **self.session.beside})
+            spent = await self.session.spent(body, source=self.source)
+            unpriced, cost = unpriced or spent is None, cost + (spent or 0.0)
+            reported: Any = body.get("usage")
+            used = used.plus(usage_of(cast("Mapping[str, Any]", reported) if isinstance(reported, Mapping) else {}))
+            message, rest = plain_reply(body)
+            calls = calls_of(message, declared)
+            may_go_on = self.within is None or self.within(turns, used, None if unpriced else cost)
+            if not calls or turns >= max_turns or not may_go_on:
+                break
+            results = [await self._result(call, state) for call in calls]
+            said: list[Message] = [*request["messages"], message, {"role": "user", "content": results}]
+            request, planned = {**request, "messages": said}, self.session.fork_marks(said)
+        content = as_blocks(message)
+        text = "".join(str(block["text"]) for block in content if block.get("type") == "text")
+        share = used.read / used.input if used.input else 0.0
+        stop = str(rest.get("stop_reason") or "")
+        return ForkReply(text, content, used, share, None if unpriced else cost, turns, tuple(state.denied), stop)
+
+    async def _sent(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request and return the whole reply, telling of its text as it arrives."""
+        async with aclosing(self.model.stream(request)) as stream:
+            async for piece in stream:
+                if self.began is not None:
+                    self.began.set()
+                if isinstance(piece, Reply):
+                    return piece.body
+                if piece.kind == "text" and self.on_text is not None:
+                    self.on_text(piece.text)
+        raise ReplyBroken("the model's stream ended without a reply")
+
+    async def _result(self, call: Call, state: ForkState) -> Block:
+        answer = Answered(DENIED, is_error=True, allowed=False)
+        if self.tools is not None:
+            answer = await self.tools(call, state)
+        if not answer.allowed:
+            state.denied.append(call.name)
+        block: Block = {"type": "tool_result", "tool_use_id": call.id, "content": result_content(answer.content)}
+        if answer.is_error:
+            block["is_error"] = True
+        return block

@@ -1,0 +1,245 @@
+"""Where the ledger rests: one row a call in ``<home>/ledger.sqlite``, for all sessions and processes of a home.
+
+The ledger is an account of what the logs say, not state: a row that cannot be written is reported and nothing stops.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from ...cache.ledger import Axis, Call, Totals
+from ...cache.usage import Usage
+from ...errors import StorageError
+from ...events import FellBack, Listener
+from ...paths import open_root
+
+__all__ = ["FILE_NAME", "LedgerStore"]
+
+FILE_NAME: Final = "ledger.sqlite"
+_WAIT_SECONDS: Final = 5.0
+_VERSION: Final = 1
+_KINDS: Final = ("read", "write_5m", "write_1h", "uncached", "output")
+_COLUMNS: Final[dict[str, str]] = {
+    "id": "TEXT PRIMARY KEY",
+    "session": "TEXT NOT NULL",
+    "project": "TEXT NOT NULL",
+    "at": "REAL NOT NULL",
+    "day": "TEXT NOT NULL",
+    "model": "TEXT NOT NULL",
+    "source": "TEXT NOT NULL",
+    "layer": "TEXT NOT NULL",
+    "reason": "TEXT NOT NULL",
+    **{kind: "INTEGER NOT NULL" for kind in _KINDS},
+    **{f"expected_{kind}": "INTEGER NOT NULL" for kind in _KINDS},
+    "usd": "REAL",
+    "expected_usd": "REAL",
+    "broke": "TEXT NOT NULL",
+    "lost_tokens": "INTEGER NOT NULL",
+    "lost_usd": "REAL NOT NULL",
+}
+_AXES: Final[dict[str, str]] = {"session": "session", "day": "day", "project": "project", "layer": "layer"}
+_INSERT: Final = (
+    f"INSERT OR IGNORE INTO calls ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
+)
+
+
+class LedgerStore:
+    """The calls of all sessions of a home; one thread at a time."""
+
+    def __init__(self, home: Path, *, session: str = "", listener: Listener | None = None) -> None:
+        self.path = home / FILE_NAME
+        self._session = session
+        self._listener = listener
+        self._connection: sqlite3.Connection | None = None
+
+    def __enter__(self) -> LedgerStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    # -- writing
+
+    def enter(self, call: Call) -> bool:
+        """Write one call, once however often it is given; say whether it is in the ledger. Never raises."""
+        return self.enter_all([call])
+
+    def enter_all(self, calls: Iterable[Call]) -> bool:
+        """Write calls, all or none; say whether they are in the ledger. Never raises."""
+        rows = [_row(call) for call in calls]
+        try:
+            connection = self._opened(create=True)
+            assert connection is not None
+            with connection:
+                connection.executemany(_INSERT, rows)
+        except (sqlite3.Error, OSError, StorageError, OverflowError, ValueError) as error:
+            self.close()
+            self._fell_back(f"{self.path}: {error}; the call is in the session's log, only its row is missing")
+            return False
+        return True
+
+    def forget(self, session: str) -> int:
+        """Take out every call of a session and return how many there were."""
+        return self._asked(lambda connection: _forgotten(connection, session), 0)
+
+    # -- reading
+
+    def by(
+        self, axis: Axis, *, session: str | None = None, project: str | None = None, since: str | None = None
+    ) -> dict[str, Totals]:
+        """Sum the calls by session, day, project or layer, the most expensive first; days in their order.
+
+        ``since`` is the first day that counts, a date in UTC.
+        """
+        where, given = _where(session=session, project=project, since=since)
+        column = _AXES[axis]
+        order = "key" if axis == "day" else "SUM(COALESCE(usd, 0)) DESC, key"
+        sums = ", ".join(f"SUM({kind}), SUM(expected_{kind})" for kind in _KINDS)
+        query = (
+            f"SELECT {column} AS key, COUNT(*), {sums}, SUM(COALESCE(usd, 0)), SUM(COALESCE(expected_usd, 0)), "
+            "SUM(usd IS NULL), SUM(broke != ''), SUM(lost_tokens), SUM(lost_usd) "
+            f"FROM calls {where} GROUP BY key ORDER BY {order}"
+        )
+        rows = self._asked(lambda connection: connection.execute(query, given).fetchall(), [])
+        reasons = self._lost_by_reason(column, where, given)
+        return {row[0]: _totals(row, reasons.get(row[0], {})) for row in rows}
+
+    def calls(
+        self,
+        *,
+        session: str | None = None,
+        project: str | None = None,
+        source: str | None = None,
+        day: str | None = None,
+    ) -> list[Call]:
+        """Return the calls, oldest first; ``day`` is a date in UTC."""
+        where, given = _where(session=session, project=project, source=source, day=day)
+        query = f"SELECT {', '.join(_COLUMNS)} FROM calls {where} ORDER BY at, rowid"
+        return [_call(row) for row in self._asked(lambda connection: connection.execute(query, given).fetchall(), [])]
+
+    def _lost_by_reason(self, column: str, where: str, given: list[str]) -> dict[str, dict[str, float]]:
+        query = (
+            f"SELECT {column}, broke, SUM(lost_usd) FROM calls {where}{' AND' if where else 'WHERE'} broke != '' "
+            f"GROUP BY {column}, broke ORDER BY SUM(lost_usd) DESC, broke"
+        )
+        found: dict[str, dict[str, float]] = {}
+        for key, broke, lost in self._asked(lambda connection: connection.execute(query, given).fetchall(), []):
+            found.setdefault(key, {})[broke] = lost
+        return found
+
+    # -- the file
+
+    def _asked(self, ask: Callable[[sqlite3.Connection], Any], nothing: Any) -> Any:
+        """Ask the ledger, if there is one; a file that cannot be read is an error that names it."""
+        try:
+            connection = self._opened(create=False)
+            return nothing if connection is None else ask(connection)
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            raise StorageError(
+                f"the ledger at {self.path} cannot be read: {error}; move it away and it is made anew",
+                path=str(self.path),
+            ) from error
+
+    def _opened(self, *, create: bool) -> sqlite3.Connection | None:
+        if self._connection is not None:
+            return self._connection
+        if not create and not self.path.exists():
+            return None
+        os.close(_made(self.path))
+        connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            if connection.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
+                _set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _fell_back(self, why: str) -> None:
+        if self._listener is not None:
+            with suppress(Exception):
+                self._listener(FellBack(self._session, "ledger", why))
+
+
+def _made(path: Path) -> int:
+    """Open the file, made with its own mode if it is not there, and never through a link."""
+    folder = open_root(str(path.parent), create=True)
+    try:
+        return os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _set_up(connection: sqlite3.Connection) -> None:
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
+        connection.execute(f"CREATE TABLE IF NOT EXISTS calls ({columns})")
+        connection.execute("CREATE INDEX IF NOT EXISTS calls_by_session ON calls (session)")
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _forgotten(connection: sqlite3.Connection, session: str) -> int:
+    with connection, closing(connection.execute("DELETE FROM calls WHERE session = ?", (session,))) as cursor:
+        return cursor.rowcount
+
+
+def _where(**wanted: str | None) -> tuple[str, list[str]]:
+    given = {name: value for name, value in wanted.items() if value is not None}
+    text = " AND ".join("day >= ?" if name == "since" else f"{name} = ?" for name in given)
+    return (f"WHERE {text}" if text else ""), list(given.values())
+
+
+def _row(call: Call) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(call, name) for name in _COLUMNS if hasattr(call, name)}
+    for kind in _KINDS:
+        row[kind] = getattr(call.actual, kind)
+        row[f"expected_{kind}"] = getattr(call.expected, kind)
+    row["id"] = call.id or f"{call.session}:{call.at}:{call.source}"
+    return row
+
+
+def _call(row: tuple[Any, ...]) -> Call:
+    found = dict(zip(_COLUMNS, row, strict=True))
+    actual = Usage(*(found.pop(kind) for kind in _KINDS))
+    expected = Usage(*(found.pop(f"expected_{kind}") for kind in _KINDS))
+    for name in ("day", "lost_tokens", "lost_usd"):
+        del found[name]
+    return Call(**found, actual=actual, expected=expected)
+
+
+def _totals(row: tuple[Any, ...], lost_by_reason: dict[str, float]) -> Totals:
+    _, calls, *sums = row
+    pairs = sums[: 2 * len(_KINDS)]
+    usd, expected_usd, unpriced, breaks, lost_tokens, lost_usd = sums[2 * len(_KINDS) :]
+    return Totals(
+        calls,
+        Usage(*pairs[0::2]),
+        Usage(*pairs[1::2]),
+        usd,
+        expected_usd,
+        unpriced,
+        breaks,
+        lost_tokens,
+        lost_usd,
+        lost_by_reason,
+    )

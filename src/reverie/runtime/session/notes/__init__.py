@@ -1,0 +1,1 @@
+"""Layer 3 in a session: keep running notes."""

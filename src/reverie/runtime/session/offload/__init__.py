@@ -1,0 +1,1 @@
+"""Layer 1 in a session: store big tool results and read them back."""

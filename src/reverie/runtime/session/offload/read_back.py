@@ -1,0 +1,221 @@
+"""Reading back: whatever left the view of a session, whole, by its handle.
+
+A handle is the id of a tool call, the path or file name of a stored result, the uuid of a message, or the uuid (or own
+handle) of a cut, which gives all messages that the cut took out of the view.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+
+from ....conversation.cuts import message_of
+from ....conversation.decisions import Collapsed, Compacted, ResultOffloaded, Snipped, decision_of
+from ....conversation.entries import DECISION, Entry
+from ....conversation.log import parse_log
+from ....conversation.view import View
+from ....errors import InputError, StorageError
+from ....layers.l1_offload import form_of, read_stored, text_of
+from ....ports import Storage
+from ....values import record
+
+__all__ = ["Found", "Line", "ReadBack"]
+
+
+@record
+class Line:
+    """A line of what was read, counted from 1."""
+
+    number: int
+    text: str
+
+
+@record
+class Found:
+    """Something that left the view, as it was."""
+
+    handle: str
+    source: Literal["file", "log", "cut"]
+    data: bytes
+    text: str
+    path: str = ""
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the bytes."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def lines(self) -> list[str]:
+        """The text in lines, split at newlines only."""
+        lines = self.text.split("\n")
+        return lines[:-1] if lines[-1] == "" else lines
+
+    def search(self, pattern: str | None) -> list[Line]:
+        """Return the lines in which a regular expression is found, or all of them."""
+        try:
+            wanted = re.compile(pattern or "")
+        except re.error as error:
+            raise InputError(f"{pattern!r} is no regular expression: {error}") from None
+        return [Line(number, text) for number, text in enumerate(self.lines, 1) if wanted.search(text)]
+
+
+class ReadBack:
+    """The way back to what a session's view no longer shows."""
+
+    def __init__(self, storage: Storage, key: str, view: View) -> None:
+        """``key`` is the session's folder in the store; its log is beside it."""
+        self._storage = storage
+        self._key = key
+        self._view = view
+
+    def find(self, handle: str) -> Found:
+        """Return what a handle stands for, checked by its hash where one was logged."""
+        found = self._result(handle) or self._file(handle) or self._message(handle) or self._cut(handle)
+        if found is None:
+            raise InputError(
+                f"{handle!r} is no handle of this session: give the id of a tool call, the path of a stored result or "
+                "the uuid of a message"
+            )
+        return found
+
+    def read(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        """Return the bytes, or a part of them."""
+        data = self.find(handle).data
+        start = max(0, offset)
+        return data[start:] if limit is None else data[start : start + max(0, limit)]
+
+    def lines(self, handle: str, *, first: int = 1, count: int | None = None) -> list[Line]:
+        """Return lines of the text, beginning with line ``first``, counted from 1."""
+        start = max(1, first) - 1
+        return self.find(handle).search(None)[start : None if count is None else start + max(0, count)]
+
+    def search(self, handle: str, pattern: str) -> list[Line]:
+        """Return the lines in which a regular expression is found."""
+        return self.find(handle).search(pattern)
+
+    def _result(self, called: str) -> Found | None:
+        decision = self._view.offloaded(called)
+        if decision is not None:
+            return self._stored(called, decision)
+        block = next(self._results(called), None)
+        return None if block is None else _logged(called, block.get("content") or "")
+
+    def _stored(self, handle: str, decision: ResultOffloaded) -> Found:
+        try:
+            data = read_stored(self._storage, decision.path, decision.sha256)
+        except StorageError:
+            for block in self._results(decision.tool_use_id):  # what shared a message is in the log as well
+                found = _logged(handle, block.get("content") or "")
+                if found.sha256 == decision.sha256:
+                    return found
+            raise
+        return Found(handle, "file", data, _as_text(data, decision.media), decision.path)
+
+    def _file(self, handle: str) -> Found | None:
+        """Find a stored result by its path in the store, on this machine, or by its file name alone."""
+        name = handle.rsplit("/", 1)[-1]
+        for called in (name.rsplit(".", 1)[0], *self._called()):
+            decision = self._view.offloaded(called)
+            if decision is not None and decision.path.rsplit("/", 1)[-1] == name and _ends(handle, decision.path):
+                return self._stored(handle, decision)
+        return None
+
+    def _message(self, uuid: str) -> Found | None:
+        for entry in self._view.said:
+            if entry.uuid == uuid:
+                return _logged(uuid, _content(entry))
+        return None
+
+    def _cut(self, handle: str) -> Found | None:
+        entries = parse_log(self._storage.load(f"{self._key}.jsonl") or b"").entries
+        for at, entry in enumerate(entries):
+            decision = decision_of(entry.body) if entry.kind == DECISION else None
+            if not isinstance(decision, Compacted | Collapsed | Snipped):
+                continue
+            if handle in (entry.uuid, getattr(decision, "handle", "") or entry.uuid):
+                return _taken(handle, entries[:at], entry)
+        return None
+
+    def _results(self, called: str) -> Iterator[dict[str, Any]]:
+        for block in self._blocks():
+            if block.get("tool_use_id") == called:
+                yield block
+
+    def _called(self) -> Iterator[str]:
+        for block in self._blocks():
+            called = block.get("tool_use_id")
+            if isinstance(called, str):
+                yield called
+
+    def _blocks(self) -> Iterator[dict[str, Any]]:
+        """Yield every result block ever said."""
+        for entry in self._view.said:
+            content: Any = _content(entry)
+            for block in cast("list[Any]", content) if isinstance(content, list) else ():
+                if isinstance(block, dict) and cast("dict[str, Any]", block).get("type") == "tool_result":
+                    yield cast("dict[str, Any]", block)
+
+
+def _content(entry: Entry) -> Any:
+    """Return what an entry says: its message, or the text that a decision puts into the view."""
+    message = message_of(entry)
+    return entry.body.get("text", "") if message is None else message.get("content") or ""
+
+
+def _logged(handle: str, content: Any) -> Found:
+    form = form_of(cast("str | list[Any]", content if isinstance(content, str | list) else [content]))
+    return Found(handle, "log", form.data, _readable(form.content))
+
+
+def _readable(content: Any) -> str:
+    """Return a message's or a result's content as text; results inside a message are opened."""
+    if not isinstance(content, list):
+        return text_of(content)
+    parts: list[str] = []
+    for block in cast("list[Any]", content):
+        inside: Any = cast("dict[str, Any]", block).get("content") if isinstance(block, dict) else None
+        whole = cast("str | list[Any]", inside if isinstance(inside, str | list) else [block])
+        parts.append(text_of(whole))
+    return "\n".join(parts)
+
+
+def _as_text(data: bytes, media: str) -> str:
+    if media == "json":
+        try:
+            return text_of(msgspec.json.decode(data))
+        except (msgspec.DecodeError, TypeError, AttributeError):
+            pass
+    return data.decode("utf-8", "replace")
+
+
+def _ends(handle: str, path: str) -> bool:
+    """Say whether one is the end of the other, whole names only."""
+    return f"/{handle}".endswith(f"/{path}") or f"/{path}".endswith(f"/{handle}")
+
+
+def _taken(handle: str, before: Sequence[Entry], cut: Entry) -> Found:
+    """Return the messages that a cut took out of the view: a line of JSON each, and as text."""
+    view = View().fold_all(before)
+    shown = _shown(view)
+    left = set(_shown(view.fold(cut)))
+    gone = [uuid for uuid in shown if uuid not in left]
+    said = {entry.uuid: entry for entry in view.said}
+    lines: list[bytes] = []
+    texts: list[str] = []
+    for uuid in gone:
+        entry = said.get(uuid)
+        if entry is None:
+            continue
+        content = _content(entry)
+        lines.append(msgspec.json.encode({"uuid": uuid, "kind": entry.kind, "content": content}) + b"\n")
+        texts.append(f"[{entry.kind} {uuid}]\n{_readable(content)}")
+    return Found(handle, "cut", b"".join(lines), "\n".join(texts))
+
+
+def _shown(view: View) -> list[str]:
+    return [piece.uuid for group in view.groups for piece in group.pieces]

@@ -1,0 +1,79 @@
+"""Replies and results as callers have them, turned into the wire's own shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from ...conversation.entries import Message, clean
+from ...conversation.wire.schemas import input_problem
+from ...errors import InputError
+from ...values import record
+
+__all__ = ["Call", "calls_of", "plain_reply", "result_content"]
+
+
+@record
+class Call:
+    """A tool the model asked for."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    problem: str | None = None
+    """What is wrong with the input by the tool's own schema; answer such a call with an error."""
+
+
+def plain_reply(reply: Any) -> tuple[Message, dict[str, Any]]:
+    """Split a provider's reply into its message and the rest; SDK objects and dicts are both taken."""
+    body: Any = reply
+    if not isinstance(body, Mapping):
+        dump = getattr(reply, "to_dict", None) or getattr(reply, "model_dump", None)
+        if dump is None:
+            raise InputError(
+                f"a reply is a mapping or an SDK message, not {type(reply).__name__}: pass what the provider returned"
+            )
+        body = dump(mode="json") if getattr(reply, "to_dict", None) is None else dump()
+    fields = dict(cast(Mapping[str, Any], body))
+    content = fields.pop("content", None)
+    if not isinstance(content, (list, str)) or fields.pop("role", "assistant") != "assistant":
+        raise InputError("a reply has the role 'assistant' and a list of content blocks")
+    fields.pop("type", None)
+    return {"role": "assistant", "content": content}, fields
+
+
+def calls_of(message: Message, tools: Sequence[Mapping[str, Any]] = ()) -> list[Call]:
+    """Return the tool calls of a reply, each held against its tool's schema."""
+    content = message["content"]
+    if isinstance(content, str):
+        return []
+    blocks = (cast("dict[str, Any]", block) for block in content if isinstance(block, dict))
+    found = [block for block in blocks if block.get("type") == "tool_use" and _is_call(block)]
+    return [
+        Call(block["id"], block["name"], block["input"], input_problem(tools, block["name"], block["input"]))
+        for block in found
+    ]
+
+
+def _is_call(block: dict[str, Any]) -> bool:
+    named = isinstance(block.get("id"), str) and isinstance(block.get("name"), str)
+    return named and isinstance(block.get("input"), dict)
+
+
+def result_content(output: Any) -> str | list[Any]:
+    """Return what a tool gave back as the content of a tool result."""
+    if isinstance(output, str):
+        return output
+    if isinstance(output, (bytes, bytearray)):
+        return bytes(output).decode("utf-8", "replace")
+    if output is None:
+        return ""
+    if isinstance(output, Sequence) and output and all(_is_block(part) for part in cast("Sequence[Any]", output)):
+        return list(cast("Sequence[Any]", output))
+    return msgspec.json.encode(clean(output)).decode()
+
+
+def _is_block(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(cast("dict[str, Any]", part).get("type"), str)

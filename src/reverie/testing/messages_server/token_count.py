@@ -1,0 +1,38 @@
+"""The one count of tokens this server knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias, cast
+
+from ...conversation.wire.canonical import canonical_block
+
+__all__ = ["TokenCounter", "count_block_tokens"]
+
+TokenCounter: TypeAlias = "Callable[[Any], int]"
+
+_BYTES_A_TOKEN: Final = 4
+_MEDIA_TOKENS: Final = 2_000
+_UNCOUNTED: Final = ("signature",)
+
+
+def count_block_tokens(block: Any) -> int:
+    """Count a block: 4 bytes of its JSON a token, at least 1; images and documents 2,000; signatures nothing."""
+    media, bare = _without_media(block)
+    return max(1, len(canonical_block(bare, "")) // _BYTES_A_TOKEN) + media * _MEDIA_TOKENS
+
+
+def _without_media(block: Any) -> tuple[int, Any]:
+    """Return how many images and documents a block holds, and the block without their bytes."""
+    if not isinstance(block, Mapping):
+        return 0, block
+    fields = dict(cast(Mapping[str, Any], block))
+    if fields.get("type") in ("image", "document"):
+        return 1, {**fields, "source": None}
+    for name in _UNCOUNTED:
+        fields.pop(name, None)
+    inner = fields.get("content")
+    if not isinstance(inner, list):
+        return 0, fields
+    parts = [_without_media(item) for item in cast("list[Any]", inner)]
+    return sum(count for count, _ in parts), {**fields, "content": [part for _, part in parts]}

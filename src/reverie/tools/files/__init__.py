@@ -1,0 +1,1 @@
+"""File access for tools: paths, globs, ignore rules, text, edits."""

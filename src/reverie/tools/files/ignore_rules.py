@@ -1,0 +1,72 @@
+"""Which files a repository does not care about: the rules of its ``.gitignore`` files, as git reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from ...errors import InputError
+from ...values import record
+from .globs import path_regex
+
+__all__ = ["Rules", "is_ignored", "parse_rules"]
+
+_TRAILING_SPACES: Final = re.compile(r"(?<!\\) +$")
+_PLAIN_BRACES: Final = re.compile(r"[{}]")
+
+
+@record
+class _Rule:
+    regex: re.Pattern[str]
+    keeps: bool
+    only_folders: bool
+
+
+@record
+class Rules:
+    """The rules of one file; ``prefix`` is the path from its directory to where the search starts, with a slash."""
+
+    rules: tuple[_Rule, ...]
+    prefix: str = ""
+    depth: int = 0
+    """How many directories below the start of the search the file lies."""
+
+
+def parse_rules(text: str, *, prefix: str = "", depth: int = 0) -> Rules:
+    """Read a ``.gitignore``; a line that is no pattern is passed over, as git does."""
+    found: list[_Rule] = []
+    for line in text.splitlines():
+        rule = _rule(_TRAILING_SPACES.sub("", line))
+        if rule is not None:
+            found.append(rule)
+    return Rules(tuple(found), prefix, depth)
+
+
+def _rule(line: str) -> _Rule | None:
+    if not line or line.startswith("#"):
+        return None
+    keeps = line.startswith("!")
+    line = line[1:] if keeps else line
+    only_folders = line.endswith("/")
+    line = line[:-1] if only_folders else line
+    if not line:
+        return None
+    anchored = "/" in line
+    pattern = _PLAIN_BRACES.sub(lambda one: f"\\{one[0]}", line.removeprefix("/"))  # braces mean nothing to git
+    if pattern.endswith("/**"):
+        pattern = pattern[:-2] + "**/*"
+    try:
+        return _Rule(path_regex(pattern if anchored else f"**/{pattern}"), keeps, only_folders)
+    except InputError:
+        return None
+
+
+def is_ignored(path: str, is_folder: bool, files: Sequence[Rules]) -> bool:
+    """Say whether a path, relative to the start of the search, is ignored by the last rule that speaks of it."""
+    for rules in reversed(files):
+        relative = rules.prefix + path if rules.prefix else path.split("/", rules.depth)[-1]
+        for rule in reversed(rules.rules):
+            if (is_folder or not rule.only_folders) and rule.regex.fullmatch(relative):
+                return not rule.keeps
+    return False

@@ -1,0 +1,102 @@
+"""What an edit makes of a text: where the passage is, what stands in its place, and what was perhaps meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from bisect import bisect_right
+from typing import Final
+
+from ...errors import InputError
+from ...values import record
+
+__all__ = ["Edited", "edited"]
+
+_NUMBERED: Final = re.compile(r"^ *\d+\t", re.MULTILINE)
+_LOOKALIKES: Final = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " "})
+_MAX_COMPARED: Final = 20_000
+_SHOWN: Final = 3
+
+
+@record
+class Edited:
+    """The text after an edit, and which lines were replaced by how many more or fewer (first, last, difference)."""
+
+    text: str
+    places: tuple[tuple[int, int, int], ...]
+
+
+def edited(text: str, old: str, new: str, *, everywhere: bool, path: str) -> Edited:
+    """Replace a passage that must be there, once or everywhere; raise what tells how to find it."""
+    found = _found(text, old)
+    if not found:
+        raise InputError(f"old_string was not found in {path}. {_advice(text, old)}")
+    if len(found) > 1 and not everywhere:
+        lines = _starts(text)
+        where = ", ".join(str(bisect_right(lines, start)) for start, _ in found[:10])
+        raise InputError(
+            f"old_string stands {len(found)} times in {path} (lines {where}{', ...' if len(found) > 10 else ''}); add "
+            "lines before or after it until it is unique, or set replace_all"
+        )
+    parts: list[str] = []
+    places: list[tuple[int, int, int]] = []
+    lines = _starts(text)
+    at = 0
+    for start, end in found:
+        instead = _with_ends_of(text[start:end], new)
+        parts += [text[at:start], instead]
+        first, last = bisect_right(lines, start), bisect_right(lines, max(start, end - 1))
+        places.append((first, last, instead.count("\n") - text.count("\n", start, end)))
+        at = end
+    return Edited("".join([*parts, text[at:]]), tuple(places))
+
+
+def _found(text: str, old: str) -> list[tuple[int, int]]:
+    """Return where a passage is; where a file mixes line ends, each kind counts as one."""
+    pattern = re.escape(old)
+    if "\r\n" in text and "\n" in old:
+        pattern = re.escape(old.replace("\r\n", "\n")).replace("\\\n", "\r?\n")
+    return [found.span() for found in re.finditer(pattern, text)]
+
+
+def _with_ends_of(replaced: str, new: str) -> str:
+    if "\r\n" in replaced and "\r\n" not in new:
+        return new.replace("\n", "\r\n")
+    return new
+
+
+def _starts(text: str) -> list[int]:
+    return [0, *(found.end() for found in re.finditer("\n", text))]
+
+
+def _advice(text: str, old: str) -> str:
+    """Say what in the file is nearest to what was looked for."""
+    plain = _NUMBERED.sub("", old)
+    if plain != old and plain in text:
+        return "It holds line numbers as Read shows them; leave the numbers and the tab out."
+    lines = text.split("\n")[:_MAX_COMPARED]
+    wanted = [_bare(line) for line in old.strip("\n").split("\n")]
+    bare = [_bare(line) for line in lines]
+    for at in range(len(bare) - len(wanted) + 1):
+        if bare[at] == wanted[0] and bare[at : at + len(wanted)] == wanted:
+            return f"Lines {at + 1} to {at + len(wanted)} differ only in white space or quotes; they are:\n" + _quoted(
+                lines, at, len(wanted)
+            )
+    first = next((line for line in wanted if line), "")
+    near = difflib.get_close_matches(first, sorted({line for line in bare if line})[:_MAX_COMPARED], n=1, cutoff=0.6)
+    if not near:
+        return "Nothing there is like it; read the file again."
+    at = bare.index(near[0])
+    shown = _quoted(lines, at, min(len(wanted), _SHOWN))
+    return f"The nearest is at line {at + 1}:\n{shown}\nRead it again and copy it exactly."
+
+
+def _bare(line: str) -> str:
+    """Return a line without what is easily mistaken: white space, typographic signs, forms of a letter."""
+    return "".join(unicodedata.normalize("NFKC", line.translate(_LOOKALIKES)).split())
+
+
+def _quoted(lines: list[str], at: int, count: int) -> str:
+    shown = [f"{at + number + 1:6}\t{line[:300]}" for number, line in enumerate(lines[at : at + min(count, 20)])]
+    return "\n".join(shown)

@@ -1,0 +1,46 @@
+"""Where a search starts: the directory a model named, what is shown of its files, and which rules hold above it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ...errors import ReverieError
+from ..context import ToolContext
+from .ignore_rules import is_ignored, parse_rules
+from .workspace import is_inside, open_plain_file, roots
+
+__all__ = ["label_of", "rules_above"]
+
+_MAX_RULES_CHARS = 1_000_000
+
+
+def label_of(target: str, context: ToolContext) -> str:
+    """Return how paths beneath a directory are shown: relative to the working directory where they lie in it."""
+    cwd = os.path.realpath(context.cwd)
+    if target == cwd:
+        return ""
+    return os.path.relpath(target, cwd) if is_inside(target, (cwd,)) else target
+
+
+def rules_above(target: str, context: ToolContext) -> list[tuple[str, str]] | None:
+    """Return the ignore rules above a directory, each with the path from there; None where they ignore it itself."""
+    root = next((folder for folder in roots(context) if is_inside(target, (folder,))), None)
+    found: list[tuple[str, str]] = []
+    if root is None or root == target:
+        return found
+    for folder in reversed(Path(target).parents):
+        if not is_inside(str(folder), (root,)):
+            continue
+        try:
+            opened = open_plain_file(str(folder / ".gitignore"), context)
+        except (OSError, ReverieError):
+            continue
+        with open(opened.descriptor, encoding="utf-8", errors="replace") as file:
+            found.append((os.path.relpath(target, folder) + "/", file.read(_MAX_RULES_CHARS)))
+    for prefix, text in found:
+        parts = prefix.rstrip("/").split("/")
+        for count in range(1, len(parts) + 1):
+            if is_ignored("/".join(parts[:count]), True, [parse_rules(text)]):
+                return None
+    return found

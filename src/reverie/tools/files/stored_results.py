@@ -1,0 +1,40 @@
+"""Results that left the view, found by what the view says of them: a path or a handle."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+from ...errors import ReverieError
+from ..context import ToolContext
+
+__all__ = ["looks_stored", "stored_result"]
+
+_HANDLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{5,199}")
+_FOLDER: Final = "tool-results"
+
+
+def looks_stored(name: str, context: ToolContext) -> bool:
+    """Say whether a path may be the handle or the file of a stored result; what is a file here is that file."""
+    if "\0" in name:
+        return False
+    parts = name.split("/")
+    if len(parts) > 1 and parts[-2] != _FOLDER:
+        return False
+    if len(parts) == 1 and not _HANDLE.fullmatch(name):
+        return False
+    try:
+        return len(parts) > 1 or not os.path.lexists(os.path.join(context.cwd, name))
+    except (OSError, ValueError):
+        return False
+
+
+def stored_result(name: str, context: ToolContext) -> bytes | None:
+    """Return a stored result whole, or None where the name stands for none."""
+    if not looks_stored(name, context):
+        return None
+    try:
+        return context.read_back(name)
+    except ReverieError:  # no handle of this session: it may still be a path
+        return None

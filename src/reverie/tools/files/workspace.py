@@ -1,0 +1,256 @@
+"""Where a path leads that a model gave, and opening it without being led elsewhere.
+
+A path is taken relative to the working directory. Symbolic links are followed first, by name; the place they lead to
+is what permission is asked for. It is then opened from its root component by component with no link followed, so that
+whoever swaps a directory for a link in between gets an error, never a file outside. Only plain files are opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from ...errors import InputError, UnsafePath
+from ...paths import open_beneath
+from ...values import record
+from ..context import ToolContext
+from ..tool import Access, AccessKind
+
+__all__ = [
+    "Opened",
+    "Place",
+    "access_to",
+    "find",
+    "folder_of",
+    "is_inside",
+    "needs_grant",
+    "open_folder_at",
+    "open_plain_file",
+    "roots",
+]
+
+_MAX_RACES: Final = 16
+_MAX_PATH_BYTES: Final = 4_096
+_FOLDER: Final = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+_KERNEL_MOUNTS: Final = ("/proc", "/sys")
+_RACED: Final = frozenset({errno.ELOOP, errno.EXDEV, errno.EAGAIN})
+_OTHER_NAMES: Final = "the file has another name (a hard link), which may be outside the directories of this session"
+
+
+@record
+class Place:
+    """Where a path leads: as it was given, and resolved; ``problem`` says why it cannot be used at all."""
+
+    given: str
+    target: str
+    problem: str = ""
+
+
+@record
+class Opened:
+    """A plain file, open for reading; the caller closes the descriptor."""
+
+    descriptor: int
+    target: str
+    stat: os.stat_result
+
+
+def find(path: str, context: ToolContext) -> Place:
+    """Say where a path leads; never raises."""
+    problem = _problem(path)
+    if problem:
+        return Place(path, "", problem)
+    expanded = os.path.expanduser(path) if path == "~" or path.startswith("~/") else path
+    try:
+        return Place(path, os.path.realpath(os.path.join(context.cwd, expanded)))
+    except (OSError, ValueError) as error:
+        return Place(path, "", f"{_shown(path)} cannot be resolved ({error}); give another path")
+
+
+def _problem(path: str) -> str:
+    if not path.strip():
+        return "the path is empty; give the path of a file"
+    if "\0" in path:
+        return f"{_shown(path)} holds a NUL character; give the path without it"
+    try:
+        size = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        return f"{_shown(path)} holds half a surrogate pair, which is no text; give the path as it is listed by Glob"
+    if size > _MAX_PATH_BYTES:
+        return f"the path is {size:,} bytes long; the system takes at most {_MAX_PATH_BYTES:,}"
+    return ""
+
+
+def roots(context: ToolContext) -> list[str]:
+    """Return the directories that file tools may work in, resolved."""
+    return [os.path.realpath(folder) for folder in (context.cwd, *context.directories)]
+
+
+def is_inside(target: str, folders: Iterable[str]) -> bool:
+    """Say whether a resolved path is one of the folders or lies beneath one."""
+    return any(target == folder or target.startswith(folder.rstrip("/") + "/") for folder in folders if folder)
+
+
+def access_to(kind: AccessKind, path: str, context: ToolContext) -> Access:
+    """Say what a call would touch, links followed, and what about it a person should know."""
+    place = find(path, context)
+    if place.problem:
+        return Access("none", path)  # nothing will be touched: the call fails with the problem
+    doubted = is_inside(place.target, roots(context)) and needs_grant(place.target, context)
+    return Access(kind, place.target, _OTHER_NAMES if doubted else "")
+
+
+def needs_grant(target: str, context: ToolContext) -> bool:
+    """Say whether a resolved path may be opened only where permission was given for it."""
+    if not is_inside(target, roots(context)):
+        return True
+    with suppress(OSError, ValueError):
+        return _has_other_names(os.lstat(target))
+    return False
+
+
+def _has_other_names(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+
+
+@contextmanager
+def folder_of(path: str, context: ToolContext, *, create: bool = False) -> Generator[tuple[int, str, str]]:
+    """Open the directory that a path lies in; give its descriptor, the name in it and the resolved path."""
+    descriptor, target = _open(path, context, parent=True, create=create)
+    try:
+        yield descriptor, os.path.basename(target), target
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def open_folder_at(path: str, context: ToolContext) -> Generator[tuple[int, str]]:
+    """Open a directory that may be read; give its descriptor and the resolved path."""
+    descriptor, target = _open(path, context, parent=False, create=False)
+    try:
+        yield descriptor, target
+    finally:
+        os.close(descriptor)
+
+
+def open_plain_file(path: str, context: ToolContext) -> Opened:
+    """Open a plain file for reading, or raise what says why not and what to do."""
+    for _ in range(_MAX_RACES):
+        with folder_of(path, context) as (folder, name, target):
+            before = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISLNK(before.st_mode):
+                continue
+            _check_plain(before, target, context)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            try:
+                descriptor = os.open(name, flags, dir_fd=folder)
+            except OSError as error:
+                if error.errno in _RACED:
+                    continue
+                raise
+        try:
+            found = os.fstat(descriptor)
+            _check_plain(found, target, context)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return Opened(descriptor, target, found)
+    raise _keeps_changing(path)
+
+
+def _open(path: str, context: ToolContext, *, parent: bool, create: bool) -> tuple[int, str]:
+    """Open the folder a path leads to or lies in, following no link that was not resolved and checked before."""
+    for _ in range(_MAX_RACES):
+        place = find(path, context)
+        if place.problem:
+            raise InputError(place.problem)
+        if parent and path.endswith(("/", "/.", "/..")):
+            raise InputError(f"{_shown(path)} names a directory; name a file in it, or list it with Glob")
+        root = _root_for(place, context)
+        below = os.path.relpath(os.path.dirname(place.target) if parent else place.target, root)
+        if below == "..":  # the path is the root itself
+            raise InputError(f"{_shown(path)} is a directory; name a file in it, or list it with Glob")
+        try:
+            return _open_below(root, below, create), place.target
+        except OSError as error:
+            if error.errno not in _RACED:
+                raise
+    raise _keeps_changing(path)
+
+
+def _root_for(place: Place, context: ToolContext) -> str:
+    """Return the directory to open a place from, or refuse it."""
+    for root in roots(context):
+        if is_inside(place.target, (root,)):
+            return root
+    if is_inside(place.target, context.granted):
+        return "/"
+    raise UnsafePath(
+        f"{_shown(place.given)} leads to {place.target}, which is outside the working directory and was not allowed; "
+        f"use a path under {context.cwd}, or ask the user to allow that one",
+        path=place.target,
+    )
+
+
+def _open_below(root: str, below: str, create: bool) -> int:
+    base = os.open(root, _FOLDER)
+    try:
+        if below == ".":
+            return os.dup(base)
+        try:
+            return open_beneath(base, below, _FOLDER)
+        except FileNotFoundError:
+            if not create:
+                raise
+        current = os.dup(base)
+        try:
+            for name in below.split("/"):
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=current)
+                deeper = open_beneath(current, name, _FOLDER)
+                os.close(current)
+                current = deeper
+            return os.dup(current)
+        finally:
+            os.close(current)
+    finally:
+        os.close(base)
+
+
+def _check_plain(found: os.stat_result, target: str, context: ToolContext) -> None:
+    """Refuse everything but a plain file, and one with more names than permission was given for."""
+    if stat.S_ISDIR(found.st_mode):
+        raise InputError(f"{target} is a directory; name a file in it, or list it with Glob")
+    if not stat.S_ISREG(found.st_mode):
+        raise UnsafePath(f"{target} is a pipe, socket or device; only plain files can be used", path=target)
+    if found.st_dev in _kernel_devices():
+        raise UnsafePath(f"{target} is a window into the kernel, not a file; only plain files can be used", path=target)
+    if _has_other_names(found) and target not in context.granted:
+        raise UnsafePath(
+            f"{target} has {found.st_nlink} names (hard links), one of which may be outside the working directory, and "
+            "was not allowed; ask the user to allow it, or work on a copy",
+            path=target,
+        )
+
+
+def _kernel_devices() -> set[int]:
+    devices: set[int] = set()
+    for mount in _KERNEL_MOUNTS:
+        with suppress(OSError):
+            devices.add(os.stat(mount).st_dev)
+    return devices - {os.stat("/").st_dev}
+
+
+def _keeps_changing(path: str) -> UnsafePath:
+    return UnsafePath(
+        f"{_shown(path)} is a link that leads in a circle, or is changing while it is opened; give another path",
+        path=path,
+    )
+
+
+def _shown(path: str) -> str:
+    return repr(path if len(path) <= 200 else path[:200] + "...")

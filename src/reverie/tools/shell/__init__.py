@@ -1,0 +1,1 @@
+"""Shell commands for tools: grammar, read-only check, sandbox, supervision."""

@@ -1,0 +1,307 @@
+"""A line of shell, read as the simple commands it would run; what is not surely understood is said to be unclear.
+
+Two readers must agree: a small lexer of our own that knows only the harmless part of the language, and the grammar of
+tree-sitter. Where a trick fools one of them, the other sees another list of words, and the line is unclear.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ...values import record
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+__all__ = ["Command", "Line", "Unclear", "Word", "loose_commands", "parse", "unquoted"]
+
+MAX_CHARS: Final = 4_096
+_PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=@%+,-^~")
+_GLOB: Final = frozenset("*?[]")
+# What may follow a backslash outside quotes: punctuation, never a blank, a newline, a letter or a quote.
+_ESCAPABLE: Final = frozenset("()[]{}.*?+^|;!<>&#$/=,:-")
+_PATTERN: Final = re.compile(r"[*?]|\[.*\]")
+_AT_BRACES: Final = re.compile(r"(?<=@)\{[A-Za-z0-9]+\}")
+_OPERATORS: Final = ("&&", "||", "|", ";")
+_REDIRECTIONS: Final = re.compile(r"(?:[12]?>&[12]|(?:&|[12])?>{1,2} ?/dev/null)(?=[ ;|]|&&|$)")
+_INPUT: Final = re.compile(r"< ?([A-Za-z0-9_.][A-Za-z0-9_./+,@%-]*)(?=[ ;|]|&&|$)")
+_WORDS: Final = frozenset({"word", "number", "raw_string", "string", "concatenation", "test_operator"})
+_TRANSPARENT: Final = frozenset({"program", "list", "pipeline", "redirected_statement"})
+_RESERVED: Final = frozenset(
+    {"!", "[[", "]]", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in"}
+    | {"select", "then", "time", "until", "while"}
+)
+_NOT_WORDS: Final = frozenset({"variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect"})
+_CONNECTORS: Final = frozenset({"&&", "||", "|", ";"})
+
+
+@record
+class Word:
+    """One word as the command gets it; ``prefix`` is what stands before its first pattern character."""
+
+    text: str
+    prefix: str
+    is_pattern: bool = False
+    is_plain: bool = True
+    """Written without quotes and escapes."""
+
+
+@record
+class Command:
+    """A simple command, and the files its redirections read."""
+
+    words: tuple[Word, ...]
+    reads: tuple[str, ...] = ()
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The words, before patterns are expanded."""
+        return tuple(word.text for word in self.words)
+
+
+@record
+class Line:
+    """The simple commands of a line, in order, joined by pipes and ``&&``, ``||`` and ``;``."""
+
+    commands: tuple[Command, ...]
+
+
+@record
+class Unclear:
+    """Why a line cannot be read with certainty."""
+
+    reason: str
+
+
+Reading: TypeAlias = "Line | Unclear"
+
+
+def parse(text: str) -> Reading:
+    """Read a line; whatever is not surely understood makes it unclear."""
+    try:
+        _refuse_characters(text)
+        commands = _Lexer(text).commands()
+        seen = _by_grammar(text)
+    except ValueError as problem:
+        return Unclear(str(problem))
+    if [command.argv for command in commands] != seen:
+        return Unclear("two readers of the line do not agree on its words")
+    return Line(tuple(commands))
+
+
+def _refuse_characters(text: str) -> None:
+    if not text.strip(" "):
+        raise ValueError("the line is empty")
+    if len(text) > MAX_CHARS:
+        raise ValueError(f"the line is longer than {MAX_CHARS} characters")
+    for letter in text:
+        if letter == " " or (letter.isascii() and letter.isprintable()):
+            continue
+        if letter.isascii() or unicodedata.category(letter)[0] in "CZ" or not letter.isprintable():
+            raise ValueError(f"it holds the character U+{ord(letter):04X}, which is not plain text")
+
+
+class _Lexer:
+    """The first reader: left to right, one character at a time, stopping at the first thing it does not know."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def commands(self) -> list[Command]:
+        found: list[Command] = []
+        words: list[Word] = []
+        reads: list[str] = []
+        open_operator = ""
+        while self._at < len(self._text):
+            if self._text[self._at] == " ":
+                self._at += 1
+            elif operator := next((each for each in _OPERATORS if self._text.startswith(each, self._at)), ""):
+                found.append(self._command(words, reads, operator))
+                words, reads, open_operator = [], [], operator
+                self._at += len(operator)
+            elif (redirection := _REDIRECTIONS.match(self._text, self._at)) and words:
+                self._at = redirection.end()
+            elif (given := _INPUT.match(self._text, self._at)) and words:
+                reads.append(given[1])
+                self._at = given.end()
+            else:
+                words.append(self._word())
+        if words or open_operator not in ("", ";") or reads:
+            found.append(self._command(words, reads, "the end"))
+        return found
+
+    def _command(self, words: list[Word], reads: list[str], before: str) -> Command:
+        if not words:
+            raise ValueError(f"no command stands before {before!r}")
+        if words[0].is_plain and words[0].text in _RESERVED:
+            raise ValueError(f"{words[0].text} is a word of the shell's own language")
+        return Command(tuple(words), tuple(reads))
+
+    def _word(self) -> Word:
+        start = self._at
+        out: list[str] = []
+        bare: list[str] = []  # what is quoted or escaped stands here as a blank: it is no pattern
+        is_plain = True
+        while self._at < len(self._text) and (letter := self._text[self._at]) not in " ;|":
+            if letter == "&" and self._text.startswith("&&", self._at):
+                break
+            if letter in "<>":
+                raise ValueError("it redirects in a way other than to /dev/null, between outputs, or from a plain file")
+            if letter in "'\"":
+                is_plain = False
+                out.append(self._quoted(letter))
+            elif letter == "\\":
+                is_plain = False
+                out.append(self._escaped())
+            elif letter == "{" and (braces := _AT_BRACES.match(self._text, self._at)):
+                out.append(braces[0])
+                self._at = braces.end()
+            elif letter in _PLAIN or letter in _GLOB or (letter == "!" and self._is_alone()):
+                out.append(letter)
+                self._at += 1
+            else:
+                raise ValueError(f"it holds {letter!r} outside quotes")
+            bare.append(letter if letter in _GLOB else " " * len(out[-1]))
+        text = "".join(out)
+        if self._text[start] == "~" and text != "~" and not text.startswith("~/"):
+            raise ValueError("it names another user's home or a directory of the shell's memory")
+        pattern = _PATTERN.search("".join(bare))
+        return Word(text, text[: pattern.start()] if pattern else text, pattern is not None, is_plain)
+
+    def _is_alone(self) -> bool:
+        return self._text[self._at - 1 : self._at + 2] == " ! "
+
+    def _quoted(self, mark: str) -> str:
+        end = self._at + 1
+        while end < len(self._text) and self._text[end] != mark:
+            end += 2 if mark == '"' and self._text[end] == "\\" else 1
+        if end >= len(self._text):
+            raise ValueError("a quote is not closed")
+        inside = self._text[self._at + 1 : end]
+        self._at = end + 1
+        return inside if mark == "'" else _double_quoted(inside)
+
+    def _escaped(self) -> str:
+        following = self._text[self._at + 1 : self._at + 2]
+        if not following or following not in _ESCAPABLE:
+            raise ValueError("it escapes a character that needs no escape")
+        self._at += 2
+        return following
+
+
+def _double_quoted(inside: str) -> str:
+    """Return what bash makes of the text between double quotes."""
+    if re.search(r"(?<!\\)(?:\\\\)*(?:\$(?!$)|`|!)", inside) or "`" in inside or "!" in inside:
+        raise ValueError("it holds '$', a backquote or '!' inside double quotes")
+    return re.sub(r'\\([\\"$])', r"\1", inside)
+
+
+def unquoted(raw: str) -> str:
+    """Return a word without its quotes and escapes, as far as that can be told without running anything."""
+    pieces = re.findall(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^'\"\\]+|['\"\\]", raw, re.DOTALL)
+    out: list[str] = []
+    for piece in pieces:
+        if len(piece) > 1 and piece[0] == "'":
+            out.append(piece[1:-1])
+        elif len(piece) > 1 and piece[0] == '"':
+            out.append(re.sub(r'\\([\\"$`])', r"\1", piece[1:-1]))
+        else:
+            out.append(piece[1:] if piece[0] == "\\" and len(piece) > 1 else piece)
+    return "".join(out)
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def _by_grammar(text: str) -> list[tuple[str, ...]]:
+    """The second reader: what the grammar of bash makes of the line."""
+    root = _parser().parse(text.encode()).root_node
+    if root.has_error:
+        raise ValueError("it is not whole as shell grammar goes")
+    return list(_simple_commands(root))
+
+
+def loose_commands(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield the words of everything that looks like a command, wherever it stands and however damaged the line is.
+
+    Nothing may be allowed by this reading; it is for finding what is forbidden.
+    """
+    left = [_parser().parse(text.encode("utf-8", "surrogateescape")).root_node]
+    while left:
+        node = left.pop()
+        if node.type == "command":
+            words = [unquoted(_text(child)) for child in node.named_children if child.type not in _NOT_WORDS]
+            if words:
+                yield tuple(words)
+        left.extend(node.children)
+
+
+def _simple_commands(node: Node) -> Iterator[tuple[str, ...]]:
+    match node.type:
+        case kind if kind in _TRANSPARENT:
+            # A redirection may have swallowed words that belong to the command before it.
+            stray = [_text(word) for each in node.children if each.type == "file_redirect" for word in _after(each)]
+            inner = [each for child in node.children for each in _inside(child)]
+            if stray:
+                inner[-1] = (*inner[-1], *stray)
+            yield from inner
+        case "command":
+            yield tuple(_argument(child) for child in node.children if child.type != "file_redirect")
+        case "test_command":
+            yield tuple(_leaves(node))
+        case kind:
+            raise ValueError(f"it holds a {kind.replace('_', ' ')}")
+
+
+def _inside(child: Node) -> Iterator[tuple[str, ...]]:
+    if child.type in _CONNECTORS or child.type == "file_redirect":
+        if child.is_missing:
+            raise ValueError("it is not whole as shell grammar goes")
+        return
+    yield from _simple_commands(child)
+
+
+def _after(redirection: Node) -> list[Node]:
+    words = [child for child in redirection.named_children if child.type in _WORDS]
+    return words[1:]
+
+
+def _argument(node: Node) -> str:
+    if node.type == "command_name":
+        if len(node.children) != 1:
+            raise ValueError("its command name is not one word")
+        return _argument(node.children[0])
+    if node.type not in _WORDS:
+        raise ValueError(f"it holds a {node.type.replace('_', ' ')}")
+    for child in node.named_children:
+        if node.type == "concatenation":
+            _argument(child)
+        elif child.type != "string_content":
+            raise ValueError(f"it holds a {child.type.replace('_', ' ')}")
+    return unquoted(_text(node))
+
+
+def _leaves(node: Node) -> Iterator[str]:
+    if node.type in _WORDS:
+        yield _argument(node)
+    elif node.child_count == 0:
+        yield _text(node)
+    else:
+        if node.type not in ("test_command", "unary_expression", "binary_expression"):
+            raise ValueError(f"it holds a {node.type.replace('_', ' ')}")
+        for child in node.children:
+            yield from _leaves(child)
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode(errors="replace")

@@ -1,0 +1,201 @@
+"""How the options of a command are read: what may stand on its line, and nothing besides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from ....values import field, record
+from ..grammar import Word
+
+__all__ = ["Check", "Given", "Judge", "Rule", "Subcommands", "examine", "given_to", "rule", "words_of"]
+
+_COUNT: Final = re.compile(r"-[0-9]+\Z")
+_LONG: Final = re.compile(r"--[A-Za-z0-9][A-Za-z0-9-]*\Z")
+
+
+@record
+class Given:
+    """The options (with their values) and operands of a command line."""
+
+    options: tuple[tuple[str, str], ...]
+    operands: tuple[Word, ...]
+
+    def has(self, *names: str) -> bool:
+        """Say whether one of these options was given."""
+        return any(name in names for name, _ in self.options)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The operands as texts."""
+        return tuple(word.text for word in self.operands)
+
+
+Check: TypeAlias = Callable[[Given], str]
+"""Return what is wrong with a command line whose options are known; nothing where all is well."""
+
+Judge: TypeAlias = Callable[[tuple[Word, ...]], str]
+"""Return what is wrong with the words after a command that has a language of its own."""
+
+
+def _fine(given: Given) -> str:
+    return ""
+
+
+@record
+class Rule:
+    """The options a command may have. Long options are matched whole: an abbreviation is another option."""
+
+    flags: frozenset[str]
+    valued: frozenset[str]
+    attached: frozenset[str]
+    """Short options whose value, if any, is attached."""
+    max_operands: int | None
+    has_counts: bool
+    """Whether ``-5`` means a number of lines."""
+    is_tame: bool
+    """Whether no option of the command can do harm, so that a file named like an option cannot either."""
+    check: Check
+
+
+@record
+class Subcommands:
+    """A command whose next word says what it does."""
+
+    flags: frozenset[str]
+    valued: frozenset[str]
+    rules: Mapping[str, Rule | Judge] = field(default_factory=lambda: {})
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text as a set."""
+    return frozenset(text.split())
+
+
+def rule(
+    flags: str = "",
+    valued: str = "",
+    *,
+    attached: str = "",
+    long: str = "",
+    long_valued: str = "",
+    long_optional: str = "",
+    max_operands: int | None = None,
+    has_counts: bool = False,
+    is_tame: bool = False,
+    check: Check = _fine,
+) -> Rule:
+    """Make a rule: short options as letters, long ones as words."""
+    return Rule(
+        flags=frozenset([*flags.replace(" ", ""), *long.split(), *long_optional.split()]),
+        valued=frozenset([*valued.replace(" ", ""), *long_valued.split()]),
+        attached=frozenset([*attached.replace(" ", ""), *long_optional.split()]),
+        max_operands=max_operands,
+        has_counts=has_counts,
+        is_tame=is_tame,
+        check=check,
+    )
+
+
+def examine(how: Rule | Subcommands | Judge, words: tuple[Word, ...]) -> str:
+    """Return what about the words is not known to be harmless; nothing where all of it is."""
+    if isinstance(how, Subcommands):
+        return _with_subcommand(how, words)
+    if not isinstance(how, Rule):
+        return how(words)
+    try:
+        given = given_to(how, words)
+    except ValueError as problem:
+        return str(problem)
+    if how.max_operands is not None and len(given.operands) > how.max_operands:
+        return "it has more arguments than one that only reads"
+    return how.check(given)
+
+
+def _with_subcommand(how: Subcommands, words: tuple[Word, ...]) -> str:
+    at = 0
+    while at < len(words) and words[at].text.startswith("-"):
+        text = words[at].text
+        if text not in how.flags and text not in how.valued:
+            return f"the option {text} is not on the list"
+        at += 2 if text in how.valued else 1
+    if at >= len(words):
+        return "" if how.flags & {word.text for word in words} & {"--version"} else "it says nothing to do"
+    if any(word.is_pattern for word in words[: at + 1]):
+        return "a pattern stands where an exact word is needed"
+    below = how.rules.get(words[at].text)
+    if below is None:
+        return f"{words[at].text} is not on the list of what only reads"
+    return examine(below, words[at + 1 :])
+
+
+def given_to(how: Rule, words: tuple[Word, ...]) -> Given:
+    """Return the options and operands; raise ``ValueError`` at the first that the rule does not know."""
+    options: list[tuple[str, str]] = []
+    operands: list[Word] = []
+    left = list(reversed(words))
+    ended = False
+    while left:
+        word = left.pop()
+        _refuse_pattern(how, word, ended)
+        if ended or not word.text.startswith("-") or word.text == "-":
+            operands.append(word)
+        elif word.text == "--":
+            ended = True
+        elif how.has_counts and _COUNT.match(word.text):
+            options.append(("count", word.text[1:]))
+        elif word.text.startswith("--"):
+            options.append(_long(how, word, left))
+        else:
+            options.extend(_short(how, word, left))
+    return Given(tuple(options), tuple(operands))
+
+
+def _refuse_pattern(how: Rule, word: Word, ended: bool) -> None:
+    """Refuse a pattern whose matches could be read as options, or whose number matters."""
+    if not word.is_pattern or how.is_tame:
+        return
+    if how.max_operands is not None:
+        raise ValueError("a pattern stands where the number of arguments matters")
+    if word.prefix.startswith("-") or not (word.prefix or ended):
+        raise ValueError("a file's name could be read as an option; write ./* instead of *")
+
+
+def _long(how: Rule, word: Word, left: list[Word]) -> tuple[str, str]:
+    name, equals, value = word.text.partition("=")
+    if not _LONG.match(name):
+        raise ValueError("an option is not written plainly")
+    name = name[2:]
+    if name in how.valued:
+        return name, value if equals else _next_value(how, name, left)
+    if name in how.flags and (not equals or name in how.attached):
+        return name, value
+    raise ValueError(f"the option --{name} is not on the list")
+
+
+def _short(how: Rule, word: Word, left: list[Word]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    letters = word.text[1:]
+    for at, letter in enumerate(letters):
+        rest = letters[at + 1 :]
+        if letter in how.valued:
+            return [*found, (letter, rest or _next_value(how, letter, left))]
+        if letter in how.attached:
+            return [*found, (letter, rest)]
+        if letter not in how.flags:
+            raise ValueError(f"the option -{letter} is not on the list")
+        found.append((letter, ""))
+    return found
+
+
+def _next_value(how: Rule, name: str, left: list[Word]) -> str:
+    if not left:
+        raise ValueError(f"the option {name} lacks its value")
+    value = left.pop()
+    if value.is_pattern and not how.is_tame:
+        raise ValueError("a pattern stands where one value is needed")
+    # Should a version of the program not take a value here, it would read this word as an option.
+    if value.text.startswith("-") and not how.is_tame and not re.fullmatch(r"-[0-9]*", value.text):
+        raise ValueError(f"the value of the option {name} looks like an option itself")
+    return value.text

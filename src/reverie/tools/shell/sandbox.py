@@ -1,0 +1,77 @@
+"""Run a command so that it can read and compute, and nothing else: no write, no network, no other process touched.
+
+The work is done by ``confine.py`` beside this file, a small program of its own that closes the doors behind itself and
+then becomes the command. Doors: Landlock for files, namespaces where the kernel lets us have them, and a seccomp filter
+for what neither of them covers (sockets of every kind, file modes and times, the clock, signals, other processes).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from ...errors import SandboxUnavailable
+from ...values import record
+
+__all__ = ["Availability", "available", "confined"]
+
+LAUNCHER: Final = Path(__file__).with_name("confine.py")
+PROBE_SECONDS: Final = 20.0
+FALLBACK: Final = "read-only commands are not run by themselves; each one asks"
+
+
+@record
+class Availability:
+    """What this machine has to confine a command with, and what is done where something is missing."""
+
+    works: bool
+    landlock_version: int
+    namespaces: bool
+    seccomp: bool
+    detail: str
+
+
+def confined(argv: Sequence[str], *, cwd: Path) -> list[str]:
+    """Return the command line that runs ``argv`` in ``cwd`` confined; raise where this machine cannot."""
+    found = available()
+    if not found.works:
+        raise SandboxUnavailable(f"no sandbox here: {found.detail}; run the command with permission instead")
+    if not argv:
+        raise SandboxUnavailable("there is no command to confine; name one")
+    return [*_interpreter(), "run", str(cwd), *argv]
+
+
+@cache
+def available() -> Availability:
+    """Say what this machine has; asked once, by trying it."""
+    if not sys.platform.startswith("linux"):
+        return Availability(False, 0, False, False, f"Landlock and seccomp are Linux's; {FALLBACK}")
+    try:
+        answer = subprocess.run(
+            [*_interpreter(), "probe"], capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL
+        )
+        found = json.loads(answer.stdout)
+        version, namespaces, seccomp = int(found["landlock"]), bool(found["namespaces"]), bool(found["seccomp"])
+    except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
+        return Availability(False, 0, False, False, f"the launcher does not run ({error}); {FALLBACK}")
+    works = version > 0 and seccomp
+    return Availability(works, version, namespaces, seccomp, _in_words(version, namespaces, seccomp, works))
+
+
+def _in_words(version: int, namespaces: bool, seccomp: bool, works: bool) -> str:
+    parts = [
+        f"Landlock version {version}" if version else "no Landlock",
+        "seccomp" if seccomp else "no seccomp filter for this processor",
+        "a network namespace of its own" if namespaces else "no user namespaces: seccomp alone stops the network",
+    ]
+    return "; ".join(parts if works else [*parts, FALLBACK])
+
+
+def _interpreter() -> list[str]:
+    # Isolated and without site-packages: nothing of the user's or the repository's is imported, and it starts quickly.
+    return [sys.executable, "-I", "-S", str(LAUNCHER)]
