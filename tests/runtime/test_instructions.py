@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.runtime.instructions.reader import Gathered, InstructionFile, Nested, gather, render
+from reverie.runtime.instructions.reader import Gathered, InstructionFile, NestedInstructions, gather, render
 
 
 @dataclass
@@ -314,7 +314,7 @@ def anything(path: str) -> bool:
 
 
 @pytest.fixture
-def nested(place: Place) -> Nested:
+def nested(place: Place) -> NestedInstructions:
     place.write(
         {
             "person/code/project/AGENTS.md": "top",
@@ -328,24 +328,26 @@ def nested(place: Place) -> Nested:
             "person/code/.claude/rules/all.md": "---\npaths: project/**/*.py\n---\nall projects",
         }
     )
-    return Nested(place.project, place.gather(), user_home=place.user)
+    return NestedInstructions(place.project, place.gather(), user_home=place.user)
 
 
 @pytest.mark.requirement("N2")
-def test_rules_with_paths_and_files_below_are_not_there_at_the_start(place: Place, nested: Nested) -> None:
+def test_rules_with_paths_and_files_below_are_not_there_at_the_start(place: Place, nested: NestedInstructions) -> None:
     assert place.named(place.gather().files) == ["person/code/project/AGENTS.md"]
     assert nested.pending(Reads(), anything) == []
 
 
 @pytest.mark.requirement("N2")
-def test_touching_a_file_attaches_what_stands_near_it_nested_first(place: Place, nested: Nested) -> None:
+def test_touching_a_file_attaches_what_stands_near_it_nested_first(place: Place, nested: NestedInstructions) -> None:
     nested.touched([str(place.project / "app" / "ui" / "button.py")])
     found = nested.pending(Reads(), anything)
     assert [file.text for file in found] == ["app", "ui", "ui always", "all projects", "python"]
 
 
 @pytest.mark.requirement("N2")
-def test_triggers_are_handled_in_the_order_of_their_paths_and_then_cleared(place: Place, nested: Nested) -> None:
+def test_triggers_are_handled_in_the_order_of_their_paths_and_then_cleared(
+    place: Place, nested: NestedInstructions
+) -> None:
     reads = Reads()
     nested.touched([place.project / "lib" / "a.txt"])
     nested.touched([place.project / "docs" / "guide.txt", place.project / "app" / "ui" / "x_test.py"])
@@ -360,7 +362,7 @@ def test_triggers_are_handled_in_the_order_of_their_paths_and_then_cleared(place
 
 @pytest.mark.requirement("N2")
 def test_each_is_attached_once_while_it_stands_in_the_view_and_again_after_a_compaction(
-    place: Place, nested: Nested
+    place: Place, nested: NestedInstructions
 ) -> None:
     reads = Reads()
 
@@ -375,7 +377,7 @@ def test_each_is_attached_once_while_it_stands_in_the_view_and_again_after_a_com
 
 
 @pytest.mark.requirement("N2")
-def test_permission_is_checked_before_anything_is_read(place: Place, nested: Nested) -> None:
+def test_permission_is_checked_before_anything_is_read(place: Place, nested: NestedInstructions) -> None:
     asked: list[str] = []
 
     def refuse(path: str) -> bool:
@@ -401,7 +403,7 @@ def test_nested_files_import_and_what_leads_outside_needs_consent_there_too(plac
             "person/code/project/lib/more.md": "more",
         }
     )
-    nested = Nested(place.project, Gathered(), user_home=place.user)
+    nested = NestedInstructions(place.project, Gathered(), user_home=place.user)
     nested.touched([place.project / "lib" / "a.txt"])
     assert [file.text.split()[0] for file in nested.pending(Reads(), anything)] == ["lib", "more"]
     assert any("outside the project" in problem for problem in nested.problems)
@@ -411,7 +413,7 @@ def test_nested_files_import_and_what_leads_outside_needs_consent_there_too(plac
 def test_a_text_that_stands_in_the_view_is_not_attached_again_under_another_path(place: Place) -> None:
     place.write({f"person/code/project/{name}AGENTS.md": "the same" for name in ("", "a/", "b/")})
     place.write({"person/code/project/b/CLAUDE.md": "b", "person/code/project/c/CLAUDE.md": "b"})
-    nested = Nested(place.project, place.gather(), user_home=place.user)
+    nested = NestedInstructions(place.project, place.gather(), user_home=place.user)
     reads = Reads()
     for name, texts in (("a", []), ("b", ["b"]), ("c", [])):
         nested.touched([place.project / name / "x"])
@@ -421,8 +423,10 @@ def test_a_text_that_stands_in_the_view_is_not_attached_again_under_another_path
     assert [file.text for file in nested.pending(reads, anything)] == ["b"]
 
 
-def test_a_file_outside_the_working_directory_attaches_only_rules_that_are_for_it(place: Place, nested: Nested) -> None:
-    inside = Nested(place.project / "app", place.gather(place.project / "app"), user_home=place.user)
+def test_a_file_outside_the_working_directory_attaches_only_rules_that_are_for_it(
+    place: Place, nested: NestedInstructions
+) -> None:
+    inside = NestedInstructions(place.project / "app", place.gather(place.project / "app"), user_home=place.user)
     inside.touched([place.project / "lib" / "a.py", place.root / "elsewhere.py", "ui/relative.txt"])
     assert [file.text for file in inside.pending(Reads(), anything)] == [
         *("ui", "ui always"),
@@ -430,7 +434,7 @@ def test_a_file_outside_the_working_directory_attaches_only_rules_that_are_for_i
     ]
 
 
-def test_a_rule_is_read_once_however_many_files_were_touched(place: Place, nested: Nested) -> None:
+def test_a_rule_is_read_once_however_many_files_were_touched(place: Place, nested: NestedInstructions) -> None:
     os.mkfifo(place.project / ".claude" / "rules" / "pipe.md")
     nested.touched([place.project / "lib" / f"{n}.txt" for n in range(50)])
     assert [file.text for file in nested.pending(Reads(), anything)] == ["lib"]
@@ -440,14 +444,16 @@ def test_a_rule_is_read_once_however_many_files_were_touched(place: Place, neste
 DIRECTORIES = st.lists(st.sampled_from(["a", "a/b", "a/b/c", "d", "."]), max_size=8)
 
 
-def forgetful(nested: Nested, reads: Reads) -> list[InstructionFile]:
+def forgetful(nested: NestedInstructions, reads: Reads) -> list[InstructionFile]:
     """The known-bad twin: it forgets to look at what stands in the view."""
     return nested.pending(Reads(), anything)
 
 
-def attached_twice(place: Place, touches: list[str], pending: Callable[[Nested, Reads], list[InstructionFile]]) -> bool:
+def attached_twice(
+    place: Place, touches: list[str], pending: Callable[[NestedInstructions, Reads], list[InstructionFile]]
+) -> bool:
     place.write({f"person/code/project/{name}/AGENTS.md": f"of {name}" for name in ("a", "a/b", "a/b/c", "d")})
-    nested, reads = Nested(place.project, place.gather(), user_home=place.user), Reads()
+    nested, reads = NestedInstructions(place.project, place.gather(), user_home=place.user), Reads()
     found: list[str] = []
     for name in touches:
         nested.touched([place.project / name / "file"])

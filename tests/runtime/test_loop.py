@@ -28,8 +28,8 @@ from reverie.models import Retrying, ScriptedModel
 from reverie.models.scripted import Broken
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
-from reverie.runtime.guard.permissions import Answer, Approval
-from reverie.runtime.places.trust import Trust
+from reverie.runtime.guard.permissions import Approval, ApprovalAnswer
+from reverie.runtime.places.trust import TrustList
 from reverie.settings import AgentPolicy, McpServer, PermissionRules, Switches
 from reverie.values import replace
 
@@ -250,11 +250,11 @@ def test_a_hook_may_change_a_call_and_one_that_fails_stops_nothing(tmp_path: Pat
     assert "AAA" not in texts(bench.model.requests[1])
 
 
-def answering(*answers: Answer) -> tuple[list[Approval], Callable[[Approval], Any]]:
+def answering(*answers: ApprovalAnswer) -> tuple[list[Approval], Callable[[Approval], Any]]:
     """Return a list of what was asked, and somebody who answers so."""
     asked: list[Approval] = []
 
-    async def approve(approval: Approval) -> Answer:
+    async def approve(approval: Approval) -> ApprovalAnswer:
         asked.append(approval)
         return answers[len(asked) - 1]
 
@@ -262,7 +262,7 @@ def answering(*answers: Answer) -> tuple[list[Approval], Callable[[Approval], An
 
 
 def test_a_write_is_asked_for_with_a_diff_and_a_no_reaches_the_model(tmp_path: Path) -> None:
-    asked, approve = answering(Answer("deny", "use tabs"), Answer("once"))
+    asked, approve = answering(ApprovalAnswer("deny", "use tabs"), ApprovalAnswer("once"))
     write = [use("Write", file_path="a.txt", content="x\n")]
     bench = Bench(tmp_path, [write, write, "ok"], approve=approve)
     events = bench.ask()
@@ -275,7 +275,7 @@ def test_a_write_is_asked_for_with_a_diff_and_a_no_reaches_the_model(tmp_path: P
 
 
 def test_always_is_not_asked_twice_and_where_nobody_is_there_nothing_is_allowed(tmp_path: Path) -> None:
-    asked, approve = answering(Answer("always"))
+    asked, approve = answering(ApprovalAnswer("always"))
     write = [use("Write", file_path="a.txt", content="x\n")]
     more = [use("Bash", command="touch made-by-bash")]
     bench = Bench(tmp_path, [write, [use("Read", file_path="a.txt")], write, "ok"], approve=approve)
@@ -455,7 +455,7 @@ def test_a_repository_offers_no_skill_no_hook_and_no_server_before_it_is_trusted
     outside.write_text("Imported from outside.")
     (bench.cwd / "AGENTS.md").write_text(f"Read this: @{outside}")
     bench.ask(session="before")
-    Trust.open(bench.settings.home).trust(bench.cwd)
+    TrustList.open(bench.settings.home).trust(bench.cwd)
     bench.ask(session="after")
     before, after = map(texts, bench.model.requests)
     assert "shout: Answer in capitals" not in before

@@ -26,9 +26,9 @@ from reverie.layers.l7_relay.policy import RelayPolicy
 from reverie.models import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
-from reverie.runtime.agent.open_items import Reopening
-from reverie.runtime.guard.permissions import Answer, Approval
-from reverie.runtime.places.trust import Trust
+from reverie.runtime.agent.open_items import OpenItems
+from reverie.runtime.guard.permissions import Approval, ApprovalAnswer
+from reverie.runtime.places.trust import TrustList
 from reverie.runtime.session.forks import DENIED
 from reverie.settings import PermissionRules, Switches
 from reverie.tools import Access, Output, Tool, ToolContext, relay_tools, standard_tools
@@ -422,7 +422,7 @@ def test_types_of_a_repository_count_only_once_it_is_trusted(tmp_path: Path) -> 
     stage.ask()
     assert stage.decisions(AgentSpawned) == []
     assert "theirs" not in str(stage.requests("main")[0]["messages"])
-    Trust.open(stage.home).trust(stage.cwd)
+    TrustList.open(stage.home).trust(stage.cwd)
     stage.ask(session="t")
     assert len(stage.decisions(AgentSpawned)) == 1
     assert "- theirs: A theirs." in str(stage.requests("main")[-1]["messages"])
@@ -482,9 +482,9 @@ def test_narrowing_the_mode_reaches_an_agent_at_work(tmp_path: Path) -> None:
 def test_what_an_agent_must_ask_is_asked_of_whoever_its_parent_asks_by_its_name(tmp_path: Path) -> None:
     asked: list[Approval] = []
 
-    async def approve(approval: Approval) -> Answer:
+    async def approve(approval: Approval) -> ApprovalAnswer:
         asked.append(approval)
-        return Answer("once") if len(asked) == 1 else Answer("deny", "not that")
+        return ApprovalAnswer("once") if len(asked) == 1 else ApprovalAnswer("deny", "not that")
 
     writes = [use("Write", file_path="one.txt", content="1"), use("Write", file_path="two.txt", content="2")]
     stage = Stage(
@@ -700,7 +700,7 @@ def test_an_agent_stops_only_its_own(tmp_path: Path) -> None:
     async def steps(agent: Agent) -> None:
         other = await agent.spawn("wait", kind="general", background=True)
         stage.other = other.agent
-        restored = await Reopening(agent.context).restorable()  # what a compaction shows again
+        restored = await OpenItems(agent.context).restorable()  # what a compaction shows again
         assert any(other.agent in text for text in restored.rest)
         tried = await agent.spawn("stop the other", kind="general")
         assert tried.status == "completed"

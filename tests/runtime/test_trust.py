@@ -13,7 +13,7 @@ import pytest
 from reverie.cli.machine.trust import command
 from reverie.cli.main import run
 from reverie.errors import InputError, StorageError
-from reverie.runtime.places.trust import Trust, root_of
+from reverie.runtime.places.trust import TrustList, root_of
 
 
 def repository(folder: Path) -> Path:
@@ -22,12 +22,12 @@ def repository(folder: Path) -> Path:
 
 
 @pytest.fixture
-def trust(home: Path) -> Trust:
-    return Trust.open(home)
+def trust(home: Path) -> TrustList:
+    return TrustList.open(home)
 
 
 @pytest.mark.requirement("S2")
-def test_nothing_is_trusted_until_the_user_says_so(trust: Trust, tmp_path: Path) -> None:
+def test_nothing_is_trusted_until_the_user_says_so(trust: TrustList, tmp_path: Path) -> None:
     folder = repository(tmp_path / "a")
     (folder / "trust.toml").write_text(f'[[trusted]]\npath = "{folder}"\ndevice = 0\ninode = 0\n')
     assert trust.of(folder) == "untrusted"
@@ -39,7 +39,9 @@ def test_nothing_is_trusted_until_the_user_says_so(trust: Trust, tmp_path: Path)
 
 
 @pytest.mark.requirement("S2")
-def test_trust_covers_the_repository_and_neither_its_parent_nor_what_is_nested(trust: Trust, tmp_path: Path) -> None:
+def test_trust_covers_the_repository_and_neither_its_parent_nor_what_is_nested(
+    trust: TrustList, tmp_path: Path
+) -> None:
     outer = repository(tmp_path / "outer")
     inner = repository(outer / "vendor" / "inner")
     (outer / "src").mkdir()
@@ -51,14 +53,14 @@ def test_trust_covers_the_repository_and_neither_its_parent_nor_what_is_nested(t
     assert not trust.is_trusted(repository(tmp_path / "outer-2"))
 
 
-def test_a_plain_directory_covers_what_is_below_but_no_repository(trust: Trust, tmp_path: Path) -> None:
+def test_a_plain_directory_covers_what_is_below_but_no_repository(trust: TrustList, tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     trust.trust(tmp_path / "a")
     assert trust.is_trusted(tmp_path / "a" / "b")
     assert not trust.is_trusted(repository(tmp_path / "a" / "c"))
 
 
-def test_the_home_covers_nothing_below_it(trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_covers_nothing_below_it(trust: TrustList, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "downloads").mkdir()
     trust.trust(tmp_path)
@@ -67,7 +69,7 @@ def test_the_home_covers_nothing_below_it(trust: Trust, tmp_path: Path, monkeypa
 
 
 @pytest.mark.requirement("S2")
-def test_another_directory_in_the_same_place_is_a_stranger(trust: Trust, tmp_path: Path) -> None:
+def test_another_directory_in_the_same_place_is_a_stranger(trust: TrustList, tmp_path: Path) -> None:
     folder = repository(tmp_path / "a")
     trust.trust(folder)
     folder.rename(tmp_path / "moved")
@@ -80,7 +82,7 @@ def test_another_directory_in_the_same_place_is_a_stranger(trust: Trust, tmp_pat
 
 
 @pytest.mark.requirement("S2")
-def test_a_forged_worktree_borrows_no_trust(trust: Trust, tmp_path: Path) -> None:
+def test_a_forged_worktree_borrows_no_trust(trust: TrustList, tmp_path: Path) -> None:
     def git(*arguments: str) -> None:
         subprocess.run(["git", "-C", str(main), *arguments], check=True, capture_output=True, timeout=60)
 
@@ -98,7 +100,7 @@ def test_a_forged_worktree_borrows_no_trust(trust: Trust, tmp_path: Path) -> Non
     assert not trust.is_trusted(forged)
 
 
-def test_the_list_is_private_and_whole(trust: Trust, home: Path, tmp_path: Path) -> None:
+def test_the_list_is_private_and_whole(trust: TrustList, home: Path, tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         trust.trust(tmp_path)
@@ -111,7 +113,7 @@ def test_the_list_is_private_and_whole(trust: Trust, home: Path, tmp_path: Path)
     assert [entry.path for entry in trust.list()] == [str(tmp_path), str(odd)]
 
 
-def test_a_list_that_others_could_have_written_is_refused(trust: Trust, home: Path, tmp_path: Path) -> None:
+def test_a_list_that_others_could_have_written_is_refused(trust: TrustList, home: Path, tmp_path: Path) -> None:
     trust.trust(tmp_path)
     (home / "trust.toml").chmod(0o666)
     with pytest.raises(StorageError, match="chmod 600"):
@@ -122,7 +124,7 @@ def test_a_list_that_others_could_have_written_is_refused(trust: Trust, home: Pa
         trust.is_trusted(tmp_path)
 
 
-def test_what_is_not_a_directory_cannot_be_trusted(trust: Trust, tmp_path: Path) -> None:
+def test_what_is_not_a_directory_cannot_be_trusted(trust: TrustList, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for name in ("file", "absent"):
         with pytest.raises(InputError, match="cannot be trusted"):
@@ -131,8 +133,8 @@ def test_what_is_not_a_directory_cannot_be_trusted(trust: Trust, tmp_path: Path)
 
 def test_two_processes_lose_nothing_of_each_other(home: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from reverie.runtime.places.trust import Trust\n"
-        "for name in sys.argv[2:]: Trust.open(Path(sys.argv[1])).trust(Path(name))"
+        "import sys; from pathlib import Path; from reverie.runtime.places.trust import TrustList\n"
+        "for name in sys.argv[2:]: TrustList.open(Path(sys.argv[1])).trust(Path(name))"
     )
     names = [tmp_path / str(number) for number in range(20)]
     for name in names:
@@ -140,7 +142,7 @@ def test_two_processes_lose_nothing_of_each_other(home: Path, tmp_path: Path) ->
     halves = [names[::2], names[1::2]]
     running = [subprocess.Popen([sys.executable, "-c", code, str(home), *map(str, half)]) for half in halves]
     assert [each.wait(timeout=60) for each in running] == [0, 0]
-    assert {entry.path for entry in Trust.open(home).list()} == set(map(str, names))
+    assert {entry.path for entry in TrustList.open(home).list()} == set(map(str, names))
 
 
 def test_the_command_trusts_lists_and_removes(

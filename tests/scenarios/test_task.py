@@ -19,7 +19,7 @@ from reverie.conversation.wire.validate import problems
 from reverie.events import Event, QueryEnded, TextStreamed, ToolFinished
 from reverie.models.anthropic import AnthropicModel
 from reverie.runtime.agent.agent import Agent
-from reverie.runtime.guard.permissions import Answer, Approval
+from reverie.runtime.guard.permissions import Approval, ApprovalAnswer
 from reverie.testing.messages_server import MessagesServer
 
 WRONG = "def add(one, other):\n    return one - other\n"
@@ -75,10 +75,10 @@ class Workshop:
         self.model = model
         self.asked: list[Approval] = []
 
-    async def approve(self, approval: Approval) -> Answer:
+    async def approve(self, approval: Approval) -> ApprovalAnswer:
         """Allow whatever is asked, and remember it."""
         self.asked.append(approval)
-        return Answer("once")
+        return ApprovalAnswer("once")
 
     def agent(self) -> Agent:
         """Return an agent with a connection of its own."""

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from reverie.settings import AgentPolicy
 from reverie.tools import Output, ToolContext
 from reverie.tools.bash import Bash, BashOutput, KillShell
-from reverie.tools.shell.shells import EDGE_BYTES, Kept
+from reverie.tools.shell.shells import EDGE_BYTES, OutputBuffer
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_output_without_end_is_cut_in_the_middle_and_takes_no_memory(context: To
 def test_the_beginning_and_the_end_of_an_output_are_kept_exactly(
     chunks: list[bytes], edge: int, data: st.DataObject
 ) -> None:
-    kept = Kept(edge)
+    kept = OutputBuffer(edge)
     whole = b""
     seen = 0
     for chunk in chunks:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from reverie.tools import Output, ToolContext
 from reverie.tools.edit import Edit
 from reverie.tools.files.diffs import MAX_DIFF_LINES, unified
-from reverie.tools.files.replacement import edited
+from reverie.tools.files.replacement import text_edit
 from reverie.tools.read import Read
 from reverie.tools.write import Write
 
@@ -211,7 +211,7 @@ def test_a_failed_write_leaves_the_file_and_nothing_beside_it(context: ToolConte
 def test_an_edit_is_what_replacing_text_gives(text: str, old: str, new: str) -> None:
     if old not in text:
         return
-    change = edited(text, old, new, everywhere=True, path="a")
+    change = text_edit(text, old, new, everywhere=True, path="a")
     assert change.text == text.replace(old, new)
     assert len(change.places) == text.count(old)
     assert change.text.count("\n") - text.count("\n") == sum(more for _, _, more in change.places)

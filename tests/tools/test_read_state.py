@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from reverie.tools import ToolContext
 from reverie.tools.edit import Edit
-from reverie.tools.files.read_state import MAX_BYTES, MAX_ENTRIES, Reading, ReadState
+from reverie.tools.files.read_state import MAX_BYTES, MAX_ENTRIES, FileRead, ReadState
 from reverie.tools.read import Read
 
 
 def reading(
     path: str, text: str = "x", version: str = "v", spans: tuple[tuple[int, int], ...] | None = None
-) -> Reading:
-    return Reading(path, version, 1, text, spans)
+) -> FileRead:
+    return FileRead(path, version, 1, text, spans)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefghij"), st.integers(0, 60), st.booleans()), max_size=80))

@@ -11,8 +11,8 @@ from ..errors import InputError, StorageError
 from ..values import replace
 from .context import ToolContext
 from .files.diffs import unified
-from .files.read_state import Reading
-from .files.replacement import Edited, edited
+from .files.read_state import FileRead
+from .files.replacement import TextEdit, text_edit
 from .files.text_files import TextFile, load
 from .files.workspace import access_to
 from .read import not_found
@@ -76,7 +76,7 @@ def _preview(input: Mapping[str, Any], context: ToolContext) -> str:
     return unified(before.text, change.text, str(input["file_path"]))
 
 
-def _edit(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, Reading]:
+def _edit(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:
     path = str(input["file_path"])
     refuse_notebook(path)
     before, change = _change(input, context)
@@ -96,7 +96,7 @@ def _edit(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, Readi
     return Output(f"{reading.path} was changed: {places}.", wrote=(reading.path,)), reading
 
 
-def _change(input: Mapping[str, Any], context: ToolContext) -> tuple[TextFile, Edited]:
+def _change(input: Mapping[str, Any], context: ToolContext) -> tuple[TextFile, TextEdit]:
     path, old, new = str(input["file_path"]), str(input["old_string"]), str(input["new_string"])
     if old == new:
         raise InputError("old_string and new_string are the same: nothing would change; say what should stand there")
@@ -106,10 +106,10 @@ def _change(input: Mapping[str, Any], context: ToolContext) -> tuple[TextFile, E
     if before.newline == "\r\n":
         old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     everywhere = bool(input.get("replace_all"))
-    return before, edited(before.text, old, new, everywhere=everywhere, path=before.target)
+    return before, text_edit(before.text, old, new, everywhere=everywhere, path=before.target)
 
 
-def _moved(spans: tuple[tuple[int, int], ...], change: Edited) -> tuple[tuple[int, int], ...]:
+def _moved(spans: tuple[tuple[int, int], ...], change: TextEdit) -> tuple[tuple[int, int], ...]:
     """Return where the lines that were seen are after the change; what was put in counts as seen."""
     moved: list[tuple[int, int]] = []
     for first, last in spans:

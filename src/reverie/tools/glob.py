@@ -12,10 +12,10 @@ import anyio.to_thread
 from ..errors import InputError, StorageError
 from .context import ToolContext
 from .files.globs import literal_prefix, path_regex
-from .files.ignore_rules import parse_rules
+from .files.ignore_rules import parse_ignore_rules
 from .files.search_root import label_of, rules_above
 from .files.tree_walk import walk
-from .files.workspace import access_to, open_folder_at
+from .files.workspace import access_to, open_folder
 from .read import not_found
 from .tool import Access, Output, failed
 
@@ -80,10 +80,10 @@ def _glob(input: Mapping[str, Any], context: ToolContext) -> str:
     wanted = path_regex(pattern)
     hidden = any(part.startswith(".") for part in pattern.replace("{", "/").replace(",", "/").split("/"))
     found: list[tuple[int, str]] = []
-    with open_folder_at(start, context) as (folder, target):
+    with open_folder(start, context) as (folder, target):
         label = label_of(target, context)
         rules = rules_above(target, context)
-        above = [parse_rules(text, prefix=prefix) for prefix, text in rules or ()]
+        above = [parse_ignore_rules(text, prefix=prefix) for prefix, text in rules or ()]
         readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         try:
             files = walk(

@@ -24,7 +24,7 @@ from .context import ToolContext
 from .files.globs import path_regex
 from .files.search_root import label_of, rules_above
 from .files.stored_results import looks_stored, stored_result
-from .files.workspace import access_to, find, open_folder_at, open_plain_file
+from .files.workspace import access_to, open_folder, open_plain_file, resolved_path
 from .read import not_found
 from .tool import Access, Output, failed
 
@@ -173,7 +173,7 @@ def _pattern(pattern: str) -> str:
 
 
 async def _search_files(path: str, request: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-    target = find(path, context).target
+    target = resolved_path(path, context).target
     if target and _is_file(target):
         opened = await anyio.to_thread.run_sync(open_plain_file, path, context)
         try:
@@ -181,7 +181,7 @@ async def _search_files(path: str, request: dict[str, Any], context: ToolContext
             return await _searched(request, (opened.descriptor,))
         finally:
             os.close(opened.descriptor)
-    with open_folder_at(path, context) as (folder, target):
+    with open_folder(path, context) as (folder, target):
         readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         try:
             rules = await anyio.to_thread.run_sync(rules_above, target, context)

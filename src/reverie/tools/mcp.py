@@ -14,7 +14,7 @@ from anyio import to_thread
 from ..settings import McpServer
 from .context import ToolContext
 from .mcp_content import schema_of, tool_names
-from .mcp_server import Connection
+from .mcp_server import McpConnection
 from .tool import Access, Output, Tool
 
 __all__ = ["McpTool", "McpTools"]
@@ -27,7 +27,7 @@ class McpTool:
 
     max_chars: float | None = None
 
-    def __init__(self, name: str, connection: Connection, listed: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, connection: McpConnection, listed: Mapping[str, Any]) -> None:
         self.name = name
         self.input_schema, self.problem = schema_of(listed.get("inputSchema"))
         said = str(listed.get("description") or listed.get("title") or "").strip()
@@ -58,7 +58,7 @@ class McpTools:
     def __init__(self, servers: Mapping[str, McpServer], *, cwd: str | None = None) -> None:
         self.tools: list[Tool] = []
         self.problems: list[str] = []
-        self._connections = [Connection(name, server, cwd=cwd) for name, server in servers.items()]
+        self._connections = [McpConnection(name, server, cwd=cwd) for name, server in servers.items()]
         self._group = AsyncExitStack()
 
     async def __aenter__(self) -> McpTools:

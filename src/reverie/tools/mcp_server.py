@@ -17,14 +17,14 @@ from .tool import Output
 if TYPE_CHECKING:
     from mcp import Client
 
-__all__ = ["Connection"]
+__all__ = ["McpConnection"]
 
 _MAX_PAGES: Final = 50
 _TAIL_BYTES: Final = 2_000
 _SHOWN_CHARS: Final = 500
 
 
-class Connection:
+class McpConnection:
     """A server and how it is doing. The SDK's client lives and dies in the task that runs ``serve``."""
 
     def __init__(self, name: str, server: McpServer, *, cwd: str | None = None) -> None:

@@ -17,11 +17,11 @@ import anyio.to_thread
 from ..errors import InputError, StorageError
 from ..values import record
 from .context import ToolContext
-from .files.numbered_lines import Shown, show_bytes, show_lines
-from .files.read_state import Reading, version_of
+from .files.numbered_lines import NumberedText, show_bytes, show_lines
+from .files.read_state import FileRead, version_of
 from .files.stored_results import looks_stored, stored_result
 from .files.text_files import MAX_EDIT_BYTES, decoded
-from .files.workspace import access_to, find, open_plain_file
+from .files.workspace import access_to, open_plain_file, resolved_path
 from .tool import Access, Output, failed
 
 __all__ = ["IMAGE_MAX_BYTES", "Read", "not_found"]
@@ -115,7 +115,7 @@ class Read:
         return output
 
 
-def _read(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, Reading | None]:
+def _read(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead | None]:
     path = str(input["file_path"])
     stored = stored_result(path, context)
     if stored is not None:
@@ -132,7 +132,7 @@ def _read(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, Readi
         return output, None
     version = version_of(source.data) if source.whole else f"{source.size_bytes}:{source.mtime_ns}"
     spans = None if shown.whole else ((shown.first, shown.last),)
-    return output, Reading(source.target, version, source.mtime_ns, shown.text, spans)
+    return output, FileRead(source.target, version, source.mtime_ns, shown.text, spans)
 
 
 def _load(path: str, input: Mapping[str, Any], context: ToolContext) -> _Source:
@@ -163,7 +163,9 @@ def _skip_lines(file: BufferedReader, count: int, target: str) -> None:
             raise InputError(f"{target} has fewer than {count + 1:,} lines; give a smaller offset")
 
 
-def _answer(source: _Source, text: str, input: Mapping[str, Any], context: ToolContext) -> tuple[str, Shown | None]:
+def _answer(
+    source: _Source, text: str, input: Mapping[str, Any], context: ToolContext
+) -> tuple[str, NumberedText | None]:
     """Return what is answered, and which lines that shows where it shows lines."""
     if "byte_offset" in input:
         asked = int(input["byte_offset"])
@@ -174,7 +176,7 @@ def _answer(source: _Source, text: str, input: Mapping[str, Any], context: ToolC
         more = f"; byte_offset={end} reads on" if end < source.size_bytes else ""
         return f"{part}\n[bytes {asked:,} to {end:,} of {source.size_bytes:,}{more}]", None
     if not text:
-        return "[the file is empty]", Shown("", 1, 0, 0, True)
+        return "[the file is empty]", NumberedText("", 1, 0, 0, True)
     shown = show_lines(
         text,
         input.get("offset"),
@@ -207,7 +209,7 @@ def _image(source: _Source, media: str) -> Output:
 
 def not_found(path: str, error: OSError, context: ToolContext) -> str:
     """Say what the system said of a path, and what may have been meant."""
-    target = find(path, context).target or path
+    target = resolved_path(path, context).target or path
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         return f"{target}: {error.strerror or error}; check the path and its rights with Bash (ls -la)"
     folder = Path(target).parent

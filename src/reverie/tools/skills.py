@@ -14,9 +14,9 @@ from .context import ToolContext
 from .files.text_files import decoded
 from .files.workspace import open_plain_file
 
-__all__ = ["MAX_SKILL_CHARS", "Skill", "Source", "brief_listing", "find_skills", "load_skill", "skill_folders"]
+__all__ = ["MAX_SKILL_CHARS", "Skill", "SkillSource", "brief_listing", "find_skills", "load_skill", "skill_folders"]
 
-Source: TypeAlias = Literal["project", "user"]
+SkillSource: TypeAlias = Literal["project", "user"]
 
 MAX_SKILL_CHARS: Final = 50_000
 _MAX_SKILLS: Final = 200
@@ -33,15 +33,15 @@ class Skill:
     name: str
     description: str
     folder: Path
-    source: Source
+    source: SkillSource
 
 
-def skill_folders(cwd: Path, *, home: Path | None = None, user: Path | None = None) -> list[tuple[Path, Source]]:
+def skill_folders(cwd: Path, *, home: Path | None = None, user: Path | None = None) -> list[tuple[Path, SkillSource]]:
     """Return where skills are looked for, those that go before others first.
 
     ``home`` is the user's directory of Reverie, ``user`` their own home directory; None leaves it out.
     """
-    found: list[tuple[Path, Source]] = [
+    found: list[tuple[Path, SkillSource]] = [
         (cwd / ".reverie" / "skills", "project"),
         (cwd / ".claude" / "skills", "project"),
     ]
@@ -52,7 +52,7 @@ def skill_folders(cwd: Path, *, home: Path | None = None, user: Path | None = No
     return found
 
 
-def find_skills(folders: Iterable[tuple[Path, Source]]) -> list[Skill]:
+def find_skills(folders: Iterable[tuple[Path, SkillSource]]) -> list[Skill]:
     """Return the skills in these folders by name; where two share a name, the one found first.
 
     What cannot be read or has no description is passed over: a skill nobody can choose is no use.
@@ -89,7 +89,7 @@ def load_skill(skill: Skill) -> str:
     return f"Skill {skill.name}, in {skill.folder} (paths in it are relative to that directory):\n\n{body}"
 
 
-def _in_folder(folder: Path, source: Source) -> Iterator[Skill]:
+def _in_folder(folder: Path, source: SkillSource) -> Iterator[Skill]:
     try:
         names = sorted(os.listdir(folder))[:_MAX_SKILLS]
     except OSError:

@@ -19,7 +19,7 @@ from ..errors import InputError
 from ..values import record
 from .context import WebAccess
 
-__all__ = ["Fetched", "address_problem", "fetch"]
+__all__ = ["WebPage", "address_problem", "fetch"]
 
 MAX_BYTES: Final = 3_000_000
 SECONDS: Final = 30.0
@@ -34,7 +34,7 @@ _HEADERS: Final = {
 
 
 @record
-class Fetched:
+class WebPage:
     """What came back: where from, or where it was redirected to on another host."""
 
     url: str
@@ -46,7 +46,7 @@ class Fetched:
     elsewhere: str = ""
 
 
-async def fetch(url: str, web: WebAccess) -> Fetched:
+async def fetch(url: str, web: WebAccess) -> WebPage:
     """Fetch a page within bounds of time and size; raise what says why not."""
     try:
         with anyio.fail_after(SECONDS):
@@ -57,7 +57,7 @@ async def fetch(url: str, web: WebAccess) -> Fetched:
         ) from None
 
 
-async def _follow(url: str, web: WebAccess) -> Fetched:
+async def _follow(url: str, web: WebAccess) -> WebPage:
     host = _parts(url).hostname
     for _ in range(_MAX_REDIRECTS + 1):
         found = await _get(url, web)
@@ -65,11 +65,11 @@ async def _follow(url: str, web: WebAccess) -> Fetched:
             return found
         url = urljoin(url, found.elsewhere)
         if _parts(url).hostname != host:
-            return Fetched(url=found.url, status=found.status, elsewhere=url)
+            return WebPage(url=found.url, status=found.status, elsewhere=url)
     raise InputError(f"{url} was redirected more than {_MAX_REDIRECTS} times; use another address")
 
 
-async def _get(url: str, web: WebAccess) -> Fetched:
+async def _get(url: str, web: WebAccess) -> WebPage:
     try:
         import httpx2
     except ModuleNotFoundError:
@@ -99,11 +99,11 @@ async def _get(url: str, web: WebAccess) -> Fetched:
             ) from None
 
 
-async def _received(url: str, response: Any) -> Fetched:
+async def _received(url: str, response: Any) -> WebPage:
     headers: Mapping[str, str] = response.headers
     status: int = response.status_code
     if status in _REDIRECTS and headers.get("location"):
-        return Fetched(url, status, elsewhere=headers["location"])
+        return WebPage(url, status, elsewhere=headers["location"])
     if headers.get("content-encoding", "identity") != "identity":
         raise InputError(f"{url} answers only in {headers['content-encoding']}, which is not taken; use another source")
     data = bytearray()
@@ -113,7 +113,7 @@ async def _received(url: str, response: Any) -> Fetched:
             break
     media, _, rest = headers.get("content-type", "text/plain").partition(";")
     charset = rest.partition("charset=")[2].split(";")[0].strip(" \"'")
-    return Fetched(url, status, media.strip().lower(), charset, bytes(data[:MAX_BYTES]), len(data) > MAX_BYTES)
+    return WebPage(url, status, media.strip().lower(), charset, bytes(data[:MAX_BYTES]), len(data) > MAX_BYTES)
 
 
 def _parts(url: str) -> SplitResult:

@@ -12,7 +12,7 @@ from ..errors import InputError
 from .context import ToolContext
 from .page_text import page_text
 from .tool import Access, Output, failed
-from .web import Fetched, fetch
+from .web import WebPage, fetch
 
 __all__ = ["MAX_TEXT_CHARS", "WebFetch"]
 
@@ -62,7 +62,7 @@ class WebFetch:
         return Output(text)
 
 
-def _text(found: Fetched) -> str:
+def _text(found: WebPage) -> str:
     if not found.media.startswith(_TEXTS) and not found.media.endswith(("+json", "+xml")):
         raise InputError(
             f"{found.url} is {found.media}, {len(found.data):,} bytes, not text; fetch it with Bash (curl)"

@@ -12,7 +12,7 @@ from ..errors import InputError, StorageError
 from .context import ToolContext
 from .files.diffs import unified
 from .files.numbered_lines import show_lines
-from .files.read_state import Reading, version_of
+from .files.read_state import FileRead, version_of
 from .files.text_files import TextFile, encoded, load, replace_text
 from .files.workspace import access_to
 from .read import not_found
@@ -71,7 +71,7 @@ def _preview(input: Mapping[str, Any], context: ToolContext) -> str:
     return unified(before.text if before is not None else "", str(input["content"]), path)
 
 
-def _write(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, Reading]:
+def _write(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:
     path, text = str(input["file_path"]), str(input["content"])
     refuse_notebook(path)
     before = _existing(path, context)
@@ -100,7 +100,7 @@ def _check_read(before: TextFile, context: ToolContext) -> None:
         )
 
 
-def load_read(before: TextFile, context: ToolContext) -> Reading:
+def load_read(before: TextFile, context: ToolContext) -> FileRead:
     """Return what the agent has read of a file; refuse one it has not, or that has changed since."""
     reading = context.reads.get(before.target)
     if reading is None:
@@ -122,9 +122,9 @@ def check_writable(before: TextFile) -> None:
         raise InputError(f"{before.target} is write-protected; ask the user whether to change that")
 
 
-def written(path: str, text: str, context: ToolContext, *, before: TextFile | None) -> Reading:
+def written(path: str, text: str, context: ToolContext, *, before: TextFile | None) -> FileRead:
     """Write the text and return what is known of the file now: all of it."""
     data = encoded(text, before)
     target, mtime_ns = replace_text(path, data, context, before=before)
     shown = show_lines(text, None, None, context.policy)
-    return Reading(target, version_of(data), mtime_ns, shown.text)
+    return FileRead(target, version_of(data), mtime_ns, shown.text)

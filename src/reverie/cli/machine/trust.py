@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ...runtime.places.trust import Trust, root_of
+from ...runtime.places.trust import TrustList, root_of
 from ...settings import default_home
 from ..output import emit_json, say, table
 
@@ -26,7 +26,7 @@ def command(path: Path | None, listing: bool, remove: bool, as_json: bool) -> in
     """
     if listing and (remove or path is not None):
         raise click.UsageError("--list stands alone")
-    trust = Trust.open(default_home())
+    trust = TrustList.open(default_home())
     if listing:
         return show(trust, as_json)
     directory = Path.cwd() if path is None else path
@@ -45,7 +45,7 @@ def command(path: Path | None, listing: bool, remove: bool, as_json: bool) -> in
     return 0
 
 
-def show(trust: Trust, as_json: bool) -> int:
+def show(trust: TrustList, as_json: bool) -> int:
     """Print what is trusted."""
     entries = trust.list()
     if as_json:

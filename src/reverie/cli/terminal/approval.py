@@ -15,7 +15,7 @@ from .screen import Screen
 from .transcript import Transcript
 
 if TYPE_CHECKING:
-    from ...runtime.guard.permissions import Answer, Approval
+    from ...runtime.guard.permissions import Approval, ApprovalAnswer
 
 __all__ = ["ScreenApprover", "preview_lines"]
 
@@ -60,9 +60,9 @@ class ScreenApprover:
         self._paint = paint
         self._cwd = cwd
 
-    async def __call__(self, approval: Approval) -> Answer:
+    async def __call__(self, approval: Approval) -> ApprovalAnswer:
         """Show what would be done and wait for an answer."""
-        from ...runtime.guard.permissions import Answer
+        from ...runtime.guard.permissions import ApprovalAnswer
 
         title = call_title(approval.tool, approval.input, self._cwd)
         head = f"{self._paint('?', 'busy')} {title} {self._paint(one_line(approval.reason), 'dim')}"
@@ -73,13 +73,13 @@ class ScreenApprover:
         options += [Option("n", "no", "no"), Option("t", "no, and tell the model why", "why")]
         match await self._screen.choose(f"Allow {one_line(approval.tool)}?", options):
             case "once":
-                return Answer("once")
+                return ApprovalAnswer("once")
             case "always":
-                return Answer("always")
+                return ApprovalAnswer("always")
             case "why":
                 why = (await self._screen.ask_line("why? ")).strip()
                 self._transcript.denied(title, why or NO_REASON)
-                return Answer("deny", why)
+                return ApprovalAnswer("deny", why)
             case _:
                 self._transcript.denied(title, NO_REASON)
-                return Answer("deny")
+                return ApprovalAnswer("deny")

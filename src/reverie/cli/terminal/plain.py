@@ -21,7 +21,7 @@ from ...events import (
     ToolFinished,
     ToolStarted,
 )
-from ...runtime.guard.permissions import Answer, Approval
+from ...runtime.guard.permissions import Approval, ApprovalAnswer
 from ...settings import Settings
 from ..output import say
 from .approval import preview_lines
@@ -158,7 +158,7 @@ class LineApprover:
     def __init__(self, cwd: Path) -> None:
         self._cwd = cwd
 
-    async def __call__(self, approval: Approval) -> Answer:
+    async def __call__(self, approval: Approval) -> ApprovalAnswer:
         """Show what would be done and wait for a line."""
         title = call_title(approval.tool, approval.input, self._cwd)
         put("\n".join([f"? {title} {one_line(approval.reason)}", *preview_lines(approval, NEVER)]))
@@ -166,10 +166,10 @@ class LineApprover:
         typed = await ask_for_line(f"Allow it? y: once{always}, n: no, or say why not: ")
         match (typed or "n").strip():
             case "y" | "yes":
-                return Answer("once")
+                return ApprovalAnswer("once")
             case "a" | "always" if approval.suggestion:
-                return Answer("always")
+                return ApprovalAnswer("always")
             case "" | "n" | "no":
-                return Answer("deny")
+                return ApprovalAnswer("deny")
             case why:
-                return Answer("deny", why)
+                return ApprovalAnswer("deny", why)

@@ -12,7 +12,17 @@ if TYPE_CHECKING:
     from .local import Budget, take_notes
     from .plan import Limits, covered_by, due, enough_tokens, limits_of, worth_logging
     from .policy import NotesPolicy
-    from .sections import CURRENT, HEADINGS, Notes, Template, changed_sections, fitted, overs, parse_notes, render_notes
+    from .sections import (
+        CURRENT,
+        HEADINGS,
+        Notes,
+        Template,
+        changed_sections,
+        fitted,
+        overs,
+        parse_notes,
+        render_notes,
+    )
     from .skill import render_skill, skill_of, words_since_compaction
 
 __all__ = [

@@ -11,11 +11,11 @@ from ...events import Event, FellBack, Listener
 from ...ports import Model, Started
 from ...settings import Mode
 from ..session.limits import compact_at, max_output_tokens, window_tokens
-from .loop import End, Prompt, Query, query
+from .loop import Prompt, QueryEnd, QueryRun, run_query
 from .models import fitted, fitting
 from .parts import Assembled
 from .status import Status
-from .team.relay import Relaying
+from .team.relay import Relay
 from .team.roster import AgentStatus
 
 __all__ = ["Agent"]
@@ -41,8 +41,8 @@ class Agent(Assembled):
         self._asking = True
         self._heard.clear()
         try:
-            run = Query(self.session, self, self.runs, self._hooks, self._interrupt, self._hear, self._since)
-            async with aclosing(query(run, prompt)) as events:
+            run = QueryRun(self.session, self, self.runs, self._hooks, self._interrupt, self._hear, self._since)
+            async with aclosing(run_query(run, prompt)) as events:
                 async for event in events:
                     yield event
         finally:
@@ -131,15 +131,15 @@ class Agent(Assembled):
         """Wait for an agent's end and say how it came out."""
         return await self._relay().spawning.wait(agent)
 
-    def _relay(self) -> Relaying:
+    def _relay(self) -> Relay:
         if self._stack is None:
             raise SessionError("this agent is not open: use it in 'async with'")
         if self.relaying is None:
             raise InputError("agents are switched off here (switches.relay), or the model's window is too small")
         return self.relaying
 
-    def _relays(self) -> Relaying | None:
-        return Relaying(self) if self.settings.switches.relay else None
+    def _relays(self) -> Relay | None:
+        return Relay(self) if self.settings.switches.relay else None
 
     # -- what the loop asks (Seat)
 
@@ -166,16 +166,16 @@ class Agent(Assembled):
         self._hear(FellBack(self.name, "model", f"{before} declined; {self.model.name} is asked"))
         return True
 
-    def out_of_bounds(self, turns: int) -> End | None:
+    def out_of_bounds(self, turns: int) -> QueryEnd | None:
         """Say whether turns or money have run out."""
         if turns >= self._max_turns:
-            return End("max_turns", f"{turns} turns were taken, and no more are allowed")
+            return QueryEnd("max_turns", f"{turns} turns were taken, and no more are allowed")
         over = self.lineage.over_limit() if self.lineage is not None else ""
         if over:
-            return End("budget", over)
+            return QueryEnd("budget", over)
         spent = self._meter.cost_usd or 0.0
         if self._budget_usd is not None and spent >= self._budget_usd:
-            return End("budget", f"${spent:.2f} of ${self._budget_usd:.2f} is spent")
+            return QueryEnd("budget", f"${spent:.2f} of ${self._budget_usd:.2f} is spent")
         return None
 
     async def begin(self, prompt: str) -> None:

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from anyio import CancelScope
 
-__all__ = ["Interrupt", "Interrupted"]
+__all__ = ["Interrupt", "QueryInterrupted"]
 
 T = TypeVar("T")
 
 
-class Interrupted(Exception):
+class QueryInterrupted(Exception):
     """The user stopped the query; raised and caught within the runtime."""
 
 
@@ -52,4 +52,4 @@ class Interrupt:
                 return await step
             finally:
                 self._scope = None
-        raise Interrupted
+        raise QueryInterrupted

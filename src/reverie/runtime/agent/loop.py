@@ -21,10 +21,10 @@ from ...ports import Model, Piece, Reply
 from ...values import record
 from ..guard.hooks import Hooks
 from ..session.session import Session
-from .interrupt import Interrupt, Interrupted
+from .interrupt import Interrupt, QueryInterrupted
 from .tool_runs import CUT_OFF, ToolRuns
 
-__all__ = ["End", "Prompt", "Query", "Seat", "query"]
+__all__ = ["Prompt", "QueryEnd", "QueryHost", "QueryRun", "run_query"]
 
 Prompt = str | list[dict[str, Any]]
 GO_ON: Final = (
@@ -39,14 +39,14 @@ HOOKED: Final = 5
 
 
 @record
-class End:
+class QueryEnd:
     """How a query ended, by the names of Q6, and what there is to say about it."""
 
     end: str
     detail: str = ""
 
 
-class Seat(Protocol):
+class QueryHost(Protocol):
     """Who the loop works for: what changes between turns, and what is wanted around them."""
 
     @property
@@ -68,7 +68,7 @@ class Seat(Protocol):
         """Let another model answer from now on; say whether there is one."""
         ...
 
-    def out_of_bounds(self, turns: int) -> End | None:
+    def out_of_bounds(self, turns: int) -> QueryEnd | None:
         """Say whether turns or money have run out."""
         ...
 
@@ -90,11 +90,11 @@ class Seat(Protocol):
 
 
 @dataclass(slots=True)
-class Query:
+class QueryRun:
     """Everything a query is made of, given from outside."""
 
     session: Session
-    seat: Seat
+    seat: QueryHost
     runs: ToolRuns
     hooks: Hooks
     interrupt: Interrupt
@@ -107,9 +107,9 @@ class Query:
     made_room: bool = False
 
 
-async def query(run: Query, prompt: Prompt) -> AsyncGenerator[Event, None]:
+async def run_query(run: QueryRun, prompt: Prompt) -> AsyncGenerator[Event, None]:
     """Answer a prompt; every event as it happens, ``QueryEnded`` last."""
-    end: End | None = None
+    end: QueryEnd | None = None
     try:
         end = await _begun(run, prompt)
         while end is None:
@@ -121,7 +121,7 @@ async def query(run: Query, prompt: Prompt) -> AsyncGenerator[Event, None]:
             try:
                 request = await run.interrupt.guard(run.session.prepare(**run.seat.opening()))
             except WindowFull as error:
-                end = End("blocking_limit", str(error))
+                end = QueryEnd("blocking_limit", str(error))
                 break
             reply: Reply | None = None
             try:
@@ -138,30 +138,30 @@ async def query(run: Query, prompt: Prompt) -> AsyncGenerator[Event, None]:
                 end = await _room(run, error)
                 continue
             except ModelError as error:
-                end = End("model_error", str(error))
+                end = QueryEnd("model_error", str(error))
                 break
             run.turns += 1
             end = await _replied(run, reply.body)
-    except Interrupted:
-        end = End("aborted", "stopped by the user")
+    except QueryInterrupted:
+        end = QueryEnd("aborted", "stopped by the user")
         await _settle(run)
     except BaseException:
         with CancelScope(shield=True):  # the log must be whole whoever gives up on us
             await _settle(run)
-            _ended(run, End("aborted", "cancelled"))
+            _ended(run, QueryEnd("aborted", "cancelled"))
         raise
-    _ended(run, end or End("completed"))
+    _ended(run, end or QueryEnd("completed"))
     for event in run.heard():
         yield event
 
 
-async def _begun(run: Query, prompt: Prompt) -> End | None:
+async def _begun(run: QueryRun, prompt: Prompt) -> QueryEnd | None:
     """Let hooks see the prompt, attach what the moment calls for, and say it."""
     run.interrupt.reset()
     text = prompt if isinstance(prompt, str) else "\n".join(str(block.get("text", "")) for block in prompt)
     outcome = await run.interrupt.guard(run.hooks.run("user_prompt", {"prompt": text}))
     if outcome.block or outcome.stop:
-        return End("hook_stopped", outcome.reason or "a hook refused the prompt")
+        return QueryEnd("hook_stopped", outcome.reason or "a hook refused the prompt")
     await run.seat.begin(text)
     await run.session.say(prompt)
     if outcome.context:
@@ -176,26 +176,26 @@ async def _next(stream: AsyncGenerator[Piece | Reply, None]) -> Piece | Reply:
         raise ModelError("the model's stream ended without a reply; ask again") from None
 
 
-def _show(run: Query, piece: Piece) -> None:
+def _show(run: QueryRun, piece: Piece) -> None:
     if piece.kind == "text":
         run.emit(TextStreamed(run.session.name, piece.text))
     elif piece.kind == "thinking":
         run.emit(ThinkingStreamed(run.session.name, piece.text))
 
 
-async def _room(run: Query, error: PromptTooLong) -> End | None:
+async def _room(run: QueryRun, error: PromptTooLong) -> QueryEnd | None:
     """Compact once because the provider says the prompt does not fit; a second time there is nothing left to try."""
     if run.made_room:
-        return End("prompt_too_long", f"{error}; compacting did not make enough room")
+        return QueryEnd("prompt_too_long", f"{error}; compacting did not make enough room")
     run.made_room = True
     try:
         await run.interrupt.guard(run.session.compact_reactively(error))
     except CompactionError as failed:
-        return End("prompt_too_long", f"{error}; {failed}")
+        return QueryEnd("prompt_too_long", f"{error}; {failed}")
     return None
 
 
-async def _replied(run: Query, reply: dict[str, Any]) -> End | None:
+async def _replied(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None:
     """Take in a whole reply: run its tools, go on where it was cut, or end."""
     stopped = reply.get("stop_reason")
     if stopped == CUT and not run.continues:
@@ -206,7 +206,7 @@ async def _replied(run: Query, reply: dict[str, Any]) -> End | None:
             return None
     if stopped == "refusal":
         await run.session.spent(reply, source="refused")
-        return None if run.seat.fall_back() else End("model_error", "the model declined to answer")
+        return None if run.seat.fall_back() else QueryEnd("model_error", "the model declined to answer")
     calls = await run.session.observe(reply)
     if stopped == CUT:
         return await _cut_off(run, calls)
@@ -214,45 +214,45 @@ async def _replied(run: Query, reply: dict[str, Any]) -> End | None:
     if calls:
         await run.interrupt.guard(run.runs.run(calls))
         await _after_tools(run)
-        return End("hook_stopped", run.runs.stopped_by) if run.runs.stopped_by else None
+        return QueryEnd("hook_stopped", run.runs.stopped_by) if run.runs.stopped_by else None
     if stopped == "pause_turn":
         return None
     return await _finished(run)
 
 
-async def _cut_off(run: Query, calls: list[Any]) -> End | None:
+async def _cut_off(run: QueryRun, calls: list[Any]) -> QueryEnd | None:
     """Ask the model to go on with a reply that the output limit cut."""
     await run.runs.refuse(calls, CUT_OFF)
     if run.continues >= CONTINUES:
-        return End("completed", f"the reply was cut off {CONTINUES + 1} times by the output limit")
+        return QueryEnd("completed", f"the reply was cut off {CONTINUES + 1} times by the output limit")
     run.continues += 1
     if not calls:
         await run.session.attach(GO_ON, type="continue")
     return None
 
 
-async def _after_tools(run: Query) -> None:
+async def _after_tools(run: QueryRun) -> None:
     said, run.runs.said_by_hooks = run.runs.said_by_hooks, []
     for text in said:
         await run.session.attach(text, type="hook")
     await run.seat.attachments()
 
 
-async def _finished(run: Query) -> End | None:
+async def _finished(run: QueryRun) -> QueryEnd | None:
     """Let stop hooks look at a final reply; they may send the model back to work."""
     payload = {"stop_hook_active": run.sent_back > 0}
     outcome = await run.interrupt.guard(run.hooks.run("stop", payload))
     if outcome.stop:
-        return End("hook_stopped", outcome.reason or "a hook asked to stop")
+        return QueryEnd("hook_stopped", outcome.reason or "a hook asked to stop")
     if outcome.block and run.sent_back < HOOKED:
         run.sent_back += 1
         await run.session.attach(outcome.reason or CONTINUE, type="hook")
         return None
     await run.seat.completed()
-    return End("completed")
+    return QueryEnd("completed")
 
 
-async def _settle(run: Query) -> None:
+async def _settle(run: QueryRun) -> None:
     """Leave a log that can go on: running tools are answered, a reply that was stopped is said to have been."""
     if run.session.view.unanswered():
         await run.runs.settle()
@@ -260,5 +260,5 @@ async def _settle(run: Query) -> None:
         await run.session.attach(STOPPED, type="interrupted")
 
 
-def _ended(run: Query, end: End) -> None:
+def _ended(run: QueryRun, end: QueryEnd) -> None:
     run.emit(QueryEnded(run.session.name, end.end, end.detail, run.turns, run.seat.cost_usd()))

@@ -31,12 +31,12 @@ from ..memory.recall import Recalling
 from ..memory.scopes import memory_directory
 from ..session.session import Session
 
-__all__ = ["Remembering"]
+__all__ = ["AgentMemory"]
 
 _TAG_BYTES: Final = 4
 
 
-class Remembering:
+class AgentMemory:
     """What one agent knows from before, and what it leaves for later."""
 
     def __init__(

@@ -17,7 +17,7 @@ from ...tools.skill import available_skills
 from ...tools.skills import load_skill
 from ..session.compact.restore import Restorable, Restored
 
-__all__ = ["Reopening", "todos_in"]
+__all__ = ["OpenItems", "todos_in"]
 
 _FILES: Final = 20
 _READ_CHARS: Final = 60_000
@@ -25,7 +25,7 @@ _INSTRUCTIONS: Final = frozenset({"AGENTS.md", "CLAUDE.md", "CLAUDE.local.md"})
 """Files that come back by themselves."""
 
 
-class Reopening:
+class OpenItems:
     """Knows what can be shown again after a compaction."""
 
     def __init__(self, context: ToolContext) -> None:

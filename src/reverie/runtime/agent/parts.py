@@ -31,13 +31,13 @@ from ..mail.delivery import Heed
 from ..mail.post_office import Bridge
 from ..places.projects import canonical_root, project_slug, session_key
 from ..session.session import Session
-from .context import Around
 from .interrupt import Interrupt
-from .memory import Remembering
+from .memory import AgentMemory
 from .models import Models, fitted, fitting
-from .open_items import Reopening, todos_in
+from .open_items import OpenItems, todos_in
+from .opening_context import OpeningContext
 from .status import Meter
-from .team.relay import Relaying
+from .team.relay import Relay
 from .team.runner import Lineage
 from .tool_runs import ToolRuns, declared_tools
 
@@ -142,7 +142,7 @@ class Assembled:
         self.context = self._context()
         self._hooks = Hooks(self.settings.hooks, self.callables, session=self.name, cwd=str(self.cwd), emit=self._hear)
         self.session.hooks = self._hooks
-        self.session.restoring = Reopening(self.context)
+        self.session.restoring = OpenItems(self.context)
         self.tasks = await stack.enter_async_context(create_task_group())
         self._sandboxed = (await to_thread.run_sync(available)).works
         await self._equip(stack, small)
@@ -171,7 +171,7 @@ class Assembled:
     async def _equip(self, stack: AsyncExitStack, small: bool) -> None:
         """Give the agent its memory, its surroundings, its tools, and what it starts agents with."""
         self.remembering = self._remembers(small)
-        self.around = Around(self.session, self.context, self.settings, self._hooks, clock=self._clock)
+        self.around = OpeningContext(self.session, self.context, self.settings, self._hooks, clock=self._clock)
         self.relaying = None if small and self._tools is None else self._relays()
         tools = self._given_tools(small)
         self.around.also = self._also
@@ -213,16 +213,16 @@ class Assembled:
             parts.append(await self.lineage.memory.context())
         return "\n\n".join(part for part in parts if part)
 
-    def _relays(self) -> Relaying | None:
+    def _relays(self) -> Relay | None:
         """Return what starts agents and carries messages; None where it is switched off."""
         raise NotImplementedError
 
-    def _remembers(self, small: bool) -> Remembering | None:
+    def _remembers(self, small: bool) -> AgentMemory | None:
         """Return the agent's memory; None where it is switched off, a small window has no room, or it is not the
         main agent."""
-        if small or self.lineage is not None or not Remembering.allowed(self.settings):
+        if small or self.lineage is not None or not AgentMemory.allowed(self.settings):
             return None
-        return Remembering(
+        return AgentMemory(
             self.session,
             self.context,
             self.settings,

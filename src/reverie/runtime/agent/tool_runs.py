@@ -17,7 +17,7 @@ from ...tools.context import ToolContext
 from ...tools.tool import Access, Output, Tool
 from ...values import replace
 from ..guard.hooks import HookOutcome, Hooks
-from ..guard.permissions import Answer, Approval, Approver, Verdict, decide, remember
+from ..guard.permissions import Approval, ApprovalAnswer, Approver, Verdict, decide, remember
 from ..session.replies import Call
 from ..session.session import Session
 
@@ -141,10 +141,10 @@ class ToolRuns:
             return Output(f"The input does not fit the tool's schema: {call.problem}", is_error=True)
         return await self._permitted(tool, call)
 
-    async def ask_user(self, approval: Approval) -> Answer:
+    async def ask_user(self, approval: Approval) -> ApprovalAnswer:
         """Ask whoever approves calls here, one question at a time; nobody there is a no."""
         if self._approve is None:
-            return Answer("deny", "nobody is here to ask")
+            return ApprovalAnswer("deny", "nobody is here to ask")
         async with self._asking:
             return await self._approve(approval)
 

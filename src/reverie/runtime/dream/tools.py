@@ -25,7 +25,7 @@ from ...memories.rules.secrets import find_secrets, refuse_secrets
 from ...memories.store.index import INDEX
 from ...memories.store.names import check_file
 from ...memories.store.records import read_record
-from ...tools.files.replacement import edited
+from ...tools.files.replacement import text_edit
 from ..search.sessions import Found
 from ..session.forks import Answered
 from ..session.replies import Call
@@ -286,7 +286,7 @@ class DreamTools:
         old, new = str(given["old_string"]), str(given["new_string"])
         if old not in text and _unescaped(old) in text:
             old, new = _unescaped(old), _unescaped(new)
-        made = edited(text, old, new, everywhere=bool(given.get("replace_all")), path=name).text
+        made = text_edit(text, old, new, everywhere=bool(given.get("replace_all")), path=name).text
         return self._kept(name, made, given)
 
     def _write(self, given: Mapping[str, Any]) -> str:

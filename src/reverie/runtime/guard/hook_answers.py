@@ -8,15 +8,24 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from ...values import record, replace
 
-__all__ = ["MAX_USED_CHARS", "Answer", "HookOutcome", "Permission", "merged", "read_answer", "read_output", "shortened"]
+__all__ = [
+    "MAX_USED_CHARS",
+    "HookAnswer",
+    "HookOutcome",
+    "HookPermission",
+    "merged",
+    "read_answer",
+    "read_output",
+    "shortened",
+]
 
-Permission: TypeAlias = Literal["allow", "deny", "ask"]
+HookPermission: TypeAlias = Literal["allow", "deny", "ask"]
 
 MAX_USED_CHARS: Final = 10_000
 """Of what a hook says, this much of each text is used."""
 
 _CONTEXT_FROM_TEXT: Final = frozenset({"user_prompt", "session_start"})
-_STRICTER: Final[Mapping[Permission | None, int]] = {None: 0, "allow": 1, "ask": 2, "deny": 3}
+_STRICTER: Final[Mapping[HookPermission | None, int]] = {None: 0, "allow": 1, "ask": 2, "deny": 3}
 # Where each text may stand in an answer, nearest first.
 _TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "reason": ("permissionDecisionReason", "reason"),
@@ -39,14 +48,14 @@ class HookOutcome:
     """What the person is told."""
     instructions: str = ""
     """What a compaction should mind."""
-    permission: Permission | None = None
+    permission: HookPermission | None = None
     updated_input: dict[str, Any] | None = None
     stop: bool = False
     """End the query."""
 
 
 @record
-class Answer:
+class HookAnswer:
     """What one hook answered, and what was wrong with it."""
 
     outcome: HookOutcome
@@ -61,36 +70,36 @@ def shortened(text: str) -> str:
     return f"{text[:MAX_USED_CHARS]}\n[cut at {MAX_USED_CHARS:,} characters]"
 
 
-def read_output(event: str, code: int, out: str, err: str) -> Answer:
+def read_output(event: str, code: int, out: str, err: str) -> HookAnswer:
     """Read what a command said: 0 answers, 2 blocks, anything else is a failure that stops nothing."""
     if code == 2:
         reason = shortened(err) or shortened(out)
-        return Answer(_settled(event, HookOutcome(block=True, reason=reason)))
+        return HookAnswer(_settled(event, HookOutcome(block=True, reason=reason)))
     if code != 0:
         how = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
         said = " ".join((err.strip() or out.strip()).split())[:500]
-        return Answer(HookOutcome(), f"{how}: {said}" if said else how)
+        return HookAnswer(HookOutcome(), f"{how}: {said}" if said else how)
     text = out.strip()
     if not text.startswith("{"):
-        return Answer(_from_text(event, text))
+        return HookAnswer(_from_text(event, text))
     try:
         given: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return Answer(HookOutcome(), f"the answer is not JSON: {error}")
+        return HookAnswer(HookOutcome(), f"the answer is not JSON: {error}")
     return read_answer(event, given)
 
 
-def read_answer(event: str, given: object) -> Answer:
+def read_answer(event: str, given: object) -> HookAnswer:
     """Read an answer that is a table, text, an outcome or nothing; a field that is wrong is named and left out."""
     if given is None:
-        return Answer(HookOutcome())
+        return HookAnswer(HookOutcome())
     if isinstance(given, HookOutcome):
         texts = {name: shortened(getattr(given, name)) for name in _TEXTS}
-        return Answer(_settled(event, replace(given, **texts)))
+        return HookAnswer(_settled(event, replace(given, **texts)))
     if isinstance(given, str):
-        return Answer(_from_text(event, given))
+        return HookAnswer(_from_text(event, given))
     if not isinstance(given, Mapping):
-        return Answer(HookOutcome(), f"the answer is a {type(given).__name__}; give a table of fields, or text")
+        return HookAnswer(HookOutcome(), f"the answer is a {type(given).__name__}; give a table of fields, or text")
     return _from_table(event, cast("Mapping[str, object]", given))
 
 
@@ -103,7 +112,7 @@ def _from_text(event: str, text: str) -> HookOutcome:
     return HookOutcome()
 
 
-def _from_table(event: str, table: Mapping[str, object]) -> Answer:
+def _from_table(event: str, table: Mapping[str, object]) -> HookAnswer:
     inner = table.get("hookSpecificOutput")
     places = [cast("Mapping[str, object]", inner), table] if isinstance(inner, Mapping) else [table]
     problems: list[str] = []
@@ -136,7 +145,7 @@ def _from_table(event: str, table: Mapping[str, object]) -> Answer:
     )
     if outcome.stop and stop_reason:
         outcome = replace(outcome, reason=stop_reason)
-    return Answer(_settled(event, outcome), "; ".join(problems))
+    return HookAnswer(_settled(event, outcome), "; ".join(problems))
 
 
 def _settled(event: str, outcome: HookOutcome) -> HookOutcome:
@@ -148,7 +157,7 @@ def _settled(event: str, outcome: HookOutcome) -> HookOutcome:
 
 def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
     """Return what the outcomes amount to, in their order: one block blocks, the strictest permission stands."""
-    permission: Permission | None = None
+    permission: HookPermission | None = None
     for one in outcomes:
         if _STRICTER[one.permission] > _STRICTER[permission]:
             permission = one.permission

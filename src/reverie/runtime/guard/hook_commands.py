@@ -14,7 +14,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from ...values import record
 
-__all__ = ["MAX_READ_BYTES", "Ran", "run_command"]
+__all__ = ["MAX_READ_BYTES", "HookCommandResult", "run_command"]
 
 MAX_READ_BYTES: Final = 1_000_000
 """What is read of a command's output; the rest is thrown away."""
@@ -23,7 +23,7 @@ _SHELL: Final = ("/bin/sh", "-c")
 
 
 @record
-class Ran:
+class HookCommandResult:
     """How a command ended and what it said."""
 
     code: int | None
@@ -54,7 +54,7 @@ class _Output:
 
 async def run_command(
     command: str, given: bytes, *, cwd: str, environment: Mapping[str, str], timeout_seconds: float
-) -> Ran:
+) -> HookCommandResult:
     """Run a command by ``/bin/sh -c`` with this on its stdin; what outlives its time is killed with all it started."""
     process = await _started(command, cwd, environment)
     out, err = _Output(), _Output()
@@ -69,7 +69,7 @@ async def run_command(
             _kill_group(process.pid)
         with anyio.CancelScope(shield=True):
             await process.aclose()
-    return Ran(process.returncode if over else None, out.text(), err.text())
+    return HookCommandResult(process.returncode if over else None, out.text(), err.text())
 
 
 async def _started(command: str, cwd: str, environment: Mapping[str, str]) -> Process:

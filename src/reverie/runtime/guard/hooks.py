@@ -19,7 +19,7 @@ from anyio import to_thread
 from ...conversation.entries import clean
 from ...events import Event, HookRan
 from ...settings import HookCommand
-from .hook_answers import Answer, HookOutcome, merged, read_answer, read_output
+from .hook_answers import HookAnswer, HookOutcome, merged, read_answer, read_output
 from .hook_commands import run_command
 
 __all__ = ["HookOutcome", "Hooks"]
@@ -58,9 +58,9 @@ class Hooks:
         if not self.wants(event):
             return HookOutcome()
         given = _encoded({"hook_event_name": event, "session_id": self._session, "cwd": self._cwd, **payload})
-        answers: dict[int, Answer] = {}
+        answers: dict[int, HookAnswer] = {}
 
-        async def ask(place: int, name: str, answer: Callable[[], Awaitable[Answer]]) -> None:
+        async def ask(place: int, name: str, answer: Callable[[], Awaitable[HookAnswer]]) -> None:
             answers[place] = await answer()
             self._report(name, event, answers[place])
 
@@ -81,14 +81,14 @@ class Hooks:
             return re.fullmatch(command.matcher, tool) is not None
         except re.error as error:
             problem = f"the matcher {command.matcher!r} is not a regular expression: {error}"
-            self._report(command.command, event, Answer(HookOutcome(), problem))
+            self._report(command.command, event, HookAnswer(HookOutcome(), problem))
             return False
 
-    def _report(self, name: str, event: str, answer: Answer) -> None:
+    def _report(self, name: str, event: str, answer: HookAnswer) -> None:
         shown = name if len(name) <= _SHOWN_CHARS else f"{name[:_SHOWN_CHARS]}..."
         self._emit(HookRan(self._session, shown, event, answer.outcome.message, answer.problem))
 
-    async def _ask_command(self, command: HookCommand, event: str, given: bytes) -> Answer:
+    async def _ask_command(self, command: HookCommand, event: str, given: bytes) -> HookAnswer:
         environment = {
             "REVERIE_HOOK_EVENT": event,
             "REVERIE_HOOK_SESSION": self._session,
@@ -100,20 +100,20 @@ class Hooks:
                 command.command, given, cwd=self._cwd, environment=environment, timeout_seconds=limit
             )
         except (OSError, ValueError) as error:
-            return Answer(HookOutcome(), f"it cannot be run: {error}")
+            return HookAnswer(HookOutcome(), f"it cannot be run: {error}")
         if ran.code is None:
-            return Answer(HookOutcome(), f"it did not finish in {limit:g} s and was ended")
+            return HookAnswer(HookOutcome(), f"it did not finish in {limit:g} s and was ended")
         return read_output(event, ran.code, ran.out, ran.err)
 
-    async def _ask_callable(self, called: Callable[..., Any], event: str, given: bytes) -> Answer:
+    async def _ask_callable(self, called: Callable[..., Any], event: str, given: bytes) -> HookAnswer:
         try:
             with anyio.fail_after(self._callable_seconds):
                 return read_answer(event, await _called(called, msgspec.json.decode(given)))
         except TimeoutError as error:
             own = f": {error}" if str(error) else ""
-            return Answer(HookOutcome(), f"it did not finish in {self._callable_seconds:g} s{own}")
+            return HookAnswer(HookOutcome(), f"it did not finish in {self._callable_seconds:g} s{own}")
         except Exception as error:
-            return Answer(HookOutcome(), f"{type(error).__name__}: {error}")
+            return HookAnswer(HookOutcome(), f"{type(error).__name__}: {error}")
 
 
 async def _called(called: Callable[..., Any], given: dict[str, Any]) -> object:

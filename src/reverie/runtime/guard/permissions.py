@@ -19,22 +19,22 @@ from ...tools.shell.grammar import Command, Line, parse
 from ...tools.shell.read_only import is_read_only, problem_of
 from ...values import record
 from .rules import (
-    Rule,
+    PermissionRule,
     allows_command,
     host_of,
     matches_host,
     matches_path,
     names_tool,
-    parse_rule,
-    parse_rules,
+    parse_permission_rule,
+    parse_permission_rules,
     placed,
     runs,
     touches_command,
 )
 
-__all__ = ["PROTECTED", "Answer", "Approval", "Approver", "Outcome", "Verdict", "decide", "remember"]
+__all__ = ["PROTECTED", "Approval", "ApprovalAnswer", "Approver", "PermissionOutcome", "Verdict", "decide", "remember"]
 
-Outcome: TypeAlias = Literal["allow", "ask", "deny"]
+PermissionOutcome: TypeAlias = Literal["allow", "ask", "deny"]
 
 PROTECTED: Final = (
     ".git .reverie .reverie.toml .claude .mcp.json AGENTS.md CLAUDE.md CLAUDE.local.md .bashrc .bash_profile "
@@ -63,7 +63,7 @@ _PATTERN_BY_OPTION: Final = re.compile(r"-[A-Za-z]*[ef]|--(?:regexp|file|files|e
 class Verdict:
     """What happens to a call, why, and by which rule or mode; ``restricted`` means: run it in the sandbox."""
 
-    outcome: Outcome
+    outcome: PermissionOutcome
     reason: str
     by: str
     restricted: bool = False
@@ -82,18 +82,18 @@ class Approval:
 
 
 @record
-class Answer:
+class ApprovalAnswer:
     """What a person answered; a message goes to the model with a denial."""
 
     kind: Literal["once", "always", "deny"]
     message: str = ""
 
 
-Approver: TypeAlias = Callable[[Approval], Awaitable[Answer]]
+Approver: TypeAlias = Callable[[Approval], Awaitable[ApprovalAnswer]]
 
 
 @record
-class Case:
+class PermissionCase:
     """One call to be decided, and where it stands."""
 
     rules: PermissionRules
@@ -114,7 +114,7 @@ class Case:
         """Say whether an absolute path lies in one of the roots."""
         return any(path == root or path.startswith(root.rstrip("/") + "/") for root in (*self.roots, *roots))
 
-    def hits(self, rule: Rule, path: str) -> bool:
+    def hits(self, rule: PermissionRule, path: str) -> bool:
         """Say whether a rule's path pattern matches."""
         return rule.pattern is None or matches_path(rule.pattern, path, cwd=self.cwd, home=self.home)
 
@@ -138,7 +138,7 @@ def decide(
     """
     home = Path.home() if home is None else home
     extra = [placed(each, cwd=cwd, home=home) for each in rules.directories]
-    case = Case(
+    case = PermissionCase(
         rules=rules,
         mode=mode,
         tool=tool,
@@ -149,7 +149,7 @@ def decide(
         protected=(*PROTECTED.split(), *(re.sub(r"([*?[])", r"[\1]", str(each)) for each in protected)),
         sandboxed=sandboxed,
     )
-    if rule := _first(case, parse_rules(rules).deny, loosely=True):
+    if rule := _first(case, parse_permission_rules(rules).deny, loosely=True):
         return Verdict("deny", f"the rule {rule.text} denies it", rule.text)
     if mode == "bypass":
         return Verdict("allow", "bypass mode allows what no rule denies", "mode bypass")
@@ -157,11 +157,11 @@ def decide(
         return _decide_command(case)
     if mode == "plan" and access.kind not in ("none", "read"):
         return _planning(f"{tool} does more than read")
-    if rule := _first(case, parse_rules(rules).ask, loosely=True):
+    if rule := _first(case, parse_permission_rules(rules).ask, loosely=True):
         return Verdict("ask", f"the rule {rule.text} asks", rule.text)
     if access.kind == "write" and _is_protected(case):
         return Verdict("ask", "what stands there decides what is run or told later", "protected")
-    if rule := _first(case, parse_rules(rules).allow):
+    if rule := _first(case, parse_permission_rules(rules).allow):
         return Verdict("allow", f"the rule {rule.text} allows it", rule.text)
     if access.doubt:
         return Verdict("ask", access.doubt, "doubt")
@@ -172,7 +172,7 @@ def _planning(why: str) -> Verdict:
     return Verdict("deny", f"plan mode: {why}; only read, then say what you would do", "mode plan")
 
 
-def _by_mode(case: Case) -> Verdict:
+def _by_mode(case: PermissionCase) -> Verdict:
     by, kind = f"mode {case.mode}", case.access.kind
     if kind == "none":
         return Verdict("allow", "it touches nothing", by)
@@ -187,17 +187,17 @@ def _by_mode(case: Case) -> Verdict:
     return Verdict("ask", words.get(kind, "no rule says what this tool may do"), by)
 
 
-def _is_protected(case: Case) -> bool:
+def _is_protected(case: PermissionCase) -> bool:
     path = case.place(case.access.target)
     return any(matches_path(each, path, cwd=case.cwd, home=case.home) for each in case.protected)
 
 
-def _first(case: Case, rules: tuple[Rule, ...], *, loosely: bool = False) -> Rule | None:
+def _first(case: PermissionCase, rules: tuple[PermissionRule, ...], *, loosely: bool = False) -> PermissionRule | None:
     """Return the first rule that is about this call; loosely also where it is only likely."""
     return next((rule for rule in rules if _is_about(case, rule, loosely)), None)
 
 
-def _is_about(case: Case, rule: Rule, loosely: bool) -> bool:
+def _is_about(case: PermissionCase, rule: PermissionRule, loosely: bool) -> bool:
     if case.access.kind == "run":
         return loosely and _is_about_command(case, rule)
     if not names_tool(rule, case.tool, case.access):
@@ -214,7 +214,7 @@ def _is_about(case: Case, rule: Rule, loosely: bool) -> bool:
             return rule.pattern == case.access.target
 
 
-def _is_about_command(case: Case, rule: Rule) -> bool:
+def _is_about_command(case: PermissionCase, rule: PermissionRule) -> bool:
     line = case.access.target
     if names_tool(rule, case.tool, case.access):
         return (
@@ -238,8 +238,8 @@ def _paths_in(word: str) -> Iterator[str]:
         yield word.partition("=")[2]
 
 
-def _decide_command(case: Case) -> Verdict:
-    text, found = case.access.target, parse_rules(case.rules)
+def _decide_command(case: PermissionCase) -> Verdict:
+    text, found = case.access.target, parse_permission_rules(case.rules)
     judged = is_read_only(text)
     if case.mode == "plan" and not judged.allowed:
         return _planning(f"the command is not known to only read ({judged.reason})")
@@ -259,7 +259,7 @@ def _decide_command(case: Case) -> Verdict:
     return Verdict("allow", "it only reads, and runs in the sandbox", by, True)
 
 
-def _allowing(case: Case, rules: tuple[Rule, ...]) -> Rule | None:
+def _allowing(case: PermissionCase, rules: tuple[PermissionRule, ...]) -> PermissionRule | None:
     """Return a rule by which the whole line is allowed: each of its commands must be, by a rule or by only reading."""
     about = [rule for rule in rules if rule.tool == case.tool]
     for rule in about:
@@ -273,7 +273,7 @@ def _allowing(case: Case, rules: tuple[Rule, ...]) -> Rule | None:
     return next((rule for rule in by if rule), None) if covered else None
 
 
-def _outside(case: Case, line: object) -> str:
+def _outside(case: PermissionCase, line: object) -> str:
     """Return the first path outside the roots that a line of reading commands names.
 
     After a ``cd`` that may or may not have happened, a path must be inside from every directory it could start in.
@@ -334,7 +334,7 @@ def remember(tool: str, access: Access, *, cwd: Path, home: Path | None = None) 
         case _:
             suggestion = tool
     try:
-        return parse_rule(suggestion).text if suggestion else ""
+        return parse_permission_rule(suggestion).text if suggestion else ""
     except SettingsError:
         return ""
 

@@ -18,15 +18,15 @@ from ...tools.shell.read_only.options import words_of
 from ...values import record
 
 __all__ = [
-    "Rule",
-    "RuleSet",
+    "PermissionRule",
+    "PermissionRuleSet",
     "allows_command",
     "host_of",
     "matches_host",
     "matches_path",
     "names_tool",
-    "parse_rule",
-    "parse_rules",
+    "parse_permission_rule",
+    "parse_permission_rules",
     "placed",
     "runs",
     "touches_command",
@@ -47,7 +47,7 @@ _MAX_DEPTH: Final = 4
 
 
 @record
-class Rule:
+class PermissionRule:
     """One rule, read: the tool it is about, and the pattern its target must match; none matches all."""
 
     text: str
@@ -56,21 +56,23 @@ class Rule:
 
 
 @record
-class RuleSet:
+class PermissionRuleSet:
     """Rules, read."""
 
-    deny: tuple[Rule, ...]
-    ask: tuple[Rule, ...]
-    allow: tuple[Rule, ...]
+    deny: tuple[PermissionRule, ...]
+    ask: tuple[PermissionRule, ...]
+    allow: tuple[PermissionRule, ...]
 
 
 @lru_cache(maxsize=64)
-def parse_rules(rules: PermissionRules) -> RuleSet:
+def parse_permission_rules(rules: PermissionRules) -> PermissionRuleSet:
     """Read the rules; one that cannot be read is a ``SettingsError`` that says what one looks like."""
-    return RuleSet(*(tuple(map(parse_rule, texts)) for texts in (rules.deny, rules.ask, rules.allow)))
+    return PermissionRuleSet(
+        *(tuple(map(parse_permission_rule, texts)) for texts in (rules.deny, rules.ask, rules.allow))
+    )
 
 
-def parse_rule(text: str) -> Rule:
+def parse_permission_rule(text: str) -> PermissionRule:
     """Read one rule."""
     found = _RULE.match(text.strip())
     if found is None:
@@ -88,7 +90,7 @@ def parse_rule(text: str) -> Rule:
         raise SettingsError(
             f"permissions: {text!r}: a prefix is written Bash(git commit:*), a whole command without a star"
         )
-    return Rule(text.strip(), tool, pattern)
+    return PermissionRule(text.strip(), tool, pattern)
 
 
 def _is_command(pattern: str) -> bool:
@@ -192,7 +194,7 @@ def _unwrapped(argv: tuple[str, ...], depth: int) -> Iterator[tuple[str, ...]]:
         yield from runs(" ".join(argv[1:]), depth + 1)
 
 
-def names_tool(rule: Rule, tool: str, access: Access) -> bool:
+def names_tool(rule: PermissionRule, tool: str, access: Access) -> bool:
     """Say whether a rule is about this tool: by name, or Read and Edit for everything that reads and writes files."""
     if rule.tool.startswith("mcp__"):
         server = rule.tool.removesuffix("*").removesuffix("__")

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from ...memories.rules.instructions import MAX_BYTES
 
-__all__ = ["Consent", "Files"]
+__all__ = ["Consent", "ReadableFiles"]
 
 Consent: TypeAlias = bool | Callable[[str], bool]
 """Whether files outside the project may be read: for all of them, or asked by path."""
@@ -20,7 +20,7 @@ _MAX_RULES: Final = 1_000
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
 
-class Files:
+class ReadableFiles:
     """What may be read around a working directory, and what went wrong with it."""
 
     def __init__(self, cwd: Path, *, consent: Consent, user_home: Path | None) -> None:

@@ -25,11 +25,20 @@ from ...memories.rules.instructions import (
     without_comments,
 )
 from ...memories.rules.path_rules import Rule, is_for, read_rule
-from .files import Consent, Files
+from .files import Consent, ReadableFiles
 
-__all__ = ["Consent", "Gathered", "InstructionFile", "Nested", "Registry", "changed", "gather", "render"]
+__all__ = [
+    "Consent",
+    "Gathered",
+    "InstructionFile",
+    "InstructionRegistry",
+    "NestedInstructions",
+    "changed",
+    "gather",
+    "render",
+]
 
-Permission: TypeAlias = Callable[[str], bool]
+ReadPermission: TypeAlias = Callable[[str], bool]
 
 _NAMES: Final[tuple[tuple[str, Kind], ...]] = (
     ("AGENTS.md", "project"),
@@ -40,7 +49,7 @@ _NAMES: Final[tuple[tuple[str, Kind], ...]] = (
 _MAX_FILES: Final = 500
 
 
-class Registry(Protocol):
+class InstructionRegistry(Protocol):
     """Where a session keeps which instruction files stand in its view; a compaction empties it."""
 
     @property
@@ -55,15 +64,15 @@ def gather(
     home: Path,
     consent: Consent = False,
     user_home: Path | None = None,
-    permission: Permission | None = None,
+    permission: ReadPermission | None = None,
 ) -> Gathered:
     """Read what a session begins with: the user's file, then every directory's from the root down to this one.
 
     The user's file is ``AGENTS.md`` in Reverie's home directory, else ``~/.claude/CLAUDE.md``. Imports that lead out
     of the project are followed only with consent; the user's own file may import anything.
     """
-    files = Files(Path(cwd), consent=consent, user_home=user_home)
-    reading = _Reading(files, permission)
+    files = ReadableFiles(Path(cwd), consent=consent, user_home=user_home)
+    reading = _Collector(files, permission)
     for path in (home / "AGENTS.md", files.user_home / ".claude" / "CLAUDE.md"):
         if reading.add(path, "user", trusted=True):
             break
@@ -72,7 +81,7 @@ def gather(
     return Gathered(reading.files, files.problems)
 
 
-class Nested:
+class NestedInstructions:
     """The instruction files that attach when something near them is read, written or edited."""
 
     def __init__(
@@ -91,7 +100,7 @@ class Nested:
         """Remember files that were read, written or edited until somebody asks what is pending."""
         self._triggers.update(os.fspath(path) for path in paths)
 
-    def pending(self, registry: Registry, permission: Permission) -> list[InstructionFile]:
+    def pending(self, registry: InstructionRegistry, permission: ReadPermission) -> list[InstructionFile]:
         """Return what is to be attached for the files touched since last time, and register it.
 
         For every file touched: the directories from below the working directory down to it, then the rules of the
@@ -99,9 +108,9 @@ class Nested:
         its text, is left out.
         """
         triggers, self._triggers = self._triggers, set()
-        files = Files(self._cwd, consent=self._consent, user_home=self._user_home)
+        files = ReadableFiles(self._cwd, consent=self._consent, user_home=self._user_home)
         self._attached = {path: text for path, text in self._attached.items() if path in registry.registered}
-        reading = _Reading(files, permission, shown={**self._shown, **self._attached}, skip=registry.registered)
+        reading = _Collector(files, permission, shown={**self._shown, **self._attached}, skip=registry.registered)
         for path in sorted({Path(os.path.realpath(self._cwd / trigger)) for trigger in triggers}):
             if path.is_relative_to(files.cwd):
                 for directory in _between(files.cwd, path.parent):
@@ -120,13 +129,13 @@ def _between(above: Path, below: Path) -> list[Path]:
     return between[::-1]
 
 
-class _Reading:
+class _Collector:
     """What has been collected so far, each file and each text once."""
 
     def __init__(
         self,
-        files: Files,
-        permission: Permission | None,
+        files: ReadableFiles,
+        permission: ReadPermission | None,
         *,
         shown: dict[str, str] | None = None,
         skip: Iterable[str] = (),

@@ -23,7 +23,7 @@ from ...paths import explained, open_folder, open_plain, read_all, replace_file
 from ...values import record
 from .projects import canonical_root
 
-__all__ = ["Trust", "TrustLevel", "Trusted", "root_of"]
+__all__ = ["TrustLevel", "TrustList", "TrustedDirectory", "root_of"]
 
 TrustLevel: TypeAlias = Literal["trusted", "untrusted"]
 
@@ -33,7 +33,7 @@ _MAX_MARKER_BYTES: Final = 4_096
 
 
 @record
-class Trusted:
+class TrustedDirectory:
     """A directory that was trusted, and what it was when that happened."""
 
     path: str
@@ -50,14 +50,14 @@ class Trusted:
         return stat.S_ISDIR(found.st_mode) and (found.st_dev, found.st_ino) == (self.device, self.inode)
 
 
-class Trust:
+class TrustList:
     """The directories one user trusts."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
 
     @classmethod
-    def open(cls, home: Path) -> Trust:
+    def open(cls, home: Path) -> TrustList:
         """Open the list that stands in a home; it is read anew at every question."""
         return cls(home)
 
@@ -77,7 +77,7 @@ class Trust:
         above = [entries[str(each)] for each in root.parents if str(each) in entries and _covers(each)]
         return any(entry.still_stands() for entry in above)
 
-    def trust(self, directory: Path) -> Trusted:
+    def trust(self, directory: Path) -> TrustedDirectory:
         """Trust the repository (or plain directory) that a directory belongs to."""
         root = root_of(directory)
         try:
@@ -89,7 +89,7 @@ class Trust:
             raise InputError(f"{root} cannot be trusted: {error.strerror}") from error
         if not stat.S_ISDIR(found.st_mode):
             raise InputError(f"{root} cannot be trusted: it is not a directory; name one")
-        entry = Trusted(str(root), found.st_dev, found.st_ino, datetime.now(UTC).isoformat(timespec="seconds"))
+        entry = TrustedDirectory(str(root), found.st_dev, found.st_ino, datetime.now(UTC).isoformat(timespec="seconds"))
         with self._changing():
             self._write([*(each for each in self.list() if each.path != entry.path), entry])
         return entry
@@ -104,7 +104,7 @@ class Trust:
                 self._write(left)
         return len(left) != len(before)
 
-    def list(self) -> list[Trusted]:
+    def list(self) -> list[TrustedDirectory]:
         """Return what was trusted, oldest first; a list that others could have written is refused."""
         path = str(self._home / FILE)
         try:
@@ -124,7 +124,7 @@ class Trust:
             raise StorageError(f"{path} could have been written by others; look at it, then chmod 600 it", path=path)
         return list(_parsed(content, path))
 
-    def _write(self, entries: Iterable[Trusted]) -> None:
+    def _write(self, entries: Iterable[TrustedDirectory]) -> None:
         tables = [
             f"[[trusted]]\npath = {_quoted(each.path)}\ndevice = {each.device}\ninode = {each.inode}\n"
             f"since = {_quoted(each.since)}\n"
@@ -184,11 +184,13 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _parsed(content: bytes, path: str) -> Iterable[Trusted]:
+def _parsed(content: bytes, path: str) -> Iterable[TrustedDirectory]:
     try:
         tables = cast("list[dict[str, Any]]", tomllib.loads(content.decode()).get("trusted", []))
         for table in tables:
-            yield Trusted(str(table["path"]), int(table["device"]), int(table["inode"]), str(table.get("since", "")))
+            yield TrustedDirectory(
+                str(table["path"]), int(table["device"]), int(table["inode"]), str(table.get("since", ""))
+            )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StorageError(
             f"{path} is damaged ({error}); repair it, or remove it to trust nothing", path=path

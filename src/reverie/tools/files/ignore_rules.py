@@ -10,7 +10,7 @@ from ...errors import InputError
 from ...values import record
 from .globs import path_regex
 
-__all__ = ["Rules", "is_ignored", "parse_rules"]
+__all__ = ["IgnoreRules", "is_ignored", "parse_ignore_rules"]
 
 _TRAILING_SPACES: Final = re.compile(r"(?<!\\) +$")
 _PLAIN_BRACES: Final = re.compile(r"[{}]")
@@ -24,7 +24,7 @@ class _Rule:
 
 
 @record
-class Rules:
+class IgnoreRules:
     """The rules of one file; ``prefix`` is the path from its directory to where the search starts, with a slash."""
 
     rules: tuple[_Rule, ...]
@@ -33,14 +33,14 @@ class Rules:
     """How many directories below the start of the search the file lies."""
 
 
-def parse_rules(text: str, *, prefix: str = "", depth: int = 0) -> Rules:
+def parse_ignore_rules(text: str, *, prefix: str = "", depth: int = 0) -> IgnoreRules:
     """Read a ``.gitignore``; a line that is no pattern is passed over, as git does."""
     found: list[_Rule] = []
     for line in text.splitlines():
         rule = _rule(_TRAILING_SPACES.sub("", line))
         if rule is not None:
             found.append(rule)
-    return Rules(tuple(found), prefix, depth)
+    return IgnoreRules(tuple(found), prefix, depth)
 
 
 def _rule(line: str) -> _Rule | None:
@@ -62,7 +62,7 @@ def _rule(line: str) -> _Rule | None:
         return None
 
 
-def is_ignored(path: str, is_folder: bool, files: Sequence[Rules]) -> bool:
+def is_ignored(path: str, is_folder: bool, files: Sequence[IgnoreRules]) -> bool:
     """Say whether a path, relative to the start of the search, is ignored by the last rule that speaks of it."""
     for rules in reversed(files):
         relative = rules.prefix + path if rules.prefix else path.split("/", rules.depth)[-1]

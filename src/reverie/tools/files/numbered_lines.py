@@ -8,13 +8,13 @@ from ...conversation.tokens.estimate import estimate_text
 from ...settings import AgentPolicy
 from ...values import record
 
-__all__ = ["MAX_LINE_CHARS", "Shown", "show_bytes", "show_lines"]
+__all__ = ["MAX_LINE_CHARS", "NumberedText", "show_bytes", "show_lines"]
 
 MAX_LINE_CHARS: Final = 2_000
 
 
 @record
-class Shown:
+class NumberedText:
     """What is shown: the text, which lines of how many (counted from 1), and whether that is every character."""
 
     text: str
@@ -27,7 +27,7 @@ class Shown:
 
 def show_lines(
     text: str, offset: int | None, limit: int | None, policy: AgentPolicy, *, skipped: int = 0, more: bool = False
-) -> Shown:
+) -> NumberedText:
     """Number the lines from ``offset`` on, as many as the limits allow.
 
     ``skipped`` lines lie before the text, and with ``more`` there are lines after it.
@@ -52,7 +52,7 @@ def show_lines(
         reason = f"{policy.read_max_lines:,} lines"
     elif more and last == total and (limit is None or fitting < limit):
         reason = f"{policy.read_max_bytes:,} bytes"
-    return Shown("\n".join(rows[:fitting]), first, last, total, whole, _note(first, last, total, more, reason))
+    return NumberedText("\n".join(rows[:fitting]), first, last, total, whole, _note(first, last, total, more, reason))
 
 
 def _note(first: int, last: int, total: int, more: bool, reason: str) -> str:

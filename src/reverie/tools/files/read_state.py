@@ -9,14 +9,14 @@ from typing import Final
 
 from ...values import record, replace
 
-__all__ = ["MAX_BYTES", "MAX_ENTRIES", "ReadState", "Reading", "version_of"]
+__all__ = ["MAX_BYTES", "MAX_ENTRIES", "FileRead", "ReadState", "version_of"]
 
 MAX_ENTRIES: Final = 100
 MAX_BYTES: Final = 25_000_000
 
 
 @record
-class Reading:
+class FileRead:
     """A file as it was read: its version, and the lines that were shown (counted from 1, both ends in).
 
     ``spans`` is None where all of it was shown. ``text`` is what was shown, for whoever shows it again.
@@ -46,7 +46,7 @@ class ReadState:
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
-        self._readings: OrderedDict[str, Reading] = OrderedDict()
+        self._readings: OrderedDict[str, FileRead] = OrderedDict()
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class ReadState:
         """How much all of them take."""
         return self._bytes
 
-    def note(self, reading: Reading) -> None:
+    def note(self, reading: FileRead) -> None:
         """Remember a reading; parts of one version of a file add up."""
         before = self._drop(reading.path)
         if before is not None and before.version == reading.version:
@@ -72,7 +72,7 @@ class ReadState:
         while len(self._readings) > self._max_entries or self._bytes > self._max_bytes:
             self._drop(next(iter(self._readings)))
 
-    def get(self, path: str) -> Reading | None:
+    def get(self, path: str) -> FileRead | None:
         """Return what is known of a file, and count that as a use."""
         found = self._readings.get(path)
         if found is not None:
@@ -84,7 +84,7 @@ class ReadState:
         for path in paths:
             self._drop(path)
 
-    def snapshot(self) -> tuple[Reading, ...]:
+    def snapshot(self) -> tuple[FileRead, ...]:
         """Return all readings, the latest last."""
         return tuple(self._readings.values())
 
@@ -100,7 +100,7 @@ class ReadState:
         copied._bytes = self._bytes
         return copied
 
-    def _drop(self, path: str) -> Reading | None:
+    def _drop(self, path: str) -> FileRead | None:
         found = self._readings.pop(path, None)
         if found is not None:
             self._bytes -= found.size_bytes
@@ -112,7 +112,7 @@ def version_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _together(before: Reading, after: Reading) -> Reading:
+def _together(before: FileRead, after: FileRead) -> FileRead:
     if before.spans is None:
         return replace(before, mtime_ns=after.mtime_ns)
     if after.spans is None:

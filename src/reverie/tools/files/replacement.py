@@ -11,7 +11,7 @@ from typing import Final
 from ...errors import InputError
 from ...values import record
 
-__all__ = ["Edited", "edited"]
+__all__ = ["TextEdit", "text_edit"]
 
 _NUMBERED: Final = re.compile(r"^ *\d+\t", re.MULTILINE)
 _LOOKALIKES: Final = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " "})
@@ -20,14 +20,14 @@ _SHOWN: Final = 3
 
 
 @record
-class Edited:
+class TextEdit:
     """The text after an edit, and which lines were replaced by how many more or fewer (first, last, difference)."""
 
     text: str
     places: tuple[tuple[int, int, int], ...]
 
 
-def edited(text: str, old: str, new: str, *, everywhere: bool, path: str) -> Edited:
+def text_edit(text: str, old: str, new: str, *, everywhere: bool, path: str) -> TextEdit:
     """Replace a passage that must be there, once or everywhere; raise what tells how to find it."""
     found = _found(text, old)
     if not found:
@@ -49,7 +49,7 @@ def edited(text: str, old: str, new: str, *, everywhere: bool, path: str) -> Edi
         first, last = bisect_right(lines, start), bisect_right(lines, max(start, end - 1))
         places.append((first, last, instead.count("\n") - text.count("\n", start, end)))
         at = end
-    return Edited("".join([*parts, text[at:]]), tuple(places))
+    return TextEdit("".join([*parts, text[at:]]), tuple(places))
 
 
 def _found(text: str, old: str) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ...paths import open_beneath
 from .globs import path_regex
-from .ignore_rules import parse_rules
+from .ignore_rules import parse_ignore_rules
 from .literals import required_literal
 from .tree_walk import walk
 
@@ -147,7 +147,7 @@ def _texts(request: dict[str, Any], too_large: list[str]) -> Iterator[tuple[str,
 
 
 def _wanted(start: int, request: dict[str, Any]) -> Iterator[str]:
-    above = [parse_rules(text, prefix=prefix) for prefix, text in request["rules"]]
+    above = [parse_ignore_rules(text, prefix=prefix) for prefix, text in request["rules"]]
     for walked in walk(start, hidden=request["hidden"], ignore=request["ignore"], above=above):
         if all(_passes(walked.path, glob) for glob in request["globs"]) and _has_type(walked.path, request["endings"]):
             yield walked.path

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ...errors import ReverieError
 from ..context import ToolContext
-from .ignore_rules import is_ignored, parse_rules
-from .workspace import is_inside, open_plain_file, roots
+from .ignore_rules import is_ignored, parse_ignore_rules
+from .workspace import allowed_roots, is_inside, open_plain_file
 
 __all__ = ["label_of", "rules_above"]
 
@@ -25,7 +25,7 @@ def label_of(target: str, context: ToolContext) -> str:
 
 def rules_above(target: str, context: ToolContext) -> list[tuple[str, str]] | None:
     """Return the ignore rules above a directory, each with the path from there; None where they ignore it itself."""
-    root = next((folder for folder in roots(context) if is_inside(target, (folder,))), None)
+    root = next((folder for folder in allowed_roots(context) if is_inside(target, (folder,))), None)
     found: list[tuple[str, str]] = []
     if root is None or root == target:
         return found
@@ -41,6 +41,6 @@ def rules_above(target: str, context: ToolContext) -> list[tuple[str, str]] | No
     for prefix, text in found:
         parts = prefix.rstrip("/").split("/")
         for count in range(1, len(parts) + 1):
-            if is_ignored("/".join(parts[:count]), True, [parse_rules(text)]):
+            if is_ignored("/".join(parts[:count]), True, [parse_ignore_rules(text)]):
                 return None
     return found

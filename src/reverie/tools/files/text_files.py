@@ -14,7 +14,7 @@ from ...paths import TEMPORARY_PREFIX, flush
 from ...values import record
 from ..context import ToolContext
 from .read_state import version_of
-from .workspace import folder_of, open_plain_file
+from .workspace import open_parent_folder, open_plain_file
 
 __all__ = ["MAX_EDIT_BYTES", "TextFile", "decoded", "encoded", "load", "replace_text"]
 
@@ -110,7 +110,7 @@ def replace_text(path: str, data: bytes, context: ToolContext, *, before: TextFi
     ``before`` is the file that is replaced, with its rights kept; None makes a new one. If the file is not that any
     more, nothing is changed.
     """
-    with folder_of(path, context, create=before is None) as (folder, name, target):
+    with open_parent_folder(path, context, create=before is None) as (folder, name, target):
         temporary = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, 0o666 if before is None else 0o600, dir_fd=folder)

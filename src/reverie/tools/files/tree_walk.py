@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Final
 
 from ...values import record
-from .ignore_rules import Rules, is_ignored, parse_rules
+from .ignore_rules import IgnoreRules, is_ignored, parse_ignore_rules
 
-__all__ = ["Walked", "open_walked", "walk"]
+__all__ = ["FoundFile", "open_found", "walk"]
 
 _MAX_DEPTH: Final = 100
 _MAX_RULES_BYTES: Final = 1_000_000
@@ -20,7 +20,7 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_
 
 
 @record
-class Walked:
+class FoundFile:
     """A plain file: its path relative to the start, and how to look at it without resolving that path again."""
 
     path: str
@@ -33,9 +33,9 @@ def walk(
     *,
     hidden: bool = False,
     ignore: bool = True,
-    above: Sequence[Rules] = (),
+    above: Sequence[IgnoreRules] = (),
     between: Callable[[], None] = lambda: None,
-) -> Iterator[Walked]:
+) -> Iterator[FoundFile]:
     """Yield the plain files beneath an open directory, sorted name by name.
 
     Names that begin with a dot are left out unless ``hidden``, ``.git`` always; what ``.gitignore`` files name is left
@@ -45,7 +45,7 @@ def walk(
     yield from _walk(start, "", 0, hidden, ignore, tuple(above), between)
 
 
-def open_walked(walked: Walked) -> int | None:
+def open_found(walked: FoundFile) -> int | None:
     """Open a file that was found, for reading; None where it is gone or no plain file any more."""
     try:
         descriptor = os.open(walked.name, _FILE, dir_fd=walked.folder)
@@ -63,9 +63,9 @@ def _walk(
     depth: int,
     hidden: bool,
     ignore: bool,
-    rules: tuple[Rules, ...],
+    rules: tuple[IgnoreRules, ...],
     between: Callable[[], None],
-) -> Iterator[Walked]:
+) -> Iterator[FoundFile]:
     between()
     with os.scandir(folder) as entries:
         found = sorted(entries, key=lambda entry: os.fsencode(entry.name))
@@ -81,7 +81,7 @@ def _walk(
         if ignore and is_ignored(below, is_folder, rules):
             continue
         if not is_folder:
-            yield Walked(below, folder, entry.name)
+            yield FoundFile(below, folder, entry.name)
         elif depth < _MAX_DEPTH:
             with suppress(OSError):  # gone, swapped for a link, or not ours to read
                 deeper = os.open(entry.name, _FOLDER, dir_fd=folder)
@@ -91,9 +91,9 @@ def _walk(
                     os.close(deeper)
 
 
-def _rules_in(folder: int, depth: int) -> Iterator[Rules]:
-    descriptor = open_walked(Walked(".gitignore", folder, ".gitignore"))
+def _rules_in(folder: int, depth: int) -> Iterator[IgnoreRules]:
+    descriptor = open_found(FoundFile(".gitignore", folder, ".gitignore"))
     if descriptor is not None:
         with open(descriptor, "rb", buffering=0) as file:
             text = (file.read(_MAX_RULES_BYTES) or b"").decode("utf-8", "replace")
-        yield parse_rules(text, depth=depth)
+        yield parse_ignore_rules(text, depth=depth)

@@ -21,16 +21,16 @@ from ..context import ToolContext
 from ..tool import Access, AccessKind
 
 __all__ = [
-    "Opened",
-    "Place",
+    "OpenFile",
+    "ResolvedPath",
     "access_to",
-    "find",
-    "folder_of",
+    "allowed_roots",
     "is_inside",
     "needs_grant",
-    "open_folder_at",
+    "open_folder",
+    "open_parent_folder",
     "open_plain_file",
-    "roots",
+    "resolved_path",
 ]
 
 _MAX_RACES: Final = 16
@@ -42,7 +42,7 @@ _OTHER_NAMES: Final = "the file has another name (a hard link), which may be out
 
 
 @record
-class Place:
+class ResolvedPath:
     """Where a path leads: as it was given, and resolved; ``problem`` says why it cannot be used at all."""
 
     given: str
@@ -51,7 +51,7 @@ class Place:
 
 
 @record
-class Opened:
+class OpenFile:
     """A plain file, open for reading; the caller closes the descriptor."""
 
     descriptor: int
@@ -59,16 +59,16 @@ class Opened:
     stat: os.stat_result
 
 
-def find(path: str, context: ToolContext) -> Place:
+def resolved_path(path: str, context: ToolContext) -> ResolvedPath:
     """Say where a path leads; never raises."""
     problem = _problem(path)
     if problem:
-        return Place(path, "", problem)
+        return ResolvedPath(path, "", problem)
     expanded = os.path.expanduser(path) if path == "~" or path.startswith("~/") else path
     try:
-        return Place(path, os.path.realpath(os.path.join(context.cwd, expanded)))
+        return ResolvedPath(path, os.path.realpath(os.path.join(context.cwd, expanded)))
     except (OSError, ValueError) as error:
-        return Place(path, "", f"{_shown(path)} cannot be resolved ({error}); give another path")
+        return ResolvedPath(path, "", f"{_shown(path)} cannot be resolved ({error}); give another path")
 
 
 def _problem(path: str) -> str:
@@ -85,7 +85,7 @@ def _problem(path: str) -> str:
     return ""
 
 
-def roots(context: ToolContext) -> list[str]:
+def allowed_roots(context: ToolContext) -> list[str]:
     """Return the directories that file tools may work in, resolved."""
     return [os.path.realpath(folder) for folder in (context.cwd, *context.directories)]
 
@@ -97,16 +97,16 @@ def is_inside(target: str, folders: Iterable[str]) -> bool:
 
 def access_to(kind: AccessKind, path: str, context: ToolContext) -> Access:
     """Say what a call would touch, links followed, and what about it a person should know."""
-    place = find(path, context)
+    place = resolved_path(path, context)
     if place.problem:
         return Access("none", path)  # nothing will be touched: the call fails with the problem
-    doubted = is_inside(place.target, roots(context)) and needs_grant(place.target, context)
+    doubted = is_inside(place.target, allowed_roots(context)) and needs_grant(place.target, context)
     return Access(kind, place.target, _OTHER_NAMES if doubted else "")
 
 
 def needs_grant(target: str, context: ToolContext) -> bool:
     """Say whether a resolved path may be opened only where permission was given for it."""
-    if not is_inside(target, roots(context)):
+    if not is_inside(target, allowed_roots(context)):
         return True
     with suppress(OSError, ValueError):
         return _has_other_names(os.lstat(target))
@@ -118,7 +118,7 @@ def _has_other_names(found: os.stat_result) -> bool:
 
 
 @contextmanager
-def folder_of(path: str, context: ToolContext, *, create: bool = False) -> Generator[tuple[int, str, str]]:
+def open_parent_folder(path: str, context: ToolContext, *, create: bool = False) -> Generator[tuple[int, str, str]]:
     """Open the directory that a path lies in; give its descriptor, the name in it and the resolved path."""
     descriptor, target = _open(path, context, parent=True, create=create)
     try:
@@ -128,7 +128,7 @@ def folder_of(path: str, context: ToolContext, *, create: bool = False) -> Gener
 
 
 @contextmanager
-def open_folder_at(path: str, context: ToolContext) -> Generator[tuple[int, str]]:
+def open_folder(path: str, context: ToolContext) -> Generator[tuple[int, str]]:
     """Open a directory that may be read; give its descriptor and the resolved path."""
     descriptor, target = _open(path, context, parent=False, create=False)
     try:
@@ -137,10 +137,10 @@ def open_folder_at(path: str, context: ToolContext) -> Generator[tuple[int, str]
         os.close(descriptor)
 
 
-def open_plain_file(path: str, context: ToolContext) -> Opened:
+def open_plain_file(path: str, context: ToolContext) -> OpenFile:
     """Open a plain file for reading, or raise what says why not and what to do."""
     for _ in range(_MAX_RACES):
-        with folder_of(path, context) as (folder, name, target):
+        with open_parent_folder(path, context) as (folder, name, target):
             before = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISLNK(before.st_mode):
                 continue
@@ -158,14 +158,14 @@ def open_plain_file(path: str, context: ToolContext) -> Opened:
         except BaseException:
             os.close(descriptor)
             raise
-        return Opened(descriptor, target, found)
+        return OpenFile(descriptor, target, found)
     raise _keeps_changing(path)
 
 
 def _open(path: str, context: ToolContext, *, parent: bool, create: bool) -> tuple[int, str]:
     """Open the folder a path leads to or lies in, following no link that was not resolved and checked before."""
     for _ in range(_MAX_RACES):
-        place = find(path, context)
+        place = resolved_path(path, context)
         if place.problem:
             raise InputError(place.problem)
         if parent and path.endswith(("/", "/.", "/..")):
@@ -182,9 +182,9 @@ def _open(path: str, context: ToolContext, *, parent: bool, create: bool) -> tup
     raise _keeps_changing(path)
 
 
-def _root_for(place: Place, context: ToolContext) -> str:
+def _root_for(place: ResolvedPath, context: ToolContext) -> str:
     """Return the directory to open a place from, or refuse it."""
-    for root in roots(context):
+    for root in allowed_roots(context):
         if is_inside(place.target, (root,)):
             return root
     if is_inside(place.target, context.granted):

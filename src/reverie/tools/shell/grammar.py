@@ -17,7 +17,7 @@ from ...values import record
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-__all__ = ["Command", "Line", "Unclear", "Word", "loose_commands", "parse", "unquoted"]
+__all__ = ["Command", "Line", "UnclearLine", "Word", "loose_commands", "parse", "unquoted"]
 
 MAX_CHARS: Final = 4_096
 _PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=@%+,-^~")
@@ -71,25 +71,25 @@ class Line:
 
 
 @record
-class Unclear:
+class UnclearLine:
     """Why a line cannot be read with certainty."""
 
     reason: str
 
 
-Reading: TypeAlias = "Line | Unclear"
+ParsedLine: TypeAlias = "Line | UnclearLine"
 
 
-def parse(text: str) -> Reading:
+def parse(text: str) -> ParsedLine:
     """Read a line; whatever is not surely understood makes it unclear."""
     try:
         _refuse_characters(text)
         commands = _Lexer(text).commands()
         seen = _by_grammar(text)
     except ValueError as problem:
-        return Unclear(str(problem))
+        return UnclearLine(str(problem))
     if [command.argv for command in commands] != seen:
-        return Unclear("two readers of the line do not agree on its words")
+        return UnclearLine("two readers of the line do not agree on its words")
     return Line(tuple(commands))
 
 

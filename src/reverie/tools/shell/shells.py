@@ -18,7 +18,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-__all__ = ["EDGE_BYTES", "Kept", "Shell", "Shells"]
+__all__ = ["EDGE_BYTES", "OutputBuffer", "Shell", "Shells"]
 
 EDGE_BYTES: Final = 1_000_000
 """How much of the beginning, and as much of the end, is kept of a long output."""
@@ -29,7 +29,7 @@ _MAX_BACKGROUND: Final = 32
 _SUPERVISOR: Final = Path(__file__).with_name("supervise.py")
 
 
-class Kept:
+class OutputBuffer:
     """The beginning and the end of an output, whatever its length."""
 
     def __init__(self, edge_bytes: int = EDGE_BYTES) -> None:
@@ -83,7 +83,7 @@ class Shell:
 
     def __init__(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], command: str = "") -> None:
         self.command = command
-        self.output = Kept()
+        self.output = OutputBuffer()
         self.left_running = False
         """Whether it ended and left something behind in its group, which was then ended as well."""
         self._lock = threading.Lock()

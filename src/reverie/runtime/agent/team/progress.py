@@ -21,7 +21,7 @@ from ....events import FellBack
 from ....layers.l7_relay import RelayPolicy, fork_is_cheaper, line_problem
 from ....ports import Model
 from ...session.session import Session
-from .roster import Spawned
+from .roster import TeamMember
 from .types import prompt_of
 
 __all__ = ["Narrator"]
@@ -38,7 +38,7 @@ class Narrator:
 
     def __init__(
         self,
-        spawned: Spawned,
+        spawned: TeamMember,
         session: Session,
         model: Callable[[], Model],
         small: Model | None,

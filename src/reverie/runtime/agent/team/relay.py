@@ -15,17 +15,17 @@ from ...mail.mailbox import Mailbox
 from ...mail.post_office import AgentPost
 from ...mail.sockets import MailSocket
 from .roster import Roster
-from .runner import Starting
-from .spawner import Spawning
+from .runner import AgentRunner
+from .spawner import Spawner
 from .worktrees import prune
 
 if TYPE_CHECKING:
     from ..agent import Agent
 
-__all__ = ["Relaying"]
+__all__ = ["Relay"]
 
 
-class Relaying:
+class Relay:
     """Agents and messages of one agent."""
 
     def __init__(self, host: Agent) -> None:
@@ -39,8 +39,8 @@ class Relaying:
         self._lead = lineage.lead if lineage is not None else None
         self._mailbox: Mailbox | None = None
         self._queue: LetterQueue | None = None
-        starting = Starting(host, self.neighbours)
-        self.spawning = starting.spawning = Spawning(
+        starting = AgentRunner(host, self.neighbours)
+        self.spawning = starting.spawning = Spawner(
             host.session,
             starting,
             lineage.roster if lineage is not None else Roster(host.settings.relay),

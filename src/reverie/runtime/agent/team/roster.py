@@ -13,7 +13,7 @@ from ....layers.l7_relay import Census, Outcome, RelayPolicy, Spent
 from ....tools.context import ToolContext
 from ....values import record
 
-__all__ = ["AgentState", "AgentStatus", "Roster", "Spawned", "stop_all"]
+__all__ = ["AgentState", "AgentStatus", "Roster", "TeamMember", "stop_all"]
 
 AgentState: TypeAlias = Literal["running", "completed", "failed", "killed"]
 _HURRY, _CUT_OFF, _LET_GO = 0.25, 0.5, 0.75
@@ -40,7 +40,7 @@ class AgentStatus:
 
 
 @dataclass(slots=True, eq=False)
-class Spawned:
+class TeamMember:
     """One agent that was started: what it is, what it used, and the handles by which it is stopped."""
 
     id: str
@@ -102,9 +102,9 @@ class Roster:
 
     def __init__(self, policy: RelayPolicy) -> None:
         self.policy = policy
-        self.agents: dict[str, Spawned] = {}
+        self.agents: dict[str, TeamMember] = {}
 
-    def admit(self, spawned: Spawned) -> None:
+    def admit(self, spawned: TeamMember) -> None:
         """Count one more."""
         self.agents[spawned.id] = spawned
 
@@ -118,7 +118,7 @@ class Roster:
         """What all of them cost so far, as far as prices are known."""
         return sum(one.cost_usd or 0.0 for one in self.agents.values())
 
-    def family(self, id: str) -> list[Spawned]:
+    def family(self, id: str) -> list[TeamMember]:
         """Return an agent and all it started, the deepest first."""
         found = [self.agents[id]]
         for one in found:
@@ -126,7 +126,7 @@ class Roster:
         return found[::-1]
 
 
-async def stop_all(agents: list[Spawned], seconds: float) -> None:
+async def stop_all(agents: list[TeamMember], seconds: float) -> None:
     """End agents and whatever they run, within so many seconds, whether they want to or not.
 
     First they are cancelled and may clean up; then their commands are killed; then their tasks are cancelled through
@@ -148,7 +148,7 @@ async def stop_all(agents: list[Spawned], seconds: float) -> None:
     await _ended(living, seconds * (_LET_GO - _CUT_OFF))
 
 
-async def _ended(agents: list[Spawned], seconds: float) -> bool:
+async def _ended(agents: list[TeamMember], seconds: float) -> bool:
     with anyio.move_on_after(seconds):
         for one in agents:
             await one.done.wait()

@@ -39,23 +39,23 @@ from ....settings import Mode, Settings
 from ....settings.records import turned_off
 from ....tools.tool import Output, Tool
 from ....values import replace
-from ...guard.permissions import Answer, Approval, Approver
+from ...guard.permissions import Approval, ApprovalAnswer, Approver
 from ...mail.local_queues import Neighbours
-from ...places.trust import Trust
+from ...places.trust import TrustList
 from ...session.forks import DENIED, Answered, Batch, ForkState
 from ...session.replies import Call
 from ..tool_runs import ToolRuns
 from .progress import Narrator
-from .roster import Roster, Spawned
-from .spawner import Ended, Running, Spawning
-from .type_memory import AgentMemory
+from .roster import Roster, TeamMember
+from .spawner import Ended, Running, Spawner
+from .type_memory import TypeMemory
 from .types import find_kinds, prompt_of
 from .worktrees import Worktree
 
 if TYPE_CHECKING:
     from ..agent import Agent
 
-__all__ = ["Lineage", "Starting"]
+__all__ = ["AgentRunner", "Lineage"]
 
 SOURCE: Final = "agent"
 _NOT_FOR_FORKS: Final = frozenset({"Agent", "AgentStop", "SendMessage"})
@@ -78,7 +78,7 @@ class Lineage:
     depth: int
     roster: Roster
     over_limit: Callable[[], str]
-    memory: AgentMemory | None = None
+    memory: TypeMemory | None = None
     borrowed: bool = True
     """Whether its model is its parent's, to be closed by the parent."""
     neighbours: Neighbours = field(default_factory=Neighbours)
@@ -89,18 +89,18 @@ class Lineage:
     """Places where it may not write without asking, in place of its home."""
 
 
-class Starting:
+class AgentRunner:
     """Makes the agents of one agent run."""
 
     def __init__(self, host: Agent, neighbours: Neighbours) -> None:
         self._host = host
         self._neighbours = neighbours
-        self.spawning: Spawning
+        self.spawning: Spawner
 
     async def kinds(self) -> Mapping[str, AgentKind]:
         """Return the types there are; what is wrong with some is told."""
         host = self._host
-        trusted = await to_thread.run_sync(lambda: Trust.open(host.settings.home).is_trusted(host.cwd))
+        trusted = await to_thread.run_sync(lambda: TrustList.open(host.settings.home).is_trusted(host.cwd))
         found, problems = await to_thread.run_sync(
             lambda: find_kinds(host.cwd, home=host.settings.home, trusted=trusted)
         )
@@ -117,7 +117,7 @@ class Starting:
     def fork(self, prompt: str, batch: Batch) -> Running:
         """Return what runs a fork of the conversation."""
 
-        async def running(spawned: Spawned) -> Ended:
+        async def running(spawned: TeamMember) -> Ended:
             host = self._host
             context = host.context.forked(agents=None, post=None)
             runs = host.runs.forked(context, approve=self._approver(spawned), emit=self._heard_of_fork)
@@ -153,7 +153,7 @@ class Starting:
 
         return running
 
-    async def _run_for_fork(self, runs: ToolRuns, spawned: Spawned, call: Call) -> Answered:
+    async def _run_for_fork(self, runs: ToolRuns, spawned: TeamMember, call: Call) -> Answered:
         if call.name in _NOT_FOR_FORKS:
             self._host.tell(PermissionDecided(self._host.name, call.name, False, "fork", "a fork cannot fork"))
             return Answered(f"{DENIED} (a fork starts no agents and writes to nobody)", is_error=True, allowed=False)
@@ -174,7 +174,7 @@ class Starting:
             known = ", ".join(host.settings.model_aliases) or "none"
             raise InputError(f"there is no model {model[:80]!r} to choose; there are: {known}")
 
-        async def running(spawned: Spawned) -> Ended:
+        async def running(spawned: TeamMember) -> Ended:
             if not worktree:
                 return await self._lived(spawned, prompt, kind, model, host.cwd)
             home = host.settings.home
@@ -187,7 +187,7 @@ class Starting:
 
         return running
 
-    async def _lived(self, spawned: Spawned, prompt: str, kind: AgentKind, model: str, cwd: Path) -> Ended:
+    async def _lived(self, spawned: TeamMember, prompt: str, kind: AgentKind, model: str, cwd: Path) -> Ended:
         child = self._child(spawned, kind, model, cwd)
         text = ""
         end = QueryEnded(spawned.id, "aborted", "", 0)
@@ -209,7 +209,7 @@ class Starting:
         completed = end.end == "completed"
         return ("completed" if completed else "failed", text, "" if completed else f"{end.end}: {end.detail}")
 
-    async def _asked(self, spawned: Spawned, child: Agent, prompt: str) -> str:
+    async def _asked(self, spawned: TeamMember, child: Agent, prompt: str) -> str:
         """Let an open agent do its task, and return what it said last."""
         spawned.context, spawned.sever = child.context, child.session.sever
 
@@ -226,7 +226,7 @@ class Starting:
             beside.cancel_scope.cancel()
         return _last_text(child.session.view)
 
-    def _narrator(self, spawned: Spawned, child: Agent) -> Narrator:
+    def _narrator(self, spawned: TeamMember, child: Agent) -> Narrator:
         """Return who says in words what an agent is doing."""
 
         def say(line: str) -> None:
@@ -235,7 +235,7 @@ class Starting:
         small = self._host.small_model()
         return Narrator(spawned, child.session, lambda: child.model, small, self.spawning.roster.policy, say=say)
 
-    def _child(self, spawned: Spawned, kind: AgentKind, model: str, cwd: Path) -> Agent:
+    def _child(self, spawned: TeamMember, kind: AgentKind, model: str, cwd: Path) -> Agent:
         """Make the agent: its own session and prompt, its parent's tools or fewer, its parent's rules."""
         from ..agent import Agent
 
@@ -244,7 +244,7 @@ class Starting:
         if unknown:
             said = f"{kind.name} asks for tools that are not here, and goes without them: {', '.join(unknown)[:300]}"
             host.tell(FellBack(host.name, "agents", said))
-        memory = AgentMemory.of(kind, host.cwd, host.settings)
+        memory = TypeMemory.of(kind, host.cwd, host.settings)
         tools = [host.runs.tools[name] for name in names if name != "Memory"]
         if memory is not None and "Memory" in names:
             tools.append(memory.tool())
@@ -294,20 +294,20 @@ class Starting:
             host.tell(FellBack(host.name, "agents", said))
             return host.model, True
 
-    def _approver(self, spawned: Spawned) -> Approver | None:
+    def _approver(self, spawned: TeamMember) -> Approver | None:
         """Return who is asked for an agent's calls: whoever the parent asks."""
         runs = self._host.runs
         if not runs.asks:
             return None
 
-        async def ask(approval: Approval) -> Answer:
+        async def ask(approval: Approval) -> ApprovalAnswer:
             return await runs.ask_user(replace(approval, reason=f"agent {spawned.id}: {approval.reason}"))
 
         return ask
 
     # -- what is heard of them
 
-    def _heard(self, spawned: Spawned, child: Agent, event: Event) -> None:
+    def _heard(self, spawned: TeamMember, child: Agent, event: Event) -> None:
         match event:
             case ToolStarted():
                 self._doing(spawned, event.name, event.input)
@@ -322,7 +322,7 @@ class Starting:
             case _:
                 pass
 
-    def _doing(self, spawned: Spawned, tool: str, given: Mapping[str, Any]) -> None:
+    def _doing(self, spawned: TeamMember, tool: str, given: Mapping[str, Any]) -> None:
         spawned.names = names_in(given)
         self.spawning.progressed(spawned, line_for(tool, given))
 

@@ -31,16 +31,16 @@ from ....layers.l7_relay import (
 from ....ports import Started
 from ...session.forks import Batch, forking
 from ...session.session import Session
-from .roster import AgentState, AgentStatus, Roster, Spawned, stop_all
+from .roster import AgentState, AgentStatus, Roster, TeamMember, stop_all
 
-__all__ = ["Ended", "Running", "Spawning", "Starter"]
+__all__ = ["Ended", "Running", "Spawner", "Starter"]
 
 FORK: Final = "fork"
 _LAYER: Final = "relay"
 _STATES: Final[Mapping[str, AgentState]] = {"completed": "completed", "killed": "killed"}
 Ended = tuple[str, str, str]
 """A status, what the agent said, and why it ended where it did not complete."""
-Running = Callable[[Spawned], Awaitable[Ended]]
+Running = Callable[[TeamMember], Awaitable[Ended]]
 
 
 class Starter(Protocol):
@@ -63,7 +63,7 @@ class Starter(Protocol):
         ...
 
 
-class Spawning:
+class Spawner:
     """Starts and stops the agents of one agent."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Spawning:
         self._emit = emit
         self._clock = clock
         self._kinds: Mapping[str, AgentKind] = {}
-        self._own: dict[str, Spawned] = {}
+        self._own: dict[str, TeamMember] = {}
         self._ended: list[Outcome] = []
         self._batch: tuple[tuple[str, str], Batch] | None = None
         self._closed = False
@@ -134,7 +134,7 @@ class Spawning:
             else self._starter.sub_agent(prompt, found, model=model, worktree=worktree)
         )
         name = FORK if found is None else found.name
-        spawned = Spawned(
+        spawned = TeamMember(
             id=f"{name}-{os.urandom(4).hex()}",
             kind=name,
             description=" ".join((description or summary_of(prompt)).split())[:120],
@@ -193,7 +193,7 @@ class Spawning:
             self._batch = (reply, self._starter.batch())
         return self._batch[1]
 
-    async def _awaited(self, spawned: Spawned) -> Started:
+    async def _awaited(self, spawned: TeamMember) -> Started:
         """Wait for an agent in front; whoever gives up waiting ends it."""
         try:
             await spawned.done.wait()
@@ -206,7 +206,7 @@ class Spawning:
 
     # -- living
 
-    async def _live(self, spawned: Spawned, running: Running) -> None:
+    async def _live(self, spawned: TeamMember, running: Running) -> None:
         """Run an agent from its start to its end; whatever happens, its end is known."""
         policy = self.roster.policy
         ended: Ended = ("killed", "", "")
@@ -223,7 +223,7 @@ class Spawning:
             with anyio.CancelScope(shield=True):
                 await self._end(spawned, ended)
 
-    async def _end(self, spawned: Spawned, ended: Ended) -> None:
+    async def _end(self, spawned: TeamMember, ended: Ended) -> None:
         """Note how an agent ended, in the log and to whoever listens."""
         status, text, why = ended
         if spawned.outcome is not None:
@@ -270,13 +270,13 @@ class Spawning:
         )
         spawned.done.set()
 
-    def progressed(self, spawned: Spawned, line: str) -> None:
+    def progressed(self, spawned: TeamMember, line: str) -> None:
         """Say what an agent is doing, where that is something new."""
         if line and line != spawned.line and spawned.state == "running":
             spawned.line = line
             self._emit(AgentProgressed(self._session.name, spawned.id, line))
 
-    def over_limit(self, spawned: Spawned) -> str:
+    def over_limit(self, spawned: TeamMember) -> str:
         """Say which limit an agent has reached; nothing while none is."""
         return over_limit(self.roster.policy, spawned.spent(self._clock()), family_usd=self.roster.usd)
 
@@ -322,10 +322,10 @@ class Spawning:
             if one.narrow is not None and not one.done.is_set():
                 one.narrow(mode)
 
-    async def _stop(self, spawned: Spawned, why: str) -> None:
+    async def _stop(self, spawned: TeamMember, why: str) -> None:
         await self._stop_many([spawned], why)
 
-    async def _stop_many(self, agents: list[Spawned], why: str) -> None:
+    async def _stop_many(self, agents: list[TeamMember], why: str) -> None:
         families = [each for one in agents for each in self.roster.family(one.id)]
         for one in families:
             one.why = one.why or why
@@ -342,16 +342,16 @@ class Spawning:
                 one.state, one.ended = "killed", self._clock()
                 one.done.set()
 
-    def _found(self, agent: str) -> Spawned:
+    def _found(self, agent: str) -> TeamMember:
         spawned = self.roster.agents.get(agent)
         if spawned is None or (self._id and all(one.id != self._id for one in self._above(spawned))):
             known = ", ".join(one.id for one in self._own.values() if one.state == "running") or "none"
             raise InputError(f"there is no agent {agent[:80]!r} of yours; at work: {known}")
         return spawned
 
-    def _above(self, spawned: Spawned) -> list[Spawned]:
+    def _above(self, spawned: TeamMember) -> list[TeamMember]:
         """Return the agents that an agent was started under."""
-        found: list[Spawned] = []
+        found: list[TeamMember] = []
         parent = self.roster.agents.get(spawned.parent)
         while parent is not None:
             found.append(parent)

@@ -24,9 +24,9 @@ from ....settings import Settings
 from ....tools.memory import MemoryTool
 from ....values import replace
 from ...memory.memory import Heads, Memory
-from ...places.trust import Trust
+from ...places.trust import TrustList
 
-__all__ = ["AgentMemory", "scope_directory"]
+__all__ = ["TypeMemory", "scope_directory"]
 
 
 def scope_directory(scope: str, kind: str, cwd: Path, home: Path) -> Path:
@@ -40,7 +40,7 @@ def scope_directory(scope: str, kind: str, cwd: Path, home: Path) -> Path:
             return cwd / ".reverie" / "agent-memory-local" / kind
 
 
-class AgentMemory:
+class TypeMemory:
     """What agents of one type remember."""
 
     def __init__(self, directory: Path, scope: str) -> None:
@@ -51,13 +51,13 @@ class AgentMemory:
         self.memory: Memory = _Lowered(directory)
 
     @classmethod
-    def of(cls, kind: AgentKind, cwd: Path, settings: Settings) -> AgentMemory | None:
+    def of(cls, kind: AgentKind, cwd: Path, settings: Settings) -> TypeMemory | None:
         """Return the memory a type asks for; None where it asks for none, or may have none."""
         if not kind.memory or not settings.switches.memory:
             return None
         directory = scope_directory(kind.memory, kind.name, cwd, settings.home)
         if kind.memory != "user":
-            if not Trust.open(settings.home).is_trusted(cwd):
+            if not TrustList.open(settings.home).is_trusted(cwd):
                 return None
             if os.path.realpath(directory) != os.path.join(os.path.realpath(cwd), os.path.relpath(directory, cwd)):
                 raise UnsafePath(f"{directory} leads elsewhere: remove the link in it", path=str(directory))

@@ -20,7 +20,7 @@ from ....memories.store.index import INDEX
 from ....memories.store.trust import Trust
 from ....settings import PermissionRules
 from ....tools.context import ToolContext
-from ....tools.files.replacement import edited
+from ....tools.files.replacement import text_edit
 from ....tools.shell.read_only import is_read_only
 from ....tools.tool import Output, Tool
 from ...guard.permissions import decide
@@ -182,7 +182,7 @@ class ExtractTools:
         except OSError as error:
             raise InputError(f"{file} cannot be read: {error.strerror}") from None
         old, new = _text(call.input, "old_string"), _text(call.input, "new_string")
-        return edited(before, old, new, everywhere=bool(call.input.get("replace_all")), path=file).text
+        return text_edit(before, old, new, everywhere=bool(call.input.get("replace_all")), path=file).text
 
     def _save(self, file: str, content: str, trust: Trust) -> Saved:
         messages = self._witnesses.messages_of(content, 1)

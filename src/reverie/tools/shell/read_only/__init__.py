@@ -9,36 +9,36 @@ from __future__ import annotations
 from typing import Final
 
 from ....values import record
-from ..grammar import Command, Unclear, parse
+from ..grammar import Command, UnclearLine, parse
 from .commands import COMMANDS
-from .options import examine
+from .options import problem_with
 
-__all__ = ["Judged", "is_read_only", "problem_of"]
+__all__ = ["ReadOnlyVerdict", "is_read_only", "problem_of"]
 
 MAX_CHARS: Final = 1_000
 """A longer line is not looked at: the answer must come at once."""
 
 
 @record
-class Judged:
+class ReadOnlyVerdict:
     """Whether a line may run as read-only, and why."""
 
     allowed: bool
     reason: str
 
 
-def is_read_only(command: str) -> Judged:
+def is_read_only(command: str) -> ReadOnlyVerdict:
     """Say whether a line of shell can only read; whatever is not understood is not allowed."""
     if len(command) > MAX_CHARS:
-        return Judged(False, f"it is longer than {MAX_CHARS} characters")
+        return ReadOnlyVerdict(False, f"it is longer than {MAX_CHARS} characters")
     line = parse(command)
-    if isinstance(line, Unclear):
-        return Judged(False, line.reason)
+    if isinstance(line, UnclearLine):
+        return ReadOnlyVerdict(False, line.reason)
     for each in line.commands:
         problem = problem_of(each)
         if problem:
-            return Judged(False, problem)
-    return Judged(True, "it only reads")
+            return ReadOnlyVerdict(False, problem)
+    return ReadOnlyVerdict(True, "it only reads")
 
 
 def problem_of(command: Command) -> str:
@@ -50,5 +50,5 @@ def problem_of(command: Command) -> str:
     rule = COMMANDS.get(name)
     if rule is None:
         return f"{name} is not on the list of commands that only read"
-    problem = examine(rule, tuple(rest))
+    problem = problem_with(rule, tuple(rest))
     return f"{name}: {problem}" if problem else ""

@@ -9,7 +9,7 @@ from typing import Final
 from ..grammar import Word
 from .git import GIT
 from .languages import judge_awk, judge_find, judge_jq, judge_sed, judge_test
-from .options import Given, Judge, Rule, Subcommands, rule
+from .options import OptionRule, ParsedArguments, Subcommands, WordCheck, option_rule
 
 __all__ = ["COMMANDS"]
 
@@ -18,7 +18,7 @@ _GREP_LONG: Final = (
     "null-data no-messages invert-match byte-offset line-number line-buffered with-filename no-filename only-matching "
     "quiet silent text recursive dereference-recursive files-without-match files-with-matches count initial-tab null"
 )
-_GREP: Final = rule(
+_GREP: Final = option_rule(
     "EFGPyivwxzsbnHhoqaIrRLlcTZ",
     "efmABCdD",
     long=_GREP_LONG,
@@ -28,31 +28,31 @@ _GREP: Final = rule(
     has_counts=True,
     is_tame=True,
 )
-_CHECKSUM: Final = rule(
+_CHECKSUM: Final = option_rule(
     "btcwz", long="binary text check tag zero quiet status strict warn ignore-missing", is_tame=True
 )
-_LINES: Final = rule(
+_LINES: Final = option_rule(
     "qvz", "nc", long="quiet silent verbose zero-terminated", long_valued="lines bytes", has_counts=True, is_tame=True
 )
 
 
-def _is_date(given: Given) -> str:
+def _is_date(given: ParsedArguments) -> str:
     if all(text.startswith("+") for text in given.texts):
         return ""
     return "an argument that is not a format sets the clock"
 
 
-def _is_process_list(given: Given) -> str:
+def _is_process_list(given: ParsedArguments) -> str:
     if all(re.fullmatch(r"[auxfwlj]+|[0-9]+", text) for text in given.texts):
         return ""
     return "an argument is not a list of processes"
 
 
-def _is_lookup(given: Given) -> str:
+def _is_lookup(given: ParsedArguments) -> str:
     return "" if given.has("v", "V") else "it would run what it names"
 
 
-def _is_directory(given: Given) -> str:
+def _is_directory(given: ParsedArguments) -> str:
     return "it goes to where an earlier command was" if "-" in given.texts else ""
 
 
@@ -60,7 +60,7 @@ def _is_only_version(words: tuple[Word, ...]) -> str:
     return "" if [word.text for word in words] == ["--version"] else "only its --version is known to only read"
 
 
-def _has_no_option_file(given: Given) -> str:
+def _has_no_option_file(given: ParsedArguments) -> str:
     return "an argument names a file of options" if any(text.startswith("@") for text in given.texts) else ""
 
 
@@ -89,33 +89,33 @@ def _judge_tar(words: tuple[Word, ...]) -> str:
     return "an archive on another machine" if ":" in texts[1] else ""
 
 
-COMMANDS: Final[Mapping[str, Rule | Subcommands | Judge]] = {
+COMMANDS: Final[Mapping[str, OptionRule | Subcommands | WordCheck]] = {
     "[": judge_test,
-    "arch": rule(max_operands=0),
+    "arch": option_rule(max_operands=0),
     "awk": judge_awk,
     "b2sum": _CHECKSUM,
-    "base64": rule("d", "w", long="decode", long_valued="wrap", max_operands=1),
-    "basename": rule("az", "s", long="multiple zero", long_valued="suffix", is_tame=True),
+    "base64": option_rule("d", "w", long="decode", long_valued="wrap", max_operands=1),
+    "basename": option_rule("az", "s", long="multiple zero", long_valued="suffix", is_tame=True),
     "bash": _is_only_version,
-    "cat": rule(
+    "cat": option_rule(
         "AbeEnstTuv",
         long="show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting",
         is_tame=True,
     ),
-    "cd": rule(max_operands=1, check=_is_directory),
-    "cksum": rule(is_tame=True),
-    "cmp": rule("bls", "in", long="print-bytes verbose quiet silent", long_valued="ignore-initial bytes"),
-    "column": rule("txnJ", "sco", long="table json", long_valued="separator output-separator"),
-    "comm": rule("123z", long="check-order nocheck-order total zero-terminated", long_valued="output-delimiter"),
-    "command": rule("vV", check=_is_lookup),
-    "cut": rule(
+    "cd": option_rule(max_operands=1, check=_is_directory),
+    "cksum": option_rule(is_tame=True),
+    "cmp": option_rule("bls", "in", long="print-bytes verbose quiet silent", long_valued="ignore-initial bytes"),
+    "column": option_rule("txnJ", "sco", long="table json", long_valued="separator output-separator"),
+    "comm": option_rule("123z", long="check-order nocheck-order total zero-terminated", long_valued="output-delimiter"),
+    "command": option_rule("vV", check=_is_lookup),
+    "cut": option_rule(
         "snz",
         "bcdf",
         long="complement only-delimited zero-terminated",
         long_valued="bytes characters fields delimiter output-delimiter",
         is_tame=True,
     ),
-    "date": rule(
+    "date": option_rule(
         "uR",
         "dr",
         attached="I",
@@ -125,14 +125,14 @@ COMMANDS: Final[Mapping[str, Rule | Subcommands | Judge]] = {
         max_operands=1,
         check=_is_date,
     ),
-    "df": rule(
+    "df": option_rule(
         "ahHiklPTm",
         "tx",
         long="all human-readable si inodes local portability print-type total",
         long_valued="type exclude-type block-size",
         long_optional="output",
     ),
-    "diff": rule(
+    "diff": option_rule(
         "qsycuNraiEbBwZdtTpe",
         "UCIxWF",
         long="normal brief report-identical-files side-by-side recursive new-file unidirectional-new-file ignore-case "
@@ -141,8 +141,8 @@ COMMANDS: Final[Mapping[str, Rule | Subcommands | Judge]] = {
         long_valued="label exclude width ignore-matching-lines show-function-line",
         long_optional="unified context color",
     ),
-    "dirname": rule("z", long="zero", is_tame=True),
-    "du": rule(
+    "dirname": option_rule("z", long="zero", is_tame=True),
+    "du": option_rule(
         "abcDhHklLmPsSx0",
         "dtB",
         long="all apparent-size bytes total human-readable si summarize one-file-system separate-dirs null dereference",
@@ -151,32 +151,32 @@ COMMANDS: Final[Mapping[str, Rule | Subcommands | Judge]] = {
     ),
     "echo": _judge_echo,
     "egrep": _GREP,
-    "expand": rule("i", "t", long="initial", long_valued="tabs"),
-    "expr": rule(),
-    "false": rule(),
+    "expand": option_rule("i", "t", long="initial", long_valued="tabs"),
+    "expr": option_rule(),
+    "false": option_rule(),
     "fgrep": _GREP,
-    "file": rule(
+    "file": option_rule(
         "bhiLkNnr0",
         "F",
         long="brief mime mime-type mime-encoding dereference no-dereference keep-going extension",
         long_valued="separator",
     ),
     "find": judge_find,
-    "fmt": rule("cstu", "w", long_valued="width", has_counts=True),
-    "fold": rule("bs", "w", long="bytes spaces", long_valued="width", has_counts=True),
-    "free": rule("bkmghtwl", long="bytes kibi mebi gibi human total wide si lohi", max_operands=0),
+    "fmt": option_rule("cstu", "w", long_valued="width", has_counts=True),
+    "fold": option_rule("bs", "w", long="bytes spaces", long_valued="width", has_counts=True),
+    "free": option_rule("bkmghtwl", long="bytes kibi mebi gibi human total wide si lohi", max_operands=0),
     "gcc": _is_only_version,
-    "getconf": rule("a", max_operands=2),
+    "getconf": option_rule("a", max_operands=2),
     "git": GIT,
     "grep": _GREP,
-    "groups": rule(max_operands=1),
+    "groups": option_rule(max_operands=1),
     "head": _LINES,
-    "hexdump": rule("bcCdovx", "ns", long="canonical one-byte-octal", long_valued="length skip"),
-    "hostname": rule("s", long="short", max_operands=0),
-    "id": rule("agGnruz", long="group groups name real user zero", max_operands=1),
-    "join": rule("i", "aeo12tvj", long="ignore-case header check-order nocheck-order"),
+    "hexdump": option_rule("bcCdovx", "ns", long="canonical one-byte-octal", long_valued="length skip"),
+    "hostname": option_rule("s", long="short", max_operands=0),
+    "id": option_rule("agGnruz", long="group groups name real user zero", max_operands=1),
+    "join": option_rule("i", "aeo12tvj", long="ignore-case header check-order nocheck-order"),
     "jq": judge_jq,
-    "ls": rule(
+    "ls": option_rule(
         "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1",
         "ITw",
         long="all almost-all author escape ignore-backups directory file-type classify full-time human-readable si "
@@ -186,19 +186,19 @@ COMMANDS: Final[Mapping[str, Rule | Subcommands | Judge]] = {
         long_optional="color hyperlink classify",
         is_tame=True,
     ),
-    "lscpu": rule("abce", long="all json bytes", max_operands=0),
+    "lscpu": option_rule("abce", long="all json bytes", max_operands=0),
     "md5sum": _CHECKSUM,
-    "nl": rule(
+    "nl": option_rule(
         "p", "bdfhilnsvw", long_valued="body-numbering number-separator number-width number-format", is_tame=True
     ),
     "node": _is_only_version,
-    "nproc": rule(long="all", long_valued="ignore", max_operands=0),
-    "od": rule(
+    "nproc": option_rule(long="all", long_valued="ignore", max_operands=0),
+    "od": option_rule(
         "abcdfhilosxv", "AjNtw", long="output-duplicates", long_valued="address-radix skip-bytes read-bytes format"
     ),
-    "paste": rule("sz", "d", long="serial zero-terminated", long_valued="delimiters"),
+    "paste": option_rule("sz", "d", long="serial zero-terminated", long_valued="delimiters"),
     "printf": _judge_printf,
-    "ps": rule(
+    "ps": option_rule(
         "eAaflFHjMLTwd",
         "ugpoCtGUOkqs",
         long="no-headers forest headers",
@@ -206,22 +206,22 @@ COMMANDS: Final[Mapping[str, Rule | Subcommands | Judge]] = {
         check=_is_process_list,
         max_operands=2,
     ),
-    "pwd": rule("LP", long="logical physical", max_operands=0),
+    "pwd": option_rule("LP", long="logical physical", max_operands=0),
     "python": _is_only_version,
     "python3": _is_only_version,
-    "readlink": rule(
+    "readlink": option_rule(
         "efmnqsvz",
         long="canonicalize canonicalize-existing canonicalize-missing no-newline quiet silent verbose zero",
         is_tame=True,
     ),
-    "realpath": rule(
+    "realpath": option_rule(
         "eLmPqsz",
         long="canonicalize-existing canonicalize-missing logical physical quiet strip no-symlinks zero",
         long_valued="relative-to relative-base",
         is_tame=True,
     ),
-    "rev": rule(is_tame=True),
-    "rg": rule(
+    "rev": option_rule(is_tame=True),
+    "rg": option_rule(
         "aFHiIlnNoPqsSuUvVwxcpL0.",
         "ABCefgmMrtTdEj",
         long="text fixed-strings with-filename no-filename ignore-case files-with-matches files-without-match "
@@ -236,13 +236,13 @@ COMMANDS: Final[Mapping[str, Rule | Subcommands | Judge]] = {
         is_tame=False,
     ),
     "sed": judge_sed,
-    "seq": rule("w", "sf", long="equal-width", long_valued="separator format", has_counts=True),
+    "seq": option_rule("w", "sf", long="equal-width", long_valued="separator format", has_counts=True),
     "sha1sum": _CHECKSUM,
     "sha224sum": _CHECKSUM,
     "sha256sum": _CHECKSUM,
     "sha384sum": _CHECKSUM,
     "sha512sum": _CHECKSUM,
-    "sort": rule(
+    "sort": option_rule(
         "bcCdfghiMmnRrsuVz",
         "kt",
         long="ignore-leading-blanks dictionary-order ignore-case general-numeric-sort ignore-nonprinting month-sort "
@@ -250,31 +250,31 @@ COMMANDS: Final[Mapping[str, Rule | Subcommands | Judge]] = {
         long_valued="key field-separator sort",
         long_optional="check",
     ),
-    "stat": rule("fLt", "c", long="dereference file-system terse", long_valued="format printf"),
-    "strings": rule(
+    "stat": option_rule("fLt", "c", long="dereference file-system terse", long_valued="format printf"),
+    "strings": option_rule(
         "af", "nte", long="all print-file-name", long_valued="bytes radix encoding", check=_has_no_option_file
     ),
-    "tac": rule("br", "s", long="before regex", long_valued="separator", is_tame=True),
+    "tac": option_rule("br", "s", long="before regex", long_valued="separator", is_tame=True),
     "tail": _LINES,
     "tar": _judge_tar,
     "test": judge_test,
-    "tr": rule("cCdst", long="complement delete squeeze-repeats truncate-set1", max_operands=2),
-    "tree": rule(
+    "tr": option_rule("cCdst", long="complement delete squeeze-repeats truncate-set1", max_operands=2),
+    "tree": option_rule(
         "adfispughDFlxqNQrtcUnCASJX",
         "LPI",
         long="dirsfirst gitignore noreport du prune matchdirs ignore-case si inodes device filesfirst metafirst",
         long_valued="filelimit sort timefmt charset",
     ),
-    "true": rule(),
-    "tty": rule("s", max_operands=0),
-    "type": rule("aftpP"),
-    "uname": rule(
+    "true": option_rule(),
+    "tty": option_rule("s", max_operands=0),
+    "type": option_rule("aftpP"),
+    "uname": option_rule(
         "asnrvmpio",
         long="all kernel-name nodename kernel-release kernel-version machine processor operating-system",
         max_operands=0,
     ),
-    "unexpand": rule("a", "t", long="all first-only", long_valued="tabs"),
-    "uniq": rule(
+    "unexpand": option_rule("a", "t", long="all first-only", long_valued="tabs"),
+    "uniq": option_rule(
         "cdDiuz",
         "fsw",
         long="count repeated ignore-case unique zero-terminated",
@@ -282,10 +282,10 @@ COMMANDS: Final[Mapping[str, Rule | Subcommands | Judge]] = {
         long_optional="all-repeated group",
         max_operands=1,
     ),
-    "uptime": rule("ps", long="pretty since", max_operands=0),
-    "wc": rule("clmLw", long="bytes chars lines words max-line-length", long_valued="total", is_tame=True),
-    "which": rule("as"),
-    "who": rule("abdHlmpqrstTu", max_operands=0),
-    "whoami": rule(max_operands=0),
-    "xxd": rule("abBeEiup", "cglos", max_operands=1),
+    "uptime": option_rule("ps", long="pretty since", max_operands=0),
+    "wc": option_rule("clmLw", long="bytes chars lines words max-line-length", long_valued="total", is_tame=True),
+    "which": option_rule("as"),
+    "who": option_rule("abdHlmpqrstTu", max_operands=0),
+    "whoami": option_rule(max_operands=0),
+    "xxd": option_rule("abBeEiup", "cglos", max_operands=1),
 }

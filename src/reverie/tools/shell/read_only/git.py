@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from .options import Check, Given, Rule, Subcommands, rule
+from .options import ArgumentCheck, OptionRule, ParsedArguments, Subcommands, option_rule
 
 __all__ = ["GIT"]
 
@@ -18,7 +18,7 @@ _FORMATS: Final = frozenset({"oneline", "short", "medium", "full", "fuller", "re
 _LISTING: Final = ("list", "contains", "no-contains", "merged", "no-merged", "points-at")
 
 
-def _has_safe_format(given: Given) -> str:
+def _has_safe_format(given: ParsedArguments) -> str:
     """Refuse formats that check signatures, and names that the repository's configuration gives a meaning."""
     for name, value in given.options:
         if name not in ("format", "pretty") or not value:
@@ -30,10 +30,10 @@ def _has_safe_format(given: Given) -> str:
     return ""
 
 
-def _lists(*options: str) -> Check:
+def _lists(*options: str) -> ArgumentCheck:
     """Return a check that arguments stand only beside options that list."""
 
-    def check(given: Given) -> str:
+    def check(given: ParsedArguments) -> str:
         if given.operands and not given.has(*_LISTING, *options):
             return "an argument would create something"
         return _has_safe_format(given)
@@ -41,10 +41,10 @@ def _lists(*options: str) -> Check:
     return check
 
 
-def _first_is(*words: str, exactly: int | None = None, or_none: bool = False) -> Check:
+def _first_is(*words: str, exactly: int | None = None, or_none: bool = False) -> ArgumentCheck:
     """Return a check that the first argument is one of these words."""
 
-    def check(given: Given) -> str:
+    def check(given: ParsedArguments) -> str:
         texts = given.texts
         if not texts:
             return "" if or_none else "it would do more than read"
@@ -55,7 +55,7 @@ def _first_is(*words: str, exactly: int | None = None, or_none: bool = False) ->
     return check
 
 
-def _reads_configuration(given: Given) -> str:
+def _reads_configuration(given: ParsedArguments) -> str:
     asked = given.has("get", "get-all", "get-regexp")
     if given.has("list", "l"):
         return "an argument does not belong to a list" if given.operands else ""
@@ -88,7 +88,7 @@ _LOG_VALUED: Final = (
 )
 _LOG_OPTIONAL: Final = "decorate branches tags remotes pretty no-walk"
 
-_DIFF: Final = rule(
+_DIFF: Final = option_rule(
     "puszaRwbcmrtqW",
     "USGl",
     attached="MCBD",
@@ -99,8 +99,8 @@ _DIFF: Final = rule(
 )
 
 
-def _log(flags: str = "", valued: str = "n", check: Check = _has_safe_format) -> Rule:
-    return rule(
+def _log(flags: str = "", valued: str = "n", check: ArgumentCheck = _has_safe_format) -> OptionRule:
+    return option_rule(
         "puszaRwbcmrtqWgiEFP" + flags,
         "USGlL" + valued,
         attached="MCBD",
@@ -119,7 +119,7 @@ GIT: Final = Subcommands(
     flags=frozenset({"--no-pager", "-P", "--no-optional-locks", "--version", "--literal-pathspecs"}),
     valued=frozenset({"-C"}),
     rules={
-        "blame": rule(
+        "blame": option_rule(
             "abcefhlnpstw",
             "L",
             attached="MC",
@@ -127,25 +127,25 @@ GIT: Final = Subcommands(
             long_valued="date since ignore-rev",
             long_optional="abbrev",
         ),
-        "branch": rule(
+        "branch": option_rule(
             "arvqi",
             long="all remotes verbose list show-current ignore-case no-color no-column no-abbrev quiet",
             long_valued=_REFS_VALUED,
             long_optional=_REFS_OPTIONAL,
             check=_lists(),
         ),
-        "cat-file": rule("tspe", max_operands=2),
-        "check-ignore": rule("vnqz", long="verbose non-matching quiet no-index"),
-        "cherry": rule("v", long="verbose", max_operands=3),
-        "config": rule(
+        "cat-file": option_rule("tspe", max_operands=2),
+        "check-ignore": option_rule("vnqz", long="verbose non-matching quiet no-index"),
+        "cherry": option_rule("v", long="verbose", max_operands=3),
+        "config": option_rule(
             "lz",
             long="get get-all get-regexp list global local system worktree show-origin show-scope name-only "
             "null bool int",
             long_valued="type default",
             check=_reads_configuration,
         ),
-        "count-objects": rule("vH", long="verbose human-readable", max_operands=0),
-        "describe": rule(
+        "count-objects": option_rule("vH", long="verbose human-readable", max_operands=0),
+        "describe": option_rule(
             long="tags all always long exact-match contains first-parent",
             long_valued="match exclude candidates",
             long_optional="dirty abbrev",
@@ -153,13 +153,13 @@ GIT: Final = Subcommands(
         "diff": _DIFF,
         "diff-index": _DIFF,
         "diff-tree": _log(),
-        "for-each-ref": rule(
+        "for-each-ref": option_rule(
             long="ignore-case",
             long_valued=f"{_REFS_VALUED} count exclude",
             long_optional=_REFS_OPTIONAL,
             check=_has_safe_format,
         ),
-        "grep": rule(
+        "grep": option_rule(
             "iIwvEFPGnlLchHoqpWraz",
             "eABCm",
             long="cached untracked no-index exclude-standard no-exclude-standard name-only count line-number "
@@ -171,7 +171,7 @@ GIT: Final = Subcommands(
             has_counts=True,
         ),
         "log": _log(),
-        "ls-files": rule(
+        "ls-files": option_rule(
             "cdmoistuzvfk",
             "xX",
             long="cached deleted modified others ignored stage unmerged killed exclude-standard full-name "
@@ -179,15 +179,15 @@ GIT: Final = Subcommands(
             long_valued="exclude with-tree",
             long_optional="abbrev",
         ),
-        "ls-tree": rule(
+        "ls-tree": option_rule(
             "rtdlz", long="name-only name-status full-name full-tree long object-only", long_optional="abbrev"
         ),
-        "merge-base": rule("a", long="all is-ancestor fork-point octopus independent"),
-        "name-rev": rule(long="tags name-only always no-undefined"),
+        "merge-base": option_rule("a", long="all is-ancestor fork-point octopus independent"),
+        "name-rev": option_rule(long="tags name-only always no-undefined"),
         "reflog": _log(check=_first_is("show", "HEAD", or_none=True)),
-        "remote": rule("v", long="verbose", check=_first_is("get-url", exactly=2, or_none=True)),
+        "remote": option_rule("v", long="verbose", check=_first_is("get-url", exactly=2, or_none=True)),
         "rev-list": _log(),
-        "rev-parse": rule(
+        "rev-parse": option_rule(
             "q",
             long="show-toplevel verify is-inside-work-tree is-inside-git-dir is-bare-repository git-dir git-common-dir "
             "absolute-git-dir show-prefix show-cdup symbolic symbolic-full-name all quiet "
@@ -197,15 +197,17 @@ GIT: Final = Subcommands(
         ),
         "shortlog": _log("sen", valued=""),
         "show": _log(),
-        "show-ref": rule("dsq", long="heads branches tags dereference verify quiet head", long_optional="hash abbrev"),
+        "show-ref": option_rule(
+            "dsq", long="heads branches tags dereference verify quiet head", long_optional="hash abbrev"
+        ),
         "stash": _log(check=_first_is("list", "show")),
-        "status": rule(
+        "status": option_rule(
             "sbzv",
             attached="u",
             long="short branch long verbose show-stash no-renames no-column ahead-behind no-ahead-behind renames",
             long_optional="porcelain untracked-files ignored ignore-submodules column find-renames",
         ),
-        "tag": rule(
+        "tag": option_rule(
             "li",
             attached="n",
             long="list ignore-case no-column",
@@ -213,7 +215,7 @@ GIT: Final = Subcommands(
             long_optional=_REFS_OPTIONAL,
             check=_lists("l", "n"),
         ),
-        "version": rule(long="build-options", max_operands=0),
-        "worktree": rule("vz", long="porcelain verbose", check=_first_is("list", exactly=1)),
+        "version": option_rule(long="build-options", max_operands=0),
+        "worktree": option_rule("vz", long="porcelain verbose", check=_first_is("list", exactly=1)),
     },
 )

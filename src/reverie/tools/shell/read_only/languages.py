@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from ..grammar import Word
-from .options import given_to, rule, words_of
+from .options import option_rule, parsed_arguments, words_of
 
 __all__ = ["judge_awk", "judge_find", "judge_jq", "judge_sed", "judge_test"]
 
@@ -57,7 +57,7 @@ _SED_COMMAND: Final = re.compile(
     "[pdqnN=]|"
     + "|".join(rf"s{d}{_SED_REGEX.format(d=d)}{d}(?:[^{d}\\]|\\.)*{d}[gpiI0-9]*" for d in ("/", "#", ",", "%", "@"))
 )
-_SED_OPTIONS: Final = rule(
+_SED_OPTIONS: Final = option_rule(
     "nErsuz",
     "e",
     long="quiet silent regexp-extended separate unbuffered null-data posix sandbox",
@@ -68,7 +68,7 @@ _SED_OPTIONS: Final = rule(
 def judge_sed(words: tuple[Word, ...]) -> str:
     """Allow scripts of printing, quitting, deleting from the output and plain substitutions."""
     try:
-        given = given_to(_SED_OPTIONS, words)
+        given = parsed_arguments(_SED_OPTIONS, words)
     except ValueError as problem:
         return str(problem)
     scripts = [value for name, value in given.options if name in ("e", "expression")]
@@ -122,7 +122,7 @@ _AWK_MAX_CHARS: Final = 300
 def judge_awk(words: tuple[Word, ...]) -> str:
     """Allow programs that print fields of the lines that pass a simple test."""
     try:
-        given = given_to(rule(valued="F"), words)
+        given = parsed_arguments(option_rule(valued="F"), words)
     except ValueError as problem:
         return str(problem)
     program, *files = given.texts or ("",)
@@ -135,7 +135,7 @@ def judge_awk(words: tuple[Word, ...]) -> str:
     return ""
 
 
-_JQ: Final = rule(
+_JQ: Final = option_rule(
     "rcnseSjaCMR",
     long="raw-output compact-output null-input slurp exit-status sort-keys join-output ascii-output color-output "
     "monochrome-output raw-input tab seq stream unbuffered",
@@ -160,7 +160,7 @@ def judge_jq(words: tuple[Word, ...]) -> str:
         left.append(words[at])
         at += 1
     try:
-        given = given_to(_JQ, tuple(left))
+        given = parsed_arguments(_JQ, tuple(left))
     except ValueError as problem:
         return str(problem)
     if not given.operands or given.operands[0].is_pattern:

@@ -9,14 +9,24 @@ from typing import Final, TypeAlias
 from ....values import field, record
 from ..grammar import Word
 
-__all__ = ["Check", "Given", "Judge", "Rule", "Subcommands", "examine", "given_to", "rule", "words_of"]
+__all__ = [
+    "ArgumentCheck",
+    "OptionRule",
+    "ParsedArguments",
+    "Subcommands",
+    "WordCheck",
+    "option_rule",
+    "parsed_arguments",
+    "problem_with",
+    "words_of",
+]
 
 _COUNT: Final = re.compile(r"-[0-9]+\Z")
 _LONG: Final = re.compile(r"--[A-Za-z0-9][A-Za-z0-9-]*\Z")
 
 
 @record
-class Given:
+class ParsedArguments:
     """The options (with their values) and operands of a command line."""
 
     options: tuple[tuple[str, str], ...]
@@ -32,19 +42,19 @@ class Given:
         return tuple(word.text for word in self.operands)
 
 
-Check: TypeAlias = Callable[[Given], str]
+ArgumentCheck: TypeAlias = Callable[[ParsedArguments], str]
 """Return what is wrong with a command line whose options are known; nothing where all is well."""
 
-Judge: TypeAlias = Callable[[tuple[Word, ...]], str]
+WordCheck: TypeAlias = Callable[[tuple[Word, ...]], str]
 """Return what is wrong with the words after a command that has a language of its own."""
 
 
-def _fine(given: Given) -> str:
+def _fine(given: ParsedArguments) -> str:
     return ""
 
 
 @record
-class Rule:
+class OptionRule:
     """The options a command may have. Long options are matched whole: an abbreviation is another option."""
 
     flags: frozenset[str]
@@ -56,7 +66,7 @@ class Rule:
     """Whether ``-5`` means a number of lines."""
     is_tame: bool
     """Whether no option of the command can do harm, so that a file named like an option cannot either."""
-    check: Check
+    check: ArgumentCheck
 
 
 @record
@@ -65,7 +75,7 @@ class Subcommands:
 
     flags: frozenset[str]
     valued: frozenset[str]
-    rules: Mapping[str, Rule | Judge] = field(default_factory=lambda: {})
+    rules: Mapping[str, OptionRule | WordCheck] = field(default_factory=lambda: {})
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -73,7 +83,7 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def rule(
+def option_rule(
     flags: str = "",
     valued: str = "",
     *,
@@ -84,10 +94,10 @@ def rule(
     max_operands: int | None = None,
     has_counts: bool = False,
     is_tame: bool = False,
-    check: Check = _fine,
-) -> Rule:
+    check: ArgumentCheck = _fine,
+) -> OptionRule:
     """Make a rule: short options as letters, long ones as words."""
-    return Rule(
+    return OptionRule(
         flags=frozenset([*flags.replace(" ", ""), *long.split(), *long_optional.split()]),
         valued=frozenset([*valued.replace(" ", ""), *long_valued.split()]),
         attached=frozenset([*attached.replace(" ", ""), *long_optional.split()]),
@@ -98,14 +108,14 @@ def rule(
     )
 
 
-def examine(how: Rule | Subcommands | Judge, words: tuple[Word, ...]) -> str:
+def problem_with(how: OptionRule | Subcommands | WordCheck, words: tuple[Word, ...]) -> str:
     """Return what about the words is not known to be harmless; nothing where all of it is."""
     if isinstance(how, Subcommands):
         return _with_subcommand(how, words)
-    if not isinstance(how, Rule):
+    if not isinstance(how, OptionRule):
         return how(words)
     try:
-        given = given_to(how, words)
+        given = parsed_arguments(how, words)
     except ValueError as problem:
         return str(problem)
     if how.max_operands is not None and len(given.operands) > how.max_operands:
@@ -127,10 +137,10 @@ def _with_subcommand(how: Subcommands, words: tuple[Word, ...]) -> str:
     below = how.rules.get(words[at].text)
     if below is None:
         return f"{words[at].text} is not on the list of what only reads"
-    return examine(below, words[at + 1 :])
+    return problem_with(below, words[at + 1 :])
 
 
-def given_to(how: Rule, words: tuple[Word, ...]) -> Given:
+def parsed_arguments(how: OptionRule, words: tuple[Word, ...]) -> ParsedArguments:
     """Return the options and operands; raise ``ValueError`` at the first that the rule does not know."""
     options: list[tuple[str, str]] = []
     operands: list[Word] = []
@@ -149,10 +159,10 @@ def given_to(how: Rule, words: tuple[Word, ...]) -> Given:
             options.append(_long(how, word, left))
         else:
             options.extend(_short(how, word, left))
-    return Given(tuple(options), tuple(operands))
+    return ParsedArguments(tuple(options), tuple(operands))
 
 
-def _refuse_pattern(how: Rule, word: Word, ended: bool) -> None:
+def _refuse_pattern(how: OptionRule, word: Word, ended: bool) -> None:
     """Refuse a pattern whose matches could be read as options, or whose number matters."""
     if not word.is_pattern or how.is_tame:
         return
@@ -162,7 +172,7 @@ def _refuse_pattern(how: Rule, word: Word, ended: bool) -> None:
         raise ValueError("a file's name could be read as an option; write ./* instead of *")
 
 
-def _long(how: Rule, word: Word, left: list[Word]) -> tuple[str, str]:
+def _long(how: OptionRule, word: Word, left: list[Word]) -> tuple[str, str]:
     name, equals, value = word.text.partition("=")
     if not _LONG.match(name):
         raise ValueError("an option is not written plainly")
@@ -174,7 +184,7 @@ def _long(how: Rule, word: Word, left: list[Word]) -> tuple[str, str]:
     raise ValueError(f"the option --{name} is not on the list")
 
 
-def _short(how: Rule, word: Word, left: list[Word]) -> list[tuple[str, str]]:
+def _short(how: OptionRule, word: Word, left: list[Word]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     letters = word.text[1:]
     for at, letter in enumerate(letters):
@@ -189,7 +199,7 @@ def _short(how: Rule, word: Word, left: list[Word]) -> list[tuple[str, str]]:
     return found
 
 
-def _next_value(how: Rule, name: str, left: list[Word]) -> str:
+def _next_value(how: OptionRule, name: str, left: list[Word]) -> str:
     if not left:
         raise ValueError(f"the option {name} lacks its value")
     value = left.pop()

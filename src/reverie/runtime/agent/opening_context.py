@@ -23,19 +23,19 @@ from ...tools.skill import available_skills
 from ...tools.skills import brief_listing
 from ...tools.tool import Tool
 from ..guard.hooks import Hooks
-from ..instructions.reader import Gathered, Nested, changed, gather, render
+from ..instructions.reader import Gathered, NestedInstructions, changed, gather, render
 from ..places.projects import canonical_root
-from ..places.trust import Trust
+from ..places.trust import TrustList
 from ..session.session import Session
 
-__all__ = ["Around"]
+__all__ = ["OpeningContext"]
 
 DATE: Final = "date"
 CHANGED: Final = "instructions"
 _ATTACHED: Final = "instructions_attached"
 
 
-class Around:
+class OpeningContext:
     """Keeps what stands around one session's conversation."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Around:
         self._clock = clock
         self._consent = False
         self._gathered = Gathered()
-        self._nested = Nested(context.cwd, self._gathered)
+        self._nested = NestedInstructions(context.cwd, self._gathered)
         self._day = ""
 
     async def enter(self, stack: AsyncExitStack) -> list[Tool]:
@@ -67,7 +67,7 @@ class Around:
         self._session.listen(self._hear)
         tools = await self._connected(stack)
         await to_thread.run_sync(self._look_around)
-        self._nested = Nested(self._context.cwd, self._gathered, consent=self._consent)
+        self._nested = NestedInstructions(self._context.cwd, self._gathered, consent=self._consent)
         for problem in self._gathered.problems:
             self._session.tell(FellBack(self._session.name, "instructions", problem))
         if new:
@@ -121,7 +121,7 @@ class Around:
         return any(_within(path, str(root)) for root in roots) or _home_of(path) in above
 
     def _look_around(self) -> None:
-        self._consent = Trust.open(self._settings.home).is_trusted(self._context.cwd)
+        self._consent = TrustList.open(self._settings.home).is_trusted(self._context.cwd)
         self._context.project_skills = self._consent
         self._gathered = gather(self._context.cwd, home=self._settings.home, consent=self._consent)
 
