@@ -13,8 +13,9 @@ from ..conversation.rounds import rounds
 from ..conversation.view import View
 from ..conversation.wire.blocks import as_blocks
 from ..layers.l1_offload import OffloadPolicy, offload_aggregate, offload_result
-from ..layers.l2_trim import STUB_TOKENS, TrimPolicy, cleared_text
-from ..runtime.session.cache_plan import Pipeline
+from ..layers.l2_trim import STUB_TOKENS, Trimming, TrimPolicy, cleared_text
+from ..runtime.session.cache_plan import CachePlan
+from ..runtime.session.trim import Trimmer
 from ..storage.in_memory import InMemoryStorage
 from .recording import Recording, Step
 
@@ -193,7 +194,8 @@ class Reverie(Uncached):
     ) -> None:
         least = CacheRules().minimum_for(recording.model)
         self.name = name
-        self.pipeline = Pipeline(trim or TrimPolicy(), compact_at=compact_at, ttl=ttl, least_cached=least, rates=rates)
+        self._cache = CachePlan(compact_at=compact_at, ttl=ttl, rates=rates)
+        self.trimmer = Trimmer(trim or TrimPolicy(), self._cache, least_cached=least)
         self._offload = offload or OffloadPolicy()
         self._storage = InMemoryStorage()
 
@@ -213,11 +215,16 @@ class Reverie(Uncached):
     def prepare(self, view: View, step: Step) -> list[Decision]:
         """Run layer 1 on the results of one message together, and layer 2."""
         together = offload_aggregate(self._storage, "replay", view, self._offload).before
-        return [*together, *self.pipeline.plan(view, step.at)]
+        planned = self.trimmer.plan(view, step.at)
+        if isinstance(planned, Trimming):
+            self.trimmer.record(planned.decision)
+            planned = planned.decision
+        return [*together, *([planned] if planned is not None else ())]
 
     def mark(self, view: View, messages: list[Any], step: Step) -> Planned | None:
         """Place breakpoints as a live session does."""
-        return self.pipeline.mark(view, messages, step.at)
+        settled, tail_offset = self.trimmer.unsettled()
+        return self._cache.mark(view, messages, step.at, settled=settled, tail_offset=tail_offset)
 
 
 NAMES: Final = ("uncached", "recorded", "append-only", "sliding-window", "clear-every-turn", "reverie")

@@ -183,9 +183,9 @@ class _Run:
             self.needed[called] = tokens
             write = {"write_1h": tokens} if usage.write_1h and not usage.write_5m else {"write_5m": tokens}
             self.read_back_usd += self.prices.cost(read=usage.total, **write)
-            pipeline = getattr(self.policy, "pipeline", None)
-            if pipeline is not None:
-                pipeline.read_backs += 1
+            trimmer = getattr(self.policy, "trimmer", None)
+            if trimmer is not None:
+                trimmer.read_backs += 1
 
     def outcome(self) -> Outcome:
         """Return all that was found."""

@@ -52,7 +52,6 @@ class Desk:
         self.log(made.before)
         block = {"type": "tool_result", "tool_use_id": id, "content": made.content}
         self.writer.append(USER, {"message": {"role": "user", "content": [block]}})
-        self.log(made.after)
         return self.heard(made)
 
     def send(self) -> Applied:

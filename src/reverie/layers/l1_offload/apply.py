@@ -33,14 +33,13 @@ LAYER: Final = "offload"
 
 @record
 class Applied:
-    """What to log: decisions, then the message with this content, then the other decisions.
+    """The content to log for a result and the decisions to log before it.
 
-    ``fallback`` says why something passed whole that should not have; it belongs into an event.
+    ``fallback`` is the reason why a result stayed whole although it should have moved to disk.
     """
 
     content: Content | None = None
     before: tuple[Decision, ...] = ()
-    after: tuple[Decision, ...] = ()
     fallback: str | None = None
 
 

@@ -98,7 +98,7 @@ class Accounts:
             lost = entered.lost_usd
         return Billed(call, broke, lost, expected, used.input, cleared)
 
-    def beside(self, reply: Mapping[str, Any], *, source: str) -> Billed | None:
+    def side_call(self, reply: Mapping[str, Any], *, source: str) -> Billed | None:
         """Bill a call outside the conversation: the watch over its cache takes no note of it."""
         if not isinstance(reply.get("usage"), Mapping):
             return None

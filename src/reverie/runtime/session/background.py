@@ -1,4 +1,4 @@
-"""Work behind a conversation: it begins after a reply and has ended, or is given up, when the session is closed."""
+"""Background tasks of an open session: they start after a reply and end, or are cancelled, when it closes."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from contextlib import AsyncExitStack
 import anyio
 from anyio.abc import TaskGroup
 
-from .notes.keeper import Noting
+from .notes.keeper import NotesKeeper
 
-__all__ = ["Behind"]
+__all__ = ["BackgroundTasks"]
 
 
-class Behind:
-    """The tasks of one open session."""
+class BackgroundTasks:
+    """Runs the updates of a session's notes beside the conversation."""
 
-    def __init__(self, noting: Noting) -> None:
-        self._noting = noting
+    def __init__(self, notes: NotesKeeper) -> None:
+        self._notes = notes
         self._stack: AsyncExitStack | None = None
         self._tasks: TaskGroup | None = None
 
     async def open(self) -> None:
-        """Let notes be written beside the conversation, where a model writes them."""
-        if self._noting.asks is None:
+        """Start a task group for notes that a model writes."""
+        if self._notes.forks is None:
             return
         async with AsyncExitStack() as stack:
-            self._tasks = self._noting.tasks = await stack.enter_async_context(anyio.create_task_group())
+            self._tasks = self._notes.tasks = await stack.enter_async_context(anyio.create_task_group())
             self._stack = stack.pop_all()
 
     async def close(self, wait_seconds: float) -> None:
-        """Wait so long for what still runs, then give it up."""
+        """Wait this long for a running update, then cancel it."""
         stack, self._stack = self._stack, None
         if stack is None or self._tasks is None:
             return
-        self._noting.tasks = None
+        self._notes.tasks = None
         with anyio.CancelScope(shield=True):
-            await self._noting.wait(wait_seconds)
+            await self._notes.wait(wait_seconds)
         self._tasks.cancel_scope.cancel()
         await stack.aclose()

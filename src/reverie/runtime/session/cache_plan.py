@@ -1,6 +1,7 @@
-"""A turn's decisions in their order: what layer 2 clears, and where the breakpoints stand.
+"""Cache breakpoints of a session's requests, and the state they leave in the provider's cache.
 
-What is kept here between turns follows from the log and the clock; a resumed session builds it anew.
+All of it follows from the log and the clock; the state after each call is logged with the call, so that a resumed
+session continues from it.
 """
 
 from __future__ import annotations
@@ -13,21 +14,19 @@ import msgspec
 
 from ...cache.breakpoints import Held, Place, Placed, Planned, plan_marks
 from ...cache.economics import CLASSIC, Compaction, Life, Rates, Verdict, choose_ttl, turns_ahead, weigh_compaction
-from ...conversation.decisions import Decision, ResultsCleared
 from ...conversation.entries import Message
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
-from ...layers.l2_trim import STUB_TOKENS, Pending, TrimFacts, Trimming, TrimPolicy, plan_cache_edit, plan_trim
 from ...values import record
 
-__all__ = ["Pipeline"]
+__all__ = ["CachePlan"]
 
-_PAUSE = (300.0, 3600.0)
-_KEPT_ENDS = 8  # how many of the cache's entries a resumed session knows of
+_PAUSE_SECONDS = (300.0, 3600.0)
+_KEPT_ENTRIES = 8  # how many of the cache's entries a resumed session knows of
 
 
 @record
-class _State:
+class _CacheState:
     ttl: str
     at: float
     settled: tuple[int, int] | None = None
@@ -37,8 +36,6 @@ class _State:
     opening: int = 0
     requests: int = 0
     pauses: int = 0
-    cleared: int = 0
-    read_backs: int = 0
     held: tuple[tuple[int, int, str], ...] = ()
 
 
@@ -51,7 +48,7 @@ def _place(spelled: tuple[int, int] | None) -> Place | None:
 
 
 def _first_difference(before: Message, after: Message) -> int:
-    """Return the first block of a message that is not as it was, or how many there were."""
+    """Return the index of the first block that differs, or the shorter length where none does."""
     old, new = as_blocks(before), as_blocks(after)
     if before["role"] != after["role"]:
         return 0
@@ -61,63 +58,36 @@ def _first_difference(before: Message, after: Message) -> int:
 
 
 def _newest(held: Held | None) -> list[Held]:
-    return list(islice(held, _KEPT_ENDS)) if held is not None else []
+    return list(islice(held, _KEPT_ENTRIES)) if held is not None else []
 
 
-class Pipeline:
-    """What happens to a view before it is sent."""
+def _inserted_messages(view: View) -> int:
+    """Return 1 where the request builder puts a user message before the view's first message, else 0."""
+    return 1 if view.length and view.group(0).role == "assistant" else 0
 
-    def __init__(
-        self,
-        trim: TrimPolicy,
-        *,
-        compact_at: int,
-        rates: Rates = CLASSIC,
-        ttl: str | None = None,
-        least_cached: int = 1_024,
-        look_every: int = 32,
-    ) -> None:
-        self.trim = trim
-        self.pending = Pending(trim)
+
+class CachePlan:
+    """Places the breakpoints of each request and knows what the provider's cache still holds."""
+
+    def __init__(self, *, compact_at: int, rates: Rates = CLASSIC, ttl: str | None = None) -> None:
+        """Choose a TTL by price unless one is given; ``compact_at`` is the token count of the next compaction."""
         self.placed: Placed | None = None
         self.compact_at = compact_at
-        self.requests = 0
-        self.read_backs = 0
-        self.last: Trimming | None = None
-        self._rates = rates
+        self.rates = rates
+        self.settled_offset: int | None = None
+        self._requests = 0
         self._ttl = ttl
-        self._least_cached = least_cached
-        self._look_every = look_every
         self._pauses = 0
-        self._cleared = 0
-        self._cuts = 0
+        self.cuts = 0
+        """How many cuts the view had at the last request."""
         self._opening = 0
-        self._settled_offset: int | None = None
-        # The last request: what the builder put first, the list of the view's finished messages, and what came after.
+        # The last request: messages inserted by the builder, the view's list of finished messages, and the rest.
         self._first: list[Any] = []
         self._known: tuple[list[Any], int] | None = None
         self._rest: list[Any] = []
-        self._next_look = 0
-
-    def plan(self, view: View, now: float) -> list[Decision]:
-        """Return what layer 2 decides before this request."""
-        if view.cuts != self._cuts:
-            self._next_look = 0
-        self.pending.follow(view)
-        self.last = None
-        life = self._life(now)
-        if self._worth_looking(life, view):
-            self.last = plan_trim(self.pending, self._facts(view, life), self.trim)
-            if self.last is None:
-                self._next_look = view.length // 2 + 1 + len(self.pending.candidates) // self._look_every
-        if self.last is None:
-            edit = plan_cache_edit(view, self.trim)
-            return [] if edit is None else [edit]
-        self._note(self.last.decision)
-        return [self.last.decision]
 
     def state(self) -> dict[str, Any]:
-        """Return what a resumed session must know to go on from here."""
+        """Return the state that a resumed session continues from."""
         placed = self.placed
         if placed is None:
             return {}
@@ -126,88 +96,73 @@ class Pipeline:
             "settled": _spelled(placed.settled),
             "end": _spelled(placed.end),
             "at": placed.at,
-            "settled_offset": self._settled_offset,
-            "cuts": self._cuts,
+            "settled_offset": self.settled_offset,
+            "cuts": self.cuts,
             "opening": self._opening,
-            "requests": self.requests,
+            "requests": self._requests,
             "pauses": self._pauses,
-            "cleared": self._cleared,
-            "read_backs": self.read_backs,
             "held": [[one.place.message, one.place.block, one.ttl] for one in reversed(_newest(placed.held))],
         }
 
     def resume(self, state: Mapping[str, Any], messages: list[Any]) -> None:
-        """Go on from what the last call of an earlier process left; a state that cannot be read is no state."""
+        """Continue from a logged state and the messages sent with it; ignore a state that cannot be read."""
         try:
-            found = msgspec.convert(state, _State)
+            found = msgspec.convert(state, _CacheState)
         except msgspec.ValidationError:
             return
         held: Held | None = None
         for message, block, ttl in found.held:
             held = Held(Place(message, block), ttl, held)
         self.placed = Placed(found.ttl, _place(found.settled), _place(found.end), found.at, held)
-        self._settled_offset = found.settled_offset
-        self._cuts, self._opening = found.cuts, found.opening
-        self.requests, self._pauses = found.requests, found.pauses
-        self._cleared, self.read_backs = found.cleared, found.read_backs
+        self.settled_offset = found.settled_offset
+        self.cuts, self._opening = found.cuts, found.opening
+        self._requests, self._pauses = found.requests, found.pauses
         if found.end is not None:
             self._rest = messages[: found.end[0] + 1]
 
-    def reprice(self, rates: Rates) -> None:
-        """Go by these prices from now on."""
-        self._rates = rates
+    def mark(self, view: View, messages: list[Any], now: float, *, settled: int | None, tail_offset: int) -> Planned:
+        """Place the breakpoints of a request and record what it leaves in the cache.
 
-    def forget(self) -> None:
-        """Build the index of results anew; what was planned last was not logged."""
-        self.pending = Pending(self.trim)
-
-    def note(self, decision: ResultsCleared) -> None:
-        """Take in a clearing that was decided elsewhere, by hand or by budget."""
-        self._note(decision)
-
-    def mark(self, view: View, messages: list[Any], now: float) -> Planned:
-        """Place the breakpoints of this request and remember what it leaves in the cache."""
-        life = self._life(now)
-        if self.placed is not None and _PAUSE[0] <= now - self.placed.at < _PAUSE[1]:
+        ``settled`` counts the view's messages before the results that may be cleared soon; ``tail_offset`` is the
+        token count before those results.
+        """
+        if self.placed is not None and _PAUSE_SECONDS[0] <= now - self.placed.at < _PAUSE_SECONDS[1]:
             self._pauses += 1
-        ttl = self.placed.ttl if self.placed is not None and life != "cold" else self._chosen_ttl()
-        cut, self._cuts = view.cuts != self._cuts, view.cuts
-        shift = 1 if view.length and view.group(0).role == "assistant" else 0  # the builder puts a user before it
-        changed = self._first_change(view, messages, shift)
-        settled = self._settled_messages(shift)
-        planned = plan_marks(messages, now=now, ttl=ttl, before=self.placed, changed=changed, settled=settled)
+        ttl = self.ttl(now)
+        cut, self.cuts = view.cuts != self.cuts, view.cuts
+        inserted = _inserted_messages(view)
+        changed = self._first_change(view, messages, inserted)
+        upto = settled + inserted if settled is not None else None
+        planned = plan_marks(messages, now=now, ttl=ttl, before=self.placed, changed=changed, settled=upto)
         if planned.after.settled != (self.placed.settled if self.placed is not None else None):
-            self._settled_offset = self._tail_offset()
+            self.settled_offset = tail_offset
         self.placed = planned.after
-        self.requests += 1
-        if self.requests == 1 or cut:
+        self._requests += 1
+        if self._requests == 1 or cut:
             self._opening = view.counted.tokens
         return planned
 
     def mark_fork(self, view: View, messages: Sequence[Message], now: float) -> Planned:
-        """Place the breakpoints of a fork as this request would have them, and take no note of it."""
-        life = self._life(now)
-        ttl = self.placed.ttl if self.placed is not None and life != "cold" else self._chosen_ttl()
+        """Return the breakpoints that this request would get, without recording them."""
         before = self._first, self._known, self._rest
-        shift = 1 if view.length and view.group(0).role == "assistant" else 0
         try:
-            changed = self._first_change(view, list(messages), shift)
+            changed = self._first_change(view, list(messages), _inserted_messages(view))
         finally:
             self._first, self._known, self._rest = before
-        return plan_marks(messages, now=now, ttl=ttl, before=self.placed, changed=changed)
+        return plan_marks(messages, now=now, ttl=self.ttl(now), before=self.placed, changed=changed)
 
-    def _first_change(self, view: View, messages: list[Any], shift: int) -> Place | None:
-        """Return the first block that is not as the last request had it; None where this one extends it.
+    def _first_change(self, view: View, messages: list[Any], inserted: int) -> Place | None:
+        """Return the first block that differs from the last request; None where this one extends it.
 
-        The view keeps finished messages in a list that only grows while nothing is redrawn, so that most turns keep and
-        compare no more than the last few.
+        The view keeps finished messages in a list that only grows while nothing is cut, so most turns compare no more
+        than the last few messages.
         """
         first, known, rest = self._first, self._known, self._rest
-        # Where edits stand in the view, the builder may send its messages without them.
+        # Where the view has cache edits, the builder may send its messages without them.
         self._known = settled = None if view.facts.edits else view.settled
-        self._first, self._rest = messages[:shift], messages[shift + (settled[1] if settled is not None else 0) :]
-        if known is not None and settled is not None and known[0] is settled[0] and len(first) == shift:
-            start, sent = shift + known[1], rest
+        self._first, self._rest = messages[:inserted], messages[inserted + (settled[1] if settled is not None else 0) :]
+        if known is not None and settled is not None and known[0] is settled[0] and len(first) == inserted:
+            start, sent = inserted + known[1], rest
         else:
             start, sent = 0, [*first, *(known[0][: known[1]] if known is not None else ()), *rest]
         last = start + len(sent) - 1
@@ -220,66 +175,29 @@ class Pipeline:
         return None
 
     def life(self, now: float) -> Life:
-        """Say what of the last request the provider's cache still holds."""
-        return self._life(now)
-
-    def weigh_compaction(self, view: View, compaction: Compaction, *, need: float, margin: float) -> Verdict:
-        """Price a compaction by this session's prices and the turns it is likely to have."""
-        window = view.counted.tokens
-        turns = turns_ahead(turns=view.length // 2, window=window, opening=self._opening, limit=self.compact_at)
-        return weigh_compaction(
-            compaction, turns=turns, need=need, margin=margin, ttl=self._chosen_ttl(), rates=self.rates
-        )
-
-    @property
-    def rates(self) -> Rates:
-        """The prices gone by, as ratios to the input price."""
-        return self._rates
-
-    def _life(self, now: float) -> Life:
+        """Return how much of the last request the provider's cache still holds: all, its head, or nothing."""
         if self.placed is None:
             return "cold"
         life = self.placed.life(now)
         return "live" if life == "live" else "tail dead" if life == "tail dead" else "cold"
 
-    def _chosen_ttl(self) -> str:
-        return self._ttl or choose_ttl(pauses=self._pauses, requests=self.requests, rates=self._rates)
+    def ttl(self, now: float) -> str:
+        """Return the TTL of the entries in use, or the one to choose where the cache is cold."""
+        return self.placed.ttl if self.placed is not None and self.life(now) != "cold" else self.chosen_ttl()
 
-    def _worth_looking(self, life: Life, view: View) -> bool:
-        """Look through the candidates only now and then where there are many, so that a turn's work does not grow."""
-        return life != "live" or view.length // 2 >= self._next_look or view.counted.tokens >= self.compact_at
+    def chosen_ttl(self) -> str:
+        """Return the TTL that costs least given the pauses of this session."""
+        return self._ttl or choose_ttl(pauses=self._pauses, requests=self._requests, rates=self.rates)
 
-    def _facts(self, view: View, life: Life) -> TrimFacts:
-        ttl = self.placed.ttl if self.placed is not None else self._chosen_ttl()
-        window = view.counted.tokens
-        turns = turns_ahead(turns=view.length // 2, window=window, opening=self._opening, limit=self.compact_at)
-        return TrimFacts(
-            life=life,
-            window=window,
-            round=view.length // 2,
-            turns=turns,
-            settled_offset=self._settled_offset,
-            prefix_tokens=round(view.counted.overhead),
-            least_cached=self._least_cached,
-            ttl=ttl,
-            tail_ttl="5m",
-            rates=self._rates,
-            pinned=view.facts.pinned,
-            cleared=self._cleared,
-            read_backs=self.read_backs,
-            limit=self.compact_at,
+    def turns_ahead(self, view: View) -> float:
+        """Estimate how many turns this session will still have before its next compaction."""
+        return turns_ahead(
+            turns=view.length // 2, window=view.counted.tokens, opening=self._opening, limit=self.compact_at
         )
 
-    def _note(self, decision: ResultsCleared) -> None:
-        gone = {one.tool_use_id for one in decision.cleared}
-        self.pending.clear(gone, STUB_TOKENS)
-        self._cleared += len(gone)
-
-    def _settled_messages(self, shift: int) -> int | None:
-        """Return how many messages come before the results that may still be cleared soon."""
-        recent = self.pending.candidates[-max(1, self.trim.keep_priced) :]
-        return recent[0].group + shift if recent and recent[0].group > 0 else None
-
-    def _tail_offset(self) -> int:
-        recent = self.pending.candidates[-max(1, self.trim.keep_priced) :]
-        return self.pending.start(recent[0]) if recent else self.pending.written
+    def weigh_compaction(self, view: View, compaction: Compaction, *, need: float, margin: float) -> Verdict:
+        """Price a compaction at this session's prices and expected number of turns."""
+        turns = self.turns_ahead(view)
+        return weigh_compaction(
+            compaction, turns=turns, need=need, margin=margin, ttl=self.chosen_ttl(), rates=self.rates
+        )

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import anyio
 
-from ...cache.breakpoints import Planned, with_marks
+from ...cache.breakpoints import with_marks
 from ...cache.usage import Usage, usage_of
 from ...conversation.entries import Message
 from ...conversation.fork import Forked, fork_of, is_forked
@@ -25,6 +25,7 @@ from ...conversation.wire.blocks import Block, as_blocks
 from ...errors import ModelUnavailable, ReplyBroken, SessionError
 from ...ports import Model, Reply
 from ...values import record
+from .port import SessionPort
 from .replies import Call, calls_of, plain_reply, result_content
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "Answered",
     "Batch",
     "ForkBounds",
-    "ForkParent",
     "ForkReply",
     "ForkState",
     "ForkTool",
@@ -68,6 +68,7 @@ class Answered:
 
 
 ForkTool: TypeAlias = Callable[[Call, ForkState], Awaitable[Answered]]
+OnCall: TypeAlias = Callable[[Usage, "float | None"], None]
 ForkBounds: TypeAlias = Callable[[int, Usage, "float | None"], bool]
 """Take in the turns, usage and cost of a fork after each of its replies, and say whether it may go on."""
 
@@ -103,36 +104,17 @@ class ForkReply:
     stop_reason: str = ""
 
 
-class ForkParent(Protocol):
-    """What a fork needs of the session it branches off from."""
-
-    name: str
-
-    @property
-    def view(self) -> View:
-        """What the model would be shown now."""
-        ...
-
-    @property
-    def beside(self) -> Mapping[str, Any]:
-        """What the last request carried beside its body: headers, betas, timeouts."""
-        ...
-
-    def fork_marks(self, messages: Sequence[Message]) -> Planned:
-        """Place the breakpoints of a fork without taking note of them."""
-        ...
-
-    async def spent(self, reply: Mapping[str, Any], *, source: str) -> float | None:
-        """Record what a call outside the conversation used; return what it cost, where a price is known."""
-        ...
-
-
 class Forks:
     """Asks side questions for one session."""
 
-    def __init__(self, session: ForkParent, model: Model) -> None:
+    def __init__(
+        self, session: SessionPort, model: Model, *, view: View | None = None, on_call: OnCall | None = None
+    ) -> None:
+        """Branch off the session's current view, or a given one; ``on_call`` gets usage and cost of every call."""
         self._session = session
         self._model = model
+        self._view = view
+        self._on_call = on_call
         self._running: set[anyio.CancelScope] = set()
 
     async def ask(
@@ -150,7 +132,8 @@ class Forks:
     ) -> ForkReply:
         """Ask one question; with ``tools``, run the calls it allows and go on, at most so many turns."""
         batch = batch if batch is not None else self.batch(max_tokens)
-        run = _Run(self._session, self._model, source, tools, on_text, await batch.turn(), within)
+        view = self._view if self._view is not None else self._session.view
+        run = _Run(self._session, self._model, view, source, tools, on_text, await batch.turn(), within, self._on_call)
         try:
             return await self._scoped(run, batch.forked, directive, max_turns, timeout_seconds)
         finally:
@@ -203,7 +186,7 @@ class Forks:
             scope.cancel()
 
     def _forked(self, max_tokens: int) -> Forked:
-        view = self._session.view
+        view = self._view if self._view is not None else self._session.view
         if forking():
             raise SessionError(f"a fork ({forking()}) cannot fork: answer the directive with what is known here")
         if is_forked(view.messages()):
@@ -234,28 +217,33 @@ class Forks:
 class _Run:
     """One fork at work."""
 
-    session: ForkParent
+    session: SessionPort
     model: Model
+    view: View
     source: str
     tools: ForkTool | None
     on_text: Callable[[str], None] | None
     began: anyio.Event | None
     within: ForkBounds | None = None
+    on_call: OnCall | None = None
 
     async def answered(self, forked: Forked, directive: str, max_turns: int) -> ForkReply:
-        planned = self.session.fork_marks(forked.messages)
-        state = ForkState(self.source, read_state(self.session.view))
+        planned = self.session.mark_fork(forked.messages)
+        state = ForkState(self.source, read_state(self.view))
         request: dict[str, Any] = forked.asking(directive, source=self.source)
         declared: list[dict[str, Any]] = list(request.get("tools") or ())
         used, cost, turns = Usage(), 0.0, 0
         unpriced = False
         while True:
             turns += 1
-            body = await self._sent({**with_marks(request, planned), **self.session.beside})
-            spent = await self.session.spent(body, source=self.source)
-            unpriced, cost = unpriced or spent is None, cost + (spent or 0.0)
+            body = await self._sent({**with_marks(request, planned), **self.session.request_extras})
+            price = await self.session.record_call(body, source=self.source)
+            unpriced, cost = unpriced or price is None, cost + (price or 0.0)
             reported: Any = body.get("usage")
-            used = used.plus(usage_of(cast("Mapping[str, Any]", reported) if isinstance(reported, Mapping) else {}))
+            usage = usage_of(cast("Mapping[str, Any]", reported) if isinstance(reported, Mapping) else {})
+            used = used.plus(usage)
+            if self.on_call is not None:
+                self.on_call(usage, price)
             message, rest = plain_reply(body)
             calls = calls_of(message, declared)
             may_go_on = self.within is None or self.within(turns, used, None if unpriced else cost)
@@ -263,7 +251,7 @@ class _Run:
                 break
             results = [await self._result(call, state) for call in calls]
             said: list[Message] = [*request["messages"], message, {"role": "user", "content": results}]
-            request, planned = {**request, "messages": said}, self.session.fork_marks(said)
+            request, planned = {**request, "messages": said}, self.session.mark_fork(said)
         content = as_blocks(message)
         text = "".join(str(block["text"]) for block in content if block.get("type") == "text")
         share = used.read / used.input if used.input else 0.0

@@ -1,23 +1,29 @@
-"""The inbox of a session: how another process speaks to a log it may not write."""
+"""The inbox of a session: other processes leave commands there for the one that may write its log."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...conversation.decisions import Cause, MessageQueued
 from ...conversation.entries import new_uuid
-from ...errors import StorageConflict
+from ...errors import CompactionError, InputError, SessionError, StorageConflict
+from ...events import FellBack, InboxDrained
 from ...ports import Storage
 from ...values import record
 
-__all__ = ["Command", "delivered", "post", "set_aside", "waiting"]
+if TYPE_CHECKING:
+    from .compact.compactor import Compactor
+    from .log import SessionLog
+
+__all__ = ["Command", "Inbox", "delivered", "post", "set_aside", "waiting"]
 
 
 @record
 class Command:
-    """Something another process asks of a session."""
+    """A command that another process leaves for a session."""
 
     id: str
     name: str
@@ -26,7 +32,7 @@ class Command:
 
 
 def post(storage: Storage, inbox: str, name: str, body: dict[str, Any], *, sender: str = "") -> Command:
-    """Leave a command; the session takes it in at its next round boundary."""
+    """Leave a command; the session reads it at its next round boundary."""
     while True:
         command = Command(new_uuid(), name, body, sender)
         try:
@@ -37,7 +43,7 @@ def post(storage: Storage, inbox: str, name: str, body: dict[str, Any], *, sende
 
 
 def waiting(storage: Storage, inbox: str) -> list[tuple[str, Command | None]]:
-    """Return what waits, oldest first, each with its key; None where it cannot be read."""
+    """Return the waiting commands, oldest first, each with its key; None replaces one that cannot be read."""
     found: list[tuple[str, Command | None]] = []
     for key in storage.list(inbox):
         document = storage.read(key)
@@ -47,12 +53,12 @@ def waiting(storage: Storage, inbox: str) -> list[tuple[str, Command | None]]:
 
 
 def delivered(storage: Storage, key: str) -> None:
-    """Take a command out of the inbox; only after it is in the session's log."""
+    """Delete a command from the inbox, after the session's log has it."""
     storage.delete(key)
 
 
 def set_aside(storage: Storage, key: str) -> str:
-    """Move a command that cannot be read out of the way, keeping its bytes, and return where it went."""
+    """Move an unreadable command out of the inbox, keeping its bytes, and return its new key."""
     folder, name = key.rsplit("/", 1)
     kept = f"{folder}-unread/{name}"
     document = storage.read(key)
@@ -65,5 +71,56 @@ def set_aside(storage: Storage, key: str) -> str:
 def _command(data: bytes) -> Command | None:
     try:
         return msgspec.json.decode(data, type=Command)
-    except (ValueError, RecursionError):  # what is not UTF-8 is no DecodeError
+    except (ValueError, RecursionError):  # bytes that are not UTF-8 raise no DecodeError
         return None
+
+
+class Inbox:
+    """Takes in the commands that other processes left for a session, each once, at a round boundary."""
+
+    def __init__(self, storage: Storage, key: str, compact: Compactor) -> None:
+        self._storage = storage
+        self._key = key
+        self._compact = compact
+
+    async def drain(self, log: SessionLog) -> None:
+        """Obey the commands that wait and show their messages to the model; read-only sessions take in nothing."""
+        if log.mode != "write":
+            return
+        storage = self._storage
+        found = await log.run_blocking(lambda: waiting(storage, self._key))
+        for key, command in found:
+            if command is None:
+                kept = await log.run_blocking(lambda key=key: set_aside(storage, key))
+                log.emit(FellBack(log.name, "inbox", f"a command cannot be read; its bytes are at {kept}"))
+                continue
+            if command.id not in log.view.facts.queued:
+                await self._obey(log, command)
+                text = command.body.get("text")
+                shown = text if isinstance(text, str) else ""
+                await log.decide(MessageQueued(Cause("relay", command.name), command.id, shown, command.sender))
+            await log.run_blocking(lambda key=key: delivered(storage, key))
+        if found:
+            log.emit(InboxDrained(log.name, len(found)))
+
+    async def _obey(self, log: SessionLog, command: Command) -> None:
+        """Run a command. Running it twice does no harm, so it is logged as done afterwards."""
+        body = command.body
+        try:
+            if command.name == "compact":
+                await self._compact.compact(
+                    instructions=_text(body, "instructions") or "",
+                    from_message=_text(body, "from"),
+                    up_to=_text(body, "up_to"),
+                )
+            elif command.name == "undo":
+                named = _text(body, "compaction")
+                if named is None or named not in log.view.facts.undone:
+                    await self._compact.undo(named)
+        except (CompactionError, InputError, SessionError) as error:
+            log.emit(FellBack(log.name, command.name, f"a command from the inbox failed: {error}"))
+
+
+def _text(body: dict[str, Any], key: str) -> str | None:
+    value = body.get(key)
+    return value if isinstance(value, str) and value else None

@@ -1,4 +1,4 @@
-"""What settings amount to for a model: its window, where it compacts, how it trims."""
+"""Window, thresholds and layer policies that follow from settings and a model name."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = [
     "DEFAULT_MODEL",
     "betas_of",
     "compact_at",
-    "lines_of",
     "max_output_tokens",
     "offload_policy",
+    "thresholds_for",
     "trim_policy",
     "window_tokens",
 ]
@@ -30,13 +30,13 @@ DEFAULT_MODEL: Final = ""
 
 @lru_cache(maxsize=64)
 def _window(model: str, betas: tuple[str, ...]) -> Window:
-    # A look-up that says what every model has would hide what a header asks for, so the header is looked at first.
+    # A beta header asks for a larger window than the look-up knows, so it goes first.
     lookup = None if not model or any(MILLION_BETA in beta for beta in betas) else capabilities_of
     return window_for(model, lookup=lookup, betas=betas, environment=os.environ)
 
 
 @lru_cache(maxsize=256)
-def _lines(model: str, window: int | None, percent: float | None, betas: tuple[str, ...]) -> Thresholds:
+def _thresholds(model: str, window: int | None, percent: float | None, betas: tuple[str, ...]) -> Thresholds:
     return thresholds(_window(model, betas), policy=WindowPolicy(window_tokens=window, compact_percent=percent))
 
 
@@ -51,28 +51,28 @@ def betas_of(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def window_tokens(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:
-    """Return the model's window, or the smaller one that was asked for."""
+    """Return the model's window in tokens, or the smaller one in the settings."""
     tokens = _window(model, betas).tokens
     return min(tokens, settings.window_tokens) if settings.window_tokens is not None else tokens
 
 
 def max_output_tokens(model: str) -> int | None:
-    """Return the longest reply a model can give, where that is known."""
+    """Return the largest output of a model in tokens, or None where it is unknown."""
     return _window(model, ()).max_output_tokens
 
 
 def compact_at(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:
-    """Return the count at which the past becomes a summary."""
-    return lines_of(model, settings, betas).auto_compact
+    """Return the token count at which a session is compacted."""
+    return thresholds_for(model, settings, betas).auto_compact
 
 
-def lines_of(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> Thresholds:
-    """Return the lines drawn in a model's window: where it warns, compacts and blocks."""
-    return _lines(model, settings.window_tokens, settings.compact_percent, betas)
+def thresholds_for(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> Thresholds:
+    """Return the token counts at which a model's window warns, compacts and blocks."""
+    return _thresholds(model, settings.window_tokens, settings.compact_percent, betas)
 
 
 def trim_policy(settings: Settings) -> TrimPolicy:
-    """Return layer 2's policy with what the switches leave of it."""
+    """Return layer 2's policy with the switches applied."""
     switches, policy = settings.switches, settings.trim
     if policy.mode == "cache_edit" and not switches.cache_edit:
         policy = replace(policy, mode="off")
@@ -80,6 +80,6 @@ def trim_policy(settings: Settings) -> TrimPolicy:
 
 
 def offload_policy(settings: Settings) -> OffloadPolicy:
-    """Return layer 1's policy; a result is not shown by reference where the provider may have cleared the first."""
+    """Return layer 1's policy; duplicates stay whole where the provider may have cleared the first copy."""
     policy = OffloadPolicy(override_chars=settings.offload_limits)
     return replace(policy, duplicate_max_bytes=0) if settings.trim.mode == "provider" else policy

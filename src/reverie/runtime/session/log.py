@@ -1,71 +1,121 @@
-"""What a session and its log have in common: appending in order, deciding, and telling whoever listens."""
+"""The log of an open session: append entries and decisions in order, and send events to listeners."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from anyio import Lock, to_thread
 
-from ...conversation.decisions import Decision
-from ...conversation.entries import Entry
+from ...conversation.decisions import Decision, Unknown, body_of, decision_of
+from ...conversation.entries import ATTACHMENT, DECISION, Entry, iso, new_uuid
+from ...conversation.log import Loaded
 from ...conversation.view import View
 from ...events import DecisionMade, EntryAppended, Event, Listener
+from ...ports import Storage
 from .writer import LogWriter
 
-__all__ = ["Logged"]
+__all__ = ["Mode", "SessionLog"]
 
+Mode = Literal["write", "read"]
 T = TypeVar("T")
 
 
-class Logged:
-    """Something that lives in a log: everything it does is an entry, and everything it shows is the view of them."""
+class SessionLog:
+    """Appends to one session's log; its view is the fold of all entries."""
 
-    def __init__(self, name: str, writer: LogWriter, *, inline: bool) -> None:
+    def __init__(
+        self, name: str, storage: Storage, folder: str, *, mode: Mode, clock: Callable[[], float], inline: bool
+    ) -> None:
+        """Use the log of a session's folder; ``inline`` calls the storage in the event loop's own thread."""
         self.name = name
-        self._writer = writer
+        self.mode: Mode = mode
+        self.clock = clock
+        self._writer = LogWriter(storage, f"{folder}.jsonl", name, clock=clock)
         self._inline = inline
         self._lock = Lock(fast_acquire=True)
         self._listeners: list[Listener] = []
-        self._registered: list[Decision] = []
+        self._since_request: list[Decision | Unknown] = []
 
     @property
     def view(self) -> View:
-        """What the model would be shown now."""
+        """The messages the model would be shown now."""
         return self._writer.view
 
-    def listen(self, listener: Listener) -> None:
-        """Call this with every event from now on."""
+    async def open(self) -> Loaded:
+        """Take the lease in write mode, load the log and fold it."""
+        loaded = await self.run_blocking(lambda: self._writer.open(write=self.mode == "write"))
+        self._since_request = _since_last_call(loaded.entries)
+        return loaded
+
+    async def settle(self) -> None:
+        """Load the log again if an append failed since, because its line may have been written."""
+        await self.run_blocking(self._writer.settle)
+
+    def close(self) -> None:
+        """Release the lease at once; later appends fail."""
+        self._writer.close()
+
+    def on_event(self, listener: Listener) -> None:
+        """Call a listener with every event from now on."""
         self._listeners.append(listener)
 
-    def tell(self, event: Event) -> None:
-        """Tell whoever listens something that happened around the session."""
-        self._emit(event)
-
-    async def append(self, kind: str, body: dict[str, Any]) -> Entry:
-        """Log one entry; when this returns it is safe."""
-        async with self._lock:
-            entry = await self._run(lambda: self._writer.append(kind, body))
-        self._emit(EntryAppended(self.name, entry.uuid, kind))
-        return entry
-
-    async def decide(self, decision: Decision) -> Entry:
-        """Log one decision; when this returns it is safe and in the view."""
-        async with self._lock:
-            entry = (await self._run(lambda: self._writer.decide([decision])))[0]
-        self._registered.append(decision)
-        self._emit(DecisionMade(self.name, entry.uuid, decision))
-        return entry
-
-    async def _apply(self, decisions: Iterable[Decision]) -> None:
-        for decision in decisions:
-            await self.decide(decision)
-
-    async def _run(self, act: Callable[[], T]) -> T:
-        return act() if self._inline else await to_thread.run_sync(act)
-
-    def _emit(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
+        """Send an event to every listener; a listener that raises stops nothing."""
         for listener in self._listeners:
             with suppress(Exception):
                 listener(event)
+
+    async def append(self, kind: str, body: dict[str, Any]) -> Entry:
+        """Log one entry; it is durable when this returns."""
+        async with self._lock:
+            entry = await self.run_blocking(lambda: self._writer.append(kind, body))
+        self.emit(EntryAppended(self.name, entry.uuid, kind))
+        return entry
+
+    async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
+        """Log content that the program adds for the model, such as a date, a changed file or a listing."""
+        return await self.append(ATTACHMENT, {"type": type, "message": {"role": "user", "content": content}})
+
+    async def decide(self, decision: Decision) -> Entry:
+        """Log one decision; it is durable and in the view when this returns."""
+        async with self._lock:
+            entry = (await self.run_blocking(lambda: self._writer.decide([decision])))[0]
+        self._since_request.append(decision)
+        self.emit(DecisionMade(self.name, entry.uuid, decision))
+        return entry
+
+    async def decide_all(self, decisions: Iterable[Decision]) -> None:
+        """Log several decisions in order."""
+        for decision in decisions:
+            await self.decide(decision)
+
+    async def foresee(self, decision: Decision) -> View:
+        """Return the view as a decision would leave it, without logging the decision."""
+        async with self._lock:
+            entry = Entry(new_uuid(), self.view.last, iso(self.clock()), self.name, DECISION, body_of(decision))
+            return self.view.fold(entry)
+
+    def pop_decisions(self) -> list[Decision | Unknown]:
+        """Return the decisions logged since the last call of this method."""
+        decisions, self._since_request = self._since_request, []
+        return decisions
+
+    async def run_blocking(self, act: Callable[[], T]) -> T:
+        """Run a blocking function in a worker thread, or here where the storage never blocks."""
+        return act() if self._inline else await to_thread.run_sync(act)
+
+
+def _since_last_call(entries: list[Entry]) -> list[Decision | Unknown]:
+    """Return the decisions that follow the last call of the conversation."""
+    found: list[Decision | Unknown] = []
+    for entry in reversed(entries):
+        if entry.kind != DECISION:
+            continue
+        if entry.body.get("decision") == "call_recorded" and entry.body.get("source") == "main":
+            break
+        found.append(decision_of(entry.body))
+    else:
+        return []
+    return found[::-1]

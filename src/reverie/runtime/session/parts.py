@@ -1,215 +1,143 @@
-"""A session's parts, put together: its log, its store, its accounts, its layers, and what they need of each other."""
+"""The parts of a session, put together by one function."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from anyio import to_thread
-
-from ...cache.breakpoints import Planned
-from ...conversation.decisions import Decision, body_of
-from ...conversation.entries import ATTACHMENT, DECISION, META, SCHEMA, Entry, Message, iso, new_uuid
-from ...conversation.tokens.window import Thresholds
+from ...conversation.log import Loaded
 from ...conversation.view import View
-from ...errors import InputError, StorageError
-from ...events import LogDamaged, SessionClosed, SessionOpened
 from ...ports import Model, Storage
-from ...settings import Settings, open_flags
+from ...settings import Settings
 from ...storage.files import FileStorage
-from ..guard.hooks import Hooks
+from ...values import record
 from ..places.projects import session_key
 from .accounts import Accounts
-from .background import Behind
-from .cache_plan import Pipeline
-from .compact.compactor import Compacting
-from .compact.restore import Restoring
-from .forks import Forks, forking
+from .background import BackgroundTasks
+from .cache_plan import CachePlan
+from .compact.compactor import Compactor
+from .forks import Forks
+from .inbox import Inbox
 from .ledger import LedgerStore
-from .limits import DEFAULT_MODEL, compact_at, lines_of, offload_policy, trim_policy
-from .log import Logged
-from .notes.keeper import noting_of
-from .offload.offloader import Offloading
+from .limits import DEFAULT_MODEL, compact_at, offload_policy, trim_policy
+from .log import Mode, SessionLog
+from .notes.activity import SessionActivity
+from .notes.keeper import NotesKeeper
+from .offload.offloader import Offloader
 from .offload.read_back import ReadBack
-from .prefix import last_sent
-from .writer import LogWriter
+from .policy import SessionPolicy
+from .port import SessionPort
+from .prefix import RequestOptions, last_sent
+from .trim import Trimmer
 
-__all__ = ["Kept", "Mode"]
-
-Mode = Literal["write", "read"]
-S = TypeVar("S", bound="Kept")
-T = TypeVar("T")
+__all__ = ["SessionOptions", "SessionParts", "assemble"]
 
 
-class Kept(Logged):
-    """Everything a session has, and the doors its layers use."""
+@record
+class SessionOptions:
+    """The options a session is opened with."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        storage: Storage,
-        project: str,
-        settings: Settings,
-        mode: Mode = "write",
-        cwd: str = "",
-        clock: Callable[[], float] = time.time,
-        owns_storage: bool = False,
-        capabilities: frozenset[str] = frozenset(),
-        model: Model | None = None,
-        folder: str = "",
-    ) -> None:
-        """Use the log of a name in a project, or, for an agent that another one started, in a folder of its own."""
-        folder = folder or session_key(project, name)
-        writer = LogWriter(storage, f"{folder}.jsonl", name, clock=clock)
-        super().__init__(name, writer, inline=not isinstance(storage, FileStorage))
-        self.mode: Mode = mode
-        self.settings = settings
-        self.model = model
-        """Who is asked for notes and summaries; without anybody they are written locally."""
-        self.hooks: Hooks | None = None
-        self.restoring: Restoring | None = None
-        """Who knows what an agent had open, to show it again after a compaction."""
-        self.beside: Mapping[str, Any] = {}
-        """What the last request carried beside its body: headers, betas, timeouts."""
-        self._storage = storage
-        self._owns_storage = owns_storage
-        self._inbox = f"{folder}/inbox"
-        self._cwd = cwd
-        self._folder = folder
-        self._capabilities = capabilities
-        root = str(settings.home) if isinstance(storage, FileStorage) else ""
-        self._offloading = Offloading(storage, self._folder, offload_policy(settings), root=root)
-        self.pipeline = Pipeline(trim_policy(settings), compact_at=compact_at(DEFAULT_MODEL, settings))
-        store = LedgerStore(settings.home, session=name, listener=self._emit) if owns_storage else None
-        self._accounts = Accounts(store, session=name, project=project, clock=clock)
-        self._flags = open_flags(settings)
-        self._switches, self._limits = settings.switches, settings.offload_limits
-        self._said_flags_failed = False
-        self._model = DEFAULT_MODEL
-        self._betas: tuple[str, ...] = ()
-        self.noting = noting_of(
-            self,
-            storage,
-            self._folder,
-            settings,
-            model=lambda: self._model,
-            allowed=self._takes_notes,
-            root=root,
-            inline=self._inline,
-            asks=self.forks(model) if model is not None else None,
-        )
-        self.compacting = Compacting(self)
-        self._behind = Behind(self.noting)
-        self._listeners.append(self.compacting.hear)
-
-    async def __aenter__(self: S) -> S:
-        loaded = await self._run(lambda: self._writer.open(write=self.mode == "write"))
-        self._emit(SessionOpened(self.name, len(loaded.entries), self.mode))
-        for damage in loaded.damage:
-            self._emit(LogDamaged(self.name, damage.line, damage.reason))
-        last = self.view.facts.last_call
-        if last is not None:
-            sent = last_sent(loaded.entries, self.view)
-            self.pipeline.resume(last.cache, sent["messages"])
-            self._accounts.resume(sent, last)
-        self._model = self._known_model()
-        self.compacting.resume(loaded.entries)
-        if self.mode == "write":
-            if not loaded.entries:
-                await self.append(META, {"schema": SCHEMA, "cwd": self._cwd})
-            await self._behind.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._behind.close(0.0 if kind is not None else self.settings.compact.wait_seconds)
-        self._writer.close()
-        self._accounts.close()
-        if self._owns_storage:
-            await self._run(self._storage.close)
-        self._emit(SessionClosed(self.name))
-
-    def sever(self) -> None:
-        """Let go of the log at once, whoever still has something to say: nothing can be appended any more."""
-        self._writer.close()
-
-    # -- what layers use
+    name: str
+    storage: Storage
+    project: str
+    settings: Settings
+    mode: Mode = "write"
+    cwd: str = ""
+    clock: Callable[[], float] = time.time
+    owns_storage: bool = False
+    """Whether closing the session closes the storage."""
+    capabilities: frozenset[str] = frozenset()
+    model: Model | None = None
+    folder: str = ""
+    """The key of the session's folder, if not among its project's sessions."""
 
     @property
-    def clock(self) -> Callable[[], float]:
-        """What tells the time."""
-        return self._writer.clock
+    def key(self) -> str:
+        """The key of the session's folder in the storage."""
+        return self.folder or session_key(self.project, self.name)
 
     @property
-    def lines(self) -> Thresholds:
-        """The lines drawn in the window of the model that was asked last."""
-        return lines_of(self._model, self.settings, self._betas)
+    def on_files(self) -> bool:
+        """Whether the storage is a directory that a person can read."""
+        return isinstance(self.storage, FileStorage)
 
-    def forks(self, model: Model) -> Forks:
-        """Return the way to ask a model side questions on this session's prefix."""
-        return Forks(self, model)
 
-    def use_model(self, model: Model) -> None:
-        """Let another model write notes and summaries from now on."""
-        self.model = model
-        self.noting.asks = self.forks(model)
+@dataclass(slots=True)
+class SessionParts:
+    """The layers of one session and the state they share."""
 
-    def fork_marks(self, messages: Sequence[Message]) -> Planned:
-        """Place the breakpoints of a fork without taking note of them."""
-        return self.pipeline.mark_fork(self.view, messages, self.clock())
+    policy: SessionPolicy
+    storage: Storage
+    folder: str
+    capabilities: frozenset[str]
+    cache: CachePlan
+    accounts: Accounts
+    offload: Offloader
+    trim: Trimmer
+    notes: NotesKeeper
+    compact: Compactor
+    inbox: Inbox
+    background: BackgroundTasks
 
-    def forget_known(self) -> None:
-        """Look through the whole view at the next result, because other results stand in it now."""
-        self._offloading.restart()
+    async def configure(self, log: SessionLog, asked: RequestOptions) -> None:
+        """Apply flags and the model of the next request to every layer."""
+        self.policy.apply_flags(log)
+        await self.policy.use(asked)
+        self.apply_policy()
+        self.cache.compact_at = self.policy.thresholds.auto_compact
 
-    async def aside(self, act: Callable[[], T]) -> T:
-        """Do something that takes a while without holding up others."""
-        return await self._run(act)
+    def apply_policy(self) -> None:
+        """Give the layers the settings in force."""
+        settings = self.policy.settings
+        self.offload.policy, self.offload.enabled = offload_policy(settings), settings.switches.offload
+        self.trim.policy, self.trim.by_budget = trim_policy(settings), settings.switches.budget_trim
 
-    async def foreseen(self, decision: Decision) -> View:
-        """Return the view as it would be after a decision that is not made."""
-        async with self._lock:
-            entry = Entry(new_uuid(), self.view.last, iso(self.clock()), self.name, DECISION, body_of(decision))
-            return self.view.fold(entry)
-
-    async def spent(self, reply: Mapping[str, Any], *, source: str) -> float | None:
-        """Record what a call outside the conversation used; return what it cost, where a price is known."""
-        if not self._accounts.knows(reply):
-            await to_thread.run_sync(lambda: self._accounts.learn(reply))  # loads a table of prices, once
-        billed = self._accounts.beside(reply, source=source)
-        if billed is None:
-            return None
-        entry = await self.decide(billed.call)
-        await self._run(lambda: self._accounts.enter(billed, entry.uuid))
-        return billed.call.cost_usd
-
-    async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
-        """Log something the program adds for the model to see: a date, a file that changed, a listing."""
-        return await self.append(ATTACHMENT, {"type": type, "message": {"role": "user", "content": content}})
-
-    async def read_back(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """Return content that left the view, by the handle that stands in its place."""
-        reader = ReadBack(self._storage, self._folder, self.view)
-        self.pipeline.read_backs += 1
-        return await self._run(lambda: reader.read(handle, offset=offset, limit=limit))
-
-    def stored(self, handle: str) -> bytes | None:
-        """Return what left the view, by its path or handle, or None where there is none; this may block."""
-        try:
-            return ReadBack(self._storage, self._folder, self.view).read(handle)
-        except (InputError, StorageError):
-            return None
-
-    def _takes_notes(self) -> bool:
-        switches = self.settings.switches
-        return switches.notes and switches.compact and switches.auto_compact and not forking()
-
-    def _known_model(self) -> str:
-        """Return the model that the log names, so that a resumed session knows its window."""
-        prefix, meta = self.view.facts.prefix, self.view.facts.meta
+    def resume(self, loaded: Loaded, view: View) -> None:
+        """Continue from the state that the log holds."""
+        call, prefix, meta = view.facts.last_call, view.facts.prefix, view.facts.meta
+        if call is not None:
+            sent = last_sent(loaded.entries, view)
+            self.cache.resume(call.cache, sent["messages"])
+            self.trim.resume(call.cache)
+            self.accounts.resume(sent, call)
         named = prefix.model if prefix is not None else meta.get("model")
-        return named if isinstance(named, str) and self._model == DEFAULT_MODEL else self._model
+        if isinstance(named, str):
+            self.policy.model_name = named
+        self.compact.resume(loaded.entries)
+
+    def read_back(self, view: View) -> ReadBack:
+        """Return a reader of content that left a view."""
+        return ReadBack(self.storage, self.folder, view)
+
+
+def assemble(session: SessionPort, log: SessionLog, options: SessionOptions) -> SessionParts:
+    """Build the parts of a session and connect them to its log."""
+    settings, storage, folder = options.settings, options.storage, options.key
+    policy = SessionPolicy(settings)
+    root = str(settings.home) if options.on_files else ""
+    store = LedgerStore(settings.home, session=log.name, listener=log.emit) if options.owns_storage else None
+    cache = CachePlan(compact_at=compact_at(DEFAULT_MODEL, settings))
+    activity = SessionActivity()
+    notes = NotesKeeper(session, storage, folder, activity, root=root)
+    if options.model is not None:
+        notes.forks = Forks(session, options.model)
+    compact = Compactor(session, cache, notes, activity)
+    parts = SessionParts(
+        policy=policy,
+        storage=storage,
+        folder=folder,
+        capabilities=options.capabilities,
+        cache=cache,
+        accounts=Accounts(store, session=log.name, project=options.project, clock=options.clock),
+        offload=Offloader(storage, folder, offload_policy(settings), root=root),
+        trim=Trimmer(trim_policy(settings), cache),
+        notes=notes,
+        compact=compact,
+        inbox=Inbox(storage, f"{folder}/inbox", compact),
+        background=BackgroundTasks(notes),
+    )
+    parts.apply_policy()
+    log.on_event(parts.offload.on_event)
+    log.on_event(compact.on_event)
+    return parts

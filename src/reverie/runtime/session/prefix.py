@@ -1,19 +1,85 @@
-"""What stands before and beside the messages, as a caller gives it: refused where a provider would refuse it."""
+"""The part of a request before and beside its messages: options, system prompt and tools."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ...conversation.decisions import PrefixRendered
+from ...conversation.decisions import Cause, PrefixRendered
 from ...conversation.entries import DECISION, Entry, Message, seconds
 from ...conversation.view import View
-from ...conversation.wire.options import options_of, tools_of
-from ...conversation.wire.request import build_request
-from ...errors import InputError
+from ...conversation.wire.options import BODY_OPTIONS, declared, options_of, tools_of
+from ...conversation.wire.request import CONTINUE, build_request, ends_with_reply
+from ...errors import InputError, SessionError
+from ...events import FellBack
 from ...layers.l2_trim import provider_edits
+from ...values import record, replace
+from .limits import betas_of
+from .log import SessionLog
 
-__all__ = ["clearing_asked", "last_sent", "refuse_unusable"]
+__all__ = ["RequestOptions", "last_sent", "render_prefix"]
+
+
+@record
+class RequestOptions:
+    """The arguments of ``Session.prepare``: those of the request's body, and the extras sent beside it."""
+
+    model: str
+    system: str | list[dict[str, Any]] | None
+    tools: list[dict[str, Any]] | None
+    body: Mapping[str, Any]
+    extras: Mapping[str, Any]
+
+    @staticmethod
+    def of(
+        model: str,
+        system: str | list[dict[str, Any]] | None,
+        tools: list[dict[str, Any]] | None,
+        options: Mapping[str, Any],
+    ) -> RequestOptions:
+        """Split the caller's options into fields of the body and extras."""
+        if "cache_control" in options:
+            raise InputError("prepare() places the cache breakpoints itself: leave cache_control out")
+        body = {key: value for key, value in options.items() if key in BODY_OPTIONS}
+        extras = {key: value for key, value in options.items() if key not in BODY_OPTIONS}
+        return RequestOptions(model, system, tools, body, extras)
+
+    @property
+    def betas(self) -> tuple[str, ...]:
+        """The beta features this request asks for."""
+        return betas_of({**self.body, **self.extras})
+
+
+async def render_prefix(
+    log: SessionLog, asked: RequestOptions, *, mode: str, compact_at: int, capabilities: frozenset[str]
+) -> None:
+    """Log system prompt, tools, model and options where they differ from those sent last.
+
+    ``mode`` is the mode of layer 2: the provider is asked to clear where it is ``provider``.
+    """
+    if not log.view.length:
+        raise SessionError("the conversation is empty: call say() first")
+    body = dict(asked.body)
+    if mode == "provider" and "context_management" not in body:
+        body["context_management"] = _clearing_request(
+            log.view, body.get("thinking"), now=log.clock(), compact_at=compact_at
+        )
+    before = log.view.facts.prefix
+    tools = asked.tools or declared(log.view.tool_names())
+    if tools and not asked.tools and (before is None or before.tools != tools):
+        why = "the log has tool calls but no tools were passed; declared them by name"
+        log.emit(FellBack(log.name, "tools", why))
+    if before is None and mode == "cache_edit" and "cache_edits" not in capabilities:
+        why = "the provider cannot edit its cache: results are cleared here when the cache is cold"
+        log.emit(FellBack(log.name, "cache_edit", why))
+    reason = "first request" if before is None else "system, tools, model or options changed"
+    cause = Cause("request", reason, moves_prefix=before is not None)
+    prefix = PrefixRendered(cause, asked.model, asked.system, tools, body, capabilities=sorted(capabilities))
+    if before is None or replace(before, cause=cause) != prefix:
+        _refuse_unusable(prefix)
+        await log.decide(prefix)
+    if ends_with_reply(log.view):
+        await log.attach(CONTINUE, type="continue")
 
 
 def last_sent(entries: Sequence[Entry], view: View) -> dict[str, Any]:
@@ -27,14 +93,14 @@ def last_sent(entries: Sequence[Entry], view: View) -> dict[str, Any]:
     return {"messages": list[Message]()}
 
 
-def clearing_asked(view: View, thinking: Any, *, now: float, compact_at: int) -> dict[str, object]:
-    """Return what a provider that clears by itself is asked to clear."""
+def _clearing_request(view: View, thinking: Any, *, now: float, compact_at: int) -> dict[str, object]:
+    """Return the context edits that the provider is asked to make."""
     kind = cast(Mapping[str, Any], thinking).get("type") if isinstance(thinking, Mapping) else None
     idle = now - seconds(view.last_reply_time) if view.last_reply_time else 0.0
     return provider_edits(compact_at=compact_at, idle_seconds=idle, thinking=kind in ("enabled", "adaptive"))
 
 
-def refuse_unusable(prefix: PrefixRendered) -> None:
+def _refuse_unusable(prefix: PrefixRendered) -> None:
     """Refuse tools and options that a provider would refuse, before anything is logged."""
     usable = tools_of(prefix)
     if len(usable) != len(prefix.tools):

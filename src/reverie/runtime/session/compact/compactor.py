@@ -1,8 +1,6 @@
-"""Layer 4 at work in a session: when the past becomes a summary, from what, and what is done around it."""
+"""Layer 4 in a session: decide when to compact, log the compaction, run hooks around it, and undo it."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from ....conversation.decisions import Cause, Compacted, CompactionFailed, CompactionUndone, PrefixRendered
 from ....conversation.entries import META, Entry, new_uuid
@@ -13,34 +11,46 @@ from ....errors import CompactionError, SessionError, WindowFull
 from ....events import CompactionEnded, DecisionMade, Event, FellBack, ReplyObserved
 from ....layers.l4_compact import plan_collapse, plan_snip, room_of, standing
 from ....values import replace
+from ..cache_plan import CachePlan
 from ..forks import forking
+from ..notes.activity import SessionActivity
+from ..notes.keeper import NotesKeeper
+from ..port import SessionPort
 from .breaker import Breaker, breaker_of
-from .draft import Asked, CompactionReport, Drafting
+from .draft import CompactionDraft, CompactionReport, CompactionRequest
+from .restore import Restorer
 
-if TYPE_CHECKING:
-    from ..parts import Kept
-
-__all__ = ["Compacting", "CompactionReport"]
+__all__ = ["CompactionReport", "Compactor"]
 
 _COLLAPSE_TO = 0.75
 
 
-class Compacting:
+class Compactor:
     """Runs layer 4 for one session."""
 
-    def __init__(self, session: Kept) -> None:
+    def __init__(self, session: SessionPort, cache: CachePlan, notes: NotesKeeper, activity: SessionActivity) -> None:
         self._session = session
+        self._cache = cache
         self.breaker = Breaker()
-        self._drafting = Drafting(session)
+        self._draft = CompactionDraft(session, cache, notes, activity)
         self._explained = ""
         self._weighed: tuple[PrefixRendered, int] | None = None
 
+    @property
+    def restorer(self) -> Restorer | None:
+        """The source of open files, skills and steps to show again after a compaction."""
+        return self._draft.restorer
+
+    @restorer.setter
+    def restorer(self, restorer: Restorer) -> None:
+        self._draft.restorer = restorer
+
     def resume(self, entries: list[Entry]) -> None:
-        """Take up what an earlier process left in the log, and follow what comes."""
+        """Rebuild the circuit breaker from the log."""
         self.breaker = breaker_of(entries, self._session.settings.compact)
 
-    def hear(self, event: Event) -> None:
-        """Follow the log as it grows."""
+    def on_event(self, event: Event) -> None:
+        """Update the circuit breaker from an event."""
         if isinstance(event, ReplyObserved):
             self.breaker = self.breaker.replied()
         elif isinstance(event, DecisionMade) and isinstance(
@@ -52,29 +62,29 @@ class Compacting:
     # -- before a request
 
     async def before_request(self) -> None:
-        """Make room where the window is nearly full, or where it is cheap; raise ``WindowFull`` where none can be."""
+        """Compact where the window is nearly full or it is cheap; raise ``WindowFull`` where the request cannot fit."""
         session = self._session
         switches, policy = session.settings.switches, session.settings.compact
         if not switches.compact or forking():
             return
-        lines, tokens = session.lines, session.view.counted.threshold_tokens + self._unbilled()
+        at, tokens = session.thresholds, session.view.counted.threshold_tokens + self._unbilled()
         if switches.collapse:
-            if tokens >= policy.collapse_at * lines.effective:
-                await self._collapse(lines)
-            self._check(int(policy.collapse_blocks_at * lines.effective))
+            if tokens >= policy.collapse_at * at.effective:
+                await self._collapse(at)
+            self._check(int(policy.collapse_blocks_at * at.effective))
             return
         if switches.auto_compact:
-            if tokens >= lines.auto_compact:
+            if tokens >= at.auto_compact:
                 if switches.snip:
-                    await self._snip(lines)
-                if session.view.counted.threshold_tokens + self._unbilled() >= lines.auto_compact:
-                    await self._automatic("the window is nearly full", lines)
-            elif policy.compact_when_cold and tokens >= policy.cold_share * lines.auto_compact:
-                await self._when_cold(lines)
-        self._check(lines.blocking)
+                    await self._snip(at)
+                if session.view.counted.threshold_tokens + self._unbilled() >= at.auto_compact:
+                    await self._automatic("the window is nearly full", at)
+            elif policy.compact_when_cold and tokens >= policy.cold_share * at.auto_compact:
+                await self._when_cold(at)
+        self._check(at.blocking)
 
     def _unbilled(self) -> int:
-        """Estimate what stands before the messages, where no reply has been billed for it yet."""
+        """Estimate the tokens of system prompt and tools while no reply has reported them."""
         counted, prefix = self._session.view.counted, self._session.view.facts.prefix
         if counted.known or counted.overhead or prefix is None:
             return 0
@@ -92,45 +102,45 @@ class Compacting:
                 limit=limit,
             )
 
-    async def _automatic(self, reason: str, lines: Thresholds, *, calls_model: bool = True) -> None:
+    async def _automatic(self, reason: str, at: Thresholds, *, calls_model: bool = True) -> None:
         session = self._session
         now, policy = session.clock(), session.settings.compact
-        blocked = session.view.counted.tokens + self._unbilled() >= lines.blocking
+        blocked = session.view.counted.tokens + self._unbilled() >= at.blocking
         why_not = self.breaker.why_not(policy, now, blocked=blocked)
         if why_not is not None:
             if why_not != self._explained:
-                session.tell(FellBack(session.name, "compact", why_not))
+                session.emit(FellBack(session.name, "compact", why_not))
             self._explained = why_not
             return
         self._explained = ""
-        asked = Asked("auto", reason, lines, limit=lines.auto_compact, calls_model=calls_model)
+        asked = CompactionRequest("auto", reason, at, limit=at.auto_compact, calls_model=calls_model)
         await self._tried(asked)
 
-    async def _tried(self, asked: Asked) -> CompactionReport | None:
-        """Compact; a failure is logged and told, and the turn goes on."""
+    async def _tried(self, asked: CompactionRequest) -> CompactionReport | None:
+        """Compact; log a failure, emit an event, and let the turn go on."""
         session = self._session
         try:
-            report = await self._drafting.planned(asked)
+            report = await self._draft.plan(asked)
             await self._applied(report, asked)
         except CompactionError as error:
             await session.decide(CompactionFailed(Cause("compact", asked.reason), str(error)))
-            session.tell(FellBack(session.name, "compact", f"not compacted: {error}"))
+            session.emit(FellBack(session.name, "compact", f"not compacted: {error}"))
             return None
         return report
 
-    async def _when_cold(self, lines: Thresholds) -> None:
-        """Compact early where the cache is gone, no call is needed, and it pays by a margin."""
+    async def _when_cold(self, at: Thresholds) -> None:
+        """Compact early where the cache is cold, no call is needed, and it pays by a margin."""
         session = self._session
         policy, now = session.settings.compact, session.clock()
-        if session.pipeline.placed is None or session.pipeline.life(now) != "cold":
+        if self._cache.placed is None or self._cache.life(now) != "cold":
             return
         if self.breaker.why_not(policy, now, blocked=False) is not None:
             return
-        asked = Asked("auto", "the cache is cold", lines, limit=lines.auto_compact, calls_model=False)
+        asked = CompactionRequest("auto", "the cache is cold", at, limit=at.auto_compact, calls_model=False)
         try:
-            report = await self._drafting.planned(asked)
+            report = await self._draft.plan(asked)
         except CompactionError:
-            return  # nothing forces it
+            return  # optional: the window is not full
         if not report.price.act:
             return
         cause = replace(report.decision.cause, reason=f"the cache is cold and compacting {report.price.reason}")
@@ -148,26 +158,26 @@ class Compacting:
         dry_run: bool = False,
         limit: int | None = None,
     ) -> CompactionReport:
-        """Compact, or only say what that would do; raise ``CompactionError`` where it cannot be done."""
+        """Compact, or only report the effect in a dry run; raise ``CompactionError`` where it cannot be done."""
         session = self._session
         if not session.settings.switches.compact:
             raise CompactionError("compaction is switched off: turn the switch 'compact' on")
         if from_message and up_to:
-            raise CompactionError("name one message: from it on, or up to it")
-        lines = session.lines if limit is None else replace(session.lines, effective=limit, window=limit)
+            raise CompactionError("pass from_message or up_to, not both")
+        at = session.thresholds if limit is None else replace(session.thresholds, effective=limit, window=limit)
         reason = "asked for" if trigger == "manual" else "the provider says the prompt is too long"
-        asked = Asked(trigger, reason, lines, instructions, from_message, up_to, limit=limit or 0)
-        report = await self._drafting.planned(asked)
+        asked = CompactionRequest(trigger, reason, at, instructions, from_message, up_to, limit=limit or 0)
+        report = await self._draft.plan(asked)
         if not dry_run:
             await self._applied(report, asked)
         return report
 
     async def apply(self, report: CompactionReport) -> Entry:
-        """Make a compaction that was planned; the view must be as it was then."""
-        return await self._applied(report, Asked(report.decision.trigger, "", self._session.lines))
+        """Log a planned compaction; the view must not have changed since it was planned."""
+        return await self._applied(report, CompactionRequest(report.decision.trigger, "", self._session.thresholds))
 
     async def reactively(self, tokens: int | None, limit: int | None) -> CompactionReport:
-        """Compact because the provider refused the prompt; the result is well below what it says it takes."""
+        """Compact after the provider refused the prompt, to well below the limit it named."""
         count = self._session.view.counted.tokens
         target = int(limit * min(1.0, count / tokens)) if limit is not None and tokens else count  # in our own count
         try:
@@ -177,32 +187,30 @@ class Compacting:
             raise
 
     async def undo(self, compaction: str | None = None) -> Entry:
-        """Bring back what the last compaction took out of view, or the one named."""
+        """Undo the last compaction, or the one named."""
         facts = self._session.view.facts
-        standing_ones = [one for one in facts.compactions if one not in facts.undone]
-        if not standing_ones:
+        active = [one for one in facts.compactions if one not in facts.undone]
+        if not active:
             raise SessionError("there is no compaction to undo in this session")
-        if compaction is not None and compaction not in standing_ones:
-            raise SessionError(f"no compaction {compaction!r} stands in this session")
+        if compaction is not None and compaction not in active:
+            raise SessionError(f"this session has no compaction {compaction!r} to undo")
         cause = Cause("compact", "undone on request", moves_prefix=True)
-        entry = await self._session.decide(CompactionUndone(cause, compaction or standing_ones[-1]))
-        self._session.forget_known()
+        entry = await self._session.decide(CompactionUndone(cause, compaction or active[-1]))
         return entry
 
-    async def _applied(self, report: CompactionReport, asked: Asked) -> Entry:
-        """Log it, and do what follows: hooks, metadata again, everybody told."""
+    async def _applied(self, report: CompactionReport, asked: CompactionRequest) -> Entry:
+        """Log a compaction, append the metadata again, run the hooks and emit the event."""
         session = self._session
         cut_from = {item.uuid for item in standing(session.view)}
         if report.decision.last_before not in cut_from:
             raise CompactionError("the conversation has changed since this compaction was planned: plan it again")
         counts = metrics(account(session.view.messages()))
         entry = await session.decide(report.decision)
-        session.forget_known()
         if session.view.facts.meta:
             await session.append(META, dict(session.view.facts.meta))
         if session.hooks is not None and report.method != "notes":
             await self._hooks_after(asked.trigger)
-        session.tell(
+        session.emit(
             CompactionEnded(
                 session.name,
                 report.decision.trigger,
@@ -221,32 +229,28 @@ class Compacting:
         session = self._session
         if session.hooks is None:
             return
-        self._drafting.progress("hooks after")
+        self._draft.progress("hooks after")
         try:
             for event, payload in (("after_compact", {"trigger": trigger}), ("session_start", {"source": "compact"})):
                 outcome = await session.hooks.run(event, payload)
                 if outcome.context:
                     await session.attach(outcome.context, type="hook")
         finally:
-            self._drafting.progress("done")
+            self._draft.progress("done")
 
     # -- the smaller cuts
 
-    async def _snip(self, lines: Thresholds) -> None:
+    async def _snip(self, at: Thresholds) -> None:
         session = self._session
-        tail = room_of(session.settings.compact, lines.effective).tail
-        free = int(
-            session.view.counted.threshold_tokens - (1 - session.settings.compact.least_freed) * lines.auto_compact
-        )
+        tail = room_of(session.settings.compact, at.effective).tail
+        free = int(session.view.counted.threshold_tokens - (1 - session.settings.compact.least_freed) * at.auto_compact)
         planned = plan_snip(session.view, tail, free_tokens=free, handle=f"cut-{new_uuid()[:12]}")
         if planned is not None:
             await session.decide(planned)
-            session.forget_known()
 
-    async def _collapse(self, lines: Thresholds) -> None:
+    async def _collapse(self, at: Thresholds) -> None:
         session = self._session
-        tail = room_of(session.settings.compact, lines.effective).tail
-        free = int(session.view.counted.threshold_tokens - _COLLAPSE_TO * lines.effective)
+        tail = room_of(session.settings.compact, at.effective).tail
+        free = int(session.view.counted.threshold_tokens - _COLLAPSE_TO * at.effective)
         for planned in plan_collapse(session.view, tail, free_tokens=free):
             await session.decide(planned)
-            session.forget_known()

@@ -1,19 +1,20 @@
-"""Making a compaction: from notes, by the model, or by the local note-taker, and looking at what it would do."""
+"""Draft a compaction from notes, by the model or by the local note-taker, and check its effect before it is logged."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....cache.economics import Compaction, Verdict, call_price
 from ....conversation.decisions import Compacted
 from ....conversation.entries import USER, new_uuid
+from ....conversation.identifiers import Identifier
 from ....conversation.reads import read_state
 from ....conversation.tokens.window import Thresholds
 from ....conversation.view import View
 from ....conversation.wire.blocks import admitted, as_blocks
 from ....errors import CompactionError
 from ....events import CompactionProgressed, FellBack
-from ....layers.l3_notes import Budget, Gathered, Notes, take_notes
+from ....layers.l3_notes import Budget, Notes, take_notes
 from ....layers.l4_compact import (
     Loss,
     Room,
@@ -33,20 +34,21 @@ from ....layers.l4_compact import (
 )
 from ....ports import Model
 from ....values import record, replace
-from .restore import restored_blocks
+from ..cache_plan import CachePlan
+from ..notes.activity import SessionActivity
+from ..notes.keeper import NotesKeeper
+from ..port import SessionPort
+from .restore import Restorer, restored_blocks
 from .summary import summarise
 
-if TYPE_CHECKING:
-    from ..parts import Kept
-
-__all__ = ["Asked", "CompactionReport", "Drafting"]
+__all__ = ["CompactionDraft", "CompactionReport", "CompactionRequest"]
 
 _SCALES = (1.0, 0.5, 0.25, 0.0)
 
 
 @record
 class CompactionReport:
-    """A compaction, made or only planned: what it does to the window and the bill, what it keeps, what it loses."""
+    """A planned or finished compaction: its decision, its effect on window and cost, its words and its losses."""
 
     decision: Compacted
     tokens_before: int
@@ -57,73 +59,77 @@ class CompactionReport:
     model_calls: int
     cost_usd: float | None
     price: Verdict
-    """Compacting now against carrying the window, in tokens at the input price."""
+    """The price of compacting now against carrying the window on, in tokens at the input price."""
 
     @property
     def method(self) -> str:
-        """How the summary was made: ``notes``, ``full``, ``from`` or ``up_to``."""
+        """The method of the summary: ``notes``, ``full``, ``from`` or ``up_to``."""
         return self.decision.method
 
     @property
     def summary(self) -> str:
-        """The text that stands in place of the past."""
+        """The summary that replaces the compacted part."""
         return self.decision.summary
 
     @property
     def handle(self) -> str:
-        """The handle by which all that left can be read back."""
+        """The handle that reads the compacted part back."""
         return self.decision.handle
 
 
 @record
-class Asked:
-    """What is wanted: who asks, why, of which part, and within which lines."""
+class CompactionRequest:
+    """A request for a compaction: its trigger, its reason, the part to compact and the thresholds to stay within."""
 
     trigger: str
     reason: str
-    lines: Thresholds
+    thresholds: Thresholds
     instructions: str = ""
     from_message: str | None = None
     up_to: str | None = None
     calls_model: bool = True
     limit: int = 0
-    """The count that an automatic one must get below."""
+    """The token count that an automatic compaction must get below."""
 
     @property
     def partial(self) -> str:
         return "from" if self.from_message else "up_to" if self.up_to else ""
 
 
-class Drafting:
-    """Makes compactions for one session; nothing is logged here but what the calls cost."""
+class CompactionDraft:
+    """Drafts compactions for one session; it logs only the cost of its calls."""
 
-    def __init__(self, session: Kept) -> None:
+    def __init__(self, session: SessionPort, cache: CachePlan, notes: NotesKeeper, activity: SessionActivity) -> None:
+        self.restorer: Restorer | None = None
+        """The source of open files, skills and steps to show again after a compaction."""
         self._session = session
-        self._gathered = Gathered()
+        self._cache = cache
+        self._notes = notes
+        self._activity = activity
         self._saying = Saying()
 
     def progress(self, phase: str, characters: int = 0) -> None:
-        """Tell where a compaction stands."""
-        self._session.tell(CompactionProgressed(self._session.name, phase, characters))
+        """Emit the phase of a compaction."""
+        self._session.emit(CompactionProgressed(self._session.name, phase, characters))
 
-    async def planned(self, asked: Asked) -> CompactionReport:
+    async def plan(self, asked: CompactionRequest) -> CompactionReport:
         session = self._session
         if not session.view.length:
-            raise CompactionError("there is nothing to compact: nothing has been said yet")
+            raise CompactionError("there is nothing to compact: the conversation is empty")
         self.progress("compacting")
         try:
             return await self._written(asked)
         finally:
             self.progress("done")
 
-    async def _written(self, asked: Asked) -> CompactionReport:
-        """Try the ways there are, cheapest first: notes, the model, the local note-taker."""
+    async def _written(self, asked: CompactionRequest) -> CompactionReport:
+        """Try the methods, cheapest first: notes, the model, the local note-taker."""
         session = self._session
         policy, switches = session.settings.compact, session.settings.switches
-        room = room_of(policy, asked.lines.effective)
+        room = room_of(policy, asked.thresholds.effective)
         model = session.model if asked.calls_model else None
         if switches.compact_from_notes and not asked.partial and not asked.instructions and session.model is not None:
-            await session.noting.wait(policy.wait_seconds)
+            await self._notes.wait(policy.wait_seconds)
             report = await self._from_notes(asked, room)
             if report is not None:
                 return report
@@ -135,14 +141,14 @@ class Drafting:
                 failed = error
                 if asked.trigger == "manual" or not switches.compact_from_notes:
                     raise
-                session.tell(FellBack(session.name, "compact", f"{error}; the local note-taker writes it"))
+                session.emit(FellBack(session.name, "compact", f"{error}; the local note-taker writes it"))
         if not switches.compact_from_notes:
-            raise CompactionError("there is no model to ask and compaction from notes is switched off")
+            raise CompactionError("no model and no compaction from notes: pass model= or turn the switch on")
         report = await self._locally(asked, room)
         return replace(report, model_calls=failed.calls) if failed is not None else report
 
-    async def _from_notes(self, asked: Asked, room: Room) -> CompactionReport | None:
-        """Compact from the notes there are, without a call; None where they cannot be used, which is told."""
+    async def _from_notes(self, asked: CompactionRequest, room: Room) -> CompactionReport | None:
+        """Draft from existing notes without a call; return None, with an event, where they cannot be used."""
         session = self._session
         facts = session.view.facts
         if not session.settings.switches.notes or not any(text.strip() for text in facts.notes.values()):
@@ -152,13 +158,13 @@ class Drafting:
                 raise CompactionError("the notes do not say up to where they were taken")
             taking = taking_tail(session.view, room.tail, cursor=facts.notes_covered)
             body = notes_text(facts.notes, section_tokens=room.section, total_tokens=room.notes)
-            await self._gather()
-            return await self._checked(asked, taking, Written("notes", body, self._gathered.names), room, 0, None)
+            written = Written("notes", body, await self._names())
+            return await self._checked(asked, taking, written, room, 0, None)
         except CompactionError as error:
-            session.tell(FellBack(session.name, "compact from notes", str(error)))
+            session.emit(FellBack(session.name, "compact from notes", str(error)))
             return None
 
-    async def _full(self, asked: Asked, room: Room, model: Model) -> CompactionReport:
+    async def _full(self, asked: CompactionRequest, room: Room, model: Model) -> CompactionReport:
         session = self._session
         method = asked.partial or "full"
         taking = self._taking(asked, room)
@@ -177,21 +183,20 @@ class Drafting:
             method,
             quote=_quote(taking, method),
             instructions=instructions,
-            limit=asked.lines.window,
+            limit=asked.thresholds.window,
             on_text=lambda characters: self.progress("compacting", characters),
         )
-        await self._gather()
-        written = Written(method, made.text, self._gathered.names)
+        written = Written(method, made.text, await self._names())
         try:
             return await self._checked(asked, taking, written, room, made.calls, made.cost_usd)
         except CompactionError as error:
             raise CompactionError(str(error), calls=made.calls) from error
 
-    async def _locally(self, asked: Asked, room: Room) -> CompactionReport:
-        """Take notes on the spot and compact from them; where that is still too large, with less of a tail."""
+    async def _locally(self, asked: CompactionRequest, room: Room) -> CompactionReport:
+        """Write notes now and draft from them, with a shorter tail while the result is too large."""
         view = self._session.view
         wrong = CompactionError("there is nothing to compact")
-        await self._gather()
+        names = await self._names()
         for scale in (1.0,) if asked.partial else _SCALES:
             less = room.scaled(scale)
             if asked.trigger == "manual":  # the caller may still give results of calls that wait
@@ -201,21 +206,27 @@ class Drafting:
                 budget = Budget(less.section, less.notes)
                 if asked.partial:
                     part = [item.entry for item in taking.cut]
-                    notes = await self._session.aside(lambda part=part, budget=budget: take_notes(part, budget=budget))
+                    notes = await self._session.run_blocking(
+                        lambda part=part, budget=budget: take_notes(part, budget=budget)
+                    )
                 else:
                     foreign = view.facts.notes_foreign
                     before = Notes({name: text for name, text in view.facts.notes.items() if name in foreign})
-                    notes = await self._session.aside(
-                        lambda before=before, budget=budget: take_notes(self._gathered, before, budget=budget)
-                    )
+                    notes = await self._local_notes(view, before, budget)
                 body = notes_text(notes.sections, section_tokens=less.section, total_tokens=less.notes)
-                written = Written(asked.partial or "notes", body, self._gathered.names)
+                written = Written(asked.partial or "notes", body, names)
                 return await self._checked(asked, taking, written, less, 0, None)
             except CompactionError as error:
                 wrong = error
         raise wrong
 
-    def _taking(self, asked: Asked, room: Room) -> Taking:
+    async def _local_notes(self, view: View, before: Notes, budget: Budget) -> Notes:
+        """Return notes on the whole session, written from its activity."""
+        return await self._session.run_blocking(
+            lambda: self._activity.read(view, lambda gathered: take_notes(gathered, before, budget=budget))
+        )
+
+    def _taking(self, asked: CompactionRequest, room: Room) -> Taking:
         view = self._session.view
         if asked.from_message:
             return taking_from(view, asked.from_message)
@@ -223,14 +234,17 @@ class Drafting:
             return taking_up_to(view, asked.up_to)
         return round_taking(view, room.tail.tokens)
 
-    async def _gather(self) -> None:
+    async def _names(self) -> dict[Identifier, int]:
+        """Return the exact names the session has used, with their counts."""
         view = self._session.view
-        await self._session.aside(lambda: self._gathered.follow(view))
+        return await self._session.run_blocking(
+            lambda: self._activity.read(view, lambda gathered: dict(gathered.names))
+        )
 
     async def _checked(
-        self, asked: Asked, taking: Taking, written: Written, room: Room, calls: int, cost: float | None
+        self, asked: CompactionRequest, taking: Taking, written: Written, room: Room, calls: int, cost: float | None
     ) -> CompactionReport:
-        """Put the decision together and look at what it would do; refuse one that would not help."""
+        """Build the decision, foresee its effect, and refuse one that would free too little."""
         session = self._session
         view, policy = session.view, session.settings.compact
         handle = f"cut-{new_uuid()[:12]}"
@@ -241,11 +255,11 @@ class Drafting:
             reason=asked.reason,
             spoken=self._saying.follow(view),
         )
-        after = await session.foreseen(decision)
+        after = await session.foresee(decision)
         extra = await self._restored(asked, after, plan_only=written.method == "notes")
         if extra:
             decision = replace(decision, attachments=extra)
-            after = await session.foreseen(decision)
+            after = await session.foresee(decision)
         before, left = view.counted.tokens, after.counted.tokens
         if left > (1 - policy.least_freed) * before:
             fixed = round(view.counted.overhead)
@@ -264,36 +278,36 @@ class Drafting:
         price = self._priced(view, after, calls)
         return CompactionReport(decision, before, left, len(taking.kept), words, loss, calls, cost, price)
 
-    async def _restored(self, asked: Asked, after: View, *, plan_only: bool) -> list[dict[str, Any]]:
-        """Return what is shown again; the whole result stays within half of the threshold."""
+    async def _restored(self, asked: CompactionRequest, after: View, *, plan_only: bool) -> list[dict[str, Any]]:
+        """Return the blocks to show again; the whole result stays within half of the threshold."""
         session = self._session
-        if session.restoring is None:
+        if self.restorer is None:
             return []
-        tokens = asked.lines.auto_compact // 2 - after.counted.threshold_tokens
+        tokens = asked.thresholds.auto_compact // 2 - after.counted.threshold_tokens
         if tokens <= 0:
             return []
-        found = await session.restoring.restorable()
+        found = await self.restorer.restorable()
         return restored_blocks(
             found,
             session.settings.compact,
             tokens=int(tokens * 0.75),  # counts are padded until the next reply reports
-            effective=asked.lines.effective,
+            effective=asked.thresholds.effective,
             shown=tuple(read_state(after)),
             plan_only=plan_only,
         )
 
     def _priced(self, view: View, after: View, calls: int) -> Verdict:
-        """Price it against carrying the window on."""
-        pipeline, policy = self._session.pipeline, self._session.settings.compact
+        """Price the compaction against carrying the window on."""
+        cache, policy = self._cache, self._session.settings.compact
         window, overhead = view.counted.tokens, round(view.counted.overhead)
-        live = window if pipeline.placed is not None and pipeline.life(self._session.clock()) == "live" else 0
-        call = call_price(window, live=live, output=policy.summary_tokens // 4, rates=pipeline.rates) if calls else 0.0
+        live = window if cache.placed is not None and cache.life(self._session.clock()) == "live" else 0
+        call = call_price(window, live=live, output=policy.summary_tokens // 4, rates=cache.rates) if calls else 0.0
         compaction = Compaction(window, after.counted.tokens, live, overhead if live else 0, call)
-        return pipeline.weigh_compaction(view, compaction, need=policy.cold_need, margin=policy.cold_margin)
+        return cache.weigh_compaction(view, compaction, need=policy.cold_need, margin=policy.cold_margin)
 
 
 def _quote(taking: Taking, method: str) -> str:
-    """Return the words of the message at which a partial summary begins or ends."""
+    """Return the text of the message at which a partial summary begins or ends."""
     items = taking.cut if method == "from" else taking.kept
     message = admitted(items[0].message, items[0].message.get("role", USER)) if items else None
     blocks = as_blocks(message) if message is not None else []

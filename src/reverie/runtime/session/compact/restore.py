@@ -1,4 +1,4 @@
-"""What comes back into view after a compaction: files as they are now, skills, the plan, what was announced."""
+"""Content shown again after a compaction: files as they are now, skills, the plan, listings."""
 
 from __future__ import annotations
 
@@ -10,45 +10,51 @@ from ....conversation.wire.blocks import text_block
 from ....layers.l4_compact import CompactPolicy
 from ....values import field, record
 
-__all__ = ["Restorable", "Restored", "Restoring", "restored_blocks"]
+__all__ = ["OpenContent", "RestorableText", "Restorer", "restored_blocks"]
 
 _SHORTENED = "\n[shortened: read the file again for the rest]"
 
 
 @record
-class Restored:
-    """Something that can be shown again: a name, such as a path, and its text as it is now."""
+class RestorableText:
+    """A text that can be shown again, with its name, such as a path."""
 
     name: str
     text: str
 
 
 @record
-class Restorable:
-    """What an agent can bring back, most recent first."""
+class OpenContent:
+    """The content an agent had open, most recent first."""
 
-    files: tuple[Restored, ...] = ()
+    files: tuple[RestorableText, ...] = ()
     """Files read lately, as they are on disk; without the plan and instruction files."""
-    skills: tuple[Restored, ...] = ()
+    skills: tuple[RestorableText, ...] = ()
     plan: str = ""
     rest: tuple[str, ...] = field(default_factory=lambda: ())
     """To-do list, running agents, listings of deferred tools, agents and servers: whole or not at all."""
 
 
-class Restoring(Protocol):
-    """Who knows what an agent had open."""
+class Restorer(Protocol):
+    """The source of the content an agent had open."""
 
-    async def restorable(self) -> Restorable:
-        """Return what could be shown again now."""
+    async def restorable(self) -> OpenContent:
+        """Return the content that could be shown again now."""
         ...
 
 
 def restored_blocks(
-    found: Restorable, policy: CompactPolicy, *, tokens: int, effective: int, shown: Sequence[str] = (), plan_only: bool
+    found: OpenContent,
+    policy: CompactPolicy,
+    *,
+    tokens: int,
+    effective: int,
+    shown: Sequence[str] = (),
+    plan_only: bool,
 ) -> list[dict[str, Any]]:
-    """Choose what is shown again within so many tokens; ``shown`` names files the kept part still shows.
+    """Choose the blocks to show again within a token budget; ``shown`` names files that the kept part still shows.
 
-    The plan comes first, then what is whole, then skills, then files, so that what shrinks is what can be read again.
+    The plan comes first, then listings, then skills, then files: files shrink first because they can be read again.
     """
     left = tokens
     out: list[str] = []
@@ -75,9 +81,9 @@ def restored_blocks(
     return [text_block(text) for text in out]
 
 
-def _fitting(found: Sequence[Restored], each: int, tokens: int, count: int) -> list[Restored]:
-    """Return the first so many, each cut to its own budget, while all of them fit."""
-    out: list[Restored] = []
+def _fitting(found: Sequence[RestorableText], each: int, tokens: int, count: int) -> list[RestorableText]:
+    """Return at most ``count`` texts, each cut to its own budget, while they fit the whole budget."""
+    out: list[RestorableText] = []
     left = tokens
     for one in found[:count]:
         room = min(each, left) - estimate_text(one.name) - 16
@@ -88,5 +94,5 @@ def _fitting(found: Sequence[Restored], each: int, tokens: int, count: int) -> l
         if size > room:
             text = text[: len(text) * max(1, room - 16) // max(1, size)].rpartition("\n")[0] + _SHORTENED
         left -= estimate_text(text) + estimate_text(one.name) + 16
-        out.append(Restored(one.name, text))
+        out.append(RestorableText(one.name, text))
     return out

@@ -1,10 +1,10 @@
-"""Asking a model for a summary: a fork on the warm prefix first, then a plain request; two answers at most."""
+"""Ask a model for a summary: by a fork on the warm prefix first, then by a plain request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
@@ -23,31 +23,30 @@ from ....layers.l4_compact import (
 )
 from ....ports import Model, Reply
 from ....values import record
+from ..forks import Forks
+from ..port import SessionPort
 from ..replies import plain_reply
 
-if TYPE_CHECKING:
-    from ..parts import Kept
-
-__all__ = ["SOURCE", "Summarised", "summarise"]
+__all__ = ["SOURCE", "ModelSummary", "summarise"]
 
 SOURCE = "compact"
 
 
 @record
-class Summarised:
-    """A summary in a model's words, and what it took."""
+class ModelSummary:
+    """A summary written by a model, with the number and cost of its calls."""
 
     text: str
     calls: int
     cost_usd: float | None
 
 
-class _Asking:
-    """One summary being asked for."""
+class _SummaryCalls:
+    """The calls that ask for one summary."""
 
-    def __init__(self, session: Kept, model: Model, on_text: Callable[[int], None]) -> None:
-        lines = session.lines
-        self.max_tokens = min(session.settings.compact.summary_tokens, max(1, lines.window - lines.effective))
+    def __init__(self, session: SessionPort, model: Model, on_text: Callable[[int], None]) -> None:
+        at = session.thresholds
+        self.max_tokens = min(session.settings.compact.summary_tokens, max(1, at.window - at.effective))
         self._session = session
         self._model = model
         self._policy: CompactPolicy = session.settings.compact
@@ -56,31 +55,31 @@ class _Asking:
         self.calls = 0
         self.cost: float | None = 0.0
 
-    def heard(self, text: str) -> None:
-        """Tell how much has been written."""
+    def add_text(self, text: str) -> None:
+        """Report how many characters have been written."""
         self._characters += len(text)
         self._on_text(self._characters)
 
-    def spent(self, cost: float | None) -> None:
-        """Add what a call cost; one without a price leaves the sum unknown."""
+    def add_cost(self, cost: float | None) -> None:
+        """Add the cost of a call; a call without a price makes the sum unknown."""
         self.cost = None if cost is None or self.cost is None else self.cost + cost
 
     async def by_fork(self, asked: str) -> str:
-        """Ask on the warm prefix; return the summary, or nothing."""
+        """Ask by a fork on the warm prefix; return the summary, or an empty text."""
         policy = self._policy
         self.calls += 1
-        reply = await self._session.forks(self._model).ask(
+        reply = await Forks(self._session, self._model).ask(
             asked,
             source=SOURCE,
             max_tokens=self.max_tokens,
             timeout_seconds=policy.summary_seconds,
-            on_text=self.heard,
+            on_text=self.add_text,
         )
-        self.spent(reply.cost_usd)
+        self.add_cost(reply.cost_usd)
         return summary_of(reply.text)
 
-    async def plainly(self, asked: str, limit: int) -> str:
-        """Ask with a request of its own, cutting the oldest rounds away while it is too long."""
+    async def by_request(self, asked: str, limit: int) -> str:
+        """Ask by a request of its own, without the oldest rounds while it is too long."""
         policy, view = self._policy, self._session.view
         messages = fitted_messages(plain_messages(view), limit - self.max_tokens - estimate_text(asked))
         self.calls += 1
@@ -88,7 +87,7 @@ class _Asking:
             request = plain_request(view, messages, asked, model=self._model.model_id, max_tokens=self.max_tokens)
             self._characters = 0
             try:
-                body = await self._sent({**request, **self._session.beside})
+                body = await self._sent({**request, **self._session.request_extras})
             except PromptTooLong as error:
                 gap = error.tokens - error.limit if error.tokens is not None and error.limit is not None else None
                 fewer = dropped_rounds(messages, gap) if attempt < policy.retries else None
@@ -98,7 +97,7 @@ class _Asking:
                     ) from error
                 messages = fewer
                 continue
-            self.spent(await self._session.spent(body, source=SOURCE))
+            self.add_cost(await self._session.record_call(body, source=SOURCE))
             message, _ = plain_reply(body)
             return summary_of(_text_of(message))
         raise AssertionError("unreachable")
@@ -110,13 +109,13 @@ class _Asking:
                     if isinstance(piece, Reply):
                         return piece.body
                     if piece.kind == "text":
-                        self.heard(piece.text)
+                        self.add_text(piece.text)
             raise CompactionError("the model gave no reply to the summary request")
         raise ModelUnavailable(f"the summary was not written within {self._policy.summary_seconds:g} s")
 
 
 async def summarise(
-    session: Kept,
+    session: SessionPort,
     model: Model,
     method: str,
     *,
@@ -124,30 +123,30 @@ async def summarise(
     instructions: str,
     limit: int,
     on_text: Callable[[int], None],
-) -> Summarised:
-    """Return a model's summary of the view, or raise ``CompactionError`` that says what went wrong."""
+) -> ModelSummary:
+    """Return a model's summary of the view; raise ``CompactionError`` with the reason where there is none."""
     asked = directive(method, quote=quote, instructions=instructions)
-    asking = _Asking(session, model, on_text)
+    calls = _SummaryCalls(session, model, on_text)
     wrong = ""
-    room = session.view.counted.tokens + estimate_text(asked) + asking.max_tokens
+    room = session.view.counted.tokens + estimate_text(asked) + calls.max_tokens
     if room <= limit:
         try:
-            text = await asking.by_fork(asked)
+            text = await calls.by_fork(asked)
         except ModelError as error:
             text, wrong = "", str(error)
         if text:
-            return Summarised(text, asking.calls, asking.cost)
+            return ModelSummary(text, calls.calls, calls.cost)
     try:
-        text = await asking.plainly(asked, limit)
+        text = await calls.by_request(asked, limit)
     except ModelError as error:
-        raise CompactionError(f"the model did not summarise: {error}", calls=asking.calls) from error
+        raise CompactionError(f"the model did not summarise: {error}", calls=calls.calls) from error
     except CompactionError as error:
-        raise CompactionError(str(error), calls=asking.calls) from error
+        raise CompactionError(str(error), calls=calls.calls) from error
     if not text:
         raise CompactionError(
-            f"the model's reply holds no summary{f'; before that: {wrong}' if wrong else ''}", calls=asking.calls
+            f"the model's reply holds no summary{f'; before that: {wrong}' if wrong else ''}", calls=calls.calls
         )
-    return Summarised(text, asking.calls, asking.cost)
+    return ModelSummary(text, calls.calls, calls.cost)
 
 
 def _text_of(message: Message) -> str:

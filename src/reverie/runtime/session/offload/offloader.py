@@ -1,43 +1,72 @@
-"""Layer 1 at work in a session: where results go, by which policy, and what is known of earlier ones."""
+"""Layer 1 in a session: move big tool results to disk as they arrive and before a request."""
 
 from __future__ import annotations
 
-from ....conversation.view import View
-from ....layers.l1_offload import Applied, Known, OffloadPolicy, Output, offload_aggregate, offload_result
+from typing import Any
+
+from ....conversation.decisions import Collapsed, Compacted, CompactionUndone, ResultsRestored, Snipped
+from ....events import DecisionMade, Event, FellBack
+from ....layers.l1_offload import Applied, Known, OffloadPolicy, offload_aggregate, offload_result
 from ....ports import Storage
+from ..log import SessionLog
+from ..replies import result_content
 
-__all__ = ["Offloading"]
+__all__ = ["Offloader"]
+
+_REDRAWS = (Collapsed, Compacted, CompactionUndone, ResultsRestored, Snipped)
 
 
-class Offloading:
-    """Runs layer 1 for one session: on each result as it comes, and on all of a message before it is sent."""
+class Offloader:
+    """Runs layer 1 for one session: on each result as it arrives, and on all results of a message together."""
 
     def __init__(self, storage: Storage, folder: str, policy: OffloadPolicy, *, root: str = "") -> None:
+        """Store results under a session's folder; ``root`` is the directory where a person finds the storage."""
+        self.policy = policy
+        self.enabled = True
         self._storage = storage
         self._folder = folder
-        self.policy = policy
         self._root = root
         self._known = Known()
 
-    def result(self, view: View, tool: str, handle: str, output: Output, max_chars: float | None) -> Applied:
-        """Decide on one result before it enters the view."""
-        return offload_result(
-            self._storage,
-            self._folder,
-            tool,
-            handle,
-            output,
-            self.policy,
-            view,
-            root=self._root,
-            declared=max_chars,
-            known=self._known,
+    def on_event(self, event: Event) -> None:
+        """Rebuild the index of earlier results after a decision that brings others into view."""
+        if isinstance(event, DecisionMade) and isinstance(event.decision, _REDRAWS):
+            self._known.restart()
+
+    async def result(self, log: SessionLog, tool: str, handle: str, output: Any, max_chars: float | None) -> Any:
+        """Log the decision about one result and return the content to log in its place."""
+        if not self.enabled:
+            return result_content(output)
+        given = bytes(output) if isinstance(output, (bytes, bytearray)) else result_content(output)
+        applied = await log.run_blocking(
+            lambda: offload_result(
+                self._storage,
+                self._folder,
+                tool,
+                handle,
+                given,
+                self.policy,
+                log.view,
+                root=self._root,
+                declared=max_chars,
+                known=self._known,
+            )
         )
+        await self._log(log, applied)
+        return applied.content
 
-    def message(self, view: View) -> Applied:
-        """Decide on the results of the message that is about to be sent, together."""
-        return offload_aggregate(self._storage, self._folder, view, self.policy, root=self._root, known=self._known)
+    async def before_request(self, log: SessionLog) -> None:
+        """Offload results of the message about to be sent until they fit its budget together."""
+        if not self.enabled:
+            return
+        applied = await log.run_blocking(
+            lambda: offload_aggregate(
+                self._storage, self._folder, log.view, self.policy, root=self._root, known=self._known
+            )
+        )
+        await self._log(log, applied)
 
-    def restart(self) -> None:
-        """Look through the whole view at the next result, because old ones have come back into it."""
-        self._known.restart()
+    async def _log(self, log: SessionLog, applied: Applied) -> None:
+        if applied.fallback is not None:
+            log.emit(FellBack(log.name, "offload", applied.fallback))
+        await log.decide_all(applied.before)

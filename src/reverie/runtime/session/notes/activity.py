@@ -1,0 +1,27 @@
+"""The session's activity, gathered once for notes and compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import TypeVar
+
+from ....conversation.view import View
+from ....layers.l3_notes import Gathered
+
+__all__ = ["SessionActivity"]
+
+T = TypeVar("T")
+
+
+class SessionActivity:
+    """Follows a session's view; one reader at a time, from any thread."""
+
+    def __init__(self) -> None:
+        self._gathered = Gathered()
+        self._lock = Lock()
+
+    def read(self, view: View, act: Callable[[Gathered], T]) -> T:
+        """Add the new entries of a view, then return the result of a function of all activity; this may block."""
+        with self._lock:
+            return act(self._gathered.follow(view))

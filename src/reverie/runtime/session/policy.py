@@ -1,0 +1,63 @@
+"""The settings in force in a session: flags applied, and the window of the model in use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anyio import to_thread
+
+from ...conversation.tokens.window import Thresholds
+from ...events import FellBack
+from ...settings import Settings, limits_by, open_flags, switched_by
+from ...values import replace
+from .limits import DEFAULT_MODEL, compact_at, thresholds_for, window_tokens
+from .log import SessionLog
+from .prefix import RequestOptions
+
+__all__ = ["SessionPolicy"]
+
+
+class SessionPolicy:
+    """Holds the settings in force and the model, betas and extra arguments of the last request."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Start from given settings; the flag provider they name may switch layers off later."""
+        self.settings = settings
+        self.model_name = DEFAULT_MODEL
+        self.request_extras: Mapping[str, Any] = {}
+        self.flags = open_flags(settings)
+        self._betas: tuple[str, ...] = ()
+        self._switches, self._limits = settings.switches, settings.offload_limits
+        self._reported_failure = False
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The token thresholds of the window of the model in use."""
+        return thresholds_for(self.model_name, self.settings, self._betas)
+
+    @property
+    def window_tokens(self) -> int:
+        """The window of the model in use, or the smaller one in the settings."""
+        return window_tokens(self.model_name, self.settings, self._betas)
+
+    def apply_flags(self, log: SessionLog) -> None:
+        """Switch layers off as the flag provider says; report its failure once."""
+
+        def report(why: str) -> None:
+            if not self._reported_failure:
+                log.emit(FellBack(log.name, "flags", why))
+            self._reported_failure = True
+
+        if self.flags is not None:
+            switches = switched_by(self.flags, self._switches, failed=report)
+            limits = limits_by(self.flags, self._limits)
+            self.settings = replace(self.settings, switches=switches, offload_limits=limits)
+
+    async def use(self, asked: RequestOptions) -> None:
+        """Take over model, betas and extra arguments of the next request."""
+        self.request_extras, self._betas = asked.extras, asked.betas
+        if asked.model != self.model_name:
+            # The first look-up loads a table of models.
+            await to_thread.run_sync(lambda: compact_at(asked.model, self.settings, asked.betas))
+            self.model_name = asked.model

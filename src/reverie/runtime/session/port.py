@@ -1,0 +1,97 @@
+"""The protocol through which layers, forks and background work use a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from ...cache.breakpoints import Planned
+    from ...conversation.decisions import Decision
+    from ...conversation.entries import Entry, Message
+    from ...conversation.tokens.window import Thresholds
+    from ...conversation.view import View
+    from ...events import Event
+    from ...ports import Model
+    from ...settings import Settings
+    from ..guard.hooks import Hooks
+
+__all__ = ["SessionPort"]
+
+T = TypeVar("T")
+
+
+class SessionPort(Protocol):
+    """The part of a session that its layers, its forks and its background work may use."""
+
+    @property
+    def name(self) -> str:
+        """The session's name."""
+        ...
+
+    @property
+    def view(self) -> View:
+        """The messages the model would be shown now."""
+        ...
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force; a flag provider may change them between requests."""
+        ...
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The function that returns the time in seconds."""
+        ...
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The token thresholds of the window of the model in use."""
+        ...
+
+    @property
+    def model(self) -> Model | None:
+        """The model that writes notes and summaries, if there is one."""
+        ...
+
+    @property
+    def hooks(self) -> Hooks | None:
+        """The hooks that run around a compaction, if there are any."""
+        ...
+
+    @property
+    def request_extras(self) -> Mapping[str, Any]:
+        """The arguments of the last request beside its body: headers, betas, timeouts."""
+        ...
+
+    async def append(self, kind: str, body: dict[str, Any]) -> Entry:
+        """Log one entry; it is durable when this returns."""
+        ...
+
+    async def decide(self, decision: Decision) -> Entry:
+        """Log one decision; it is durable and in the view when this returns."""
+        ...
+
+    async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
+        """Log content that the program adds for the model."""
+        ...
+
+    async def foresee(self, decision: Decision) -> View:
+        """Return the view as a decision would leave it, without logging the decision."""
+        ...
+
+    def emit(self, event: Event) -> None:
+        """Send an event to every listener."""
+        ...
+
+    async def run_blocking(self, act: Callable[[], T]) -> T:
+        """Run a blocking function without blocking the event loop."""
+        ...
+
+    def mark_fork(self, messages: Sequence[Message]) -> Planned:
+        """Return the cache breakpoints of a fork without recording them."""
+        ...
+
+    async def record_call(self, reply: Mapping[str, Any], *, source: str) -> float | None:
+        """Record the usage of a call outside the conversation; return its cost where the price is known."""
+        ...

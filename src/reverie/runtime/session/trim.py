@@ -1,0 +1,149 @@
+"""Layer 2 in a session: clear old tool results before a request, by price, by budget or by cache edit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ...conversation.decisions import Decision, ResultsCleared
+from ...conversation.reads import forgotten
+from ...conversation.view import View
+from ...errors import SessionError
+from ...events import ResultsTrimmed
+from ...layers.l2_trim import (
+    STUB_TOKENS,
+    Candidate,
+    Pending,
+    TrimFacts,
+    Trimming,
+    TrimPolicy,
+    plan_budget,
+    plan_cache_edit,
+    plan_trim,
+)
+from ...values import record
+from .cache_plan import CachePlan
+from .log import SessionLog
+
+__all__ = ["Trimmer"]
+
+
+@record
+class _TrimState:
+    cleared: int = 0
+    read_backs: int = 0
+
+
+class Trimmer:
+    """Runs layer 2 for one session."""
+
+    def __init__(
+        self, policy: TrimPolicy, cache: CachePlan, *, least_cached: int = 1_024, look_every: int = 32
+    ) -> None:
+        """Clear by a policy; look through all candidates only every so many of them, so a turn's work stays flat."""
+        self.policy = policy
+        self.by_budget = False
+        """Whether results are also cleared before a request until they fit the policy's budget."""
+        self.read_backs = 0
+        self._cache = cache
+        self._pending = Pending(policy)
+        self._least_cached = least_cached
+        self._look_every = look_every
+        self._cleared = 0
+        self._next_look = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the counts that a resumed session continues from."""
+        return {"cleared": self._cleared, "read_backs": self.read_backs}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Continue from logged counts; ignore a state that cannot be read."""
+        try:
+            found = msgspec.convert(state, _TrimState)
+        except msgspec.ValidationError:
+            return
+        self._cleared, self.read_backs = found.cleared, found.read_backs
+
+    async def before_request(self, log: SessionLog) -> None:
+        """Clear the results that should leave before this request."""
+        planned = self.plan(log.view, log.clock())
+        if isinstance(planned, Trimming):
+            await self._clear(log, planned)
+            return
+        if planned is not None:
+            await log.decide(planned)
+        if self.by_budget and self.policy.mode == "client":
+            await self.clear_to(log)
+
+    async def clear_to(self, log: SessionLog, target_tokens: int | None = None) -> ResultsTrimmed | None:
+        """Clear the oldest results until the rest fits a budget; return the event, or None where all of it fits."""
+        if self.policy.mode == "provider":
+            raise SessionError("the provider clears in this session: set trim.mode to 'client' to clear from here")
+        self._pending.follow(log.view)
+        pinned = log.view.facts.pinned
+        planned = plan_budget(self._pending, self.policy, target=target_tokens, pinned=pinned)
+        return await self._clear(log, planned) if planned is not None else None
+
+    def plan(self, view: View, now: float) -> Trimming | Decision | None:
+        """Return the clearing or the cache edit that layer 2 wants before this request."""
+        if view.cuts != self._cache.cuts:
+            self._next_look = 0
+        self._pending.follow(view)
+        if self._worth_looking(view, now):
+            planned = plan_trim(self._pending, self._facts(view, now), self.policy)
+            if planned is not None:
+                return planned
+            self._next_look = view.length // 2 + 1 + len(self._pending.candidates) // self._look_every
+        return plan_cache_edit(view, self.policy)
+
+    def record(self, decision: ResultsCleared) -> None:
+        """Count a clearing and take its results out of the index of candidates."""
+        gone = {one.tool_use_id for one in decision.cleared}
+        self._pending.clear(gone, STUB_TOKENS)
+        self._cleared += len(gone)
+
+    def unsettled(self) -> tuple[int | None, int]:
+        """Return how many messages and how many tokens come before the results that may be cleared soon."""
+        recent: list[Candidate] = self._pending.candidates[-max(1, self.policy.keep_priced) :]
+        if not recent:
+            return None, self._pending.written
+        return recent[0].group if recent[0].group > 0 else None, self._pending.start(recent[0])
+
+    async def _clear(self, log: SessionLog, planned: Trimming) -> ResultsTrimmed:
+        """Log a clearing and emit its event."""
+        before = log.view
+        gone = [one.tool_use_id for one in planned.decision.cleared]
+        uses = [use for use in map(before.use, gone) if use is not None]
+        await log.decide(planned.decision)
+        self.record(planned.decision)
+        tools, paths = sorted({use.name for use in uses}), forgotten(before, log.view)
+        event = ResultsTrimmed(log.name, planned.trigger, tools, paths, before.tokens, log.view.tokens)
+        log.emit(event)
+        return event
+
+    def _worth_looking(self, view: View, now: float) -> bool:
+        cache = self._cache
+        return (
+            cache.life(now) != "live" or view.length // 2 >= self._next_look or view.counted.tokens >= cache.compact_at
+        )
+
+    def _facts(self, view: View, now: float) -> TrimFacts:
+        cache = self._cache
+        return TrimFacts(
+            life=cache.life(now),
+            window=view.counted.tokens,
+            round=view.length // 2,
+            turns=cache.turns_ahead(view),
+            settled_offset=cache.settled_offset,
+            prefix_tokens=round(view.counted.overhead),
+            least_cached=self._least_cached,
+            ttl=cache.placed.ttl if cache.placed is not None else cache.chosen_ttl(),
+            tail_ttl="5m",
+            rates=cache.rates,
+            pinned=view.facts.pinned,
+            cleared=self._cleared,
+            read_backs=self.read_backs,
+            limit=cache.compact_at,
+        )
