@@ -55,6 +55,7 @@ from reverie.importers import read_sessions
 from reverie.layers.l4_compact import CompactPolicy
 from reverie.models.scripted import ScriptedModel
 from reverie.ports import Capabilities
+from reverie.runtime.session.parts import SessionOptions
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 PROSE = "<summary>The work went on as asked; what was done was checked and holds.</summary>"
@@ -173,9 +174,9 @@ async def compacted(
     storage = InMemoryStorage()
     for entry in case.entries:
         storage.append("projects/p/s.jsonl", encode_entry(entry))
-    async with Session("s", storage=storage, project="p", settings=settings, model=model) as session:
+    async with Session(SessionOptions("s", storage=storage, project="p", settings=settings, model=model)) as session:
         if model is not None and notes:
-            await session.noting.update(manual=True)
+            await session.parts.notes.update(manual=True)
         begun = time.perf_counter()
         try:
             report = await session.compact("manual")

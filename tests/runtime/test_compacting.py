@@ -21,7 +21,7 @@ from reverie.models.anthropic import AnthropicModel
 from reverie.runtime.guard.hook_answers import HookOutcome
 from reverie.runtime.guard.hooks import Hooks
 from reverie.runtime.places.projects import inbox_key, project_slug
-from reverie.runtime.session.compact.restore import Restorable, Restored
+from reverie.runtime.session.compact.restore import OpenContent, RestorableText
 from reverie.runtime.session.inbox import post
 from reverie.settings import Switches
 from reverie.testing.messages_server import Clock, MessagesServer
@@ -104,7 +104,7 @@ def test_at_the_threshold_the_past_becomes_a_summary_without_any_model():
             talk = Talk(session)
             first = await session.say("Please keep to src/harbour/ledger.py and the number 7741, nothing else.")
             ended = await talk.until_compacted()
-            line = session.lines.auto_compact
+            line = session.thresholds.auto_compact
             assert ended.model_calls == 0
             assert ended.method == "notes"
             assert ended.trigger == "auto"
@@ -155,10 +155,10 @@ def test_undo_gives_the_past_back_byte_for_byte_and_does_not_compact_again_at_on
             talk = Talk(session)
             await talk.prepare()
             assert talk.of(CompactionEnded) == []
-            assert session.compacting.breaker.suspended
+            assert session.parts.compact.breaker.suspended
             report = await session.compact()  # a person may always
             assert report.tokens_after < report.tokens_before
-            assert not session.compacting.breaker.suspended
+            assert not session.parts.compact.breaker.suspended
 
     run(steps)
 
@@ -174,7 +174,7 @@ def test_after_undo_the_blocking_limit_compacts_again():
             for _ in range(12):
                 await talk.turn(20)
             assert len(talk.of(CompactionEnded)) >= 2
-            assert not session.compacting.breaker.suspended
+            assert not session.parts.compact.breaker.suspended
 
     run(steps)
 
@@ -185,7 +185,7 @@ def test_notes_of_a_model_are_used_and_what_follows_their_cursor_is_never_cut():
 
     async def steps() -> None:
         async with opened(InMemoryStorage(), small(40_000, **keeping()), model=model) as session:
-            session.noting.asks = None  # nobody writes notes behind; the ones below stand
+            session.parts.notes.forks = None  # nobody writes notes behind; the ones below stand
             talk = Talk(session)
             await session.say("Look at everything.")
             for _ in range(14):
@@ -219,7 +219,7 @@ def test_notes_whose_cursor_is_gone_are_not_used_and_the_model_is_asked():
     async def steps() -> None:
         model = ScriptedModel(answer, name=f"scripted:{MODEL}")
         async with opened(InMemoryStorage(), small(**keeping()), model=model) as session:
-            session.noting.asks = None
+            session.parts.notes.forks = None
             talk = Talk(session)
             await session.say("Look at everything.")
             for _ in range(5):
@@ -358,7 +358,7 @@ def test_one_that_frees_too_little_is_not_applied_and_three_failures_stop_trying
                     {"id": f"m{now[0]}", "role": "assistant", "model": MODEL, "content": text, "usage": usage}
                 )
                 await session.say("And now?")
-            assert session.compacting.breaker.failures == 3
+            assert session.parts.compact.breaker.failures == 3
             tried = [event for event in talk.of(FellBack) if "not compacted" in event.why]
             assert len(tried) == 3
             for probe in range(5):  # half-open after five minutes, three times at most
@@ -374,15 +374,17 @@ def test_one_that_frees_too_little_is_not_applied_and_three_failures_stop_trying
 @pytest.mark.requirement("L4.9")
 def test_what_is_restored_shrinks_until_the_whole_result_is_at_most_half_of_the_threshold():
     class Open:
-        async def restorable(self) -> Restorable:
-            files = tuple(Restored(f"src/file_{n}.py", PROSE * 120) for n in range(9))
-            return Restorable(files, (Restored("tides", PROSE * 20),), "The plan is to read.", ("Todo: read on.",))
+        async def restorable(self) -> OpenContent:
+            files = tuple(RestorableText(f"src/file_{n}.py", PROSE * 120) for n in range(9))
+            return OpenContent(
+                files, (RestorableText("tides", PROSE * 20),), "The plan is to read.", ("Todo: read on.",)
+            )
 
     async def steps() -> None:
         model = ScriptedModel(lambda _: "<summary>Short.</summary>", name=f"scripted:{MODEL}")
         settings = small(60_000, **keeping(), notes=False, compact_from_notes=False)
         async with opened(InMemoryStorage(), settings, model=model) as session:
-            session.restoring = Open()
+            session.parts.compact.restorer = Open()
             talk = Talk(session)
             await session.say("Look.")
             await talk.until_compacted(120)
@@ -392,7 +394,7 @@ def test_what_is_restored_shrinks_until_the_whole_result_is_at_most_half_of_the_
             assert "src/file_0.py, as it is" in sent
             assert "src/file_5.py" not in sent  # five at most
             ended = talk.of(CompactionEnded)[0]
-            assert ended.tokens_after <= session.lines.auto_compact // 2
+            assert ended.tokens_after <= session.thresholds.auto_compact // 2
 
     run(steps)
 
@@ -422,7 +424,7 @@ def test_hooks_may_add_instructions_block_and_add_context():
 
         model = ScriptedModel(answer, name=f"scripted:{MODEL}")
         async with opened(InMemoryStorage(), small(**keeping(), notes=False), model=model) as session:
-            session.hooks = Listening({}, {}, session="s", cwd=".", emit=session.tell)
+            session.hooks = Listening({}, {}, session="s", cwd=".", emit=session.emit)
             talk = Talk(session)
             await session.say("Look.")
             for _ in range(5):
@@ -484,7 +486,7 @@ def test_commands_from_other_processes_compact_and_undo_at_the_round_boundary():
             assert canonical(await talk.prepare()) == before
             post(storage, inbox, "compact", {"up_to": "no such message"})
             await talk.prepare()
-            assert any("not done" in event.why for event in talk.of(FellBack))
+            assert any("from the inbox failed" in event.why for event in talk.of(FellBack))
 
     run(steps)
 
@@ -497,7 +499,7 @@ def test_a_cold_cache_is_the_cheap_moment_and_a_live_one_is_not():
         async with opened(InMemoryStorage(), settings, clock=lambda: now[0]) as session:
             talk = Talk(session)
             await session.say("Look.")
-            while session.view.counted.threshold_tokens < 0.7 * session.lines.auto_compact:
+            while session.view.counted.threshold_tokens < 0.7 * session.thresholds.auto_compact:
                 await talk.turn()
                 now[0] += 5.0
             await talk.prepare()

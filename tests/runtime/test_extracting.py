@@ -24,6 +24,7 @@ from reverie.models.scripted import ScriptedModel
 from reverie.runtime.memory.extract.budget import Spending
 from reverie.runtime.memory.extract.extractor import Extracting
 from reverie.runtime.memory.memory import Memory
+from reverie.runtime.session.parts import SessionOptions
 from reverie.settings import PermissionRules
 from reverie.storage.files import FileStorage
 from reverie.tools.context import ToolContext
@@ -680,7 +681,7 @@ def test_a_resumed_session_goes_on_from_the_cursor_in_its_log(tmp_path: Path, ho
         storage = FileStorage(home)
         memory = Memory(tmp_path / "memory")
         try:
-            async with Session("s", storage=storage, project="p", settings=load_settings()) as session:
+            async with Session(SessionOptions("s", storage=storage, project="p", settings=load_settings())) as session:
                 extracting = Extracting(session, memory)
                 decisions: list[Decision] = []
                 session.listen(

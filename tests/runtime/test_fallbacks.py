@@ -77,7 +77,7 @@ def test_a_command_from_outside_that_cannot_be_read_is_told(tmp_path: Path) -> N
     storage.write(f"{inbox_key(project_slug(tmp_path), 's')}/broken.json", b"{ not a command")
     (event,) = fallbacks(tmp_path, asked, storage=storage)
     assert event.what == "inbox"
-    assert "kept at" in event.why
+    assert "its bytes are at" in event.why
 
 
 @pytest.mark.requirement("F5")
@@ -132,7 +132,7 @@ class FailingFlags:
 @pytest.mark.requirement("F1", "F5")
 def test_a_flag_provider_that_fails_is_told_of_once_and_the_settings_stand(tmp_path: Path) -> None:
     async def steps(session: Session) -> None:
-        session._flags = FailingFlags()
+        session.parts.policy.flags = FailingFlags()
         await asked(session)
         await session.result("t1", "output")
         await session.prepare(model="claude-test", max_tokens=100, tools=TOOLS)
@@ -156,7 +156,7 @@ class Limits:
 @pytest.mark.requirement("F1", "L1.2")
 def test_a_flag_lowers_the_limit_of_a_tool_while_the_session_runs(tmp_path: Path) -> None:
     async def steps(session: Session) -> None:
-        session._flags = Limits()
+        session.parts.policy.flags = Limits()
         await asked(session)
         await session.result("t1", "a line of output\n" * 20)
         assert session.view.offloaded("t1") is not None

@@ -21,6 +21,7 @@ from reverie.models.scripted import ScriptedModel
 from reverie.ports import Document
 from reverie.runtime.places.projects import project_slug
 from reverie.runtime.session.notes.keeper import DAMAGED, NOTES_FILE
+from reverie.runtime.session.parts import SessionOptions
 from reverie.storage.files import FileStorage
 from reverie.values import replace
 
@@ -53,7 +54,7 @@ class Desk:
 
     def __init__(self, session: Session, folder: Path) -> None:
         self.session = session
-        self.noting = session.noting
+        self.noting = session.parts.notes
         self.file = folder / NOTES_FILE
         self.damaged = folder / DAMAGED
         self.events: list[Event] = []
@@ -90,8 +91,8 @@ def with_desk(
         try:
             switches = replace(settings.switches, **options)
             settings = replace(settings, switches=switches)
-            async with Session("work", storage=storage, project=project, settings=settings) as session:
-                session.noting.asks = asks
+            async with Session(SessionOptions("work", storage=storage, project=project, settings=settings)) as session:
+                session.parts.notes.forks = asks
                 await steps(Desk(session, settings.home / f"projects/{project}/work"))
         finally:
             storage.close()
@@ -143,8 +144,8 @@ def test_what_a_person_changed_in_the_file_is_logged_first_and_stays(tmp_path: P
 
 
 def decisions(session: Session) -> list[dict[str, Any]]:
-    storage: FileStorage = session._storage  # type: ignore[assignment]
-    loaded = parse_log(storage.load(session._writer.key) or b"")
+    storage: FileStorage = session.parts.storage  # type: ignore[assignment]
+    loaded = parse_log(storage.load(session.log._writer.key) or b"")
     return [entry.body for entry in loaded.entries if entry.body.get("decision") == "notes_updated"]
 
 
@@ -210,7 +211,9 @@ def test_the_fork_that_writes_notes_reads_the_warm_prefix_and_takes_no_notes_its
     async def run() -> None:
         model = ScriptedModel(answer)
         settings = load_settings()
-        async with Session("w", storage=InMemoryStorage(), project="p", settings=settings, model=model) as session:
+        async with Session(
+            SessionOptions("w", storage=InMemoryStorage(), project="p", settings=settings, model=model)
+        ) as session:
             desk = Desk(session, tmp_path)
             await session.say("Mend the fence " * 4_000)
             request = await session.prepare(model=model.model_id, max_tokens=500, system="Be brief.")
@@ -259,7 +262,7 @@ def test_an_update_runs_beside_the_conversation_one_at_a_time(tmp_path: Path) ->
         gate = anyio.Event()
         said = '<section name="Current State">\nmending\n</section>'
         answers = Answers(said, said, gate=gate)
-        desk.noting.asks = answers
+        desk.noting.forks = answers
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 desk.noting.tasks = tasks
@@ -284,7 +287,7 @@ def test_an_update_that_hangs_counts_as_dead_and_lets_the_next_one_in(tmp_path: 
     async def steps(desk: Desk) -> None:
         now = [0.0]
         desk.noting._clock = lambda: now[0]  # type: ignore[method-assign]
-        desk.noting.asks = Answers("x", gate=anyio.Event())
+        desk.noting.forks = Answers("x", gate=anyio.Event())
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 desk.noting.tasks = tasks
@@ -342,7 +345,7 @@ def test_a_file_that_cannot_be_written_costs_nothing_but_the_file(tmp_path: Path
 
     async def run() -> None:
         storage, settings = Full(), load_settings()
-        async with Session("work", storage=storage, project="p", settings=settings) as session:
+        async with Session(SessionOptions("work", storage=storage, project="p", settings=settings)) as session:
             desk = Desk(session, tmp_path)
             await desk.turn("Mend the fence", 11_000)
             assert "Mend the fence" in session.view.facts.notes[CURRENT]
@@ -367,7 +370,7 @@ def test_an_edit_that_comes_between_reading_and_writing_is_not_lost(tmp_path: Pa
     async def run() -> None:
         storage, settings = Raced(), load_settings()
         storage.edits = []
-        async with Session("work", storage=storage, project="p", settings=settings) as session:
+        async with Session(SessionOptions("work", storage=storage, project="p", settings=settings)) as session:
             desk = Desk(session, tmp_path)
             await desk.turn("Mend the fence", 11_000)
             about = TEMPLATE.sections[HEADINGS.index(WORKLOG)].about
@@ -412,17 +415,17 @@ def test_a_fault_at_any_step_leaves_a_log_that_resumes_and_a_file_that_follows(t
         """Let this operation of an update fail, resume, update again; say whether there was such an operation."""
         storage, settings = Failing(), load_settings()
         storage.after = after
-        async with Session("work", storage=storage, project="p", settings=settings) as session:
+        async with Session(SessionOptions("work", storage=storage, project="p", settings=settings)) as session:
             await Desk(session, tmp_path).turn("Mend the fence", 11_000)
             await session.say("And the gate")
             storage.left = step
             with suppress(StorageError):
-                await session.noting.update(manual=True)
+                await session.parts.notes.update(manual=True)
             reached = storage.left <= 0
             storage.left = -1
-        async with Session("work", storage=storage, project="p", settings=settings) as session:
+        async with Session(SessionOptions("work", storage=storage, project="p", settings=settings)) as session:
             desk = Desk(session, tmp_path)
-            await session.noting.update(manual=True)
+            await session.parts.notes.update(manual=True)
             assert "person" not in [event.by for event in desk.of(NotesWritten)]
             assert "And the gate" in session.view.facts.notes[CURRENT]
             document = storage.read(f"projects/p/work/{NOTES_FILE}")
@@ -452,8 +455,8 @@ def test_what_the_log_holds_of_notes_stays_small_beside_the_session(tmp_path: Pa
             await desk.session.result(f"t{number}", f"def function_{number}(): return {number}\n" * 250)
             said = {"type": "text", "text": f"Module {number} returns its number."}
             await desk.session.observe(reply(said, id=f"b{number}", tokens=11_000 + number * 2_500))
-        storage: FileStorage = desk.session._storage  # type: ignore[assignment]
-        whole = len(storage.load(desk.session._writer.key) or b"")
+        storage: FileStorage = desk.session.parts.storage  # type: ignore[assignment]
+        whole = len(storage.load(desk.session.log._writer.key) or b"")
         notes = sum(len(str(body)) for body in decisions(desk.session))
         assert len(decisions(desk.session)) >= 20
         assert notes < 0.15 * whole, f"{notes:,} of {whole:,} bytes"

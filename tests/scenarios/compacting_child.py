@@ -105,7 +105,7 @@ async def live(number: int) -> None:
                     case 2:
                         await session.undo()
                     case 3 | 4:
-                        await session.noting.update(manual=True)
+                        await session.parts.notes.update(manual=True)
                     case _:
                         pass
             except (CompactionError, SessionError) as error:
@@ -126,7 +126,7 @@ async def obey(number: int) -> None:
                             await session.say("Write them all down.")
                         await turn(session, f"{number}o{at}", 12)
                     case "notes":
-                        await session.noting.update(manual=True)
+                        await session.parts.notes.update(manual=True)
                     case "compact":
                         await session.compact()
                     case other:

@@ -60,7 +60,7 @@ def test_every_recorded_session_compacts_from_local_notes_and_comes_back(
             assert wrong == []
             ended = [event for event in made if isinstance(event, CompactionEnded)]
             assert all(event.model_calls == 0 and event.method == "notes" for event in ended)
-            assert all(event.tokens_after < session.lines.auto_compact for event in ended)
+            assert all(event.tokens_after < session.thresholds.auto_compact for event in ended)
             told.update(sessions=1, on_the_way=len(ended))
             before, count = canonical(build_request(session.view)), session.view.counted.tokens
             try:
@@ -72,13 +72,13 @@ def test_every_recorded_session_compacts_from_local_notes_and_comes_back(
                 return
             assert (report.model_calls, report.method) == (0, "notes")
             assert report.tokens_after <= 0.75 * report.tokens_before
-            assert report.tokens_after < session.lines.auto_compact
+            assert report.tokens_after < session.thresholds.auto_compact
             request = build_request(session.view)
             assert problems(request) == []
             told.update(await _words_survive(session, report.decision, request))
             await session.undo()
             assert canonical(build_request(session.view)) == before
-            full = session.view.counted.tokens >= session.lines.blocking  # only then another may come by itself
+            full = session.view.counted.tokens >= session.thresholds.blocking  # only then another may come by itself
             count = len(session.view.facts.compactions)
             assert problems(await session.prepare(max_tokens=1_000, **options)) == []
             assert full or len(session.view.facts.compactions) == count
@@ -101,7 +101,7 @@ async def _words_survive(session: Session, decision: Compacted, request: dict[st
     sent = "\n".join(_texts(request["messages"]))
     said = spoken_in(session.view.said)
     kept = {piece.uuid for group in session.view.groups for piece in group.pieces}
-    budget = room_of(session.settings.compact, session.lines.effective).words
+    budget = room_of(session.settings.compact, session.thresholds.effective).words
     gone = [one for one in reversed(said) if one.handle not in kept]
     places = [decision.summary.find(f"[handle {one.handle}]\n{one.text}") for one in gone]
     whole = [at for at in places if at >= 0]
@@ -224,7 +224,7 @@ class History:
         )
         async with session:
             if rng.random() < 0.7:
-                session.noting.asks = None  # else the same model takes notes, in the same manner
+                session.parts.notes.forks = None  # else the same model takes notes, in the same manner
             session.listen(self.made.append)
             await session.say("Begin. " + "word " * rng.choice((5, 50, self.window * 2 if rng.random() < 0.1 else 5)))
             for turn in range(rng.randrange(3, 16)):

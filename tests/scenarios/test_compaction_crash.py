@@ -142,9 +142,9 @@ async def goes_on(home: Path) -> None:
     async with opened(home) as session:
         if session.view.length:
             assert problems(build_request(session.view)) == []
-            await session.noting.update(manual=True)
+            await session.parts.notes.update(manual=True)
             file = home / place(home).removesuffix(".jsonl") / "session-memory" / "summary.md"
-            assert file.read_text("utf-8") == await session.noting.document()
+            assert file.read_text("utf-8") == await session.parts.notes.document()
         else:
             await session.say("Begin.")
         request = await session.prepare(model=MODEL, max_tokens=100)

@@ -90,7 +90,7 @@ def test_a_compaction_is_from_notes_or_full_and_never_both(tmp_path: Path, notes
             while not filling.decided(Compacted):
                 await filling.turn()
                 with anyio.fail_after(10):
-                    await session.noting.wait(10)
+                    await session.parts.notes.wait(10)
         made = filling.decided(Compacted)
         asked = sum("nine sections" in str(request["messages"][-1]) for request in model.requests)
         assert [one.method for one in made] == ["notes" if notes else "full"]
@@ -107,18 +107,18 @@ def test_nothing_is_compacted_from_inside_a_fork(tmp_path: Path) -> None:
         model = ScriptedModel(lambda request: next(calls))
         async with filling.session as session:
             await session.say("Read all of it.")
-            while session.view.counted.threshold_tokens < session.lines.auto_compact:
+            while session.view.counted.threshold_tokens < session.thresholds.auto_compact:
                 await filling.turn()
             switches = replace(session.settings.switches, auto_compact=True)
             session.settings = replace(session.settings, switches=switches)
 
             async def tools(call: Call, state: ForkState) -> Answered:
-                await session.compacting.before_request()
+                await session.parts.compact.before_request()
                 return Answered("looked")
 
             await session.forks(model).ask("What tide?", source="test", max_tokens=100, tools=tools, max_turns=2)
             assert filling.decided(Compacted) == []
-            await session.compacting.before_request()  # the same moment, outside the fork
+            await session.parts.compact.before_request()  # the same moment, outside the fork
             assert len(filling.decided(Compacted)) == 1
 
     anyio.run(steps)

@@ -165,6 +165,7 @@ def _asked(job: Job, model: str, memory: Memory, new: Sequence[Entry], settings:
     from ..models import open_model
     from ..runtime.memory.extract.budget import Spending
     from ..runtime.memory.extract.extractor import Extracting
+    from ..runtime.session.parts import SessionOptions
     from ..runtime.session.session import Session
     from ..storage.in_memory import InMemoryStorage
 
@@ -175,9 +176,8 @@ def _asked(job: Job, model: str, memory: Memory, new: Sequence[Entry], settings:
             data = b"".join(encode_entry(entry) + b"\n" for entry in new[-_MAX_ENTRIES:])
             storage.write(log_key(slug, job.session), data)
             # It owns its storage, as a session of its own does, so that what it spends is in the ledger.
-            async with Session(
-                job.session, storage=storage, project=slug, settings=settings, owns_storage=True
-            ) as session:
+            options = SessionOptions(job.session, storage=storage, project=slug, settings=settings, owns_storage=True)
+            async with Session(options) as session:
                 extracting = Extracting(
                     session,
                     memory,

@@ -266,7 +266,7 @@ class Hosted:
             index = await to_thread.run_sync(memory.index)
             waiting = [one.file for one in await to_thread.run_sync(memory.list) if one.trust == "unconfirmed"]
         except (ReverieError, OSError) as error:
-            self.session.tell(FellBack(self.session.name, "memory", f"the index cannot be read: {error}"))
+            self.session.emit(FellBack(self.session.name, "memory", f"the index cannot be read: {error}"))
             return
         text = index_context(index, path=str(memory.path), tag=tag, scope="private", unconfirmed=waiting)
         await self.session.attach(text, type=USER_CONTEXT)

@@ -98,7 +98,7 @@ class Door:
     def fell_back(self, what: str, why: BaseException | str) -> None:
         """Tell whoever listens that the host goes on without us here."""
         said = why if isinstance(why, str) else str(why) or type(why).__name__
-        self.session.tell(FellBack(self.session.name, what, said))
+        self.session.emit(FellBack(self.session.name, what, said))
 
 
 async def _awaited(act: Act[T]) -> T:

@@ -22,6 +22,7 @@ from ...runtime.library import Library
 from ...runtime.places.projects import inbox_key, project_slug
 from ...runtime.session.compact.draft import CompactionReport
 from ...runtime.session.inbox import post
+from ...runtime.session.parts import SessionOptions
 from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
@@ -75,7 +76,7 @@ async def _compact(
     try:
         async with opened_for_writing(name, settings, model) as session:
             session.listen(_tell)
-            report = await session.compacting.compact(**asked, dry_run=True)
+            report = await session.parts.compact.compact(**asked, dry_run=True)
             prices = _prices(session)
             if not as_json:
                 _show(report, prices)
@@ -83,7 +84,7 @@ async def _compact(
             if not agreed and not click.confirm("Compact?", err=True):
                 warn("nothing was changed")
                 return 1
-            entry = None if dry_run else await session.compacting.apply(report)
+            entry = None if dry_run else await session.parts.compact.apply(report)
             if as_json:
                 emit_json(
                     {**as_json_report(report, prices), "applied": entry is not None, "uuid": entry and entry.uuid}
@@ -122,7 +123,9 @@ async def opened_for_writing(name: str, settings: Settings, model: Model | None 
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
         project, session = place_of(storage, name)
-        async with Session(session, storage=storage, project=project, settings=settings, model=model) as opened:
+        async with Session(
+            SessionOptions(session, storage=storage, project=project, settings=settings, model=model)
+        ) as opened:
             yield opened
     finally:
         storage.close()

@@ -20,7 +20,8 @@ from ...errors import InputError
 from ...events import Event, FellBack
 from ...layers.l3_notes import Notes, render_notes, take_notes, template_of
 from ...runtime.library import Library
-from ...runtime.session.notes.keeper import Noting
+from ...runtime.session.notes.keeper import NotesKeeper
+from ...runtime.session.parts import SessionOptions
 from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
@@ -74,8 +75,8 @@ async def _changed(name: str, settings: Settings, edit: bool) -> dict[str, Any]:
     try:
         key = Library(storage).find(name)
         project, session = key.removeprefix("projects/").removesuffix(".jsonl").split("/", 1)
-        async with Session(session, storage=storage, project=project, settings=settings) as opened:
-            noting = opened.noting
+        async with Session(SessionOptions(session, storage=storage, project=project, settings=settings)) as opened:
+            noting = opened.parts.notes
             opened.listen(_said)
             made = await (_by_hand(noting) if edit else noting.update(manual=True, local=True))
             return {
@@ -95,7 +96,7 @@ def _said(event: Event) -> None:
         warn(event.why)
 
 
-async def _by_hand(noting: Noting) -> NotesUpdated | None:
+async def _by_hand(noting: NotesKeeper) -> NotesUpdated | None:
     """Let a person edit the notes; what cannot be taken in is kept where they can find it."""
     await noting.adopt()
     with tempfile.NamedTemporaryFile("w", suffix=".md", prefix="notes-", delete=False, encoding="utf-8") as file:

@@ -13,7 +13,7 @@ from ...lazy import lazily
 
 if TYPE_CHECKING:
     from .apply import Applied, offload_aggregate, offload_result, read_stored
-    from .content import Form, Output, form_of, text_of
+    from .content import Content, Form, Output, form_of, text_of
     from .duplicates import Known
     from .plan import Aggregate, Duplicate, Kept, Offload, Placeholder, Plan, plan_aggregate, plan_result
     from .policy import OffloadPolicy, limit_chars
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Aggregate",
     "Applied",
+    "Content",
     "Duplicate",
     "Form",
     "Kept",
@@ -50,6 +51,7 @@ __getattr__ = lazily(
             "read_stored",
         ),
         "content": (
+            "Content",
             "Form",
             "Output",
             "form_of",

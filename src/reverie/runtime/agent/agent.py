@@ -208,7 +208,7 @@ class Agent(Assembled):
         usage = self._meter.usage
         return usage.input + usage.output, self._meter.cost_usd
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Tell whoever listens something that happened around this agent."""
         self._hear(event)
 

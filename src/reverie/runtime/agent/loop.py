@@ -202,10 +202,10 @@ async def _replied(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None:
         raised = run.seat.raised_limit()
         if raised is not None:
             run.seat.max_tokens = raised
-            await run.session.spent(reply, source="cut_off")
+            await run.session.record_call(reply, source="cut_off")
             return None
     if stopped == "refusal":
-        await run.session.spent(reply, source="refused")
+        await run.session.record_call(reply, source="refused")
         return None if run.seat.fall_back() else QueryEnd("model_error", "the model declined to answer")
     calls = await run.session.observe(reply)
     if stopped == CUT:

@@ -102,7 +102,7 @@ class AgentMemory:
         try:
             return await to_thread.run_sync(self._indexes)
         except (ReverieError, OSError) as error:
-            self._session.tell(FellBack(self._session.name, "memory", f"the index cannot be read: {error}"))
+            self._session.emit(FellBack(self._session.name, "memory", f"the index cannot be read: {error}"))
             return ""
 
     def _indexes(self) -> str:
@@ -161,4 +161,4 @@ class AgentMemory:
             return self._witnesses.trust(text)
 
     async def _spent_on_recall(self, reply: Mapping[str, Any]) -> None:
-        await self._session.spent(reply, source="recall")
+        await self._session.record_call(reply, source="recall")

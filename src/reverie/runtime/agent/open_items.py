@@ -15,7 +15,7 @@ from ...tools.context import Todo, ToolContext
 from ...tools.files.workspace import open_plain_file
 from ...tools.skill import available_skills
 from ...tools.skills import load_skill
-from ..session.compact.restore import Restorable, Restored
+from ..session.compact.restore import OpenContent, RestorableText
 
 __all__ = ["OpenItems", "todos_in"]
 
@@ -31,34 +31,34 @@ class OpenItems:
     def __init__(self, context: ToolContext) -> None:
         self._context = context
 
-    async def restorable(self) -> Restorable:
+    async def restorable(self) -> OpenContent:
         """Return what could be shown again now, the latest first."""
         return await to_thread.run_sync(self._found)
 
-    def _found(self) -> Restorable:
+    def _found(self) -> OpenContent:
         steps = [f"- [{todo.status}] {todo.content}" for todo in self._context.todos]
         agents = [f"- {line}" for line in self._context.agents.at_work()] if self._context.agents is not None else []
         parts = {"The list of steps:": steps, "Agents at work, whose results will come:": agents}
         rest = tuple(f"{head}\n" + "\n".join(lines) for head, lines in parts.items() if lines)
-        return Restorable(files=tuple(self._files()), skills=tuple(self._skills()), rest=rest)
+        return OpenContent(files=tuple(self._files()), skills=tuple(self._skills()), rest=rest)
 
-    def _files(self) -> list[Restored]:
-        found: list[Restored] = []
+    def _files(self) -> list[RestorableText]:
+        found: list[RestorableText] = []
         for reading in reversed(self._context.reads.snapshot()):
             if Path(reading.path).name in _INSTRUCTIONS or len(found) >= _FILES:
                 continue
             try:
                 opened = open_plain_file(reading.path, self._context)
                 with os.fdopen(opened.descriptor, encoding="utf-8", errors="replace") as file:
-                    found.append(Restored(reading.path, file.read(_READ_CHARS)))
+                    found.append(RestorableText(reading.path, file.read(_READ_CHARS)))
             except (OSError, ReverieError):
                 continue  # gone since, or no longer ours to read: there is nothing to show
         return found
 
-    def _skills(self) -> list[Restored]:
+    def _skills(self) -> list[RestorableText]:
         wanted = dict.fromkeys(reversed(self._context.loaded_skills))
         known = {skill.name: skill for skill in available_skills(self._context)} if wanted else {}
-        return [Restored(name, load_skill(known[name])) for name in wanted if name in known]
+        return [RestorableText(name, load_skill(known[name])) for name in wanted if name in known]
 
 
 def todos_in(view: View) -> list[Todo]:

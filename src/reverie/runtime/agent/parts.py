@@ -142,7 +142,7 @@ class Assembled:
         self.context = self._context()
         self._hooks = Hooks(self.settings.hooks, self.callables, session=self.name, cwd=str(self.cwd), emit=self._hear)
         self.session.hooks = self._hooks
-        self.session.restoring = OpenItems(self.context)
+        self.session.parts.compact.restorer = OpenItems(self.context)
         self.tasks = await stack.enter_async_context(create_task_group())
         self._sandboxed = (await to_thread.run_sync(available)).works
         await self._equip(stack, small)

@@ -177,7 +177,7 @@ class Asking:
         raise ReplyBroken("the model's stream ended without a reply")
 
     async def _spent(self, body: dict[str, Any]) -> None:
-        billed = await to_thread.run_sync(lambda: self._accounts.beside(body, source=SOURCE))
+        billed = await to_thread.run_sync(lambda: self._accounts.side_call(body, source=SOURCE))
         self._last = usage_of(billed.call.usage) if billed is not None else Usage()
         self._used = self._used.plus(self._last)
         if billed is None or self._cost is None or billed.call.cost_usd is None:

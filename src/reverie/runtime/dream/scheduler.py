@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from ...errors import ReverieError
-from ...events import DreamChanged, Event, FellBack
+from ...events import DreamChanged, FellBack
 from ...layers.l6_dream.gates import Open
 from ...settings import Settings
 from ..memory.scopes import memory_directory
 from ..places.projects import project_slug
+from ..session.port import SessionPort
 from .gate import DreamGate
 from .process import start
 from .progress import followed, read_progress
@@ -29,27 +30,12 @@ _BEGIN_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
 
 
-class Sleeper(Protocol):
-    """The session that looks after a query whether a dream is due."""
-
-    name: str
-
-    @property
-    def settings(self) -> Settings:
-        """What is set now; a switch may be turned off while it runs."""
-        ...
-
-    def tell(self, event: Event) -> None:
-        """Tell whoever listens."""
-        ...
-
-
 class FallingAsleep:
     """Watches the gates for one agent and follows the dream it started."""
 
     def __init__(
         self,
-        session: Sleeper,
+        session: SessionPort,
         project: Path,
         settings: Settings,
         *,
@@ -77,7 +63,7 @@ class FallingAsleep:
                 return False
             await to_thread.run_sync(self._start)
         except (ReverieError, OSError) as error:
-            self._session.tell(FellBack(self._session.name, "dream", f"no dream was started: {error}"))
+            self._session.emit(FellBack(self._session.name, "dream", f"no dream was started: {error}"))
             return False
         self.started += 1
         if self._tasks is not None:
@@ -92,7 +78,7 @@ class FallingAsleep:
         """Tell how the dream goes on; it goes on without us too."""
         root, name = str(self._directory), self._session.name
         before = await to_thread.run_sync(read_progress, root)
-        self._session.tell(DreamChanged(name, "", "starting"))
+        self._session.emit(DreamChanged(name, "", "starting"))
         last = ""
         begun = False
         with anyio.move_on_after(_BEGIN_SECONDS):
@@ -103,6 +89,6 @@ class FallingAsleep:
         if begun:
             async for change in followed(root, session=name):
                 last = change.state
-                self._session.tell(change)
+                self._session.emit(change)
         if last not in ("completed", "failed", "killed"):
-            self._session.tell(DreamChanged(name, "", "failed", "nothing was heard of the dream that was started"))
+            self._session.emit(DreamChanged(name, "", "failed", "nothing was heard of the dream that was started"))

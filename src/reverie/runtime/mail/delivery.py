@@ -59,12 +59,12 @@ async def drain(
             if not letters:
                 break
     except (StorageError, SessionBusy) as error:
-        session.tell(FellBack(session.name, "mailbox", str(error)))
+        session.emit(FellBack(session.name, "mailbox", str(error)))
     if mailbox is not None:
         while mailbox.refused:
             refused = mailbox.refused.pop(0)
             why = f"a message was refused: {refused.why}; it is kept in {refused.path}"
-            session.tell(FellBack(session.name, "mailbox", why))
+            session.emit(FellBack(session.name, "mailbox", why))
     for letter in queue.poll(room.left) if queue is not None else ():
         if queue is None or not room.takes(letter):
             break
@@ -97,6 +97,6 @@ async def _show(session: Session, letter: Letter, lead: str | None, heed: Heed |
     text = shown(letter, tag=secrets.token_hex(8), note=explained(letter, lead))
     await session.decide(MessageQueued(Cause("relay", why), letter.id, text, letter.sender))
     room.shown += 1
-    session.tell(MessageArrived(session.name, letter.id, letter.sender, letter.summary))
+    session.emit(MessageArrived(session.name, letter.id, letter.sender, letter.summary))
     if heed is not None and counts(letter, lead):
         heed(letter)

@@ -8,48 +8,28 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 from anyio import CancelScope, to_thread
 from anyio.abc import TaskGroup
 
 from ...conversation.decisions import MemoriesSurfaced, decision_of
-from ...conversation.entries import DECISION, Entry
+from ...conversation.entries import DECISION
 from ...conversation.view import View
 from ...errors import ReverieError
-from ...events import Event, FellBack
+from ...events import FellBack
 from ...memories.recall.selection import RecallPolicy, Selection, select, surfaced
 from ...memories.store.records import MemoryRecord
 from ...memories.store.store import utc_now
 from ...ports import Model, Reply
-from ...settings import Settings
 from ...values import record
+from ..session.port import SessionPort
 from .search import MemorySearch
 
-__all__ = ["Recalling", "Recalls", "Shown", "shown_in"]
+__all__ = ["Recalling", "Shown", "shown_in"]
 
 _TAG_BYTES: Final = 8
-
-
-class Recalls(Protocol):
-    """What recall needs of the session it works for."""
-
-    name: str
-    settings: Settings
-
-    @property
-    def view(self) -> View:
-        """What the model would be shown now."""
-        ...
-
-    async def decide(self, decision: MemoriesSurfaced) -> Entry:
-        """Log one decision; when this returns it is safe and in the view."""
-        ...
-
-    def tell(self, event: Event) -> None:
-        """Tell whoever listens."""
-        ...
 
 
 @record
@@ -88,7 +68,7 @@ class Recalling:
 
     def __init__(
         self,
-        session: Recalls,
+        session: SessionPort,
         memory_dir: str | os.PathLike[str],
         model: Model | None = None,
         *,
@@ -215,4 +195,4 @@ class Recalling:
         return reply
 
     def _fell_back(self, why: str) -> None:
-        self._session.tell(FellBack(self._session.name, "recall", why))
+        self._session.emit(FellBack(self._session.name, "recall", why))

@@ -260,7 +260,7 @@ class Session:
         content = await self.parts.offload.result(self.log, use.name, handle, output, max_chars)
         if late:
             notice = f"[Result of tool call {tool_use_id}, after it was given up]"
-            blocks = content if isinstance(content, list) else [text_block(content or "(empty)")]
+            blocks: list[Any] = content if isinstance(content, list) else [text_block(content or "(empty)")]
             return await self.attach([text_block(notice), *blocks], type="late_result")
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
         if is_error:

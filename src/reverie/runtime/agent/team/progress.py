@@ -65,7 +65,7 @@ class Narrator:
                 if self._session.view.last_reply_time:
                     await self.once()
         except ReverieError as error:
-            self._session.tell(FellBack(self._session.name, "progress", f"lines are made from calls: {error}"))
+            self._session.emit(FellBack(self._session.name, "progress", f"lines are made from calls: {error}"))
 
     async def once(self) -> str:
         """Ask for one line and show it if it is one; return what was wrong with it."""
@@ -88,7 +88,7 @@ class Narrator:
                 "messages": [{"role": "user", "content": f"{excerpt}\n\n{directive}"}],
             }
             reply = (await self._small.complete(request)).body
-            await self._session.spent(reply, source=SOURCE)
+            await self._session.record_call(reply, source=SOURCE)
             return _text(reply)
         forks = self._session.forks(self._model())
         return (await forks.ask(directive, source=SOURCE, max_tokens=_MAX_TOKENS)).text

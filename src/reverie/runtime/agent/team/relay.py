@@ -46,7 +46,7 @@ class Relay:
             lineage.roster if lineage is not None else Roster(host.settings.relay),
             depth=lineage.depth if lineage is not None else 0,
             id=lineage.id if lineage is not None else "",
-            emit=host.tell,
+            emit=host.emit,
         )
 
     async def open(self) -> None:
@@ -108,4 +108,4 @@ class Relay:
             await to_thread.run_sync(self._mailbox.close if self._host.named else self._mailbox.retire)
 
     def _say(self, what: str) -> None:
-        self._host.tell(FellBack(self._host.name, "agents", what))
+        self._host.emit(FellBack(self._host.name, "agents", what))

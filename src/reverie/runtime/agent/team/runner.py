@@ -105,7 +105,7 @@ class AgentRunner:
             lambda: find_kinds(host.cwd, home=host.settings.home, trusted=trusted)
         )
         for one in problems:
-            host.tell(FellBack(host.name, "agents", one))
+            host.emit(FellBack(host.name, "agents", one))
         return found
 
     def batch(self) -> Batch:
@@ -155,7 +155,7 @@ class AgentRunner:
 
     async def _run_for_fork(self, runs: ToolRuns, spawned: TeamMember, call: Call) -> Answered:
         if call.name in _NOT_FOR_FORKS:
-            self._host.tell(PermissionDecided(self._host.name, call.name, False, "fork", "a fork cannot fork"))
+            self._host.emit(PermissionDecided(self._host.name, call.name, False, "fork", "a fork cannot fork"))
             return Answered(f"{DENIED} (a fork starts no agents and writes to nobody)", is_error=True, allowed=False)
         self._doing(spawned, call.name, call.input)
         output = await runs.output(call)
@@ -163,7 +163,7 @@ class AgentRunner:
 
     def _heard_of_fork(self, event: Event) -> None:
         if isinstance(event, PermissionDecided) and not event.allowed:
-            self._host.tell(event)
+            self._host.emit(event)
 
     # -- sub-agents
 
@@ -211,7 +211,7 @@ class AgentRunner:
 
     async def _asked(self, spawned: TeamMember, child: Agent, prompt: str) -> str:
         """Let an open agent do its task, and return what it said last."""
-        spawned.context, spawned.sever = child.context, child.session.sever
+        spawned.context, spawned.sever = child.context, child.session.log.close
 
         def narrow(mode: str) -> None:
             child.mode = _MODES[narrower(child.mode, mode)]
@@ -243,7 +243,7 @@ class AgentRunner:
         names, unknown = allowed_tools(kind, list(host.runs.tools))
         if unknown:
             said = f"{kind.name} asks for tools that are not here, and goes without them: {', '.join(unknown)[:300]}"
-            host.tell(FellBack(host.name, "agents", said))
+            host.emit(FellBack(host.name, "agents", said))
         memory = TypeMemory.of(kind, host.cwd, host.settings)
         tools = [host.runs.tools[name] for name in names if name != "Memory"]
         if memory is not None and "Memory" in names:
@@ -291,7 +291,7 @@ class AgentRunner:
             return full_name(name, aliases=host.settings.model_aliases), False
         except ModelUnknown:
             said = f"{kind.name} asks for the model {name[:80]!r}, which is no alias here; {host.model.name} answers"
-            host.tell(FellBack(host.name, "agents", said))
+            host.emit(FellBack(host.name, "agents", said))
             return host.model, True
 
     def _approver(self, spawned: TeamMember) -> Approver | None:
@@ -316,9 +316,9 @@ class AgentRunner:
             case DecisionMade():
                 spawned.tokens, spawned.cost_usd = child.used()
             case AgentStarted() | AgentProgressed() | AgentEnded():
-                self._host.tell(event)
+                self._host.emit(event)
             case PermissionDecided(allowed=False):
-                self._host.tell(replace(event, reason=f"{spawned.id}: {event.reason}"))
+                self._host.emit(replace(event, reason=f"{spawned.id}: {event.reason}"))
             case _:
                 pass
 

@@ -7,21 +7,19 @@ follows. The cursor is in the log and moves when a run has succeeded, so that no
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from ....cache.breakpoints import Planned
-from ....cache.usage import usage_of
 from ....conversation.authorship import own_words
-from ....conversation.decisions import Cause, CursorMoved, Decision, MemoriesExtracted
-from ....conversation.entries import USER, Entry, Message
+from ....conversation.decisions import Cause, CursorMoved, MemoriesExtracted
+from ....conversation.entries import USER, Entry
 from ....conversation.view import View
 from ....errors import ReverieError
-from ....events import BackgroundChanged, Event, FellBack
+from ....events import BackgroundChanged, FellBack
 from ....layers.l5_extract.apply import asked_of, directive
 from ....layers.l5_extract.plan import CURSOR, IMPORTED, Looking, imported_upto, looking
 from ....layers.l5_extract.policy import ExtractPolicy
@@ -33,6 +31,7 @@ from ....settings import PermissionRules
 from ....tools.context import ToolContext
 from ....values import replace
 from ...session.forks import ForkReply, Forks, forking
+from ...session.port import SessionPort
 from ..results import Saved
 from .budget import Spending
 from .candidates import Keeper, Ran
@@ -41,7 +40,7 @@ from .tools import ExtractTools
 if TYPE_CHECKING:
     from ..memory import Memory
 
-__all__ = ["Extracted", "Extracting", "Ran"]
+__all__ = ["Extracting", "Ran"]
 
 SOURCE: Final = "extract"
 _LAYER: Final = "extract"
@@ -50,44 +49,12 @@ _UNSEEN_CHARS: Final = 12_000
 _TAG_BYTES: Final = 8
 
 
-class Extracted(Protocol):
-    """What extraction needs of the session it works for."""
-
-    name: str
-
-    @property
-    def view(self) -> View:
-        """What the model would be shown now."""
-        ...
-
-    @property
-    def beside(self) -> Mapping[str, Any]:
-        """What the last request carried beside its body."""
-        ...
-
-    def fork_marks(self, messages: Sequence[Message]) -> Planned:
-        """Place the breakpoints of a fork without taking note of them."""
-        ...
-
-    async def spent(self, reply: Mapping[str, Any], *, source: str) -> float | None:
-        """Record what a call outside the conversation used; return what it cost."""
-        ...
-
-    async def decide(self, decision: Decision) -> Entry:
-        """Log one decision."""
-        ...
-
-    def tell(self, event: Event) -> None:
-        """Tell whoever listens."""
-        ...
-
-
 class Extracting:
     """Writes memories from one session."""
 
     def __init__(
         self,
-        session: Extracted,
+        session: SessionPort,
         memory: Memory,
         *,
         model: Model | None = None,
@@ -172,9 +139,9 @@ class Extracting:
                     await self._once(view)
                     view, self._pending = self._pending, None
             if scope.cancelled_caught:
-                self._session.tell(BackgroundChanged(self._session.name, _WHAT, "killed"))
+                self._session.emit(BackgroundChanged(self._session.name, _WHAT, "killed"))
         except BaseException:
-            self._session.tell(BackgroundChanged(self._session.name, _WHAT, "killed"))
+            self._session.emit(BackgroundChanged(self._session.name, _WHAT, "killed"))
             raise
         finally:
             self._running = self._scope = self._pending = None
@@ -183,7 +150,7 @@ class Extracting:
 
     async def _once(self, view: View) -> None:
         """Do one run; whatever goes wrong is told, never raised."""
-        tell, name = self._session.tell, self._session.name
+        tell, name = self._session.emit, self._session.name
         try:
             await self._mark_imported()
             cursor = self._session.view.facts.cursors.get(CURSOR)
@@ -230,7 +197,7 @@ class Extracting:
         return replace(ran, saved=[*already, *ran.saved])
 
     def _fell_back(self, why: str) -> None:
-        self._session.tell(FellBack(self._session.name, _WHAT, why))
+        self._session.emit(FellBack(self._session.name, _WHAT, why))
 
     async def _noted(self, ran: Ran, found: Looking) -> None:
         """Log what a run wrote and that it is done; only now does the cursor move."""
@@ -248,7 +215,6 @@ class Extracting:
 
     async def _asked(self, model: Model, view: View, found: Looking, already: list[Saved]) -> Ran:
         heads = await to_thread.run_sync(lambda: list(self._memory.list()))
-        parent = _Parent(self._session, view, self._spending)
         witnesses = await to_thread.run_sync(lambda: Witnesses(view.said, imported_upto=self._imported_upto))
         tools = self._hands(witnesses, already)
         text = directive(
@@ -260,7 +226,7 @@ class Extracting:
             unseen=_unseen(view, found.entries),
             policy=self._policy,
         )
-        reply = await Forks(parent, model).ask(
+        reply = await Forks(self._session, model, view=view, on_call=self._spending.add).ask(
             text,
             source=SOURCE,
             max_tokens=self._policy.max_tokens,
@@ -286,36 +252,9 @@ class Extracting:
             policy=self._policy,
             rules=self._rules,
             sandboxed=self._sandboxed,
-            emit=self._session.tell,
+            emit=self._session.emit,
             saved=saved,
         )
-
-
-class _Parent:
-    """The session as it was when the query ended, for a fork to branch off from."""
-
-    def __init__(self, session: Extracted, view: View, spending: Spending) -> None:
-        self.name = session.name
-        self._session = session
-        self._view = view
-        self._spending = spending
-
-    @property
-    def view(self) -> View:
-        return self._view
-
-    @property
-    def beside(self) -> Mapping[str, Any]:
-        return self._session.beside
-
-    def fork_marks(self, messages: Sequence[Message]) -> Planned:
-        return self._session.fork_marks(messages)
-
-    async def spent(self, reply: Mapping[str, Any], *, source: str) -> float | None:
-        cost = await self._session.spent(reply, source=source)
-        used: Any = reply.get("usage")
-        self._spending.add(usage_of(cast("Mapping[str, Any]", used) if isinstance(used, Mapping) else {}), cost)
-        return cost
 
 
 def _upto(said: Sequence[Entry], uuid: str) -> frozenset[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ....conversation.decisions import Collapsed, Compacted, CompactionUndone, ResultsRestored, Snipped
 from ....events import DecisionMade, Event, FellBack
-from ....layers.l1_offload import Applied, Known, OffloadPolicy, offload_aggregate, offload_result
+from ....layers.l1_offload import Applied, Content, Known, OffloadPolicy, offload_aggregate, offload_result
 from ....ports import Storage
 from ..log import SessionLog
 from ..replies import result_content
@@ -33,7 +33,7 @@ class Offloader:
         if isinstance(event, DecisionMade) and isinstance(event.decision, _REDRAWS):
             self._known.restart()
 
-    async def result(self, log: SessionLog, tool: str, handle: str, output: Any, max_chars: float | None) -> Any:
+    async def result(self, log: SessionLog, tool: str, handle: str, output: Any, max_chars: float | None) -> Content:
         """Log the decision about one result and return the content to log in its place."""
         if not self.enabled:
             return result_content(output)
@@ -53,6 +53,7 @@ class Offloader:
             )
         )
         await self._log(log, applied)
+        assert applied.content is not None  # only the results of a whole message have none
         return applied.content
 
     async def before_request(self, log: SessionLog) -> None:
