@@ -40,7 +40,7 @@ from reverie.conversation.tokens.estimate import (
 )
 from reverie.conversation.tokens.learning import Estimator
 from reverie.errors import InputError
-from reverie.importers import Imported, read_sessions
+from reverie.importers import ImportedSession, read_sessions
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TARGETS = {
@@ -78,7 +78,7 @@ def summary(errors: Sequence[float]) -> dict[str, float]:
     }
 
 
-def count_errors(session: Imported) -> Iterator[tuple[str, float]]:
+def count_errors(session: ImportedSession) -> Iterator[tuple[str, float]]:
     """Yield what kind of request each was, and how far the count before it was from its bill."""
     counted, shown, asked = Counted(model=session.model), [], set[str]()
     for entry in session.entries:
@@ -97,7 +97,7 @@ def count_errors(session: Imported) -> Iterator[tuple[str, float]]:
             counted = counted.after_reply(message, entry.reply)
 
 
-def _kept(session: Imported, decision: Compacted, before: str) -> list[Message]:
+def _kept(session: ImportedSession, decision: Compacted, before: str) -> list[Message]:
     """Return what a recorded compaction left: its summary, and messages from the first kept on."""
     kept: list[Message] = [{"role": "user", "content": decision.summary}]
     keeping = False
@@ -110,7 +110,7 @@ def _kept(session: Imported, decision: Compacted, before: str) -> list[Message]:
     return kept
 
 
-def growth(session: Imported) -> Iterator[tuple[list[Message], float, float]]:
+def growth(session: ImportedSession) -> Iterator[tuple[list[Message], float, float]]:
     """Yield, for each request, the messages new in it, what they were billed, and its whole bill."""
     new: list[Message] = [{"role": "system", "content": session.system}] if session.system else []
     asked, before = set[str](), 0
@@ -126,7 +126,7 @@ def growth(session: Imported) -> Iterator[tuple[list[Message], float, float]]:
         new.append(message)
 
 
-def is_whole(session: Imported) -> bool:
+def is_whole(session: ImportedSession) -> bool:
     """Say whether the file holds all of its requests: system prompt, messages, and tools where any are called."""
     called = any(
         isinstance(block, dict) and block.get("type") == "tool_use"
@@ -147,7 +147,7 @@ def speed() -> dict[str, float]:
     }
 
 
-def text_errors(sessions: Sequence[Imported]) -> dict[str, list[float]]:
+def text_errors(sessions: Sequence[ImportedSession]) -> dict[str, list[float]]:
     """Estimate whole requests from their text: cold, learned from earlier requests, learned from other files."""
     steps = {id(one): [(measure_messages(new), grown, bill) for new, grown, bill in growth(one)] for one in sessions}
     errors: dict[str, list[float]] = {"cold": [], "learned": [], "learned elsewhere": []}
@@ -166,7 +166,7 @@ def text_errors(sessions: Sequence[Imported]) -> dict[str, list[float]]:
     return errors
 
 
-def class_errors(sessions: Sequence[Imported]) -> dict[str, dict[str, float]]:
+def class_errors(sessions: Sequence[ImportedSession]) -> dict[str, dict[str, float]]:
     """Sum up the cold error of what each request added, by the class most of it is in."""
     found: dict[str, list[float]] = {}
     for session in sessions:
@@ -248,7 +248,7 @@ def solved(matrix: list[list[float]], target: list[float]) -> list[float]:
     return found
 
 
-def cross_validated(sessions: Sequence[Imported]) -> dict[str, dict[str, dict[str, float]]]:
+def cross_validated(sessions: Sequence[ImportedSession]) -> dict[str, dict[str, dict[str, float]]]:
     """Compare, on what each request added, the weights that ship with weights fitted without that file."""
     rows: list[tuple[int, str, list[float], float, Measure]] = []
     for place, session in enumerate(sessions):

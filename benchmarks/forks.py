@@ -24,7 +24,7 @@ from reverie.cache.usage import Usage, usage_of
 from reverie.conversation.wire.canonical import canonical
 from reverie.models.anthropic import AnthropicModel
 from reverie.settings import Settings, Switches
-from reverie.testing.messages_server import Clock, MessagesServer
+from reverie.testing.messages_server import ManualClock, MessagesServer
 
 MODEL = "claude-sonnet-4-5"
 START = 1_790_000_000.0
@@ -45,7 +45,7 @@ def answer(request: dict[str, Any]) -> Any:
     return [{"type": "tool_use", "name": "Read", "input": {"page": len(request["messages"])}}]
 
 
-async def grown(session: Session, model: AnthropicModel, clock: Clock, tokens: int) -> None:
+async def grown(session: Session, model: AnthropicModel, clock: ManualClock, tokens: int) -> None:
     """Let a session read until it holds so many tokens, its last reply waiting for an answer."""
     await session.say("Read the whole book.")
     while True:
@@ -67,7 +67,7 @@ def input_usd(used: Usage) -> float:
 
 async def measured(forks: int, tokens: int) -> dict[str, Any]:
     """Grow a session, let it go cold, fork it, and return what the server billed."""
-    clock = Clock(START)
+    clock = ManualClock(START)
     settings = Settings(Path("."), switches=Switches(notes=False, compact=False, idle_trim=False, priced_trim=False))
     async with MessagesServer(answer, clock=clock) as server:
         model = AnthropicModel(MODEL, base_url=server.base_url, api_key="any")

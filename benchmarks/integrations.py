@@ -32,6 +32,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from reverie import InMemoryStorage, Session
@@ -39,10 +40,12 @@ from reverie.cache.prices import prices_for
 from reverie.cache.usage import usage_of
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.events import DecisionMade, Event, FellBack
-from reverie.integrations.sync_session import running
+from reverie.integrations.sync_session import sync_session
 from reverie.testing.chat_server import ChatServer
 from reverie.testing.messages_server import MessagesServer
-from reverie.testing.tool_script import SYSTEM, TOOLS, ToolScript
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+from tool_script import SYSTEM, TOOLS, ToolScript
 
 CLAUDE, GPT = "claude-sonnet-4-6", "gpt-4.1"
 WINDOW = 1_000_000
@@ -147,7 +150,7 @@ def play_anthropic(run: Run) -> None:
     """Hold the conversation in a plain loop around the SDK."""
     from anthropic import Anthropic
 
-    from reverie.integrations.anthropic import layered
+    from reverie.integrations.anthropic import reverie_middleware
 
     options: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
     if run.own:
@@ -156,7 +159,7 @@ def play_anthropic(run: Run) -> None:
     with ExitStack() as stack:
         client = stack.enter_context(Anthropic(base_url=run.server.base_url, api_key="none", max_retries=0))
         if run.ours:
-            client = client.with_middleware(layered(stack.enter_context(running(run.session))))
+            client = client.with_middleware(reverie_middleware(stack.enter_context(sync_session(run.session))))
         messages: list[Any] = []
         for ask in run.script.prompts:
             messages.append({"role": "user", "content": ask})
@@ -199,7 +202,7 @@ def play_langchain(run: Run) -> None:
     middleware.append(AnthropicPromptCachingMiddleware())
     with ExitStack() as stack:
         if run.ours:
-            middleware.append(ReverieMiddleware(stack.enter_context(running(run.session))))
+            middleware.append(ReverieMiddleware(stack.enter_context(sync_session(run.session))))
         agent = create_agent(
             model,
             [tool(one) for one in TOOLS],

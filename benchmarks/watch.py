@@ -17,7 +17,7 @@ from typing import Any
 
 from reverie.errors import ReverieError
 from reverie.importers import find_sessions, read_session
-from reverie.replay.drops import Drop, by_reason, drops
+from reverie.replay.drops import CacheDrop, by_reason, drops
 from reverie.replay.recording import recording_of
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -47,7 +47,7 @@ def measured(paths: list[Path]) -> list[dict[str, Any]]:
     return sessions
 
 
-def row(reason: str, found: list[Drop]) -> dict[str, Any]:
+def row(reason: str, found: list[CacheDrop]) -> dict[str, Any]:
     """Sum the drops of one reason."""
     return {
         "reason": reason,
@@ -58,7 +58,7 @@ def row(reason: str, found: list[Drop]) -> dict[str, Any]:
     }
 
 
-def as_json(drop: Drop) -> dict[str, Any]:
+def as_json(drop: CacheDrop) -> dict[str, Any]:
     """Return one drop as JSON has it."""
     return {name: getattr(drop, name) for name in ("number", "at", "reason", "registered")} | {
         "expected": drop.expected,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from anthropic import Anthropic
 
 from reverie import InMemoryStorage, Session
-from reverie.integrations.anthropic import layered
-from reverie.integrations.sync_session import running
+from reverie.integrations.anthropic import reverie_middleware
+from reverie.integrations.sync_session import sync_session
 from reverie.testing.messages_server import MessagesServer
 
 BASH = {"name": "Bash", "description": "Run a command.", "input_schema": {"type": "object"}}
@@ -19,8 +19,10 @@ def answer(request: dict) -> list[dict] | str:
     return [CALL] if len(request["messages"]) == 1 else "Thirty thousand lines."
 
 
-with MessagesServer(answer) as server, running(Session.open("example", storage=InMemoryStorage())) as session:
-    client = Anthropic(base_url=server.base_url, api_key="none needed here").with_middleware(layered(session))
+with MessagesServer(answer) as server, sync_session(Session.open("example", storage=InMemoryStorage())) as session:
+    client = Anthropic(base_url=server.base_url, api_key="none needed here").with_middleware(
+        reverie_middleware(session)
+    )
     messages: list = [{"role": "user", "content": "What is in the log?"}]
     while True:
         reply = client.messages.create(model="claude-haiku-4-5", max_tokens=1000, tools=[BASH], messages=messages)

@@ -7,7 +7,7 @@ from langchain_anthropic import ChatAnthropic
 
 from reverie import InMemoryStorage, Session
 from reverie.integrations.langchain import ReverieMiddleware
-from reverie.integrations.sync_session import running
+from reverie.integrations.sync_session import sync_session
 from reverie.testing.messages_server import MessagesServer
 
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "cat server.log"}}
@@ -24,7 +24,7 @@ def bash(command: str) -> str:
     return LOG
 
 
-with MessagesServer(answer) as server, running(Session.open("example", storage=InMemoryStorage())) as session:
+with MessagesServer(answer) as server, sync_session(Session.open("example", storage=InMemoryStorage())) as session:
     model = ChatAnthropic(model_name="claude-haiku-4-5", base_url=server.base_url, api_key="none", max_tokens=1000)
     agent = create_agent(model, [bash], middleware=[ReverieMiddleware(session)])
     state = agent.invoke({"messages": [("user", "What is in the log?")]})

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.hosts.events import Moment
+from reverie.hosts.events import HookEvent
 from reverie.memories.rules.types import MemoryKind
 from reverie.memories.store.records import MemoryRecord
 from reverie.memories.store.store import Scan
@@ -156,7 +156,7 @@ def test_what_a_record_cannot_do_is_refused() -> None:
 def test_types_of_records_on_a_hooks_way_are_known_at_run_time() -> None:
     given = {"file": "a.md", "name": "a", "trust": "user", "scope": "team"}
     assert msgspec.convert(given, MemoryRecord) == MemoryRecord("a.md", "a", trust="user", scope="team")
-    for kind in (MemoryRecord, MemoryKind, Moment, Scan):
+    for kind in (MemoryRecord, MemoryKind, HookEvent, Scan):
         assert get_type_hints(kind).keys() == set(fields_of(kind))
 
 

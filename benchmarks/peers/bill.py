@@ -17,11 +17,11 @@ from reverie.conversation.entries import ASSISTANT, DECISION, Entry
 from reverie.conversation.rounds import reply_id
 from reverie.conversation.tokens.estimate import estimate_block
 from reverie.conversation.wire.blocks import as_blocks
-from reverie.importers import Imported
+from reverie.importers import ImportedSession
 from reverie.replay.compare import compare
-from reverie.replay.needs import Needs
+from reverie.replay.needs import NeededResults
 from reverie.replay.recording import Recording, recording_of
-from reverie.replay.simulated_requests import Sender
+from reverie.replay.simulated_requests import RequestSimulator
 from reverie.testing.coding_session import MODEL, SYSTEM, TITLE, TOOLS, coding_session
 
 __all__ = ["bill_of_peer", "bills_of_ours", "recorded", "told"]
@@ -32,7 +32,7 @@ Body = dict[str, Any]
 def recorded(seed: int, tokens: int) -> Recording:
     """Return a long coding session of our own making, ready to be played."""
     entries = tuple(coding_session(seed, tokens))
-    imported = Imported("invented", "session", TITLE, "", MODEL, entries, system=SYSTEM, tools=TOOLS)
+    imported = ImportedSession("invented", "session", TITLE, "", MODEL, entries, system=SYSTEM, tools=TOOLS)
     return recording_of(imported, f"seed {seed}")
 
 
@@ -149,9 +149,9 @@ class _Peer:
 
     def __init__(self, recording: Recording, played: Body, conversation: Body) -> None:
         self._recording = recording
-        self._sender = Sender(recording)
+        self._sender = RequestSimulator(recording)
         self._cache = CacheSimulator()
-        self._needs = Needs()
+        self._needs = NeededResults()
         self._prices = prices()
         self._items = [_message(item) for item in conversation["items"]]
         self._made = [_message(item) for item in played["made"]]

@@ -33,6 +33,7 @@ __all__ = [
     "open_by_openat2",
     "open_by_walk",
     "open_folder",
+    "open_no_follow",
     "open_plain",
     "open_root",
     "read_all",
@@ -234,6 +235,11 @@ def open_plain(folder: int, name: str, flags: int, path: str) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def open_no_follow(path: str, flags: int) -> int:
+    """Open a path for ``open(..., opener=...)`` without following a link at its end or waiting for a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def refuse_unless_plain(found: os.stat_result, path: str) -> None:

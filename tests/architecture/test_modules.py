@@ -15,7 +15,7 @@ VAGUE_NAMES = {"common", "helper", "helpers", "manager", "managers", "misc", "ut
 
 INNER_HOUSE = ("conversation", "cache", "layers", "memories")
 # The modules that touch the file system: prompt files of a layer, and the memory store with its journal.
-HANDS = {"apply.py", "store.py", "journal_files.py", "head_files.py"}
+HANDS = {"apply.py", "store.py", "journal_files.py", "head_files.py", "file_stamps.py"}
 # Clock, network, file system, processes, chance: whatever makes the same input give another output.
 IMPURE_MODULES = {
     "anthropic",

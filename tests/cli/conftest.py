@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from log_script import Script, call, text
 from reverie import FileStorage, Library
 from reverie.cli.main import run
 from reverie.conversation.decisions import Cause, Compacted
 from reverie.runtime.places.projects import log_key, project_slug
-from reverie.testing.script import Script, call, text
 
 SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sessions" / "sample.jsonl"
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
+from log_script import Script, text
 from reverie import FileStorage, Library
 from reverie.cli.terminal.approval import preview_lines
 from reverie.cli.terminal.calls import call_title, outcome
@@ -31,7 +32,6 @@ from reverie.runtime.agent.status import Status
 from reverie.runtime.guard.permissions import Approval
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.settings import load_settings
-from reverie.testing.script import Script, text
 from reverie.tools.tool import Access
 
 PLAIN = Paint(colour=False)

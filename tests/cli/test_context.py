@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from log_script import Script, call, text
 from reverie.cli.savings.context import window_bar
-from reverie.testing.script import Script, call, text
 
 from .conftest import Asked, Reverie, on_a_screen
 

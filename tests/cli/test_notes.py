@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from log_script import Script, call, text
 from reverie import FileStorage, Library
 from reverie.layers.l3_notes.sections import HEADINGS
 from reverie.layers.l3_notes.skill import parse_skill
 from reverie.runtime.session.notes.keeper import NOTES_FILE
-from reverie.testing.script import Script, call, text
 
 from .conftest import Asked, Reverie, on_a_screen
 

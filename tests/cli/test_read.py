@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from log_script import Script, call
 from reverie.conversation.entries import encode_entry
 from reverie.layers.l1_offload import OffloadPolicy, offload_result
 from reverie.storage.files import FileStorage
-from reverie.testing.script import Script, call
 
 OUTPUT = b"".join(b"line %d \x1b[31m\xff\n" % number for number in range(1, 5_001))
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from log_script import Script, text
 from reverie import FileStorage, Library
 from reverie.cli.main import COMMANDS
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.settings import load_settings
-from reverie.testing.script import Script, text
 
 Answer = tuple[int, str, str]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from log_script import Script
 from reverie import FileStorage, Library
 from reverie.cli.sessions.sessions import shown_name
 from reverie.runtime.library import Shelved
 from reverie.runtime.places.projects import log_key, project_slug
-from reverie.testing.script import Script
 
 from .conftest import Asked, Reverie
 

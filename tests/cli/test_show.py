@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_script import Script
 from reverie.cli.sessions.transcript import of_entries, of_messages
 from reverie.conversation.entries import Entry
 from reverie.conversation.wire.request import build_request
-from reverie.testing.script import Script
 
 from .conftest import Asked, Reverie
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reverie.testing.script import Script, call, text
+from log_script import Script, call, text
 
 
 @pytest.mark.requirement("K7")

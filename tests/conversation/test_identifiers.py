@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_script import Script, call, text
+from random_logs import random_log
 from reverie.conversation.identifiers import Identifier, chosen, error_lines, mine, mine_entries, mine_entry
 from reverie.conversation.tokens.estimate import estimate_text
-from reverie.testing.random_logs import random_log
-from reverie.testing.script import Script, call, text
 
 
 def names(said: str, kind: str, *, spoken: bool = False) -> set[str]:

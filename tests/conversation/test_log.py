@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from random_logs import random_log
 from reverie.conversation.entries import Entry, decode_entry, encode_entry
 from reverie.conversation.log import parse_log
-from reverie.testing.random_logs import random_log
 
 
 def lines_of(seed: int, entries: int = 12) -> list[bytes]:

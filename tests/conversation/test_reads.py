@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_script import Script, call
+from random_logs import random_log
 from reverie.conversation.decisions import CacheEdits, Cause, Compacted, Replacement, ResultsCleared, ResultsRestored
 from reverie.conversation.reads import forgotten, read_state
 from reverie.conversation.view import View
-from reverie.testing.random_logs import random_log
-from reverie.testing.script import Script, call
 
 CAUSE = Cause("test", "asked")
 A = {"file_path": "/a"}

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from log_script import Script, call, text
+from random_logs import random_log
 from reverie.conversation.decisions import Cause, PrefixRendered, body_of
 from reverie.conversation.entries import ASSISTANT, Entry
 from reverie.conversation.view import View
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.conversation.wire.request import CONTINUE, build_request, ends_with_reply, repairs
 from reverie.conversation.wire.validate import problems
-from reverie.testing.random_logs import random_log
-from reverie.testing.script import Script, call, text
 
 SHARDS = 10
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from log_script import Script, call, text
+from random_logs import random_log
 from reverie.conversation.entries import Entry
 from reverie.conversation.rounds import reply_id, rounds, widened
-from reverie.testing.random_logs import random_log
-from reverie.testing.script import Script, call, text
 
 
 def said(seed: int) -> list[Entry]:

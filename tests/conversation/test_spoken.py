@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from log_script import call, text
+from random_logs import random_log
 from reverie.conversation.authorship import heard, own_words
 from reverie.conversation.entries import ASSISTANT, USER, Entry
-from reverie.testing.random_logs import random_log
-from reverie.testing.script import call, text
 
 
 def entry(kind: str, content: Any, **body: Any) -> Entry:

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
+from log_script import Script, call, text
+from random_logs import random_log
 from reverie.conversation.decisions import Cause, Compacted, Replacement, ResultOffloaded, ResultsCleared
 from reverie.conversation.entries import Entry
 from reverie.conversation.tokens.estimate import estimate_message
 from reverie.conversation.view import View
 from reverie.conversation.wire import flatten
-from reverie.testing.random_logs import random_log
-from reverie.testing.script import Script, call, text
 
 BECAUSE = Cause("test", "because")
 

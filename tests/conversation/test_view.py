@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from log_script import Script, call, text
+from random_logs import random_log
 from reverie.conversation.decisions import (
     Cause,
     Collapsed,
@@ -29,8 +31,6 @@ from reverie.conversation.entries import Entry
 from reverie.conversation.tokens.estimate import estimate_message
 from reverie.conversation.view import View
 from reverie.conversation.wire.request import build_request
-from reverie.testing.random_logs import random_log
-from reverie.testing.script import Script, call, text
 
 BECAUSE = Cause("test", "because")
 

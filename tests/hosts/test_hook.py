@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.hosts.events import EVENTS, HOSTS, Moment, read_moment
+from reverie.hosts.events import EVENTS, HOSTS, HookEvent, read_hook_event
 from reverie.hosts.hook import answer
 from reverie.hosts.queue import Queue
-from reverie.hosts.responses import MAX_CHARS, Told, replaced, text_of, written
+from reverie.hosts.responses import MAX_CHARS, HookResponse, answer_line, text_of, with_text
 from reverie.runtime.memory.memory import Memory
 
 Payloads = Callable[[str], dict[str, dict[str, Any]]]
@@ -158,7 +158,7 @@ def test_what_takes_time_is_left_for_later_once_a_session(payloads: Payloads) ->
         payload = json.dumps(payloads("claude-code")[event]).encode()
         assert answer(["--host", "claude-code"], payload) == "{}"
     queue = Queue(Path(os.environ["REVERIE_HOME"]))
-    jobs = [found[0] for name in queue.waiting() if (found := queue.read(name))]
+    jobs = [found[0] for name in queue.waiting_names() if (found := queue.read(name))]
     assert [(job.session, job.ended) for job in jobs] == [("abc-123", True)]
 
 
@@ -191,8 +191,8 @@ def test_whatever_is_sent_the_answer_is_one_object(host: str, event: str, payloa
 @given(st.lists(st.text(max_size=4_000), max_size=8), st.sampled_from(HOSTS))
 def test_an_answer_is_cut_by_whole_pieces_until_it_fits(pieces: list[str], host: Any) -> None:
     event = next(iter(EVENTS[host]))
-    moment = Moment(host, event, "session_start", "s", "/")
-    text = written(moment, Told(tuple(pieces)))
+    moment = HookEvent(host, event, "session_start", "s", "/")
+    text = answer_line(moment, HookResponse(tuple(pieces)))
     found = check(host, text)
     context = str(found.get("additional_context") or found.get("hookSpecificOutput", {}).get("additionalContext", ""))
     assert any(context == "\n\n".join(pieces[:kept]) for kept in range(len(pieces) + 1))
@@ -200,7 +200,7 @@ def test_an_answer_is_cut_by_whole_pieces_until_it_fits(pieces: list[str], host:
 
 @given(JSON | st.fixed_dictionaries({"stdout": st.text(), "stderr": st.text(), "more": JSON}))
 def test_another_text_goes_only_where_its_shape_is_known(output: Any) -> None:
-    shaped = replaced(output, "short")
+    shaped = with_text(output, "short")
     assert (shaped is None) == (text_of(output) is None)
     assert shaped is None or text_of(shaped) == "short"
 
@@ -210,7 +210,7 @@ def test_words_kept_between_hooks_find_what_reading_everything_finds(
 ) -> None:
     from datetime import UTC, datetime
 
-    from reverie.hosts.memory_reader import Read
+    from reverie.hosts.memory_reader import MemoryReader
     from reverie.memories.recall.local_choice import chosen
     from reverie.memories.recall.policy import RecallPolicy
     from reverie.memories.recall.search import MemoryIndex
@@ -224,7 +224,7 @@ def test_words_kept_between_hooks_find_what_reading_everything_finds(
         os.utime(file, (1_700_000_000, 1_700_000_000))
 
     def found(query: str) -> tuple[str, ...]:
-        read = Read(folder, None, query=query, home=home)
+        read = MemoryReader(folder, None, query=query, home=home)
         whole = [one for name in read.records if (one := read.whole(name)) is not None]
         plain = MemoryIndex(whole)
         now = datetime.now(UTC)
@@ -254,25 +254,25 @@ def test_words_kept_between_hooks_find_what_reading_everything_finds(
 def test_where_nothing_is_set_hooks_act_by_the_defaults_of_all_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from reverie.hosts.settings import Settled, settled
+    from reverie.hosts.settings import HookSettings, load_hook_settings
     from reverie.settings import Settings, load_settings
 
     home = os.environ["REVERIE_HOME"]
     names = ("home", "memory", "recalls", "offload", "offload_limits", "memory_dir", "team_memory", "recall")
-    plain, full = Settled(home), Settled(home, Settings(home=Path(home)))
+    plain, full = HookSettings(home), HookSettings(home, Settings(home=Path(home)))
     assert [getattr(plain, name) for name in names] == [getattr(full, name) for name in names]
     monkeypatch.setenv("REVERIE_SWITCH_RECALL", "off")
-    assert not settled(None).recalls
+    assert not load_hook_settings(None).recalls
     monkeypatch.delenv("REVERIE_SWITCH_RECALL")
-    assert settled(None).recalls
+    assert load_hook_settings(None).recalls
     monkeypatch.delenv("REVERIE_HOME")
     places = ("", " ", "/srv/data", "/srv/data/", "/srv//data", "data", "~/data", " /srv", "/srv/link/../data", "/a/~b")
     for name, values in (("XDG_DATA_HOME", places), ("HOME", places), ("REVERIE_HOME", places)):
         with monkeypatch.context() as changed:
             for value in values:
                 changed.setenv(name, value)
-                assert settled(None).home == str(load_settings().home), (name, value)
-    assert settled(None).home == str(load_settings().home)
+                assert load_hook_settings(None).home == str(load_settings().home), (name, value)
+    assert load_hook_settings(None).home == str(load_settings().home)
 
 
 def run_hook(arguments: list[str], data: bytes, **environ: str) -> subprocess.CompletedProcess[bytes]:
@@ -337,8 +337,8 @@ def test_a_hook_loads_no_command_framework_no_vendor_sdk_and_nothing_that_takes_
 
 
 def test_a_moment_read_from_an_unknown_event_is_left_alone() -> None:
-    assert read_moment("claude-code", "PreToolUse", {"cwd": "/"}).kind == "other"
-    assert read_moment("cursor", "session_start", {}).kind == "session_start"
+    assert read_hook_event("claude-code", "PreToolUse", {"cwd": "/"}).kind == "other"
+    assert read_hook_event("cursor", "session_start", {}).kind == "session_start"
 
 
 def test_an_event_is_answered_by_the_name_its_host_knows(payloads: Payloads, project: Path) -> None:

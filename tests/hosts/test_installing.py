@@ -15,8 +15,8 @@ from reverie.cli.hosts.install import command as install_command
 from reverie.cli.hosts.install import remove
 from reverie.errors import InputError
 from reverie.hosts.events import EVENTS, HOSTS, Host
-from reverie.hosts.installer import install, installed, settings_file, uninstall
-from reverie.hosts.jsonc import added, read, removed, with_member
+from reverie.hosts.installer import install, installed_files, settings_file, uninstall
+from reverie.hosts.jsonc import read, with_item, with_member, without
 
 OTHER = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}'
 FILES: list[str] = [
@@ -54,7 +54,7 @@ def test_what_was_there_stays_and_comes_back_byte_for_byte(host: Host, text: str
     path.chmod(0o644)
     dry = install(host, path, home, dry_run=True)
     assert path.read_bytes() == data
-    assert not installed(home)
+    assert not installed_files(home)
     made = install(host, path, home, statusline=True)
     assert made.state == "installed" != ""
     assert dry.diff
@@ -151,7 +151,7 @@ def test_where_our_hooks_are_gone_already_nothing_is_known_of_the_file_any_more(
     install("claude-code", path, home)
     path.write_text('{"model": "opus"}')
     assert uninstall("claude-code", path, home).state == "absent"
-    assert installed(home) == []
+    assert installed_files(home) == []
     assert path.read_text() == '{"model": "opus"}'
 
 
@@ -164,7 +164,7 @@ def test_a_folder_that_was_there_and_empty_is_there_again(tmp_path: Path) -> Non
 
 
 def test_a_comma_in_a_comment_is_not_the_one_that_parts() -> None:
-    assert read(removed('{"a": [1 /* x, y */, 2 /* z */]}', ("a", 1))) == {"a": [1]}
+    assert read(without('{"a": [1 /* x, y */, 2 /* z */]}', ("a", 1))) == {"a": [1]}
 
 
 def test_a_file_that_cannot_be_read_keeps_nobody_from_the_others(
@@ -214,7 +214,7 @@ def test_adding_and_removing_leave_valid_json_with_all_else_in_it(plain: Any, in
     said = plain if isinstance(plain, dict) else {"inner": plain}
     text = json.dumps(said, indent=indent, ensure_ascii=False)
     try:
-        more = added(text, tuple(path), {"new": [1]})
+        more = with_item(text, tuple(path), {"new": [1]})
     except InputError:
         return  # something else stands on the way
     found = read(more)
@@ -224,7 +224,7 @@ def test_adding_and_removing_leave_valid_json_with_all_else_in_it(plain: Any, in
     for name in path:
         value = value[name]
     assert value[-1] == {"new": [1]}
-    less = read(removed(more, (*path, len(value) - 1)))
+    less = read(without(more, (*path, len(value) - 1)))
     assert covers(less, said)
     assert with_member(more, tuple(path), 7) == more, "what is there is not set again"
 

@@ -104,18 +104,18 @@ def test_a_job_that_fails_or_is_garbage_stops_nothing(
     assert done["gone"].problem
     assert done["odd"].problem
     assert len(done["abc-123"].saved) == 1
-    assert queue.waiting() == [], "what no job can be is taken away"
+    assert queue.waiting_names() == [], "what no job can be is taken away"
 
 
 def test_a_stop_that_comes_while_the_worker_is_at_the_session_is_not_lost(project: Path, tmp_path: Path) -> None:
     queue, job = Queue(home()), Job("claude-code", "abc-123", str(project), str(tmp_path / "t.jsonl"))
     queue.put(job)
-    [name] = queue.waiting()
+    [name] = queue.waiting_names()
     found = queue.read(name)
     assert found is not None
     queue.put(job)  # the same session, the same transcript: but more may have been said
-    queue.done(name, found[1])
-    assert queue.waiting() == [name]
+    queue.remove(name, found[1])
+    assert queue.waiting_names() == [name]
 
 
 def test_what_is_left_just_before_a_worker_lets_go_is_done_by_it(
@@ -125,25 +125,25 @@ def test_what_is_left_just_before_a_worker_lets_go_is_done_by_it(
     first = transcript(tmp_path / "a.jsonl", project, TOLD)
     late = transcript(tmp_path / "b.jsonl", project, "Thanks.", session="late")
     queue.put(Job("claude-code", "abc-123", str(project), str(first)))
-    waiting, looks = Queue.waiting, [0]
+    waiting, looks = Queue.waiting_names, [0]
 
     def looked(self: Queue) -> list[str]:
         found = waiting(self)
         looks[0] += 1
         if looks[0] == 2:  # it has just seen that nothing waits, and still holds the lock
             assert found == []
-            assert self.is_worked()
+            assert self.has_worker()
             self.put(Job("claude-code", "late", str(project), str(late)))
         return found
 
-    monkeypatch.setattr(Queue, "waiting", looked)
+    monkeypatch.setattr(Queue, "waiting_names", looked)
     assert [one.session for one in work(home())] == ["abc-123", "late"]
 
 
 def test_two_workers_at_once_do_a_job_once(project: Path, tmp_path: Path) -> None:
     queue = Queue(home())
     queue.put(Job("claude-code", "abc-123", str(project), str(transcript(tmp_path / "t.jsonl", project, TOLD))))
-    with queue.working():
+    with queue.worker_lock():
         assert work(home()) == [], "another one is at it"
     assert len(work(home())) == 1
 
@@ -153,17 +153,17 @@ def test_a_session_that_kills_its_workers_is_left_alone_after_three(project: Pat
     queue, job = Queue(home()), Job("claude-code", "abc-123", str(project), str(file))
     code = (
         "import os, signal, sys; from pathlib import Path; import reverie.hosts.worker as worker\n"
-        "worker._recorded = lambda queue, job: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "worker._read_recording = lambda queue, job: os.kill(os.getpid(), signal.SIGKILL)\n"
         "worker.work(Path(sys.argv[1]))\n"
     )
     queue.put(job)
     for _ in range(3):
         killed = subprocess.run([sys.executable, "-c", code, str(home())], timeout=60)
         assert killed.returncode == -9
-        assert len(queue.waiting()) == 1, "a worker that died leaves its job to the next"
+        assert len(queue.waiting_names()) == 1, "a worker that died leaves its job to the next"
     [left] = work(home())
     assert "died at it 3 times" in left.problem
-    assert queue.waiting() == []
+    assert queue.waiting_names() == []
     queue.put(job)
     assert len(work(home())[0].saved) == 1, "it is tried again when the session goes on"
 
@@ -222,9 +222,9 @@ def test_what_is_known_of_a_session_goes_long_after_its_end(project: Path, tmp_p
     job = Job("claude-code", "abc-123", str(project), str(transcript(tmp_path / "t.jsonl", project, TOLD)))
     queue.put(job)
     work(home())
-    assert queue.state(job)
+    assert queue.load_state(job)
     queue.sweep(time.time() + 91 * 86_400)
-    assert queue.state(job) == {}
+    assert queue.load_state(job) == {}
 
 
 @pytest.mark.requirement("B6")
@@ -240,11 +240,11 @@ def test_many_calls_leave_no_process_and_one_worker_does_it_all(project: Path, t
         assert ran.returncode == 0
         assert isinstance(json.loads(ran.stdout), dict)
     queue, until = Queue(home()), time.monotonic() + 60
-    while (queue.is_worked() or queue.waiting()) and time.monotonic() < until:
-        if queue.waiting() and not queue.is_worked():
+    while (queue.has_worker() or queue.waiting_names()) and time.monotonic() < until:
+        if queue.waiting_names() and not queue.has_worker():
             work(home())
         time.sleep(0.05)
-    assert queue.waiting() == []
+    assert queue.waiting_names() == []
     while (left := workers_of(home())) and time.monotonic() < until:
         time.sleep(0.05)
     assert left == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reverie.importers import Imported, read_session
+from reverie.importers import ImportedSession, read_session
 
 SESSION = "11111111-2222-4333-8444-555555555555"
 
@@ -316,15 +316,15 @@ class Recordings:
     def bytes_of(self, name: str) -> bytes:
         return MAKERS[name][1]()
 
-    def import_bytes(self, data: bytes, name: str = "session.jsonl") -> list[Imported]:
+    def import_bytes(self, data: bytes, name: str = "session.jsonl") -> list[ImportedSession]:
         path = self.folder / name
         path.write_bytes(data)
         return read_session(path)
 
-    def import_rows(self, rows: list[dict[str, Any]]) -> list[Imported]:
+    def import_rows(self, rows: list[dict[str, Any]]) -> list[ImportedSession]:
         return self.import_bytes(jsonl(rows))
 
-    def imported(self, name: str) -> list[Imported]:
+    def imported(self, name: str) -> list[ImportedSession]:
         return self.import_bytes(self.bytes_of(name), MAKERS[name][0])
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from reverie.conversation.decisions import Compacted, decision_of
 from reverie.conversation.entries import Entry, decode_entry, encode_entry
-from reverie.importers import Imported
+from reverie.importers import ImportedSession
 
 pytestmark = pytest.mark.requirement("D3")
 
 
-def blocks(found: Imported, kind: str) -> list[dict[str, Any]]:
+def blocks(found: ImportedSession, kind: str) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for entry in found.messages:
         content = (entry.message or {})["content"]
@@ -22,20 +22,20 @@ def blocks(found: Imported, kind: str) -> list[dict[str, Any]]:
     return out
 
 
-def uses(found: Imported) -> list[str]:
+def uses(found: ImportedSession) -> list[str]:
     return [block["id"] for block in blocks(found, "tool_use")]
 
 
-def answers(found: Imported) -> list[str]:
+def answers(found: ImportedSession) -> list[str]:
     return [block["tool_use_id"] for block in blocks(found, "tool_result")]
 
 
-def compactions(found: Imported) -> list[Compacted]:
+def compactions(found: ImportedSession) -> list[Compacted]:
     made = [decision_of(entry.body) for entry in found.entries if entry.kind == "decision"]
     return [one for one in made if isinstance(one, Compacted)]
 
 
-def said(found: Imported) -> list[str]:
+def said(found: ImportedSession) -> list[str]:
     return [entry.message["content"] for entry in found.messages if isinstance((entry.message or {})["content"], str)]  # type: ignore[index]
 
 

@@ -12,14 +12,14 @@ import pytest
 
 from reverie.conversation.entries import encode_entry
 from reverie.errors import InputError
-from reverie.importers import Imported, find_sessions, read_session
+from reverie.importers import ImportedSession, find_sessions, read_session
 
 pytestmark = pytest.mark.requirement("D3")
 
 FOLDERS = ("claude-code", "mini-swe-agent", "openhands", "pi", "swe-agent")
 
 
-def ids(found: Imported, kind: str, name: str) -> list[str]:
+def ids(found: ImportedSession, kind: str, name: str) -> list[str]:
     out: list[str] = []
     for entry in found.messages:
         content = (entry.message or {})["content"]
@@ -151,7 +151,7 @@ def test_damaged_corpus_files_never_raise_and_keep_what_is_intact(
             _check_claude(path, bytes(data), found)
 
 
-def _check_claude(path: Path, data: bytes, found: list[Imported]) -> None:
+def _check_claude(path: Path, data: bytes, found: list[ImportedSession]) -> None:
     """Lines that are still whole are imported as they were from the whole file, unless a changed one moved them."""
     originals = set(path.read_bytes().split(b"\n"))
     lines = [line.strip(b"\0\r") for line in data.split(b"\n")]

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from reverie.conversation.entries import encode_entry
 from reverie.errors import InputError
-from reverie.importers import Imported
+from reverie.importers import ImportedSession
 
 pytestmark = pytest.mark.requirement("D3")
 
 MARK = re.compile(rb"mark-\d+")
-Import = Callable[[bytes], list[Imported]]
+Import = Callable[[bytes], list[ImportedSession]]
 
 
 def lines_of(recordings: Any, name: str) -> list[bytes]:
@@ -42,7 +42,7 @@ def lines_of(recordings: Any, name: str) -> list[bytes]:
     return [json.dumps(row).encode() for row in rows]
 
 
-def marks_in(found: list[Imported]) -> set[bytes]:
+def marks_in(found: list[ImportedSession]) -> set[bytes]:
     return {mark for one in found for entry in one.entries for mark in MARK.findall(encode_entry(entry))}
 
 

@@ -16,7 +16,7 @@ from reverie.cache.usage import usage_of
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.events import DecisionMade, Event, FellBack
 from reverie.testing.messages_server import MessagesServer
-from reverie.testing.tool_script import ToolScript
+from tool_script import ToolScript
 
 NEEDED = {
     "test_langchain.py": "langchain_anthropic",

@@ -12,10 +12,10 @@ from reverie import InMemoryStorage, Memory, Session
 from reverie.conversation.decisions import Snipped
 from reverie.errors import StorageError
 from reverie.events import DecisionMade
-from reverie.integrations.anthropic import ReverieMemoryTool, layered
-from reverie.integrations.sync_session import running
+from reverie.integrations.anthropic import ReverieMemoryTool, reverie_middleware
+from reverie.integrations.sync_session import sync_session
 from reverie.testing.messages_server import MessagesServer
-from reverie.testing.tool_script import SYSTEM, TOOLS
+from tool_script import SYSTEM, TOOLS
 
 MODEL = "claude-sonnet-4-6"
 ASK = {"model": MODEL, "max_tokens": 1_000, "system": SYSTEM}
@@ -69,8 +69,8 @@ def test_a_loop_that_knows_nothing_of_us_is_logged_whole_and_breaks_only_where_t
     scene: Callable[..., Any],
 ) -> None:
     within = scene(14)
-    with running(within.open()) as session, plain_client(within) as client:
-        messages = loop(client.with_middleware(layered(session)), within)
+    with sync_session(within.open()) as session, plain_client(within) as client:
+        messages = loop(client.with_middleware(reverie_middleware(session)), within)
         said = session.view.said
     assert (within.server.refusals, within.fallbacks) == ([], [])
     assert len(within.server.requests) == within.script.said
@@ -86,8 +86,8 @@ def trims(scene: Any) -> list[Any]:
 def test_streams_are_seen_as_whole_replies(scene: Callable[..., Any]) -> None:
     whole, streamed = scene(6), scene(6)
     for one, stream in ((whole, False), (streamed, True)):
-        with running(one.open()) as session, plain_client(one) as client:
-            loop(client.with_middleware(layered(session)), one, stream=stream)
+        with sync_session(one.open()) as session, plain_client(one) as client:
+            loop(client.with_middleware(reverie_middleware(session)), one, stream=stream)
             replies = [entry.message["content"] for entry in session.view.said if entry.kind == "assistant"]
             usages = [entry.reply["usage"]["output_tokens"] for entry in session.view.said if entry.kind == "assistant"]
         assert one.fallbacks == []
@@ -102,13 +102,13 @@ def without(body: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 async def test_an_asynchronous_client_sends_the_same(scene: Callable[..., Any], anyio_backend: str) -> None:
     first, second = scene(6), scene(6)
-    with running(first.open()) as session, plain_client(first) as client:
-        loop(client.with_middleware(layered(session)), first)
+    with sync_session(first.open()) as session, plain_client(first) as client:
+        loop(client.with_middleware(reverie_middleware(session)), first)
     async with (
         second.open() as session,
         anthropic.AsyncAnthropic(base_url=second.server.base_url, api_key="any") as client,
     ):
-        await aloop(client.with_middleware(layered(session)), second)
+        await aloop(client.with_middleware(reverie_middleware(session)), second)
     assert (first.fallbacks, second.fallbacks) == ([], [])
     assert second.server.requests == first.server.requests
 
@@ -159,8 +159,8 @@ def text_of(content: Any) -> str:
 def talk() -> Iterator[Talk]:
     with MessagesServer(lambda request: f"reply {len(request['messages'])}") as server:
         client = anthropic.Anthropic(base_url=server.base_url, api_key="any", max_retries=0)
-        with client, running(Session.open("talk", storage=InMemoryStorage())) as session:
-            yield Talk(server, client.with_middleware(layered(session)), session)
+        with client, sync_session(Session.open("talk", storage=InMemoryStorage())) as session:
+            yield Talk(server, client.with_middleware(reverie_middleware(session)), session)
 
 
 def test_a_rewritten_saying_leaves_the_view_and_the_log_keeps_both(talk: Talk) -> None:
@@ -232,10 +232,10 @@ def test_a_tool_runner_that_lets_the_provider_hold_its_history_is_held_here_inst
     memory = Memory(tmp_path / "memory")
     with (
         MessagesServer(lambda request: "kept" if len(request["messages"]) > 1 else [call]) as server,
-        running(Session.open("runner", storage=InMemoryStorage())) as session,
+        sync_session(Session.open("runner", storage=InMemoryStorage())) as session,
         anthropic.Anthropic(base_url=server.base_url, api_key="any", max_retries=0) as bare,
     ):
-        runner = bare.with_middleware(layered(session)).beta.messages.tool_runner(
+        runner = bare.with_middleware(reverie_middleware(session)).beta.messages.tool_runner(
             **ASK, tools=[ReverieMemoryTool(memory)], messages=[{"role": "user", "content": "remember: no mocks"}]
         )
         assert runner.until_done().content[0].text == "kept"
@@ -294,10 +294,10 @@ def test_a_store_that_fails_costs_the_host_nothing() -> None:
     storage = Full()
     with (
         MessagesServer(lambda request: "fine") as server,
-        running(Session.open("full", storage=storage)) as session,
+        sync_session(Session.open("full", storage=storage)) as session,
         anthropic.Anthropic(base_url=server.base_url, api_key="any", max_retries=0) as bare,
     ):
-        talk = Talk(server, bare.with_middleware(layered(session)), session)
+        talk = Talk(server, bare.with_middleware(reverie_middleware(session)), session)
         storage.full = True
         assert talk.ask("one") == "fine"
         assert talk.server.requests[-1]["messages"] == [{"role": "user", "content": "one"}]
@@ -312,7 +312,7 @@ async def test_a_synchronous_client_in_the_sessions_own_event_loop_says_why_it_g
     with MessagesServer(lambda request: "fine") as server:
         async with Session.open("here", storage=InMemoryStorage()) as session:
             with anthropic.Anthropic(base_url=server.base_url, api_key="any") as bare:
-                talk = Talk(server, bare.with_middleware(layered(session)), session)
+                talk = Talk(server, bare.with_middleware(reverie_middleware(session)), session)
                 assert talk.ask("one") == "fine"
                 assert "would block the event loop" in talk.fallbacks[0]
 
@@ -329,9 +329,9 @@ def test_a_host_that_comes_back_finds_its_conversation(tmp_path: Any) -> None:
             [{"role": "assistant", "content": "read"}, {"role": "user", "content": "thanks"}],
         ):
             history += more
-            with running(Session.open("back", cwd=tmp_path)) as session:
+            with sync_session(Session.open("back", cwd=tmp_path)) as session:
                 with anthropic.Anthropic(base_url=server.base_url, api_key="any") as bare:
-                    client = bare.with_middleware(layered(session))
+                    client = bare.with_middleware(reverie_middleware(session))
                     client.messages.create(**ASK, tools=TOOLS, messages=history)
                 said = [entry.kind for entry in session.view.said]
             sent.append(server.requests[-1]["messages"])
@@ -357,8 +357,8 @@ def test_a_result_the_host_rewrote_is_shown_as_rewritten(talk: Talk) -> None:
 
 def test_a_prompt_that_is_too_long_is_compacted_and_sent_again(scene: Callable[..., Any]) -> None:
     one = scene(20, window=22_000)
-    with running(one.open()) as session, plain_client(one) as client:
-        loop(client.with_middleware(layered(session)), one)
+    with sync_session(one.open()) as session, plain_client(one) as client:
+        loop(client.with_middleware(reverie_middleware(session)), one)
     assert one.script.said == len([usage for usage in one.server.usages])
     assert {status for status, _ in one.server.refusals} == {400}
     assert any(type(event).__name__ == "CompactionEnded" for event in one.events)
@@ -367,9 +367,9 @@ def test_a_prompt_that_is_too_long_is_compacted_and_sent_again(scene: Callable[.
 @pytest.mark.requirement("B6")
 def test_several_conversations_in_one_process_do_not_meet(scene: Callable[..., Any]) -> None:
     one, other = scene(8, seed=1), scene(8, seed=2)
-    with running(one.open("one")) as first, running(other.open("other")) as second:
+    with sync_session(one.open("one")) as first, sync_session(other.open("other")) as second:
         for each, session in ((one, first), (other, second)):
             with plain_client(each) as client:
-                loop(client.with_middleware(layered(session)), each)
+                loop(client.with_middleware(reverie_middleware(session)), each)
         assert first.view.said[0].message != second.view.said[0].message
     assert one.fallbacks == other.fallbacks == []

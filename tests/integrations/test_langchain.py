@@ -10,7 +10,7 @@ from reverie import InMemoryStorage, Session
 from reverie.conversation.wire.canonical import canonical
 from reverie.errors import StorageError
 from reverie.events import DecisionMade, FellBack
-from reverie.integrations.sync_session import running
+from reverie.integrations.sync_session import sync_session
 from reverie.testing.messages_server import MessagesServer
 
 LOG = "\n".join(f"2026-03-02 08:{at % 60:02} row {at} locked" for at in range(4_000))
@@ -59,7 +59,7 @@ def test_the_state_keeps_the_preview_and_the_log_the_whole() -> None:
 
     with (
         MessagesServer(first_call_then_words) as server,
-        running(Session.open("a", storage=InMemoryStorage())) as session,
+        sync_session(Session.open("a", storage=InMemoryStorage())) as session,
     ):
         agent = agent_of(server, session)
         state = agent.invoke({"messages": [("user", "what happened?")]}, thread("1"))
@@ -99,7 +99,7 @@ def test_a_session_that_fails_leaves_the_agent_as_it_was() -> None:
             super().append(key, line)
 
     heard: list[Any] = []
-    with MessagesServer(first_call_then_words) as server, running(Session.open("f", storage=Full())) as session:
+    with MessagesServer(first_call_then_words) as server, sync_session(Session.open("f", storage=Full())) as session:
         session.listen(heard.append)
         state = agent_of(server, session).invoke({"messages": [("user", "hm?")]}, thread("1"))
         assert state["messages"][-1].text == "It was locked."
@@ -111,7 +111,7 @@ def test_an_error_of_the_provider_is_the_agents_and_a_refusal_sends_its_own_requ
     heard: list[Any] = []
     with (
         MessagesServer(lambda request: "fine") as server,
-        running(Session.open("e", storage=InMemoryStorage())) as session,
+        sync_session(Session.open("e", storage=InMemoryStorage())) as session,
     ):
         session.listen(heard.append)
         agent = agent_of(server, session)
@@ -127,12 +127,12 @@ def test_an_error_of_the_provider_is_the_agents_and_a_refusal_sends_its_own_requ
 def test_messages_of_other_makers_are_told_in_the_wires_shape() -> None:
     from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-    from reverie.integrations.langchain_messages import Told, reply_blocks
+    from reverie.integrations.langchain_messages import LangChainTranslator, reply_blocks
 
     called = AIMessage("Look.", tool_calls=[{"name": "Bash", "args": {"a": 1}, "id": "t1", "type": "tool_call"}])
     messages = [HumanMessage([{"type": "text", "text": "hi"}]), called]
     messages.append(ToolMessage("out", tool_call_id="t1", status="error"))
-    history = Told()
+    history = LangChainTranslator()
     assert history.history(messages[:2]) == history.history(messages)[:2]
     told = history.history(messages)
     assert (
@@ -163,7 +163,7 @@ def test_images_and_files_of_langchains_own_forms_reach_the_model_and_stay_where
     heard: list[Any] = []
     with (
         MessagesServer(lambda request: "fine") as server,
-        running(Session.open("i", storage=InMemoryStorage())) as session,
+        sync_session(Session.open("i", storage=InMemoryStorage())) as session,
     ):
         session.listen(heard.append)
         agent = agent_of(server, session)
@@ -188,7 +188,7 @@ def test_the_systems_words_among_the_messages_are_sent_as_such_where_the_provide
 ) -> None:
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-    from reverie.integrations.langchain_messages import Told
+    from reverie.integrations.langchain_messages import LangChainTranslator
 
     history = [
         SystemMessage("Help."),
@@ -197,7 +197,7 @@ def test_the_systems_words_among_the_messages_are_sent_as_such_where_the_provide
         HumanMessage("so"),
         SystemMessage("Brief."),
     ]
-    told = Told()
+    told = LangChainTranslator()
     wired = told.history([*history, HumanMessage("go on")])
     assert [message.get("stands", False) for message in wired] == [True, False, False, False, True, False]
     joined = [
@@ -214,15 +214,15 @@ def test_the_systems_words_among_the_messages_are_sent_as_such_where_the_provide
 def test_an_image_that_a_tool_gave_back_is_shown_and_the_mark_of_another_is_not() -> None:
     from langchain_core.messages import ToolMessage
 
-    from reverie.integrations.history_pieces import StandIns
-    from reverie.integrations.langchain_messages import Told, previewed, result_content
+    from reverie.integrations.history_pieces import Placeholders
+    from reverie.integrations.langchain_messages import LangChainTranslator, result_content, with_preview
 
     marked = {**PIXEL, "extras": {"cache_control": {"type": "ephemeral"}, "title": "a"}}
     message = ToolMessage([{"type": "text", "text": "drawn"}, marked], tool_call_id="t1")
-    shown = result_content(message, StandIns())
-    assert "cache_control" not in str(Told().history([message]))
-    assert previewed(message, shown) is message
-    cut = previewed(message, [{"type": "text", "text": "cut"}, *shown[1:]])
+    shown = result_content(message, Placeholders())
+    assert "cache_control" not in str(LangChainTranslator().history([message]))
+    assert with_preview(message, shown) is message
+    cut = with_preview(message, [{"type": "text", "text": "cut"}, *shown[1:]])
     assert cut.content == [{"type": "text", "text": "cut"}, {**PIXEL, "extras": {"title": "a"}}]
 
 

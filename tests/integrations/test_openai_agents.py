@@ -12,7 +12,7 @@ from reverie import InMemoryStorage, Session
 from reverie.conversation.decisions import Cause, Replacement, ResultsCleared, Snipped
 from reverie.errors import StorageError
 from reverie.events import DecisionMade
-from reverie.integrations.sync_session import running
+from reverie.integrations.sync_session import sync_session
 from reverie.testing.chat_server import ChatServer
 
 if TYPE_CHECKING:  # the frameworks take seconds to import: only who runs these tests waits for them
@@ -119,7 +119,7 @@ def test_a_session_on_a_thread_of_its_own_serves_runs_without_a_loop_and_is_foun
     with ChatServer(first_call_then_words) as server:
         lengths: list[int] = []
         for text in ("what happened?", "sure?"):
-            with running(Session.open("kept", cwd=tmp_path)) as opened:
+            with sync_session(Session.open("kept", cwd=tmp_path)) as opened:
                 assert asyncio.run(in_a_loop_of_its_own(server, session_of(opened), text)) == "It was locked."
                 lengths.append(len(opened.view.said))
         assert lengths == [4, 6]
@@ -196,9 +196,9 @@ async def test_a_conversation_that_the_provider_holds_passes_and_it_is_said_why(
 
 
 def test_a_history_that_grows_is_told_and_found_again_from_where_it_grew(work: Any) -> None:
-    from reverie.integrations.openai_items import Wire
+    from reverie.integrations.openai_items import OpenAITranslator
 
-    wire, items, counted = Wire(), list[Any](), list[int]()
+    wire, items, counted = OpenAITranslator(), list[Any](), list[int]()
     for number in range(60):
         call = {"type": "function_call", "call_id": f"t{number}", "name": "bash", "arguments": f'{{"at": {number}}}'}
         items += [call, {"type": "function_call_output", "call_id": f"t{number}", "output": f"out {number}"}]
@@ -207,7 +207,7 @@ def test_a_history_that_grows_is_told_and_found_again_from_where_it_grew(work: A
             messages = wire.history(items)
             assert wire.items(messages) == items
         counted.append(one.calls)
-    assert messages == Wire().history(items)
+    assert messages == OpenAITranslator().history(items)
     assert max(counted[10:]) <= 1.2 * min(counted[10:])
     items[1]["output"] = "[redacted]"
     assert not wire.goes_on(items)

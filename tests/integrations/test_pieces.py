@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from reverie.integrations import history_pieces as pieces
 from reverie.integrations.history_pieces import (
-    Piece,
-    Reader,
-    Replies,
-    apart,
-    digest_of,
+    HistoryPiece,
+    HistoryReader,
+    ReplyIndex,
+    common_length,
+    content_key,
+    detached,
     pieces_of,
     reply_key,
-    shared_start,
 )
-from reverie.integrations.session_history import aligned
+from reverie.integrations.session_history import kept_positions
 
 MARK = {"type": "ephemeral"}
 
@@ -50,8 +50,8 @@ def test_a_changed_word_an_edited_call_and_another_id_do_count() -> None:
     call = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"a": 1}}
     keys = {reply_key([one]) for one in (call, {**call, "input": {"a": 2}}, {**call, "id": "t2"})}
     assert len(keys) == 3
-    assert digest_of("a") != digest_of("b")
-    assert digest_of("a") == digest_of([{"type": "text", "text": "a"}])
+    assert content_key("a") != content_key("b")
+    assert content_key("a") == content_key([{"type": "text", "text": "a"}])
 
 
 def test_a_reply_in_two_messages_is_one() -> None:
@@ -70,11 +70,11 @@ KINDS = ["add", "empty", "write", "mark", "drop", "cut", "fork"]
 EDITS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 9)), max_size=14)
 
 
-def read_while_edited(reader: Reader, edits: list[tuple[str, int]]) -> None:
+def read_while_edited(reader: HistoryReader, edits: list[tuple[str, int]]) -> None:
     """Do to a history what hosts do, and hold what is read against what a first reading gives."""
     history: list[dict[str, Any]] = []
     branches: list[list[dict[str, Any]]] = []
-    read: list[Piece] = []
+    read: list[HistoryPiece] = []
     for number, (kind, at) in enumerate(edits):
         branches.append(deepcopy(history))
         before = deepcopy(read)
@@ -99,23 +99,23 @@ def read_while_edited(reader: Reader, edits: list[tuple[str, int]]) -> None:
 @settings(max_examples=60)
 @given(EDITS)
 def test_a_history_is_read_as_if_for_the_first_time_whatever_the_host_did_to_it(edits: list[tuple[str, int]]) -> None:
-    read_while_edited(Reader(), edits)
+    read_while_edited(HistoryReader(), edits)
 
 
 def test_a_reader_that_trusts_the_host_not_to_write_into_its_messages_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pieces, "apart", lambda value: value)
+    monkeypatch.setattr(pieces, "detached", lambda value: value)
     with pytest.raises(AssertionError):
-        read_while_edited(Reader(), [("add", 1), ("add", 1), ("write", 0)])
+        read_while_edited(HistoryReader(), [("add", 1), ("add", 1), ("write", 0)])
 
 
 def test_a_reader_that_keeps_a_reply_which_goes_on_past_an_empty_message_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Reader, "_ends_a_piece", lambda self, at: self._messages[at]["role"] != "assistant")
+    monkeypatch.setattr(HistoryReader, "_ends_a_piece", lambda self, at: self._messages[at]["role"] != "assistant")
     with pytest.raises(AssertionError):
-        read_while_edited(Reader(), [("add", 1), ("add", 2), ("empty", 0), ("add", 3), ("cut", 3)])
+        read_while_edited(HistoryReader(), [("add", 1), ("add", 2), ("empty", 0), ("add", 3), ("cut", 3)])
 
 
 def test_what_is_held_apart_does_not_change_with_the_hosts_and_equals_it_until_then() -> None:
@@ -128,16 +128,16 @@ def test_what_is_held_apart_does_not_change_with_the_hosts_and_equals_it_until_t
             raise TypeError("cannot be copied")
 
     given = {"many": ("a", [Picture("a.png")]), "data": b"x"}
-    kept = apart(given)
+    kept = detached(given)
     assert kept == given
     given["many"][1][0].url = "b.png"
     assert kept != given
     thing = Locked()
-    assert apart(thing) != thing
+    assert detached(thing) != thing
 
 
 def test_equal_replies_are_found_in_their_order_and_what_cannot_be_compared_is_new() -> None:
-    known: Replies[str] = Replies()
+    known: ReplyIndex[str] = ReplyIndex()
     for key, reply in ((b"yes", "first"), (b"no", "only"), (b"yes", "second")):
         known.add(key, reply)
     assert known.found([b"yes", b"no", b"yes"]) == ["first", "only", "second"]
@@ -150,7 +150,7 @@ def test_equal_replies_are_found_in_their_order_and_what_cannot_be_compared_is_n
 
         __hash__ = None  # type: ignore[assignment]
 
-    assert shared_start([1, Stubborn()], [1, Stubborn()]) == 0
+    assert common_length([1, Stubborn()], [1, Stubborn()]) == 0
 
 
 WORDS = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=12)
@@ -158,7 +158,7 @@ WORDS = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=12)
 
 @given(WORDS, WORDS)
 def test_what_is_kept_and_what_is_new_give_the_hosts_history(known: list[bytes], host: list[bytes]) -> None:
-    kept = aligned(known, host)
+    kept = kept_positions(known, host)
     assert kept == sorted(set(kept))
     assert [known[at] for at in kept] + host[len(kept) :] == host
 
@@ -166,4 +166,4 @@ def test_what_is_kept_and_what_is_new_give_the_hosts_history(known: list[bytes],
 @given(WORDS, st.integers(0, 12))
 def test_a_history_whose_past_was_dropped_is_known_whole(tail: list[bytes], dropped: int) -> None:
     known = [b"old-%d" % number for number in range(dropped)] + tail
-    assert len(aligned(known, tail)) == len(tail)
+    assert len(kept_positions(known, tail)) == len(tail)

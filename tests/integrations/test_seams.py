@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from reverie import InMemoryStorage, Memory, Session
 from reverie.conversation.wire.validate import problems
 from reverie.errors import SessionError
-from reverie.integrations.history_pieces import Reader
-from reverie.integrations.host_session import Hosted
+from reverie.integrations.history_pieces import HistoryReader
+from reverie.integrations.host_session import HostSession
 
 TOOL = {"name": "Bash", "description": "Run.", "input_schema": {"type": "object"}}
 
@@ -58,7 +58,7 @@ async def follow(edits: list[tuple[str, int]], again: bool) -> None:
     branches: list[list[dict[str, Any]]] = []
     number = 0
     async with Session.open("edits", storage=storage) as first:
-        hosted = Hosted(first)
+        hosted = HostSession(first)
         for kind, at in edits:
             number += 1
             branches.append(list(history))
@@ -77,7 +77,7 @@ async def follow(edits: list[tuple[str, int]], again: bool) -> None:
         async with Session.open("edits", storage=storage) as second:
             history.append({"role": "user", "content": "back again"})
             before = len(second.view.said)
-            request = await Hosted(second).prepare(asked(history))
+            request = await HostSession(second).prepare(asked(history))
             assert words(request) == words({"messages": history})
             assert len(second.view.said) - before <= 2
 
@@ -105,7 +105,7 @@ def change(history: list[dict[str, Any]], kind: str, at: int, number: int) -> No
         history.append({"role": "user", "content": f"say {number}"})
 
 
-async def work_of_each_turn(hosted: Hosted, turns: int, work: Any) -> list[int]:
+async def work_of_each_turn(hosted: HostSession, turns: int, work: Any) -> list[int]:
     """Return how many of our functions each turn of a conversation that calls tools takes."""
     history: list[dict[str, Any]] = [{"role": "user", "content": "begin"}]
     counted: list[int] = []
@@ -123,16 +123,16 @@ async def work_of_each_turn(hosted: Hosted, turns: int, work: Any) -> list[int]:
 @pytest.mark.requirement("B6")
 async def test_the_work_of_a_turn_does_not_grow_with_the_history(work: Any, anyio_backend: str) -> None:
     async with Session.open("long", storage=InMemoryStorage()) as session:
-        counted = await work_of_each_turn(Hosted(session), 30, work)
+        counted = await work_of_each_turn(HostSession(session), 30, work)
         assert max(counted[10:]) <= 1.2 * min(counted[10:])
 
 
 async def test_a_host_that_is_read_from_its_beginning_at_every_turn_would_be_seen(
     work: Any, anyio_backend: str
 ) -> None:
-    class Forgetful(Hosted):
+    class Forgetful(HostSession):
         async def prepare(self, body: Any) -> Any:
-            self._reader = Reader()
+            self._reader = HistoryReader()
             return await super().prepare(body)
 
     async with Session.open("long", storage=InMemoryStorage()) as session:
@@ -142,7 +142,7 @@ async def test_a_host_that_is_read_from_its_beginning_at_every_turn_would_be_see
 
 async def test_what_a_host_writes_into_its_history_is_followed(anyio_backend: str) -> None:
     async with Session.open("written", storage=InMemoryStorage()) as session:
-        hosted = Hosted(session)
+        hosted = HostSession(session)
         history: list[dict[str, Any]] = [{"role": "user", "content": "begin"}]
         await hosted.prepare(asked(history))
         made = reply("m1", *answer("call", 1))
@@ -158,7 +158,7 @@ async def test_what_a_host_writes_into_its_history_is_followed(anyio_backend: st
 
 async def test_marks_that_a_host_sets_later_do_not_leave_in_our_requests(anyio_backend: str) -> None:
     async with Session.open("marked", storage=InMemoryStorage()) as session:
-        hosted = Hosted(session)
+        hosted = HostSession(session)
         history: list[dict[str, Any]] = []
         for number in range(4):
             history.append({"role": "user", "content": [{"type": "text", "text": f"say {number}"}]})
@@ -177,7 +177,7 @@ async def test_marks_that_a_host_sets_later_do_not_leave_in_our_requests(anyio_b
 TITLE = {"model": "claude-haiku-4-5", "max_tokens": 100, "system": "Write a title."}
 
 
-async def exchanged(hosted: Hosted, history: list[dict[str, Any]], number: int) -> None:
+async def exchanged(hosted: HostSession, history: list[dict[str, Any]], number: int) -> None:
     """Ask one thing and hear the answer."""
     history.append({"role": "user", "content": f"say {number}"})
     await hosted.prepare(asked(history))
@@ -189,7 +189,7 @@ async def exchanged(hosted: Hosted, history: list[dict[str, Any]], number: int) 
 @pytest.mark.parametrize("turns", [1, 5])
 async def test_what_asks_the_first_question_again_for_a_title_passes(turns: int, anyio_backend: str) -> None:
     async with Session.open("titled", storage=InMemoryStorage()) as session:
-        hosted, history = Hosted(session), list[dict[str, Any]]()
+        hosted, history = HostSession(session), list[dict[str, Any]]()
         for number in range(turns):
             await exchanged(hosted, history, number)
         before = len(session.view.said)
@@ -203,7 +203,7 @@ async def test_what_asks_the_first_question_again_for_a_title_passes(turns: int,
 
 async def test_a_title_that_came_first_gives_way_and_an_answer_drawn_anew_is_followed(anyio_backend: str) -> None:
     async with Session.open("first", storage=InMemoryStorage()) as session:
-        hosted, history = Hosted(session), [{"role": "user", "content": "say 0"}]
+        hosted, history = HostSession(session), [{"role": "user", "content": "say 0"}]
         await hosted.prepare({**TITLE, "messages": history})
         await hosted.observe(reply("m-title", {"type": "text", "text": "A title"}))
         for number in range(3):
@@ -227,7 +227,7 @@ async def test_memories_open_the_conversation_and_what_helps_is_recalled(tmp_pat
     memory = Memory(tmp_path / "memory")
     memory.save("Use the real database in tests", type="feedback", why="a mock hid a broken migration")
     async with Session.open("recalled", storage=InMemoryStorage()) as session:
-        hosted = Hosted(session, memory)
+        hosted = HostSession(session, memory)
         request = await hosted.prepare(asked([{"role": "user", "content": "which database do the tests use?"}]))
         said = "\n".join(words(request))
         assert said.index("feedback_") < said.index("which database do the tests use?")

@@ -21,10 +21,10 @@ from reverie.errors import (
     ReplyBroken,
 )
 from reverie.models.anthropic import AnthropicModel, wire_request
-from reverie.models.retries import Retry, Retrying
+from reverie.models.retries import Retry, RetryingModel
 from reverie.ports import Piece, Reply
 from reverie.testing.messages_server import MessagesServer
-from reverie.testing.messages_server import Reply as Scripted
+from reverie.testing.messages_server import ServerReply as Scripted
 
 MODEL = "claude-sonnet-5"
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -274,7 +274,7 @@ def test_retrying_over_faults_ends_in_one_whole_reply(server: MessagesServer, ru
         waited.append(seconds)
 
     async def steps() -> None:
-        model = Retrying(model_at(server), sleep=sleep, on_retry=told.append)
+        model = RetryingModel(model_at(server), sleep=sleep, on_retry=told.append)
         server.fail(429, retry_after=3)
         server.fail(529)
         server.cut_stream(1_200)

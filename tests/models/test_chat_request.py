@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from random_logs import random_log
 from reverie.conversation.view import View
 from reverie.conversation.wire.request import build_request
 from reverie.models.chat_request import chat_messages, chat_request, used_ids
-from reverie.testing.random_logs import random_log
 
 PNG = {"type": "base64", "media_type": "image/png", "data": "iVBORw0="}
 IMAGE = {"type": "image", "source": PNG}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError, ModelError, ModelRefused, ModelUnavailable, PromptTooLong, ReplyBroken
-from reverie.models import Broken, Retry, Retrying, ScriptedModel
+from reverie.models import BrokenReply, Retry, RetryingModel, ScriptedModel
 from reverie.ports import Capabilities, Piece, Reply
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -28,10 +28,10 @@ class Clock:
         self.slept.append(seconds)
 
 
-def retrying(*said: Any, told: list[Retry] | None = None, **more: Any) -> tuple[Retrying, ScriptedModel, Clock]:
+def retrying(*said: Any, told: list[Retry] | None = None, **more: Any) -> tuple[RetryingModel, ScriptedModel, Clock]:
     model, clock = ScriptedModel(list(said)), Clock()
     on_retry = told.append if told is not None else None
-    return Retrying(model, sleep=clock.sleep, on_retry=on_retry, **more), model, clock
+    return RetryingModel(model, sleep=clock.sleep, on_retry=on_retry, **more), model, clock
 
 
 @pytest.mark.requirement("Q7")
@@ -60,7 +60,7 @@ def test_what_was_refused_is_not_asked_again(run: Run, error: Exception) -> None
 @pytest.mark.requirement("Q7")
 def test_a_stream_that_broke_is_asked_again_whole_and_the_reader_told_what_to_forget(run: Run) -> None:
     told: list[Retry] = []
-    model, asked, _ = retrying(Broken("A long enough first answer that breaks.", 1), "Hello.", told=told)
+    model, asked, _ = retrying(BrokenReply("A long enough first answer that breaks.", 1), "Hello.", told=told)
 
     async def steps() -> list[Piece | Reply]:
         return [part async for part in model.stream(ASKED)]
@@ -118,14 +118,14 @@ def test_a_model_that_is_back_is_given_every_try_again(run: Run) -> None:
 
 def test_both_models_are_closed(run: Run) -> None:
     first, second = ScriptedModel([]), ScriptedModel([])
-    run(Retrying(first, fallback=second).aclose())
+    run(RetryingModel(first, fallback=second).aclose())
     assert first.closed
     assert second.closed
 
 
 def test_no_attempts_at_all_is_refused() -> None:
     with pytest.raises(InputError):
-        Retrying(ScriptedModel([]), attempts=0)
+        RetryingModel(ScriptedModel([]), attempts=0)
 
 
 OUTCOMES = st.sampled_from(["away", "broken", "whole", "refused"])
@@ -137,7 +137,7 @@ def test_whatever_fails_there_is_one_whole_reply_or_one_error(
 ) -> None:
     def said(name: str) -> Any:
         errors = {"away": AWAY, "refused": ModelRefused("no")}
-        return errors.get(name) or (Broken("broken " * 20, 2) if name == "broken" else "whole")
+        return errors.get(name) or (BrokenReply("broken " * 20, 2) if name == "broken" else "whole")
 
     other = ScriptedModel([said(name) for name in second])
     model, asked, _ = retrying(*map(said, first), fallback=other, attempts=attempts)

@@ -9,7 +9,7 @@ import pytest
 
 from reverie.conversation.wire.validate import problems
 from reverie.errors import ModelRefused, ModelUnavailable, PromptTooLong, ReplyBroken
-from reverie.models import Broken, ScriptedModel
+from reverie.models import BrokenReply, ScriptedModel
 from reverie.ports import Capabilities, Model, Piece, Reply
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -81,7 +81,7 @@ def test_a_function_may_wait_and_may_answer_with_an_error(run: Run) -> None:
 
 
 def test_a_script_at_its_end_and_a_reply_that_breaks_are_errors(run: Run) -> None:
-    model = ScriptedModel([Broken("some words that are never finished", 1)])
+    model = ScriptedModel([BrokenReply("some words that are never finished", 1)])
     with pytest.raises(ReplyBroken):
         run(model.complete(request("x")))
     with pytest.raises(ModelRefused, match="no reply for request 2"):

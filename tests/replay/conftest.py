@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from reverie.replay.outcome import Act, Break, Outcome, Point, Report
+from reverie.replay.outcome import LayerAction, Point, ReplayBreak, ReplayOutcome, ReplayReport
 
 POLICIES = ("uncached", "recorded", "append-only", "sliding-window", "clear-every-turn", "reverie")
 LAYERS = ("offload", "trim", "compact")
@@ -21,10 +21,10 @@ REASONS = (
 START = 1_772_440_860.0
 
 
-def made_outcome(rng: Random, policy: str, file: str, session: str, times: Sequence[float]) -> Outcome:
+def made_outcome(rng: Random, policy: str, file: str, session: str, times: Sequence[float]) -> ReplayOutcome:
     points: list[Point] = []
-    acts: list[Act] = []
-    breaks: list[Break] = []
+    acts: list[LayerAction] = []
+    breaks: list[ReplayBreak] = []
     window = 9_000
     limit = {"reverie": 70_000, "sliding-window": 90_000, "clear-every-turn": 100_000}.get(policy, 165_000)
     for number, at in enumerate(times):
@@ -33,12 +33,12 @@ def made_outcome(rng: Random, policy: str, file: str, session: str, times: Seque
         idle = number > 0 and at - times[number - 1] > 300
         broke = idle
         if policy == "reverie" and grown > 4_000:
-            acts.append(Act(number, at, "offload", "a result above 20,000 characters", 1, grown - 700))
+            acts.append(LayerAction(number, at, "offload", "a result above 20,000 characters", 1, grown - 700))
             window -= grown - 700
         if window > limit:
             layer = "trim" if policy in ("reverie", "clear-every-turn") else "compact"
             freed = int(window * (0.4 if layer == "trim" else 0.8))
-            acts.append(Act(number, at, layer, "the window is full", rng.randrange(1, 30), freed))
+            acts.append(LayerAction(number, at, layer, "the window is full", rng.randrange(1, 30), freed))
             window -= freed
             broke = True
         read = 0 if policy == "uncached" else (9_000 if broke else max(0, window - grown))
@@ -46,11 +46,11 @@ def made_outcome(rng: Random, policy: str, file: str, session: str, times: Seque
         uncached = window - read - written
         if broke and number and policy != "uncached":
             reason = REASONS[0] if idle else rng.choice(REASONS[1:])
-            breaks.append(Break(number, at, reason, written, written * 3.45e-6, rng.random() < 0.9))
+            breaks.append(ReplayBreak(number, at, reason, written, written * 3.45e-6, rng.random() < 0.9))
         usd = (read * 0.3 + written * 3.75 + uncached * 3.0) / 1e6
         points.append(Point(number, at, window, read, written, 0, uncached, 200, usd, 200 * 15 / 1e6))
     mine = policy == "reverie"
-    return Outcome(
+    return ReplayOutcome(
         policy,
         file,
         session,
@@ -75,11 +75,11 @@ def made_report(
     names: Sequence[str] = (),
     unbilled: Sequence[int] = (),
     skipped: Sequence[str] = (),
-) -> Report:
+) -> ReplayReport:
     """Make a report up; sessions in ``unbilled`` have no ``recorded`` outcome."""
     rng = Random(seed)
     files = [names[at] if at < len(names) else f"{rng.getrandbits(32):08x}.jsonl" for at in range(sessions)]
-    outcomes: list[Outcome] = []
+    outcomes: list[ReplayOutcome] = []
     for at, file in enumerate(files):
         clock, times = START + at * 86_400, []
         for _ in range(requests):
@@ -88,10 +88,10 @@ def made_report(
         for policy in policies:
             if policy != "recorded" or at not in unbilled:
                 outcomes.append(made_outcome(Random(f"{seed}-{at}-{policy}"), policy, file, f"session-{at}", times))
-    return Report(tuple(files), tuple(policies), tuple(outcomes), "claude-sonnet-4-5", "5m", tuple(skipped))
+    return ReplayReport(tuple(files), tuple(policies), tuple(outcomes), "claude-sonnet-4-5", "5m", tuple(skipped))
 
 
 @pytest.fixture(scope="session")
-def made() -> Callable[..., Report]:
+def made() -> Callable[..., ReplayReport]:
     """Return the maker of reports."""
     return made_report

@@ -11,8 +11,8 @@ from reverie.cache.usage import Usage
 from reverie.conversation.decisions import Cause, Compacted, PrefixRendered, body_of
 from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, iso
 from reverie.importers import read_session
-from reverie.replay.drops import REMOVED, REWRITTEN, UNSEEN, Drop, by_reason, drops
-from reverie.replay.recording import Recording, Sizes, Step, recording_of
+from reverie.replay.drops import REMOVED, REWRITTEN, UNSEEN, CacheDrop, by_reason, drops
+from reverie.replay.recording import BlockSizes, RecordedRequest, Recording, recording_of
 
 START = 1_763_208_000.0
 
@@ -24,12 +24,14 @@ def entry(kind: str, at: float) -> Entry:
 
 def step(
     number: int, at: float, billed: Usage | None, *decided: Entry, removed: bool = False, model: str = "m"
-) -> Step:
-    return Step(number, START + at, (*decided, entry(USER, at)), (entry(ASSISTANT, at),), model, 10, billed, removed)
+) -> RecordedRequest:
+    return RecordedRequest(
+        number, START + at, (*decided, entry(USER, at)), (entry(ASSISTANT, at),), model, 10, billed, removed
+    )
 
 
-def recorded(*steps: Step) -> Recording:
-    return Recording("r", "s", "test", "", "m", steps, Sizes(), (0,), True, True)
+def recorded(*steps: RecordedRequest) -> Recording:
+    return Recording("r", "s", "test", "", "m", steps, BlockSizes(), (0,), True, True)
 
 
 def compacted() -> Entry:
@@ -44,7 +46,7 @@ def rendered(tool: str) -> Entry:
     )
 
 
-def only(recording: Recording) -> Drop:
+def only(recording: Recording) -> CacheDrop:
     found = drops(recording)
     assert len(found) == 1
     return found[0]
@@ -69,7 +71,7 @@ FIRST = Usage(read=10_000, write_5m=90_000)
         (step(1, 9, Usage(write_5m=101_000), model="other"), "model changed"),
     ],
 )
-def test_a_drop_gets_the_reason_that_fits_what_was_billed(second: Step, reason: str) -> None:
+def test_a_drop_gets_the_reason_that_fits_what_was_billed(second: RecordedRequest, reason: str) -> None:
     found = only(recorded(step(0, 0, FIRST), second))
     assert (found.reason, found.registered, found.number, found.expected) == (reason, False, 1, 100_000)
 
@@ -109,7 +111,7 @@ def test_the_price_of_a_drop_is_known_where_the_model_is() -> None:
 
 
 def test_drops_are_counted_by_reason() -> None:
-    made = [Drop(number, 0.0, reason, False, 9, 1, 0.0) for number, reason in enumerate(("a", "b", "b"))]
+    made = [CacheDrop(number, 0.0, reason, False, 9, 1, 0.0) for number, reason in enumerate(("a", "b", "b"))]
     assert {reason: len(found) for reason, found in by_reason(made).items()} == {"b": 2, "a": 1}
     assert list(by_reason(made)) == ["b", "a"]
 
@@ -119,7 +121,7 @@ def test_every_drop_of_the_corpus_has_a_reason(corpus: Path) -> None:
     files = sorted((corpus / "claude-code").glob("*.jsonl"))
     if not files:
         pytest.skip("no Claude Code sessions in this corpus")
-    requests, found = 0, list[Drop]()
+    requests, found = 0, list[CacheDrop]()
     for file in files:
         for imported in read_session(file):
             recording = recording_of(imported, file.name)

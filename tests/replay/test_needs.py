@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from reverie.replay.needs import Needs
-from reverie.testing.script import Script, call, text
+from log_script import Script, call, text
+from reverie.replay.needs import NeededResults
 
 LINE = "    return compute_the_total_of_all_invoices(depot)"
 OTHER = "    raise UnknownDepotError(depot, searched=places)"
 
 
-def after(removed: bool = True, said: str = "") -> tuple[Needs, Script]:
+def after(removed: bool = True, said: str = "") -> tuple[NeededResults, Script]:
     script = Script()
     script.user(said or "look at it")
     script.reply(call("t1", file_path="/a.py"))
     script.result("t1", f"1\t{LINE}\n2\t{OTHER}\n")
-    needs = Needs()
+    needs = NeededResults()
     for entry in script.entries:
         needs.heard(entry)
     if removed:

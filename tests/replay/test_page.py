@@ -17,11 +17,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reverie.replay.outcome import Act, Break, Outcome, Point, Report
+from reverie.replay.outcome import LayerAction, Point, ReplayBreak, ReplayOutcome, ReplayReport
 from reverie.replay.page import page
 from reverie.replay.scales import buckets, by_number, by_time, nice_ticks
 
-Made = Callable[..., Report]
+Made = Callable[..., ReplayReport]
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -94,14 +94,15 @@ class Reader(HTMLParser):
             self.text.append(data)
 
 
-def named(name: str) -> Report:
+def named(name: str) -> ReplayReport:
     """Return a small report in which everything that can have a name has this one."""
     points = tuple(Point(at, 100.0 + at, 50 + at, 20, 20, 0, 10 + at, 5, 0.01, 0.01) for at in range(3))
-    outcome = Outcome(
-        name, name, name, name, points, (Act(1, 101.0, name, name, 1, 9),), (Break(2, 102.0, name, 9, 0.1, False),),
+    outcome = ReplayOutcome(
+        name, name, name, name, points,
+        (LayerAction(1, 101.0, name, name, 1, 9),), (ReplayBreak(2, 102.0, name, 9, 0.1, False),),
         removed_tokens=9, invalid_requests=1, notes=(name,),
     )  # fmt: skip
-    return Report((name,), (name,), (outcome,), name, name, (name,))
+    return ReplayReport((name,), (name,), (outcome,), name, name, (name,))
 
 
 @pytest.mark.requirement("B1")
@@ -199,16 +200,16 @@ def test_thousands_of_points_and_many_sessions_stay_small(made: Made) -> None:
 @pytest.mark.parametrize(
     "report",
     [
-        Report((), (), (), "", ""),
-        Report(("a",), ("reverie",), (Outcome("reverie", "a", "s", "", ()),), "m", "5m"),
-        Report(
+        ReplayReport((), (), (), "", ""),
+        ReplayReport(("a",), ("reverie",), (ReplayOutcome("reverie", "a", "s", "", ()),), "m", "5m"),
+        ReplayReport(
             ("a",), ("reverie",),
-            (Outcome("reverie", "a", "s", "", (Point(7, float("nan"), 0, 0, 0, 0, 0, 0, 0.0, 0.0),)),), "m", "1h",
+            (ReplayOutcome("reverie", "a", "s", "", (Point(7, float("nan"), 0, 0, 0, 0, 0, 0, 0.0, 0.0),)),), "m", "1h",
         ),
     ],
     ids=["nothing", "no request", "one free request"],
 )  # fmt: skip
-def test_what_is_empty_makes_a_page_too(report: Report) -> None:
+def test_what_is_empty_makes_a_page_too(report: ReplayReport) -> None:
     found = Reader(page(report))
     assert found.open == []
     assert "nan" not in page(report).lower().replace("announced", "")

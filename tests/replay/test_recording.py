@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from log_script import Script, call, text
 from reverie.conversation.view import View
 from reverie.conversation.wire.blocks import as_blocks
 from reverie.importers import read_session
-from reverie.importers.import_result import Imported
+from reverie.importers.import_result import ImportedSession
 from reverie.replay.compare import recordings_in
 from reverie.replay.recording import recording_of
 from reverie.testing.coding_session import as_claude_code_jsonl, coding_session
-from reverie.testing.script import Script, call, text
 
 
-def imported(script: Script) -> Imported:
-    return Imported("script", "s", "", "", "claude-test", tuple(script.entries))
+def imported(script: Script) -> ImportedSession:
+    return ImportedSession("script", "s", "", "", "claude-test", tuple(script.entries))
 
 
 def usage(read: int = 0, written: int = 0, uncached: int = 0, output: int = 5) -> dict[str, int]:

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.cli.savings.replay_table import show
-from reverie.replay.outcome import Outcome, Point, Report, totals
-from reverie.replay.report import cheapest, count_text, figures, lost_by_reason, money_text, places, report_json
+from reverie.replay.outcome import Point, ReplayOutcome, ReplayReport, totals
+from reverie.replay.report import cheapest, costs_by_reason, count_text, figures, money_text, places, report_json
 
-Made = Callable[..., Report]
+Made = Callable[..., ReplayReport]
 
 NAMED = {
     "input_usd", "output_usd", "cache_read", "cache_write", "uncached", "requests", "invalid_requests", "breaks",
@@ -34,7 +34,7 @@ class Screen(io.StringIO):
         return True
 
 
-def shown_on(report: Report, monkeypatch: pytest.MonkeyPatch, *, columns: int | None, **environment: str) -> str:
+def shown_on(report: ReplayReport, monkeypatch: pytest.MonkeyPatch, *, columns: int | None, **environment: str) -> str:
     """Return what is printed on a terminal so wide, or into a pipe."""
     out = Screen() if columns else io.StringIO()
     with monkeypatch.context() as patch:
@@ -95,7 +95,7 @@ def test_nothing_to_compare_with_is_said_as_nothing(made: Made) -> None:
     report = made(policies=("reverie",))
     assert figures(report)["reverie"]["cost_vs_uncached"] is None
     assert figures(report)["reverie"]["cost_vs_append_only"] is None
-    assert report_json(Report((), (), (), "", "5m"))["policies"] == {}
+    assert report_json(ReplayReport((), (), (), "", "5m"))["policies"] == {}
 
 
 def test_the_cheapest_is_the_one_with_the_least_input_cost(made: Made) -> None:
@@ -106,7 +106,7 @@ def test_the_cheapest_is_the_one_with_the_least_input_cost(made: Made) -> None:
 
 def test_what_breaks_cost_adds_up_by_reason(made: Made) -> None:
     report = made()
-    rows = lost_by_reason(report)
+    rows = costs_by_reason(report)
     breaks = [one for outcome in report.outcomes for one in outcome.breaks]
     assert sum(row.count for row in rows) == len(breaks)
     assert sum(row.usd for row in rows) == pytest.approx(sum(one.usd for one in breaks))
@@ -162,13 +162,15 @@ def test_hostile_names_do_not_drive_the_terminal(made: Made, monkeypatch: pytest
 
 def test_refused_requests_are_said_aloud(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     point = Point(0, 0.0, 10, 0, 0, 0, 10, 1, 0.1, 0.1)
-    report = Report(("a",), ("reverie",), (Outcome("reverie", "a", "s", "m", (point,), invalid_requests=1),), "m", "5m")
+    report = ReplayReport(
+        ("a",), ("reverie",), (ReplayOutcome("reverie", "a", "s", "m", (point,), invalid_requests=1),), "m", "5m"
+    )
     assert "a provider would refuse 1 request of 1" in shown_on(report, monkeypatch, columns=80)
     assert "refuse" not in shown_on(made(), monkeypatch, columns=80)
 
 
 def test_an_empty_report_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    printed = shown_on(Report((), (), (), "", "5m", ("x is empty",)), monkeypatch, columns=80)
+    printed = shown_on(ReplayReport((), (), (), "", "5m", ("x is empty",)), monkeypatch, columns=80)
     assert "Nothing was replayed." in printed
     assert "x is empty" in printed
 

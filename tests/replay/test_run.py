@@ -11,10 +11,10 @@ from reverie.cache.prices import prices_for
 from reverie.conversation.decisions import Decision
 from reverie.conversation.view import View
 from reverie.replay.compare import compare, recordings_in, settings_named
-from reverie.replay.outcome import Report, totals
-from reverie.replay.policies import NAMES, ClearEveryTurn, Reverie
-from reverie.replay.recording import Recording, Step
-from reverie.replay.run import replayed
+from reverie.replay.outcome import ReplayReport, totals
+from reverie.replay.policies import NAMES, ClearEveryTurnPolicy, ReveriePolicy
+from reverie.replay.recording import RecordedRequest, Recording
+from reverie.replay.run import replay_recording
 from reverie.testing.coding_session import as_claude_code_jsonl, coding_session
 
 
@@ -27,21 +27,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Recording]:
 
 
 @pytest.fixture(scope="module")
-def report(made: list[Recording]) -> Report:
+def report(made: list[Recording]) -> ReplayReport:
     return compare(made)
 
 
 @pytest.fixture(scope="module")
-def corpus_report(corpus: Path) -> Report:
+def corpus_report(corpus: Path) -> ReplayReport:
     return compare(recordings_in([corpus / "claude-code"])[0])
 
 
-def money(report: Report, policy: str) -> float:
+def money(report: ReplayReport, policy: str) -> float:
     return totals(report.of(policy=policy))["input_usd"]
 
 
 @pytest.mark.requirement("B1", "C8")
-def test_on_recorded_sessions_the_simulator_bills_what_was_billed(corpus_report: Report):
+def test_on_recorded_sessions_the_simulator_bills_what_was_billed(corpus_report: ReplayReport):
     simulator = corpus_report.simulator
     assert simulator is not None
     assert abs(simulator.read_share - simulator.billed_read_share) <= 0.01
@@ -49,7 +49,7 @@ def test_on_recorded_sessions_the_simulator_bills_what_was_billed(corpus_report:
 
 
 @pytest.mark.requirement("B1", "C7")
-def test_on_recorded_sessions_reverie_is_the_cheapest_and_a_fifth_below_append_only(corpus_report: Report):
+def test_on_recorded_sessions_reverie_is_the_cheapest_and_a_fifth_below_append_only(corpus_report: ReplayReport):
     ours = money(corpus_report, "reverie")
     assert ours <= 0.80 * money(corpus_report, "append-only")
     assert ours / money(corpus_report, "uncached") < 0.118
@@ -57,14 +57,14 @@ def test_on_recorded_sessions_reverie_is_the_cheapest_and_a_fifth_below_append_o
 
 
 @pytest.mark.requirement("B1")
-def test_no_policy_sends_an_invalid_request(report: Report, corpus_report: Report):
+def test_no_policy_sends_an_invalid_request(report: ReplayReport, corpus_report: ReplayReport):
     for found in (report, corpus_report):
         assert set(found.policies) == set(NAMES)
         assert all(outcome.invalid_requests == 0 for outcome in found.outcomes)
 
 
 @pytest.mark.requirement("C1", "C5")
-def test_every_break_of_a_live_cache_was_announced_by_a_decision(report: Report, corpus_report: Report):
+def test_every_break_of_a_live_cache_was_announced_by_a_decision(report: ReplayReport, corpus_report: ReplayReport):
     for found in (report, corpus_report):
         for outcome in found.outcomes:
             if outcome.policy != "recorded":
@@ -74,19 +74,19 @@ def test_every_break_of_a_live_cache_was_announced_by_a_decision(report: Report,
 def test_a_policy_that_moves_the_prefix_without_saying_so_is_caught(made: list[Recording]):
     """Known-bad twin: it clears results every turn and its decisions deny that the prefix moves."""
 
-    class Denying(ClearEveryTurn):
-        def prepare(self, view: View, step: Step) -> list[Decision]:
+    class Denying(ClearEveryTurnPolicy):
+        def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
             made = super().prepare(view, step)
             return [replace(one, cause=replace(one.cause, moves_prefix=False)) for one in made]
 
     prices = prices_for("claude-sonnet-4-5")
     assert prices is not None
-    outcome = replayed(made[0], Denying(), prices, check=False)
+    outcome = replay_recording(made[0], Denying(), prices, check=False)
     assert [one for one in outcome.breaks if not one.registered]
 
 
 @pytest.mark.requirement("B1")
-def test_money_adds_up_and_reading_back_is_charged(report: Report, made: list[Recording]):
+def test_money_adds_up_and_reading_back_is_charged(report: ReplayReport, made: list[Recording]):
     prices = prices_for(made[0].model)
     assert prices is not None
     for outcome in report.outcomes:
@@ -113,5 +113,7 @@ def test_a_settings_file_is_a_policy(made: list[Recording], tmp_path: Path):
 def test_the_same_replay_gives_the_same_figures(made: list[Recording]):
     prices = prices_for("claude-sonnet-4-5")
     assert prices is not None
-    first, second = (replayed(made[0], Reverie(made[0], compact_at=167_000), prices, check=False) for _ in range(2))
+    first, second = (
+        replay_recording(made[0], ReveriePolicy(made[0], compact_at=167_000), prices, check=False) for _ in range(2)
+    )
     assert first == second

@@ -24,7 +24,7 @@ from reverie.runtime.places.projects import inbox_key, project_slug
 from reverie.runtime.session.compact.restore import OpenContent, RestorableText
 from reverie.runtime.session.inbox import post
 from reverie.settings import Switches
-from reverie.testing.messages_server import Clock, MessagesServer
+from reverie.testing.messages_server import ManualClock, MessagesServer
 from reverie.values import replace
 
 MODEL = "claude-sonnet-4-5"
@@ -577,7 +577,7 @@ def test_a_compaction_by_fork_costs_a_fraction_of_one_with_a_prompt_of_its_own()
         return answer
 
     async def compacted(fork: bool) -> tuple[Usage, float | None]:
-        clock = Clock(START)
+        clock = ManualClock(START)
         async with MessagesServer(answering(fork), clock=clock) as server:
             model = AnthropicModel(MODEL, base_url=server.base_url, api_key="any")
             settings = small(200_000, **keeping(), notes=False, compact_from_notes=False)

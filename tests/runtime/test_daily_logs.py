@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from reverie import InMemoryStorage, Memory, Settings
 from reverie.memories.store.daily import LogLine, log_line, read_log
-from reverie.models import Retrying, ScriptedModel
+from reverie.models import RetryingModel, ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
 from reverie.runtime.memory.daily_logs import drafts_from_logs, logged_since
@@ -43,7 +43,7 @@ def talked(tmp_path: Path, replies: list[Any], *, on: bool) -> tuple[list[dict[s
         return next(left)
 
     async def main() -> None:
-        model = Retrying(ScriptedModel(answer, capabilities=Capabilities(True, window=200_000)))
+        model = RetryingModel(ScriptedModel(answer, capabilities=Capabilities(True, window=200_000)))
         agent = Agent(
             model=model,
             cwd=tmp_path,

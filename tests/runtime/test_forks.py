@@ -23,7 +23,7 @@ from reverie.ports import Capabilities, Piece, Reply
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.runtime.session.forks import DENIED, Answered, Forks, ForkState, forking
 from reverie.runtime.session.replies import Call
-from reverie.testing.messages_server import Clock, MessagesServer
+from reverie.testing.messages_server import ManualClock, MessagesServer
 
 MODEL = "claude-sonnet-4-5"
 START = 1_790_000_000.0
@@ -277,7 +277,7 @@ def test_on_a_real_server_a_fork_reads_nearly_all_of_its_input_from_the_cache():
         return [{"type": "text", "text": f"Turn {turn}."}, {"type": "tool_use", "name": "Read", "input": {"n": turn}}]
 
     async def steps() -> None:
-        clock = Clock(START)
+        clock = ManualClock(START)
         async with MessagesServer(answer, clock=clock) as server:
             model = AnthropicModel(MODEL, base_url=server.base_url, api_key="any")
             async with Session.open("s", storage=InMemoryStorage(), clock=lambda: clock.now) as session:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from log_script import Script, text
 from reverie import InMemoryStorage, InputError, Library, SessionBusy, SessionNotFound
 from reverie.conversation.entries import Entry, encode_entry
 from reverie.runtime.places.projects import canonical_root, log_key, project_slug, session_key
-from reverie.testing.script import Script, text
 
 
 def stocked() -> tuple[InMemoryStorage, Library, str]:

@@ -24,8 +24,8 @@ from reverie.events import (
     ToolFinished,
     ToolStarted,
 )
-from reverie.models import Retrying, ScriptedModel
-from reverie.models.scripted import Broken
+from reverie.models import RetryingModel, ScriptedModel
+from reverie.models.scripted import BrokenReply
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
 from reverie.runtime.guard.permissions import Approval, ApprovalAnswer
@@ -58,7 +58,7 @@ class Bench:
 
     def agent(self, **more: Any) -> Agent:
         """Return an agent of its own."""
-        asked = Retrying(self.model, sleep=no_wait)
+        asked = RetryingModel(self.model, sleep=no_wait)
         given = {"session": "s", **self.given, **more}
         return Agent(model=asked, cwd=self.cwd, storage=self.storage, settings=self.settings, **given)
 
@@ -187,7 +187,7 @@ def test_an_overloaded_model_is_asked_again_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("Q7")
 def test_a_broken_stream_leaves_no_half_message(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, [Broken("This never ended and", after_pieces=1), "Whole."])
+    bench = Bench(tmp_path, [BrokenReply("This never ended and", after_pieces=1), "Whole."])
     assert ended(bench.ask()).end == "completed"
     log = b"".join(bench.storage.load(key) or b"" for key in bench.storage.list("projects"))
     assert b"This never ended" not in log

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from log_script import Script, call, text
 from reverie.cache.prices import Prices
 from reverie.conversation.decisions import (
     CallRecorded,
@@ -14,7 +15,6 @@ from reverie.conversation.decisions import (
     MemoriesSurfaced,
 )
 from reverie.runtime.reports.measures import Measures, measure, summed
-from reverie.testing.script import Script, call, text
 
 PRICES = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write_5m=3.75, cache_write_1h=6.0)
 

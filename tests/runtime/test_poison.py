@@ -21,7 +21,7 @@ from reverie.conversation.entries import META, USER, Entry
 from reverie.errors import ModelRefused
 from reverie.events import DecisionMade, Event
 from reverie.memories.store.records import read_record
-from reverie.models import Retrying, ScriptedModel
+from reverie.models import RetryingModel, ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
 from reverie.runtime.memory.extract.report import Extraction
@@ -64,7 +64,7 @@ class Home:
 
         async def main() -> list[Event]:
             heard: list[Event] = []
-            model = Retrying(ScriptedModel(answer, capabilities=Capabilities(True, window=200_000)))
+            model = RetryingModel(ScriptedModel(answer, capabilities=Capabilities(True, window=200_000)))
             agent = Agent(model=model, cwd=self.cwd, storage=self.storage, settings=self.settings, session=session)
             agent.listen(heard.append)
             async with agent:

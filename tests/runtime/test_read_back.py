@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from log_script import Script, call, text
 from reverie.conversation.decisions import Cause, Compacted, Replacement, ResultsCleared, Snipped
 from reverie.conversation.entries import USER, encode_entry
 from reverie.errors import InputError, StorageError
 from reverie.layers.l1_offload import OffloadPolicy, offload_aggregate, offload_result
 from reverie.runtime.session.offload.read_back import Line, ReadBack
 from reverie.storage.in_memory import InMemoryStorage
-from reverie.testing.script import Script, call, text
 
 CAUSE = Cause("test", "test")
 FOLDER = "projects/app/s"

@@ -13,7 +13,7 @@ from reverie.conversation.decisions import MemoriesExtracted, MemoriesSurfaced
 from reverie.errors import ModelRefused
 from reverie.events import DecisionMade, Event, FellBack
 from reverie.memories.recall.policy import RecallPolicy
-from reverie.models import Retrying, ScriptedModel
+from reverie.models import RetryingModel, ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
 from reverie.settings import Switches
@@ -42,7 +42,7 @@ class Home:
 
         async def main() -> list[Event]:
             heard: list[Event] = []
-            model = Retrying(ScriptedModel(answer, capabilities=Capabilities(True, window=200_000)))
+            model = RetryingModel(ScriptedModel(answer, capabilities=Capabilities(True, window=200_000)))
             given: dict[str, Any] = {"storage": self.storage, "settings": self.settings, "session": session}
             agent = Agent(model=model, cwd=self.cwd, **given)
             agent.listen(heard.append)

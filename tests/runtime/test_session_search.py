@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from log_script import Script, call, text
 from reverie import FileStorage, Library
 from reverie.conversation.entries import USER, Entry, encode_entry, iso
 from reverie.events import Event, FellBack
 from reverie.runtime.search.index import Rows
 from reverie.runtime.search.sessions import FILE_NAME, SessionSearch
 from reverie.runtime.session.offload.read_back import ReadBack
-from reverie.testing.script import Script, call, text
 
 TALKS = {
     "alpha": ["Where is the staging server?", "It stands in Reykjavik.", "Who restarts it?", "Gudrun does, every May."],

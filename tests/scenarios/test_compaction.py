@@ -24,7 +24,7 @@ from reverie.importers import find_sessions, read_session
 from reverie.layers.l4_compact import CompactPolicy, room_of
 from reverie.layers.l4_compact.user_words import spoken_in
 from reverie.ports import Capabilities, Piece, Reply
-from reverie.replay.play import PlayedClock, played
+from reverie.replay.play import PlayedClock, play_session
 from reverie.settings import Switches
 from reverie.values import replace
 
@@ -53,7 +53,7 @@ def test_every_recorded_session_compacts_from_local_notes_and_comes_back(
         async with Session.open("s", storage=InMemoryStorage(), settings=settings, clock=clock) as session:
             session.listen(made.append)
             wrong: list[Any] = []
-            async for _ in played(
+            async for _ in play_session(
                 *(entries, session, clock), **options, check=lambda request: wrong.extend(problems(request))
             ):
                 pass

@@ -15,7 +15,7 @@ from reverie.conversation.wire.canonical import canonical
 from reverie.models.anthropic import AnthropicModel
 from reverie.runtime.session.forks import Forks
 from reverie.settings import Switches
-from reverie.testing.messages_server import Clock, MessagesServer
+from reverie.testing.messages_server import ManualClock, MessagesServer
 
 MODEL = "claude-sonnet-4-5"
 TOOLS: list[dict[str, Any]] = [{"name": "Read", "description": "Reads.", "input_schema": {"type": "object"}}]
@@ -40,7 +40,7 @@ def billed(tmp_path: Path, *, together: bool) -> tuple[float, list[dict[str, Any
     """Fork a cold session so many times; return the bill as a multiple of one write and one read, and what was sent."""
 
     async def steps() -> tuple[list[Usage], list[dict[str, Any]]]:
-        clock = Clock(1.79e9)
+        clock = ManualClock(1.79e9)
         settings = Settings(tmp_path, switches=Switches(notes=False, compact=False, idle_trim=False, priced_trim=False))
         async with MessagesServer(answer, clock=clock) as server:
             model = AnthropicModel(MODEL, base_url=server.base_url, api_key="any")

@@ -15,7 +15,7 @@ from reverie.cache.simulator import SimUsage
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.events import CacheBroken, Event
 from reverie.importers import find_sessions, read_session
-from reverie.replay.play import PlayedClock, played
+from reverie.replay.play import PlayedClock, play_session
 
 MakeDrive = Callable[..., Any]
 MakeWitness = Callable[..., Any]
@@ -98,7 +98,7 @@ def played_back(path: Path, make_witness: MakeWitness) -> list[Any]:
             async with opened as session:
                 tools = imported.tools or [{"name": "Bash", "input_schema": {"type": "object"}}]
                 system = imported.system or "You are careful. " * 400
-                turns: Any = played(
+                turns: Any = play_session(
                     imported.entries, session, clock, model=MODEL, system=system, tools=tools, provider=provider
                 )
                 async for _ in turns:

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
+from log_script import Script, call, text
 from reverie import FileStorage, Library
 from reverie.conversation.decisions import Cause, Compacted
 from reverie.layers.l1_offload import OffloadPolicy, offload_result
 from reverie.runtime.places.projects import project_slug
-from reverie.testing.script import Script, call, text
 
 REVERIE = str(Path(sys.executable).with_name("reverie"))
 WAIT_SECONDS = 60.0

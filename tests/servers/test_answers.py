@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from reverie import Memory
 from reverie.errors import InputError, ReverieError, SessionNotFound, SettingsError
 from reverie.runtime.places.projects import project_slug
-from reverie.servers.answers import Answers
+from reverie.servers.answers import ToolAnswers
 from reverie.servers.past_results import matching_lines
-from reverie.servers.scope import Project, Projects
+from reverie.servers.scope import ServedProject, ServedProjects
 
 RULE = "The user wants commit messages in the imperative mood, never in the past tense."
 
@@ -33,8 +33,8 @@ def project(tmp_path: Path) -> Path:
     return made
 
 
-def answering(home: Path, *directories: Path, all_projects: bool = False) -> tuple[Answers, Project]:
-    answers = Answers(Projects(directories), home=home, all_projects=all_projects)
+def answering(home: Path, *directories: Path, all_projects: bool = False) -> tuple[ToolAnswers, ServedProject]:
+    answers = ToolAnswers(ServedProjects(directories), home=home, all_projects=all_projects)
     return answers, answers.projects.find()
 
 
@@ -93,7 +93,7 @@ def test_projects_that_share_a_directory_can_be_served_at_once(home: Path, tmp_p
     for name in names:
         name.mkdir()
     home.joinpath("config.toml").write_text(f'memory_dir = "{shared}"\n')
-    answers = Answers(Projects(names), home=home)
+    answers = ToolAnswers(ServedProjects(names), home=home)
 
     def act(number: int) -> int:
         here = answers.projects.find(str(names[number % 2]))
@@ -189,10 +189,10 @@ def test_only_directories_in_those_that_were_allowed_are_served(tmp_path: Path) 
     outside.mkdir()
     (allowed / "link").symlink_to(outside)
     (tmp_path / "way").symlink_to(allowed)
-    projects = Projects([allowed])
+    projects = ServedProjects([allowed])
     assert projects.find().directory == allowed
     assert projects.find(str(allowed / "inner")).directory == allowed / "inner"
-    assert Projects([tmp_path / "way"]).find(str(tmp_path / "way" / "inner")).directory == allowed / "inner"
+    assert ServedProjects([tmp_path / "way"]).find(str(tmp_path / "way" / "inner")).directory == allowed / "inner"
     refused = [
         outside,
         allowed / "link",
@@ -211,7 +211,7 @@ def test_only_directories_in_those_that_were_allowed_are_served(tmp_path: Path) 
     with pytest.raises(InputError, match="not a directory"):
         projects.find(str(allowed / "missing"))
     with pytest.raises(InputError, match="not a directory"):
-        Projects([tmp_path / "missing"])
+        ServedProjects([tmp_path / "missing"])
 
 
 def git(directory: Path, *arguments: str) -> None:
@@ -227,8 +227,8 @@ def test_a_worktree_of_a_repository_elsewhere_is_elsewhere(tmp_path: Path) -> No
     git(repository, "commit", "-q", "--allow-empty", "-m", "first")
     git(repository, "worktree", "add", "-q", str(allowed / "tree"))
     with pytest.raises(InputError, match="not served here"):
-        Projects([allowed]).find(str(allowed / "tree"))
-    both = Projects([allowed, repository])
+        ServedProjects([allowed]).find(str(allowed / "tree"))
+    both = ServedProjects([allowed, repository])
     assert both.find(str(allowed / "tree")).slug == both.find(str(repository)).slug
 
 

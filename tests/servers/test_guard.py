@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError, StorageError
-from reverie.servers.guard import Guard, Message, Receive, Send
-from reverie.servers.token_file import kept_token
+from reverie.servers.guard import LoopbackGuard, Message, Receive, Send
+from reverie.servers.token_file import load_token
 
 PORT, TOKEN = 8123, "t" * 43
 BODY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()
@@ -149,7 +149,9 @@ async def welcome(scope: Message, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"hello"})
 
 
-def answer_of(guard: Guard, headers: list[tuple[bytes, bytes]], path: str = "/mcp") -> tuple[int, dict[bytes, bytes]]:
+def answer_of(
+    guard: LoopbackGuard, headers: list[tuple[bytes, bytes]], path: str = "/mcp"
+) -> tuple[int, dict[bytes, bytes]]:
     sent: list[Message] = []
 
     async def take(message: Message) -> None:
@@ -179,7 +181,7 @@ HEADERS = st.lists(
 @given(HEADERS)
 def test_nobody_comes_in_without_the_one_host_no_foreign_origin_and_the_token(given: list[tuple[str, str]]) -> None:
     headers = [(key.encode(), value.encode("utf-8", "replace")) for key, value in given]
-    status, answered = answer_of(Guard(welcome, port=PORT, token=TOKEN, paths=["/mcp"]), headers)
+    status, answered = answer_of(LoopbackGuard(welcome, port=PORT, token=TOKEN, paths=["/mcp"]), headers)
     values = {name: [value for key, value in given if key == name] for name in ("host", "origin", "authorization")}
     ours = {f"localhost:{PORT}", f"127.0.0.1:{PORT}"}
     sites = {value for key, value in given if key == "sec-fetch-site"}
@@ -197,7 +199,7 @@ def test_nobody_comes_in_without_the_one_host_no_foreign_origin_and_the_token(gi
 
 
 def test_a_guard_that_looks_only_at_the_start_of_a_host_would_be_caught() -> None:
-    class Careless(Guard):
+    class Careless(LoopbackGuard):
         def refusal(self, scope: Message) -> Any:
             host = dict(scope["headers"]).get(b"host", b"")
             return None if host.startswith((b"localhost", b"127.0.0.1")) else super().refusal(scope)
@@ -205,13 +207,13 @@ def test_a_guard_that_looks_only_at_the_start_of_a_host_would_be_caught() -> Non
     careless = Careless(welcome, port=PORT, token=TOKEN, paths=["/mcp"])
     rebound = [(b"host", b"localhost.evil.com:8123")]
     assert answer_of(careless, rebound)[0] == 200
-    assert answer_of(Guard(welcome, port=PORT, token=TOKEN, paths=["/mcp"]), rebound)[0] == 421
+    assert answer_of(LoopbackGuard(welcome, port=PORT, token=TOKEN, paths=["/mcp"]), rebound)[0] == 421
 
 
 def test_a_token_too_short_to_be_one_is_refused() -> None:
     for token in ("", "short", "é" * 40):
         with pytest.raises(InputError, match="token"):
-            Guard(welcome, port=PORT, token=token, paths=["/mcp"])
+            LoopbackGuard(welcome, port=PORT, token=token, paths=["/mcp"])
 
 
 @pytest.mark.requirement("S8")
@@ -219,30 +221,30 @@ def test_the_token_is_made_once_and_readable_by_its_user_alone(tmp_path: Path) -
     home = tmp_path / "home"
     old = os.umask(0)
     try:
-        token = kept_token(home)
+        token = load_token(home)
     finally:
         os.umask(old)
     file = home / "mcp-token"
     assert re.fullmatch(r"[A-Za-z0-9_-]{43}", token)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert kept_token(home) == token
-    other = kept_token(home, renew=True)
+    assert load_token(home) == token
+    other = load_token(home, renew=True)
     assert other != token
-    assert kept_token(home) == other
+    assert load_token(home) == other
 
 
 def test_a_token_others_could_read_or_have_written_is_refused(tmp_path: Path) -> None:
-    kept_token(tmp_path)
+    load_token(tmp_path)
     file = tmp_path / "mcp-token"
     file.chmod(0o644)
     with pytest.raises(InputError, match="others can read"):
-        kept_token(tmp_path)
+        load_token(tmp_path)
     file.chmod(0o600)
     for content in (b"", b"short", b"two words of some length", b"\xff" * 40):
         file.write_bytes(content)
         with pytest.raises(InputError, match="no token"):
-            kept_token(tmp_path)
+            load_token(tmp_path)
     file.unlink()
     file.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StorageError):
-        kept_token(tmp_path)
+        load_token(tmp_path)

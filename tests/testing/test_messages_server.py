@@ -20,20 +20,20 @@ import anthropic
 import httpx2
 import pytest
 
+from random_logs import random_log
 from reverie.cache.simulator import CacheRules
 from reverie.conversation.view import View
 from reverie.conversation.wire.request import build_request
 from reverie.conversation.wire.validate import Limits, problems
 from reverie.errors import InputError
 from reverie.testing.messages_server import (
-    Clock,
+    ManualClock,
     MessagesServer,
-    Reply,
+    ServerReply,
     count_block_tokens,
     redact_thinking,
     sign_thinking,
 )
-from reverie.testing.random_logs import random_log
 
 MODEL = "claude-sonnet-5"
 HELLO: list[Any] = [{"role": "user", "content": "Hello?"}]
@@ -211,7 +211,7 @@ def test_a_reply_longer_than_max_tokens_is_cut_and_says_so() -> None:
 
 
 def test_a_reply_can_give_its_own_stop_reason() -> None:
-    with MessagesServer(lambda request: Reply("No.", stop_reason="refusal")) as server, client(server) as made:
+    with MessagesServer(lambda request: ServerReply("No.", stop_reason="refusal")) as server, client(server) as made:
         assert made.messages.create(model=MODEL, max_tokens=20, messages=HELLO).stop_reason == "refusal"
 
 
@@ -384,7 +384,7 @@ def usage(answer: Any) -> tuple[int, int, int]:
 
 @pytest.mark.requirement("C8")
 def test_usage_comes_from_a_cache_that_lives_by_the_tests_clock() -> None:
-    clock = Clock(1_000.0)
+    clock = ManualClock(1_000.0)
     body = {"system": [text(LONG, cache_control=MARK)], "messages": HELLO}
     size, rest = count_block_tokens(text(LONG)), count_block_tokens(text("Hello?"))
     with MessagesServer(lambda request: "ok", clock=clock) as server:

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from typing import Any, Final, Literal, TypeAlias
 
     Host: TypeAlias = Literal["claude-code", "codex", "gemini", "cursor"]
-    Kind: TypeAlias = Literal[
+    HookKind: TypeAlias = Literal[
         "session_start", "user_prompt", "after_tool", "before_compact", "after_compact", "stop", "session_end", "other"
     ]
 else:
-    Host = Kind = str
+    Host = HookKind = str
     Any = object
 
-__all__ = ["EVENTS", "HOSTS", "Host", "Kind", "Moment", "read_moment"]
+__all__ = ["EVENTS", "HOSTS", "HookEvent", "HookKind", "Host", "read_hook_event"]
 
 HOSTS: Final[tuple[Host, ...]] = ("claude-code", "codex", "gemini", "cursor")
 
-_CLAUDE: Final[dict[str, Kind]] = {
+_CLAUDE: Final[dict[str, HookKind]] = {
     "SessionStart": "session_start",
     "UserPromptSubmit": "user_prompt",
     "PostToolUse": "after_tool",
@@ -35,7 +35,7 @@ _CLAUDE: Final[dict[str, Kind]] = {
     "Stop": "stop",
     "SessionEnd": "session_end",
 }
-EVENTS: Final[dict[Host, dict[str, Kind]]] = {
+EVENTS: Final[dict[Host, dict[str, HookKind]]] = {
     "claude-code": _CLAUDE,
     "codex": {name: kind for name, kind in _CLAUDE.items() if name != "SessionEnd"},
     "gemini": {
@@ -61,12 +61,12 @@ _MAX_NAME: Final = 120
 
 
 @record
-class Moment:
+class HookEvent:
     """One call of a hook."""
 
     host: Host
-    event: str
-    kind: Kind
+    name: str
+    kind: HookKind
     session: str = ""
     cwd: str = ""
     transcript: str = ""
@@ -81,13 +81,13 @@ class Moment:
     """What a tool gave, in the shape in which the host hands it over."""
 
 
-def read_moment(host: Host, event: str, payload: object) -> Moment:
+def read_hook_event(host: Host, event: str, payload: object) -> HookEvent:
     """Read a payload; what is missing or of the wrong kind is left empty."""
     given: Mapping[str, Any] = cast("Mapping[str, Any]", payload) if isinstance(payload, Mapping) else {}
     name, kind = _event(host, event or _text(given, "hook_event_name"))
-    return Moment(
+    return HookEvent(
         host=host,
-        event=name,
+        name=name,
         kind=kind,
         session=_session(_text(given, "session_id", "conversation_id")),
         cwd=_cwd(given),
@@ -101,7 +101,7 @@ def read_moment(host: Host, event: str, payload: object) -> Moment:
     )
 
 
-def _event(host: Host, given: str) -> tuple[str, Kind]:
+def _event(host: Host, given: str) -> tuple[str, HookKind]:
     """Return an event by the name its host knows it by, however it was spelt: answers repeat that name."""
     folded = given.replace("_", "").replace("-", "").lower()
     for name, kind in EVENTS[host].items():

@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 
 from ..digests import hex_of
 from ..errors import ReverieError
-from .events import Moment
-from .responses import Told, text_of
+from .events import HookEvent
+from .responses import HookResponse, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from .session_state import Seen
-    from .settings import Settled
+    from .session_state import SessionState
+    from .settings import HookSettings
 
-__all__ = ["act", "prompt_digest"]
+__all__ = ["handle", "prompt_digest"]
 
 _INDEX_CHARS: Final = 5_500
 _NOTES_CHARS: Final = 3_000
@@ -30,46 +30,46 @@ _RESUMED: Final = frozenset({"resume", "compact", "clear"})
 _NEVER_MOVED: Final = frozenset({"Read", "read_file", "ReadFile"})  # they limit themselves, and read files anyway
 
 
-def act(moment: Moment, settings: Settled) -> Told:
-    """Do what a moment calls for; every failure is told as a message and nothing else happens."""
-    if not moment.cwd or not moment.session or not os.path.isdir(moment.cwd):
-        return Told()
+def handle(event: HookEvent, settings: HookSettings) -> HookResponse:
+    """Do what a event calls for; every failure is told as a message and nothing else happens."""
+    if not event.cwd or not event.session or not os.path.isdir(event.cwd):
+        return HookResponse()
     try:
-        match moment.kind:
+        match event.kind:
             case "session_start":
-                return _started(moment, settings)
+                return _on_session_start(event, settings)
             case "user_prompt":
-                return _prompted(moment, settings)
+                return _on_prompt(event, settings)
             case "after_tool":
-                return _used(moment, settings)
+                return _on_tool_output(event, settings)
             case "before_compact" | "after_compact" | "stop" | "session_end":
-                _left(moment, settings)
-                return Told()
+                _queue_job(event, settings)
+                return HookResponse()
             case "other":
-                return Told()
+                return HookResponse()
     except (ReverieError, OSError, ValueError) as error:
-        return Told(message=f"Reverie could not act on {moment.event}: {' '.join(str(error).split())[:300]}")
+        return HookResponse(message=f"Reverie could not act on {event.name}: {' '.join(str(error).split())[:300]}")
 
 
 # -- the index and the notes
 
 
-def _started(moment: Moment, settings: Settled) -> Told:
+def _on_session_start(event: HookEvent, settings: HookSettings) -> HookResponse:
     pieces: list[str] = []
-    if moment.source in _RESUMED:
-        pieces += _notes(moment, settings)
+    if event.source in _RESUMED:
+        pieces += _notes(event, settings)
     if settings.memory:
-        pieces += _index(moment, settings)
-    return Told(tuple(pieces))
+        pieces += _index(event, settings)
+    return HookResponse(tuple(pieces))
 
 
-def _index(moment: Moment, settings: Settled) -> list[str]:
+def _index(event: HookEvent, settings: HookSettings) -> list[str]:
     from ..memories.rules.guidance import index_context
     from ..memories.store.index import load
     from ..values import replace
     from .memory_reader import index_text
 
-    directory = _memories(moment, settings)
+    directory = _memory_directory(event, settings)
     loaded = load(index_text(directory))
     if not loaded.shown.strip():
         return []
@@ -81,22 +81,23 @@ def _index(moment: Moment, settings: Settled) -> list[str]:
     return [index_context(loaded, path=directory, tag=os.urandom(4).hex())]
 
 
-def _memories(moment: Moment, settings: Settled) -> str:
+def _memory_directory(event: HookEvent, settings: HookSettings) -> str:
     """Return where the memories of the host's project are."""
     from ..runtime.places.projects import project_slug
 
-    return settings.memory_dir or os.path.join(settings.home, "projects", project_slug(moment.cwd), "memory")
+    return settings.memory_dir or os.path.join(settings.home, "projects", project_slug(event.cwd), "memory")
 
 
-def _notes(moment: Moment, settings: Settled) -> list[str]:
+def _notes(event: HookEvent, settings: HookSettings) -> list[str]:
     """Return the notes of the session, as the worker last wrote them."""
     from ..memories.recall.fence import escaped
+    from ..paths import open_no_follow
     from ..runtime.places.projects import project_slug, session_key
 
-    folder = session_key(project_slug(moment.cwd), moment.session)
+    folder = session_key(project_slug(event.cwd), event.session)
     path = os.path.join(settings.home, folder, "session-memory", "summary.md")
     try:
-        with open(path, encoding="utf-8", opener=_plainly) as stream:
+        with open(path, encoding="utf-8", opener=open_no_follow) as stream:
             text = stream.read(_NOTES_CHARS * 4)
     except (OSError, ValueError):
         return []
@@ -112,36 +113,36 @@ def _notes(moment: Moment, settings: Settled) -> list[str]:
 # -- recall
 
 
-def _prompted(moment: Moment, settings: Settled) -> Told:
-    from .session_state import Seen
+def _on_prompt(event: HookEvent, settings: HookSettings) -> HookResponse:
+    from .session_state import SessionState
 
-    if not moment.prompt.strip():
-        return Told()
-    seen = Seen(settings.home, moment)
-    seen.prompt(prompt_digest(moment.prompt), moment.prompt if _keeps_words(moment) else "")
+    if not event.prompt.strip():
+        return HookResponse()
+    state = SessionState(settings.home, event)
+    state.add_prompt(prompt_digest(event.prompt), event.prompt if _needs_words(event) else "")
     if not settings.recalls:
-        return Told()
-    found = _recalled(moment, settings, seen)
-    if moment.host == "cursor":  # which takes no text with a prompt, but with the next result
-        seen.put_off(found)
-        return Told()
-    return Told((found,) if found else ())
+        return HookResponse()
+    found = _recall(event, settings, state)
+    if event.host == "cursor":  # which takes no text with a prompt, but with the next result
+        state.defer_text(found)
+        return HookResponse()
+    return HookResponse((found,) if found else ())
 
 
-def _recalled(moment: Moment, settings: Settled, seen: Seen) -> str:
+def _recall(event: HookEvent, settings: HookSettings, state: SessionState) -> str:
     """Return the memories that fit the prompt, as they are shown; empty where none is certain to help."""
     from ..memories.recall.local_choice import chosen
     from ..memories.recall.presentation import shown_text
     from ..values import replace
-    from .memory_reader import Read, note_surfaced
+    from .memory_reader import MemoryReader, note_surfaced
 
     policy = settings.recall
-    shown, used_bytes = seen.surfaced()
+    shown, used_bytes = state.shown_memories()
     if used_bytes >= policy.session_bytes:
         return ""
-    directory, now = _memories(moment, settings), datetime.now(UTC)
-    query = moment.prompt[:_LOOK_AT]
-    read = Read(directory, settings.team_memory, query=query, home=settings.home)
+    directory, now = _memory_directory(event, settings), datetime.now(UTC)
+    query = event.prompt[:_LOOK_AT]
+    read = MemoryReader(directory, settings.team_memory, query=query, home=settings.home)
     files = chosen(query, list(read.records.values()), read.index, surfaced=shown, now=now, policy=policy)
     limits = replace(policy, session_bytes=min(policy.session_bytes, used_bytes + _RECALL_CHARS))
     made = shown_text(
@@ -154,51 +155,53 @@ def _recalled(moment: Moment, settings: Settled, seen: Seen) -> str:
     if not files or made is None:
         return ""
     names, text = made
-    seen.show(names, len(text.encode("utf-8", "replace")))
-    note_surfaced(directory, names, moment.session)
+    state.add_shown(names, len(text.encode("utf-8", "replace")))
+    note_surfaced(directory, names, event.session)
     return text
 
 
 # -- big outputs
 
 
-def _used(moment: Moment, settings: Settled) -> Told:
-    from .session_state import Seen
+def _on_tool_output(event: HookEvent, settings: HookSettings) -> HookResponse:
+    from .session_state import SessionState
 
-    pieces = tuple(filter(None, [Seen(settings.home, moment).put_off_text()])) if moment.host == "cursor" else ()
-    return Told(pieces, _moved(moment, settings))
+    pieces = (
+        tuple(filter(None, [SessionState(settings.home, event).take_deferred_text()])) if event.host == "cursor" else ()
+    )
+    return HookResponse(pieces, _placeholder(event, settings))
 
 
-def _moved(moment: Moment, settings: Settled) -> str | None:
+def _placeholder(event: HookEvent, settings: HookSettings) -> str | None:
     """Return what is shown in place of a big output, which rests on disk then; None where it stays."""
-    text = text_of(moment.output)
-    if text is None or not settings.offload or moment.tool in _NEVER_MOVED or not _replaceable(moment):
+    text = text_of(event.output)
+    if text is None or not settings.offload or event.tool in _NEVER_MOVED or not _replaceable(event):
         return None
-    if len(text) <= settings.offload_limits.get(moment.tool, _SMALLEST_LIMIT):
+    if len(text) <= settings.offload_limits.get(event.tool, _SMALLEST_LIMIT):
         return None
     from ..conversation.view import View
     from ..layers.l1_offload import OffloadPolicy, offload_result
     from ..runtime.places.projects import project_slug, session_key
     from ..storage.files import FileStorage
 
-    folder = session_key(project_slug(moment.cwd), moment.session)
-    handle = moment.tool_use_id or f"hook-{hex_of(text.encode('utf-8', 'replace'))[:16]}"
+    folder = session_key(project_slug(event.cwd), event.session)
+    result_id = event.tool_use_id or f"hook-{hex_of(text.encode('utf-8', 'replace'))[:16]}"
     storage = FileStorage(settings.home)
     try:
         policy = OffloadPolicy(override_chars=settings.offload_limits)
-        made = offload_result(storage, folder, moment.tool, handle, text, policy, View(), root=settings.home)
+        made = offload_result(storage, folder, event.tool, result_id, text, policy, View(), root=settings.home)
     finally:
         storage.close()
     return made.content if made.before and isinstance(made.content, str) else None
 
 
-def _replaceable(moment: Moment) -> bool:
+def _replaceable(event: HookEvent) -> bool:
     """Say whether the host shows the model what we give back in place of an output."""
-    match moment.host:
+    match event.host:
         case "claude-code" | "gemini":
             return True
         case "cursor":
-            return moment.tool.upper().startswith("MCP")
+            return event.tool.upper().startswith("MCP")
         case "codex":
             return False
 
@@ -206,32 +209,28 @@ def _replaceable(moment: Moment) -> bool:
 # -- later
 
 
-def _left(moment: Moment, settings: Settled) -> None:
+def _queue_job(event: HookEvent, settings: HookSettings) -> None:
     from .queue import Job, Queue
-    from .session_state import Seen
+    from .session_state import SessionState
 
     if not settings.memory:
         return
-    if moment.reply.strip() and _keeps_words(moment):
-        Seen(settings.home, moment).reply(moment.reply)
-    ended = moment.kind == "session_end" or (moment.kind == "stop" and moment.host == "codex")  # it tells of no end
+    if event.reply.strip() and _needs_words(event):
+        SessionState(settings.home, event).add_reply(event.reply)
+    ended = event.kind == "session_end" or (event.kind == "stop" and event.host == "codex")  # it tells of no end
     queue = Queue(settings.home)
-    queue.put(Job(moment.host, moment.session, moment.cwd, moment.transcript, ended))
-    if os.environ.get("REVERIE_WORKER", "") != "off" and not queue.is_worked():
+    queue.put(Job(event.host, event.session, event.cwd, event.transcript, ended))
+    if os.environ.get("REVERIE_WORKER", "") != "off" and not queue.has_worker():
         from .worker_process import start_worker
 
         start_worker(settings.home)
 
 
-def _keeps_words(moment: Moment) -> bool:
+def _needs_words(event: HookEvent) -> bool:
     """Say whether the worker will need what was said from us: no transcript, or one that nobody but the host reads."""
-    return not moment.transcript or moment.host in ("gemini", "cursor")
+    return not event.transcript or event.host in ("gemini", "cursor")
 
 
 def prompt_digest(prompt: str) -> str:
     """Return by what a prompt is known again in the transcript."""
     return hex_of(" ".join(prompt.split()).encode("utf-8", "replace"))
-
-
-def _plainly(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""``reverie hook``: answer one moment of a host's loop, quickly, and never get in its way.
+"""``reverie hook``: answer one event of a host's loop, quickly, and never get in its way.
 
 Whatever happens, one JSON object goes to stdout and the exit code is 0: hosts take other codes, and text, as a wish to
 stop the user's work.
@@ -26,8 +26,8 @@ def main(arguments: Sequence[str]) -> int:
         data = _read_input()
         text = answer(arguments, data)
     except BaseException as error:  # a hook that fails is worse than one that does nothing
-        _complain(error)
-    _say(text)
+        _write_error(error)
+    _write_output(text)
     return 0
 
 
@@ -35,28 +35,28 @@ def answer(arguments: Sequence[str], data: bytes) -> str:
     """Return the answer to one call: its arguments, and what came on stdin."""
     import json
 
-    from .events import HOSTS, read_moment
-    from .handlers import act
-    from .responses import written
+    from .events import HOSTS, read_hook_event
+    from .handlers import handle
+    from .responses import answer_line
 
-    host, event = _asked(arguments)
+    host, name = _arguments(arguments)
     if host not in HOSTS:
         return "{}"
     try:
         payload: object = json.loads(data)
     except (ValueError, RecursionError):
         return "{}"
-    moment = read_moment(host, event, payload)
-    if moment.kind == "other":
+    event = read_hook_event(host, name, payload)
+    if event.kind == "other":
         return "{}"
     from ..runtime.places.projects import root_of
-    from .settings import settled
+    from .settings import load_hook_settings
 
-    project = root_of(moment.cwd) if moment.cwd else None
-    return written(moment, act(moment, settled(project)))
+    project = root_of(event.cwd) if event.cwd else None
+    return answer_line(event, handle(event, load_hook_settings(project)))
 
 
-def _asked(arguments: Sequence[str]) -> tuple[str, str]:
+def _arguments(arguments: Sequence[str]) -> tuple[str, str]:
     """Return host and event of a command line; both orders and ``--host=`` are understood."""
     host, event = "", ""
     rest = list(arguments)
@@ -77,7 +77,7 @@ def _read_input() -> bytes:
     return sys.stdin.buffer.read(_MAX_INPUT_BYTES)
 
 
-def _say(text: str) -> None:
+def _write_output(text: str) -> None:
     if sys.stdout is None:  # the host closed it
         return
     try:
@@ -87,7 +87,7 @@ def _say(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads; the exit must stay quiet
 
 
-def _complain(error: BaseException) -> None:
+def _write_error(error: BaseException) -> None:
     if sys.stderr is None:
         return
     try:

@@ -23,9 +23,9 @@ from ..errors import InputError, StorageError
 from ..paths import replace_file
 from ..values import record
 from .events import EVENTS, Host
-from .jsonc import added, read, removed, scan, with_member
+from .jsonc import read, scan, with_item, with_member, without
 
-__all__ = ["Change", "command_of", "install", "installed", "settings_file", "uninstall"]
+__all__ = ["SettingsChange", "command_of", "install", "installed_files", "settings_file", "uninstall"]
 
 _RECORD: Final = "installed.json"
 _MARK: Final = "hook --host"
@@ -39,7 +39,7 @@ _MAX_BYTES: Final = 4 * 2**20
 
 
 @record
-class Change:
+class SettingsChange:
     """What became, or would become, of a settings file."""
 
     host: Host
@@ -79,7 +79,7 @@ def _program() -> list[str]:
     return [found] if found else [sys.executable, "-P", "-m", "reverie.cli.start"]
 
 
-def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry_run: bool = False) -> Change:
+def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry_run: bool = False) -> SettingsChange:
     """Put our hooks into a settings file, beside whatever is there; doing it twice changes nothing."""
     before = _bytes(path)
     text = _text(before, path)
@@ -88,11 +88,11 @@ def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry
         line = {"type": "command", "command": shlex.join([*_program(), "statusline"])}
         after = with_member(after, ("statusLine",), line)
     if after == text and before is not None:
-        return Change(host, path, "unchanged")
+        return SettingsChange(host, path, "unchanged")
     diff = _diff(text, after, path)
     if dry_run:
-        return Change(host, path, "installed", diff)
-    backup = _backed_up(home, host, before)
+        return SettingsChange(host, path, "installed", diff)
+    backup = _back_up(home, host, before)
     records = _records(home)
     known = records.get(str(path))
     first, made = _encoded(before), before is None and not path.parent.exists()
@@ -103,10 +103,10 @@ def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry
     records[str(path)] = {"host": host, "before": first, "after": _encoded(data), "made": made}
     replace_file(str(home), _RECORD, json.dumps(records, indent=1).encode())
     _write(path, data)
-    return Change(host, path, "installed", diff, backup)
+    return SettingsChange(host, path, "installed", diff, backup)
 
 
-def uninstall(host: Host, path: Path, home: Path, *, dry_run: bool = False) -> Change:
+def uninstall(host: Host, path: Path, home: Path, *, dry_run: bool = False) -> SettingsChange:
     """Take our hooks out of a settings file: as it was before them, where nobody changed it since."""
     now = _bytes(path)
     records = _records(home)
@@ -114,18 +114,18 @@ def uninstall(host: Host, path: Path, home: Path, *, dry_run: bool = False) -> C
     if now is None:
         if known and not dry_run:
             _forget(records, path, home)
-        return Change(host, path, "absent")
+        return SettingsChange(host, path, "absent")
     text = _text(now, path)
     restored = known is not None and now == _decoded(known["after"])
     new = _decoded(known["before"]) if known and restored else _cleaned(known, text, path)
     if new == now:
         if known and not dry_run:
             _forget(records, path, home)
-        return Change(host, path, "absent")
+        return SettingsChange(host, path, "absent")
     diff = _diff(text, _text(new, path), path)
     if dry_run:
-        return Change(host, path, "restored" if restored else "cleaned", diff)
-    backup = _backed_up(home, host, now)
+        return SettingsChange(host, path, "restored" if restored else "cleaned", diff)
+    backup = _back_up(home, host, now)
     if new is None:
         Path(os.path.realpath(path)).unlink()
         with suppress(OSError):
@@ -134,10 +134,10 @@ def uninstall(host: Host, path: Path, home: Path, *, dry_run: bool = False) -> C
     else:
         _write(path, new)
     _forget(records, path, home)
-    return Change(host, path, "restored" if restored else "cleaned", diff, backup)
+    return SettingsChange(host, path, "restored" if restored else "cleaned", diff, backup)
 
 
-def installed(home: Path) -> list[tuple[Host, Path]]:
+def installed_files(home: Path) -> list[tuple[Host, Path]]:
     """Return the settings files our hooks were put into."""
     return [(cast(Host, one["host"]), Path(path)) for path, one in _records(home).items()]
 
@@ -163,8 +163,8 @@ def _with_hooks(host: Host, text: str, path: Path) -> str:
         if any(one == command for _, one in there):
             continue
         for place, _ in reversed(there):  # another place or version of us stood here
-            text = removed(text, ("hooks", event, *place))
-        text = added(text, ("hooks", event), _entry(host, command, tools))
+            text = without(text, ("hooks", event, *place))
+        text = with_item(text, ("hooks", event), _entry(host, command, tools))
     read(text)
     return text
 
@@ -240,15 +240,15 @@ def _without_hooks(text: str) -> str:
     for event in list(hooks.members) if hooks else ():
         places = _ours(cast("dict[str, Any]", read(text)), event)
         for place, _ in reversed(places):
-            text = removed(text, ("hooks", event, *place))
+            text = without(text, ("hooks", event, *place))
         if places and not read(text)["hooks"][event]:
-            text = removed(text, ("hooks", event))
+            text = without(text, ("hooks", event))
     if hooks and hooks.members and not read(text)["hooks"]:
-        text = removed(text, ("hooks",))
+        text = without(text, ("hooks",))
     status: Any = cast("dict[str, Any]", read(text)).get("statusLine")
     command: Any = cast("dict[str, Any]", status).get("command") if isinstance(status, dict) else None
     if isinstance(command, str) and command.endswith(" statusline") and "reverie" in command:
-        text = removed(text, ("statusLine",))
+        text = without(text, ("statusLine",))
     return text
 
 
@@ -304,7 +304,7 @@ def _write(path: Path, data: bytes) -> None:
         raise
 
 
-def _backed_up(home: Path, host: Host, data: bytes | None) -> Path | None:
+def _back_up(home: Path, host: Host, data: bytes | None) -> Path | None:
     if data is None:
         return None
     name = f"backups/{host}-{hashlib.sha256(data).hexdigest()[:16]}.json"

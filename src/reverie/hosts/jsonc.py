@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..errors import InputError
 from ..values import field, record
 
-__all__ = ["Value", "added", "read", "removed", "scan", "with_member"]
+__all__ = ["JsonValue", "read", "scan", "with_item", "with_member", "without"]
 
 _SPACE: Final = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
@@ -23,14 +23,14 @@ Key = str | int
 
 
 @record
-class Value:
+class JsonValue:
     """A value and where it stands in the text, from its first character to behind its last."""
 
     start: int
     end: int
     plain: Any
-    members: dict[str, Value] = field(default_factory=lambda: dict[str, "Value"]())
-    items: tuple[Value, ...] = ()
+    members: dict[str, JsonValue] = field(default_factory=lambda: dict[str, "JsonValue"]())
+    items: tuple[JsonValue, ...] = ()
 
 
 def read(text: str) -> Any:
@@ -38,11 +38,11 @@ def read(text: str) -> Any:
     return scan(text).plain
 
 
-def scan(text: str) -> Value:
+def scan(text: str) -> JsonValue:
     """Scan a text, or raise ``InputError`` that names the line."""
     at = _skip(text, 0)
     if at == len(text):
-        return Value(at, at, {})
+        return JsonValue(at, at, {})
     value = _value(text, at, 0)
     end = _skip(text, value.end)
     if end != len(text):
@@ -66,7 +66,7 @@ def with_member(text: str, path: tuple[str, ...], plain: Any) -> str:
     return _put(text, value, json.dumps(path[done]) + ": ", _nested(path[done + 1 :], plain))
 
 
-def added(text: str, path: tuple[str, ...], plain: Any) -> str:
+def with_item(text: str, path: tuple[str, ...], plain: Any) -> str:
     """Return the text with one more item at the end of the list at a path; the list and objects are made if need be."""
     value = scan(text)
     for name in path:
@@ -78,7 +78,7 @@ def added(text: str, path: tuple[str, ...], plain: Any) -> str:
     return _put(text, value, "", plain)
 
 
-def removed(text: str, path: tuple[Key, ...]) -> str:
+def without(text: str, path: tuple[Key, ...]) -> str:
     """Return the text without the member or item at a path, and without the comma that parted it from the next."""
     value = scan(text)
     for step in path[:-1]:
@@ -103,7 +103,7 @@ def removed(text: str, path: tuple[Key, ...]) -> str:
 # -- putting in
 
 
-def _put(text: str, into: Value, label: str, plain: Any) -> str:
+def _put(text: str, into: JsonValue, label: str, plain: Any) -> str:
     """Put one more member or item at the end of an object or list."""
     close = into.end - 1
     inside = list(into.members.values()) or list(into.items)
@@ -162,7 +162,7 @@ def _bare(text: str) -> str:
 # -- taking out
 
 
-def _key_start(text: str, inside: Value, name: str) -> int:
+def _key_start(text: str, inside: JsonValue, name: str) -> int:
     """Return where a member's name begins."""
     before = inside.start + 1
     for known, value in inside.members.items():
@@ -193,7 +193,7 @@ def _skip(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _value(text: str, at: int, depth: int) -> Value:
+def _value(text: str, at: int, depth: int) -> JsonValue:
     if depth > _MAX_DEPTH:
         raise _wrong(text, at, "it is nested too deeply")
     sign = text[at : at + 1]
@@ -205,13 +205,13 @@ def _value(text: str, at: int, depth: int) -> Value:
     if found is None:
         raise _wrong(text, at, "a value is expected")
     try:
-        return Value(at, found.end(), json.loads(found.group()))
+        return JsonValue(at, found.end(), json.loads(found.group()))
     except ValueError:
         raise _wrong(text, at, "this is no value") from None
 
 
-def _object(text: str, start: int, depth: int) -> Value:
-    members: dict[str, Value] = {}
+def _object(text: str, start: int, depth: int) -> JsonValue:
+    members: dict[str, JsonValue] = {}
     at = _skip(text, start + 1)
     while text[at : at + 1] != "}":
         name = _STRING.match(text, at)
@@ -226,17 +226,17 @@ def _object(text: str, start: int, depth: int) -> Value:
             raise _wrong(text, name.start(), f"{key} stands there twice")
         members[key] = value
         at = _after(text, value.end, "}")
-    return Value(start, at + 1, {name: value.plain for name, value in members.items()}, members)
+    return JsonValue(start, at + 1, {name: value.plain for name, value in members.items()}, members)
 
 
-def _list(text: str, start: int, depth: int) -> Value:
-    items: list[Value] = []
+def _list(text: str, start: int, depth: int) -> JsonValue:
+    items: list[JsonValue] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "]":
         value = _value(text, at, depth + 1)
         items.append(value)
         at = _after(text, value.end, "]")
-    return Value(start, at + 1, [value.plain for value in items], items=tuple(items))
+    return JsonValue(start, at + 1, [value.plain for value in items], items=tuple(items))
 
 
 def _after(text: str, at: int, close: str) -> int:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from ..memories.store.file_stamps import stamped_files
 from ..memories.store.index import INDEX
-from ..memories.store.names import FOLDERS, is_memory
 from ..memories.store.records import MemoryRecord, Scope, read_record
 from ..memories.store.trust import worst
 from ..paths import append_line, open_folder, open_plain
@@ -22,17 +21,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["Read", "index_text", "note_surfaced"]
+__all__ = ["MemoryReader", "index_text", "note_surfaced"]
 
 _MAX_FILE_BYTES: Final = 262_144
-_MAX_DEPTH: Final = 4
 _JOURNAL: Final = ".journal"
 _SURFACED: Final = "surfaced.jsonl"
-Stamp = tuple[int, int, int, int, int]
-"""By what a file is known to be unchanged; its own time comes first."""
 
 
-class Read:
+class MemoryReader:
     """The memories of a directory, and of the one shared with a team as ``team/<file>``, as one question sees them.
 
     Their words are kept between hooks, so that only files that changed since are read; of the rest a record here has
@@ -57,10 +53,10 @@ class Read:
 
     def _take(self, root: str, scope: Scope, asked: set[str], home: str) -> None:
         from ..memories.recall.search import Words
-        from .word_cache import KeptWords
+        from .word_cache import WordCache
 
-        kept = KeptWords(home, root, scope)
-        for file, stamp in _files(root):
+        kept = WordCache(home, root, scope)
+        for file, stamp in stamped_files(root):
             name = f"team/{file}" if scope == "team" else file
             row = kept.row(name, stamp)
             if row is None:
@@ -124,18 +120,3 @@ def _bytes(path: str) -> bytes | None:
         return None
     finally:
         os.close(descriptor)
-
-
-def _files(root: str, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Stamp]]:
-    with suppress(OSError), os.scandir(os.path.join(root, prefix) if prefix else root) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
-            name = f"{prefix}{entry.name}"
-            if entry.name.startswith("."):
-                continue
-            with suppress(OSError):
-                if entry.is_dir(follow_symlinks=False):
-                    if depth < _MAX_DEPTH and (prefix or entry.name not in FOLDERS):
-                        yield from _files(root, f"{name}/", depth + 1)
-                elif entry.name.endswith(".md") and is_memory(name):
-                    found = entry.stat(follow_symlinks=False)
-                    yield name, (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_nlink)

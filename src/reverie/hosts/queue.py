@@ -15,20 +15,20 @@ from contextlib import contextmanager, suppress
 
 from ..digests import hex_of
 from ..errors import StorageError
-from ..paths import explained, open_folder, open_plain, replace_file
+from ..paths import explained, open_folder, open_no_follow, open_plain, replace_file
 from ..values import cast, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["FOLDER", "Job", "Queue", "digest_of"]
+__all__ = ["FOLDER", "Job", "Queue", "session_digest"]
 
 FOLDER: Final = "queue"
 _LOCK: Final = "worker.lock"
 _MAX_BYTES: Final = 64_000
-_LOOKS: Final = 4
-_LOOK_SECONDS: Final = 0.02
+_LOCK_TRIES: Final = 4
+_LOCK_RETRY_SECONDS: Final = 0.02
 _KEPT_SECONDS: Final = 90 * 86_400.0
 """How long what is known of a session is kept after its last hook."""
 
@@ -54,7 +54,7 @@ class Queue:
 
     def put(self, job: Job) -> None:
         """Leave a job; one of the same session that still waits is replaced, and stays over if it was."""
-        name = _name(job)
+        name = _job_file(job)
         before = self._read(name)
         if before is not None and before.ended and not job.ended:
             job = Job(job.host, job.session, job.cwd, job.transcript, True)
@@ -62,7 +62,7 @@ class Queue:
         body["put"] = time.time_ns()  # so that a worker at the older one sees that this is another
         replace_file(self.home, f"{FOLDER}/{name}", json.dumps(body).encode())
 
-    def waiting(self) -> list[str]:
+    def waiting_names(self) -> list[str]:
         """Return the names of the jobs that wait, the oldest first."""
         found: list[tuple[float, str]] = []
         with suppress(OSError):
@@ -78,7 +78,7 @@ class Queue:
         job = _job(data) if data is not None else None
         return (job, data) if job is not None and data is not None else None
 
-    def done(self, name: str, data: bytes) -> None:
+    def remove(self, name: str, data: bytes) -> None:
         """Take a job away, unless a newer one has come in its place."""
         if self._bytes(name) == data:
             with suppress(OSError):
@@ -98,12 +98,12 @@ class Queue:
                         os.unlink(entry.path)
 
     @contextmanager
-    def working(self) -> Generator[bool]:
+    def worker_lock(self) -> Generator[bool]:
         """Be the one worker of this home, if there is none."""
-        with self._locked(fcntl.LOCK_EX, _LOOKS) as mine:
+        with self._locked(fcntl.LOCK_EX, _LOCK_TRIES) as mine:
             yield mine
 
-    def is_worked(self) -> bool:
+    def has_worker(self) -> bool:
         """Say whether a worker is at it now."""
         with self._locked(fcntl.LOCK_SH, 1) as free:
             return not free
@@ -120,22 +120,22 @@ class Queue:
             finally:
                 os.close(folder)
         try:
-            yield any(_tried(lock, how, at) for at in range(tries))
+            yield any(_try_lock(lock, how, at) for at in range(tries))
         finally:
             os.close(lock)
 
     # -- what is kept of a session between jobs
 
-    def state(self, job: Job) -> dict[str, Any]:
+    def load_state(self, job: Job) -> dict[str, Any]:
         """Return what is known of a session from earlier jobs."""
         with suppress(OSError, ValueError, StorageError):
-            found: Any = json.loads(self._bytes(_state(job.host, job.session)) or b"{}")
+            found: Any = json.loads(self._bytes(_state_file(job.host, job.session)) or b"{}")
             return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
         return {}
 
-    def keep(self, job: Job, state: dict[str, Any]) -> None:
+    def save_state(self, job: Job, state: dict[str, Any]) -> None:
         """Keep what the next job of a session needs to know."""
-        replace_file(self.home, f"{FOLDER}/{_state(job.host, job.session)}", json.dumps(state).encode())
+        replace_file(self.home, f"{FOLDER}/{_state_file(job.host, job.session)}", json.dumps(state).encode())
 
     def _read(self, name: str) -> Job | None:
         data = self._bytes(name)
@@ -143,15 +143,15 @@ class Queue:
 
     def _bytes(self, name: str) -> bytes | None:
         try:
-            with open(os.path.join(self.folder, name), "rb", opener=_plainly) as stream:
+            with open(os.path.join(self.folder, name), "rb", opener=open_no_follow) as stream:
                 return stream.read(_MAX_BYTES)
         except OSError:
             return None
 
 
-def _tried(lock: int, how: int, at: int) -> bool:
+def _try_lock(lock: int, how: int, at: int) -> bool:
     if at:
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_LOCK_RETRY_SECONDS)
     try:
         fcntl.flock(lock, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -159,19 +159,15 @@ def _tried(lock: int, how: int, at: int) -> bool:
     return True
 
 
-def _plainly(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+def _job_file(job: Job) -> str:
+    return f"job-{session_digest(job.host, job.session)}.json"
 
 
-def _name(job: Job) -> str:
-    return f"job-{digest_of(job.host, job.session)}.json"
+def _state_file(host: str, session: str) -> str:
+    return f"state-{session_digest(host, session)}.json"
 
 
-def _state(host: str, session: str) -> str:
-    return f"state-{digest_of(host, session)}.json"
-
-
-def digest_of(host: str, session: str) -> str:
+def session_digest(host: str, session: str) -> str:
     """Return the name under which a session of a host is known here."""
     return hex_of(f"{host}\0{session}".encode())[:32]
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 
 from ..values import cast, record
-from .events import Moment
+from .events import HookEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["MAX_CHARS", "Told", "answer_of", "replaced", "text_of", "written"]
+__all__ = ["MAX_CHARS", "HookResponse", "answer_line", "host_answer", "text_of", "with_text"]
 
 MAX_CHARS: Final = 10_000
 """What hosts take of a hook's answer; more is cut off or thrown away by them."""
 
 
 @record
-class Told:
-    """What we have to say at a moment: text for the model, another output in place of a tool's, a word to people.
+class HookResponse:
+    """What we have to say at a event: text for the model, another output in place of a tool's, a word to people.
 
     ``pieces`` are whole in themselves, each with its own fence, the most important first.
     """
@@ -34,67 +34,67 @@ class Told:
         return "\n\n".join(self.pieces)
 
 
-def answer_of(moment: Moment, told: Told) -> dict[str, Any]:
-    """Return the answer as the host documents it; empty where it takes nothing at this moment."""
-    match moment.host:
+def host_answer(event: HookEvent, response: HookResponse) -> dict[str, Any]:
+    """Return the answer as the host documents it; empty where it takes nothing at this event."""
+    match event.host:
         case "cursor":
-            return _cursor(moment, told)
+            return _cursor(event, response)
         case "gemini":
-            return _gemini(moment, told)
+            return _gemini(event, response)
         case "claude-code" | "codex":
-            return _claude(moment, told)
+            return _claude(event, response)
 
 
-def written(moment: Moment, told: Told) -> str:
+def answer_line(event: HookEvent, response: HookResponse) -> str:
     """Return the answer as one line of JSON; whole pieces are left out, the least important first, until it fits."""
     while True:
-        text = json.dumps(answer_of(moment, told), ensure_ascii=False)
+        text = json.dumps(host_answer(event, response), ensure_ascii=False)
         if len(text) <= MAX_CHARS:
             return text
-        if not told.pieces:
+        if not response.pieces:
             return "{}"
-        told = Told(told.pieces[:-1], told.output, told.message)
+        response = HookResponse(response.pieces[:-1], response.output, response.message)
 
 
-def _claude(moment: Moment, told: Told) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if moment.kind in ("session_start", "user_prompt", "after_tool"):
+def _claude(event: HookEvent, response: HookResponse) -> dict[str, Any]:
+    answer: dict[str, Any] = {}
+    if event.kind in ("session_start", "user_prompt", "after_tool"):
         specific: dict[str, Any] = {}
-        if told.context:
-            specific["additionalContext"] = told.context
-        if told.output is not None and moment.host == "claude-code":  # Codex takes no other output
-            shaped = replaced(moment.output, told.output)
+        if response.context:
+            specific["additionalContext"] = response.context
+        if response.output is not None and event.host == "claude-code":  # Codex takes no other output
+            shaped = with_text(event.output, response.output)
             if shaped is not None:
                 specific["updatedToolOutput"] = shaped
         if specific:
-            found["hookSpecificOutput"] = {"hookEventName": moment.event, **specific}
-    if told.message:
-        found["systemMessage"] = told.message
-    return found
+            answer["hookSpecificOutput"] = {"hookEventName": event.name, **specific}
+    if response.message:
+        answer["systemMessage"] = response.message
+    return answer
 
 
-def _gemini(moment: Moment, told: Told) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if told.output is not None and moment.kind == "after_tool":
-        found = {"decision": "deny", "reason": told.output}  # the host's documented way to replace a result
-    elif told.context and moment.kind in ("session_start", "user_prompt", "after_tool"):
-        found["hookSpecificOutput"] = {"hookEventName": moment.event, "additionalContext": told.context}
-    if told.message:
-        found["systemMessage"] = told.message
-    return found
+def _gemini(event: HookEvent, response: HookResponse) -> dict[str, Any]:
+    answer: dict[str, Any] = {}
+    if response.output is not None and event.kind == "after_tool":
+        answer = {"decision": "deny", "reason": response.output}  # the host's documented way to replace a result
+    elif response.context and event.kind in ("session_start", "user_prompt", "after_tool"):
+        answer["hookSpecificOutput"] = {"hookEventName": event.name, "additionalContext": response.context}
+    if response.message:
+        answer["systemMessage"] = response.message
+    return answer
 
 
-def _cursor(moment: Moment, told: Told) -> dict[str, Any]:
-    match moment.kind:
+def _cursor(event: HookEvent, response: HookResponse) -> dict[str, Any]:
+    match event.kind:
         case "session_start":
-            return {"additional_context": told.context} if told.context else {}
+            return {"additional_context": response.context} if response.context else {}
         case "user_prompt":
             return {"continue": True}
         case "after_tool":
-            found: dict[str, Any] = {"additional_context": told.context} if told.context else {}
-            if told.output is not None and moment.tool.upper().startswith("MCP"):
-                found["updated_mcp_tool_output"] = {"content": [{"type": "text", "text": told.output}]}
-            return found
+            answer: dict[str, Any] = {"additional_context": response.context} if response.context else {}
+            if response.output is not None and event.tool.upper().startswith("MCP"):
+                answer["updated_mcp_tool_output"] = {"content": [{"type": "text", "text": response.output}]}
+            return answer
         case _:
             return {}
 
@@ -122,7 +122,7 @@ def text_of(output: Any) -> str | None:
     return None
 
 
-def replaced(output: Any, text: str) -> Any:
+def with_text(output: Any, text: str) -> Any:
     """Return the output with another text in its place and its own shape; None where that cannot be done."""
     if text_of(output) is None:
         return None

@@ -6,46 +6,46 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
-from ..paths import append_line, explained, open_folder, open_plain
+from ..paths import append_line, explained, open_folder, open_no_follow, open_plain
 from ..values import cast
-from .events import Moment
-from .queue import FOLDER, digest_of
+from .events import HookEvent
+from .queue import FOLDER, session_digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["Seen", "prompts_seen", "words_heard"]
+__all__ = ["SessionState", "overheard_messages", "prompt_digests"]
 
 _MAX_BYTES: Final = 4_000_000
 _KEPT_CHARS: Final = 20_000
 """Characters kept of one prompt or reply."""
 
 
-class Seen:
+class SessionState:
     """The notes of one session; every method may block."""
 
-    def __init__(self, home: str | os.PathLike[str], moment: Moment) -> None:
+    def __init__(self, home: str | os.PathLike[str], event: HookEvent) -> None:
         self._home = os.fspath(home)
-        self._name = _file(moment.host, moment.session)
+        self._name = _file(event.host, event.session)
 
-    def prompt(self, digest: str, words: str = "") -> None:
+    def add_prompt(self, digest: str, words: str = "") -> None:
         """Note that the user gave a prompt, so that it is known as theirs; with ``words``, what it says as well."""
         self._append({"prompt": digest, **({"user": words[:_KEPT_CHARS]} if words else {})})
 
-    def reply(self, words: str) -> None:
+    def add_reply(self, words: str) -> None:
         """Keep what the model answered."""
         self._append({"assistant": words[:_KEPT_CHARS]})
 
-    def show(self, files: Sequence[str], size: int) -> None:
+    def add_shown(self, files: Sequence[str], size: int) -> None:
         """Note that these memories were shown, in so many bytes."""
         self._append({"shown": list(files), "bytes": size})
 
-    def put_off(self, text: str) -> None:
-        """Keep a text for the next moment at which the host takes one; an empty one takes the place of an older."""
+    def defer_text(self, text: str) -> None:
+        """Keep a text for the next event at which the host takes one; an empty one takes the place of an older."""
         self._append({"later": text})
 
-    def put_off_text(self) -> str:
+    def take_deferred_text(self) -> str:
         """Return the text that was kept, once."""
         text = ""
         for line in _lines(self._home, self._name):
@@ -55,7 +55,7 @@ class Seen:
             self._append({"later": ""})
         return text
 
-    def surfaced(self) -> tuple[set[str], int]:
+    def shown_memories(self) -> tuple[set[str], int]:
         """Return the memories that were shown, and their size in bytes."""
         files: set[str] = set()
         size = 0
@@ -80,13 +80,13 @@ class Seen:
             os.close(descriptor)
 
 
-def prompts_seen(home: str | os.PathLike[str], host: str, session: str) -> set[str]:
+def prompt_digests(home: str | os.PathLike[str], host: str, session: str) -> set[str]:
     """Return the prompts that hooks saw the user give, as digests."""
     found = (line.get("prompt") for line in _lines(home, _file(host, session)))
     return {one for one in found if isinstance(one, str)}
 
 
-def words_heard(home: str | os.PathLike[str], host: str, session: str) -> list[tuple[str, str]]:
+def overheard_messages(home: str | os.PathLike[str], host: str, session: str) -> list[tuple[str, str]]:
     """Return what hooks heard said, each with ``user`` or ``assistant``; empty where they kept no words."""
     found: list[tuple[str, str]] = []
     for line in _lines(home, _file(host, session)):
@@ -98,12 +98,12 @@ def words_heard(home: str | os.PathLike[str], host: str, session: str) -> list[t
 
 
 def _file(host: str, session: str) -> str:
-    return f"seen-{digest_of(host, session)}.jsonl"
+    return f"seen-{session_digest(host, session)}.jsonl"
 
 
 def _lines(home: str | os.PathLike[str], name: str) -> Iterator[dict[str, Any]]:
     try:
-        with open(os.path.join(home, FOLDER, name), "rb", opener=_plainly) as stream:
+        with open(os.path.join(home, FOLDER, name), "rb", opener=open_no_follow) as stream:
             data = stream.read(_MAX_BYTES)
     except OSError:
         return
@@ -114,7 +114,3 @@ def _lines(home: str | os.PathLike[str], name: str) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(found, dict):
             yield cast("dict[str, Any]", found)
-
-
-def _plainly(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from ..memories.recall.policy import RecallPolicy
     from ..settings import Settings
 
-__all__ = ["Settled", "settled"]
+__all__ = ["HookSettings", "load_hook_settings"]
 
 _NO_RULES: Final = frozenset({"REVERIE_HOME", "REVERIE_WORKER"})
 
 
-class Settled:
+class HookSettings:
     """What is set for hooks: where things are, and what is on."""
 
     __slots__ = ("_recall", "home", "memory", "memory_dir", "offload", "offload_limits", "recalls", "team_memory")
@@ -45,7 +45,7 @@ class Settled:
         return self._recall
 
 
-def settled(project: str | None) -> Settled:
+def load_hook_settings(project: str | None) -> HookSettings:
     """Return what holds for hooks in a project; settings that are wrong raise ``SettingsError``."""
     home = _home()
     files = [os.path.join(home, "config.toml"), *([os.path.join(project, ".reverie.toml")] if project else [])]
@@ -55,13 +55,13 @@ def settled(project: str | None) -> Settled:
         if name.startswith(("REVERIE_", "DISABLE_")) and name not in _NO_RULES  # the latter may be ours to honour
     ]
     if not rules and not any(map(os.path.lexists, files)):
-        return Settled(home)
+        return HookSettings(home)
     from pathlib import Path
 
     from ..settings import load_settings
 
     found = load_settings(project=Path(project) if project else None)
-    return Settled(str(found.home), found)
+    return HookSettings(str(found.home), found)
 
 
 def _home() -> str:

@@ -18,7 +18,7 @@ from ..memories.recall import terms as lexical
 from ..memories.recall.search import Words
 from ..memories.store import frontmatter, records
 from ..memories.store.records import MemoryRecord
-from ..paths import replace_file
+from ..paths import open_no_follow, replace_file
 from ..values import cast
 from .queue import FOLDER
 
@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-__all__ = ["KeptWords", "forget_words"]
+__all__ = ["WordCache", "delete_word_caches"]
 
 _MAX_BYTES: Final = 64 * 2**20
 _FRESH_NS: Final = 2_000_000_000
@@ -36,7 +36,7 @@ _COLUMNS: Final = 7
 Row = tuple[str, str, str, int, list[str], dict[str, int]]
 
 
-class KeptWords:
+class WordCache:
     """The words of one directory of memories."""
 
     def __init__(self, home: str, root: str, scope: str) -> None:
@@ -81,8 +81,7 @@ class KeptWords:
 
     def _read(self) -> dict[str, list[Any]]:
         try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with open(os.open(os.path.join(self._home, self._name), flags), "rb") as stream:
+            with open(os.path.join(self._home, self._name), "rb", opener=open_no_follow) as stream:
                 found: Any = json.loads(stream.read(_MAX_BYTES))
             rows = cast("dict[str, list[Any]]", found["rows"] if found["made_by"] == self._made_by else {})
             return {name: row for name, row in rows.items() if len(row) == _COLUMNS}
@@ -90,7 +89,7 @@ class KeptWords:
             return {}
 
 
-def forget_words(home: str | os.PathLike[str]) -> None:
+def delete_word_caches(home: str | os.PathLike[str]) -> None:
     """Keep no words of any memory under this home: some were erased, and the next hook reads the rest again."""
     with suppress(OSError), os.scandir(os.path.join(home, FOLDER)) as entries:
         for entry in entries:

@@ -19,8 +19,8 @@ from ..conversation.entries import ASSISTANT, META, USER, Entry, encode_entry
 from ..conversation.log import parse_log
 from ..conversation.view import View
 from ..errors import InputError, ReverieError
-from ..importers import Imported, read_session
-from ..importers.import_result import Draft, Source
+from ..importers import ImportedSession, read_session
+from ..importers.import_result import RecordSource, SessionDraft
 from ..layers.l5_extract.plan import after_cursor, wrote_memories
 from ..runtime.memory.extract.candidates import Keeper, Ran
 from ..runtime.memory.memory import Memory
@@ -31,9 +31,9 @@ from ..storage.files import FileStorage
 from ..values import record, replace
 from .handlers import prompt_digest
 from .queue import Job, Queue
-from .session_state import prompts_seen, words_heard
+from .session_state import overheard_messages, prompt_digests
 
-__all__ = ["Done", "main", "work"]
+__all__ = ["JobResult", "main", "work"]
 
 MODEL: Final = "worker"
 """The alias that names the worker's model."""
@@ -45,7 +45,7 @@ _MAX_ENTRIES: Final = 400
 
 
 @record
-class Done:
+class JobResult:
     """What became of one job."""
 
     session: str
@@ -60,72 +60,72 @@ class Done:
     problem: str = ""
 
 
-def work(home: Path, *, clock: Callable[[], float] = time.monotonic) -> list[Done]:
+def work(home: Path, *, clock: Callable[[], float] = time.monotonic) -> list[JobResult]:
     """Do what waits, if nobody else is at it, until nothing does or the time is up."""
     queue = Queue(home)
-    done: list[Done] = []
+    done: list[JobResult] = []
     tried: set[tuple[str, bytes]] = set()
     until = clock() + _MAX_SECONDS
     while True:
-        with queue.working() as mine:
+        with queue.worker_lock() as mine:
             if not mine:
                 return done
             queue.sweep(time.time())
-            while clock() < until and (fresh := _fresh(queue, tried)):
+            while clock() < until and (fresh := _untried_jobs(queue, tried)):
                 for name, job, data in fresh:
                     tried.add((name, data))
-                    done.append(_one(queue, job))
-                    queue.done(name, data)
+                    done.append(_run_job(queue, job))
+                    queue.remove(name, data)
         # A hook that left something while the lock was still held started nobody: look once more without it.
-        if clock() >= until or not _fresh(queue, tried):
+        if clock() >= until or not _untried_jobs(queue, tried):
             return done
 
 
-def _fresh(queue: Queue, tried: set[tuple[str, bytes]]) -> list[tuple[str, Job, bytes]]:
+def _untried_jobs(queue: Queue, tried: set[tuple[str, bytes]]) -> list[tuple[str, Job, bytes]]:
     """Return the jobs that wait and were not tried yet."""
-    todo = [(name, found) for name in queue.waiting() if (found := queue.read(name)) is not None]
+    todo = [(name, found) for name in queue.waiting_names() if (found := queue.read(name)) is not None]
     return [(name, job, data) for name, (job, data) in todo if (name, data) not in tried]
 
 
-def _one(queue: Queue, job: Job) -> Done:
+def _run_job(queue: Queue, job: Job) -> JobResult:
     """Do one job; what goes wrong is said and the job is not tried again until its session goes on."""
-    state = queue.state(job)
+    state = queue.load_state(job)
     died = int(state.get("begun") or 0)
     if died >= _MAX_DEATHS:
-        queue.keep(job, {**state, "begun": 0})
-        return Done(job.session, job.host, problem=f"workers died at it {died} times; it is left until it goes on")
+        queue.save_state(job, {**state, "begun": 0})
+        return JobResult(job.session, job.host, problem=f"workers died at it {died} times; it is left until it goes on")
     try:
         if not os.path.isdir(job.cwd):
-            return Done(job.session, job.host, problem=f"its directory {job.cwd} is not there")
+            return JobResult(job.session, job.host, problem=f"its directory {job.cwd} is not there")
         settings = load_settings(home=Path(queue.home), project=canonical_root(Path(job.cwd)))
         if not settings.switches.memory:
-            return Done(job.session, job.host, problem="memories are switched off")
-        queue.keep(job, {**state, "begun": died + 1})
-        found = _recorded(queue, job)
-        ran, later = _extracted(queue, job, found, settings)
-        notes = _noted(job, found, settings)
-        filed = job.ended and _filed(job, found, settings)
-        queue.keep(job, {**later, "begun": 0})
+            return JobResult(job.session, job.host, problem="memories are switched off")
+        queue.save_state(job, {**state, "begun": died + 1})
+        found = _read_recording(queue, job)
+        ran, later = _extract(queue, job, found, settings)
+        notes = _write_notes(job, found, settings)
+        filed = job.ended and _file_in_library(job, found, settings)
+        queue.save_state(job, {**later, "begun": 0})
         names = tuple(dict.fromkeys(saved.file for saved in ran.saved))
-        dream = _dreams(job, settings)
-        return Done(job.session, job.host, names, len(ran.refused), ran.by, notes, filed, dream)
+        dream = _start_dream(job, settings)
+        return JobResult(job.session, job.host, names, len(ran.refused), ran.by, notes, filed, dream)
     except Exception as error:  # one session that nobody foresaw must not keep all others waiting
         with suppress(ReverieError, OSError):
-            queue.keep(job, {**state, "begun": 0})
-        return Done(job.session, job.host, problem=f"{type(error).__name__}: {error}")
+            queue.save_state(job, {**state, "begun": 0})
+        return JobResult(job.session, job.host, problem=f"{type(error).__name__}: {error}")
 
 
-def _recorded(queue: Queue, job: Job) -> Imported:
+def _read_recording(queue: Queue, job: Job) -> ImportedSession:
     """Return a session as its host recorded it; where no such file can be read, what hooks heard of it."""
     try:
         if not os.path.isabs(job.transcript):
             raise InputError("its host names no transcript, and no hook heard a prompt")
         return read_session(job.transcript)[0]
     except InputError:
-        heard = words_heard(queue.home, job.host, job.session)
+        heard = overheard_messages(queue.home, job.host, job.session)
         if not heard:
             raise
-    draft = Draft("hooks", job.session, Source(f"{job.session} of {job.host}", ()))
+    draft = SessionDraft("hooks", job.session, RecordSource(f"{job.session} of {job.host}", ()))
     draft.cwd = job.cwd
     for role, words in heard:
         draft.say(USER if role == "user" else ASSISTANT, role, words)
@@ -135,9 +135,9 @@ def _recorded(queue: Queue, job: Job) -> Imported:
 # -- memories
 
 
-def _extracted(queue: Queue, job: Job, found: Imported, settings: Settings) -> tuple[Ran, dict[str, Any]]:
+def _extract(queue: Queue, job: Job, found: ImportedSession, settings: Settings) -> tuple[Ran, dict[str, Any]]:
     """Look through what was said since the last time; return what was kept, and where the next look begins."""
-    state = queue.state(job)
+    state = queue.load_state(job)
     cursor = state.get("cursor")
     entries = [entry for entry in found.entries if entry.kind != META]
     new, _ = after_cursor(entries, cursor if isinstance(cursor, str) else None)
@@ -148,17 +148,17 @@ def _extracted(queue: Queue, job: Job, found: Imported, settings: Settings) -> t
         return Ran("skipped" if wrote else "nothing"), later
     named = settings.model_aliases.get(MODEL)
     if named:
-        ran = _asked(job, named, memory, new, settings)
+        ran = _extract_with_model(job, named, memory, new, settings)
         if ran is not None:
             return ran, later
-    seen = prompts_seen(queue.home, job.host, job.session)
+    seen = prompt_digests(queue.home, job.host, job.session)
     strangers = {entry.uuid for entry in entries if entry.kind == USER and prompt_digest(own_words(entry)) not in seen}
     before = entries[: len(entries) - len(new)]
     keeper = Keeper(memory, job.session)
     return keeper.found(new, before, _instructions(job, settings), settings.extract.max_memories, strangers), later
 
 
-def _asked(job: Job, model: str, memory: Memory, new: Sequence[Entry], settings: Settings) -> Ran | None:
+def _extract_with_model(job: Job, model: str, memory: Memory, new: Sequence[Entry], settings: Settings) -> Ran | None:
     """Let the named model look at what is new; None where it could not, and the local extractor looks instead."""
     import anyio
 
@@ -207,7 +207,7 @@ def _instructions(job: Job, settings: Settings) -> list[str]:
 # -- notes and the library
 
 
-def _noted(job: Job, found: Imported, settings: Settings) -> bool:
+def _write_notes(job: Job, found: ImportedSession, settings: Settings) -> bool:
     """Write the running notes of a session that is long enough to need some."""
     from ..layers.l3_notes import render_notes, take_notes, template_of
     from ..paths import replace_file
@@ -221,7 +221,7 @@ def _noted(job: Job, found: Imported, settings: Settings) -> bool:
     return True
 
 
-def _filed(job: Job, found: Imported, settings: Settings) -> bool:
+def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bool:
     """Put a session that is over into the library, so that search finds it; a longer recording replaces a shorter."""
     key = log_key(project_slug(Path(job.cwd)), job.session)
     entries = [replace(entry, session=job.session) for entry in found.entries]
@@ -241,7 +241,7 @@ def _filed(job: Job, found: Imported, settings: Settings) -> bool:
         storage.close()
 
 
-def _is_shorter_recording(data: bytes, found: Imported) -> bool:
+def _is_shorter_recording(data: bytes, found: ImportedSession) -> bool:
     """Say whether a log is an earlier part of the same recording; a session of our own never is."""
     there = parse_log(data).entries
     source = there[0].body.get("source") if there and there[0].kind == META else None
@@ -254,7 +254,7 @@ def _is_shorter_recording(data: bytes, found: Imported) -> bool:
 # -- the dream
 
 
-def _dreams(job: Job, settings: Settings) -> bool:
+def _start_dream(job: Job, settings: Settings) -> bool:
     """Let a dream begin in a process of its own, where its gate is open."""
     from ..layers.l6_dream.gates import Open
     from ..runtime.dream.gate import DreamGate

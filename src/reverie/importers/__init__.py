@@ -10,17 +10,17 @@ from ..conversation.log import Damage
 from ..errors import InputError
 from ..values import record
 from . import claude_code, codex, mini_swe_agent, openhands, pi, reverie_log, swe_agent
-from .import_result import Imported, Source
-from .places import Place, files_below, usual_places
-from .record_files import document_of, read_bytes, source_of, unpacked
+from .import_result import ImportedSession, RecordSource
+from .places import SessionPlace, files_below, usual_places
+from .record_files import decompressed, document_of, read_bytes, source_of
 from .untrusted import Record
 
 __all__ = [
     "FORMATS",
     "Damage",
     "Format",
-    "Imported",
-    "Place",
+    "ImportedSession",
+    "SessionPlace",
     "find_sessions",
     "format_of",
     "read_session",
@@ -39,7 +39,7 @@ class Format:
     name: str
     title: str
     looks: Callable[[Record], bool]
-    read: Callable[[Source], list[Imported]]
+    read: Callable[[RecordSource], list[ImportedSession]]
 
 
 FORMATS: Final = tuple(
@@ -48,10 +48,10 @@ FORMATS: Final = tuple(
 )
 
 
-def read_session(path: str | Path) -> list[Imported]:
+def read_session(path: str | Path) -> list[ImportedSession]:
     """Return the sessions that one file holds, the main one first; raise ``InputError`` where it holds none."""
     path = Path(path)
-    data, torn = unpacked(read_bytes(path), str(path))
+    data, torn = decompressed(read_bytes(path), str(path))
     if not data.strip():
         raise InputError(f"{path} is empty; {_known()}")
     source = source_of(data, path.name, torn)
@@ -64,7 +64,7 @@ def read_session(path: str | Path) -> list[Imported]:
     return found.read(source)
 
 
-def read_sessions(path: str | Path) -> Iterator[Imported]:
+def read_sessions(path: str | Path) -> Iterator[ImportedSession]:
     """Yield the sessions of a file, or of every recognisable file below a directory."""
     path = Path(path)
     for file in find_sessions(path) if path.is_dir() else [path]:
@@ -94,7 +94,7 @@ def format_of(path: str | Path) -> str | None:
     return found.name if found else None
 
 
-def _format(source: Source) -> Format | None:
+def _format(source: RecordSource) -> Format | None:
     """Return the format most of the first records speak for; the first named wins a tie."""
     sample = [row for _, row in source.records[:_SAMPLED]]
     votes = [sum(1 for row in sample if one.looks(row)) for one in FORMATS]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..values import record
 
-__all__ = ["Followed", "Node", "followed", "regrouped"]
+__all__ = ["Branch", "Node", "newest_branch", "replies_together"]
 
 
 @record
@@ -29,7 +29,7 @@ class Node:
 
 
 @record
-class Followed:
+class Branch:
     """What belongs to the conversation, what was left on abandoned branches, whose parents are lost."""
 
     kept: list[Node]
@@ -37,15 +37,15 @@ class Followed:
     bridged: list[Node]
 
 
-def followed(nodes: Sequence[Node]) -> Followed:
+def newest_branch(nodes: Sequence[Node]) -> Branch:
     """Return the newest branch with every parallel piece and result of it, in the order of the file."""
     speaking = [node for node in nodes if node.speaks]
     if not speaking:
-        return Followed([], [], [])
+        return Branch([], [], [])
     by_uuid = {node.uuid: node for node in nodes}
     kept, bridged = _walk(speaking, by_uuid)
     _keep_siblings(speaking, kept, by_uuid)
-    return Followed(
+    return Branch(
         [node for node in speaking if node.uuid in kept],
         [node for node in speaking if node.uuid not in kept],
         bridged,
@@ -101,7 +101,7 @@ def _keep_siblings(speaking: Sequence[Node], kept: set[str], by_uuid: dict[str, 
             around.add(node.uuid)
 
 
-def regrouped(nodes: Sequence[Node]) -> list[Node]:
+def replies_together(nodes: Sequence[Node]) -> list[Node]:
     """Put the pieces of one reply next to each other: results that came while it still streamed follow it."""
     out: list[Node] = []
     open_reply, after = "", 0

@@ -9,7 +9,7 @@ from .record_files import decode_record
 from .untrusted import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
 
 __all__ = [
-    "Calls",
+    "CallIds",
     "arguments_of",
     "content_of",
     "declared_tools",
@@ -103,7 +103,7 @@ def tool_uses(calls: Any) -> list[Record]:
     return out
 
 
-class Calls:
+class CallIds:
     """The calls of a session by id; one used again is renamed, for some recorders number anew in every reply."""
 
     def __init__(self) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Final
 from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
 from ..values import record
-from .chains import Followed, Node, followed, regrouped
-from .import_result import Draft, Imported, Source, plain, sound_content
+from .chains import Branch, Node, newest_branch, replies_together
+from .import_result import ImportedSession, RecordSource, SessionDraft, plain, sound_content
 from .untrusted import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
@@ -32,7 +32,7 @@ _TOKENS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_inp
 
 
 @record
-class Line:
+class TranscriptLine:
     """A record of the file and the line it stands on."""
 
     number: int
@@ -54,38 +54,38 @@ def looks(row: Record) -> bool:
     return kind in _BOOKKEEPING and "sessionId" in row
 
 
-def read(source: Source) -> list[Imported]:
+def read(source: RecordSource) -> list[ImportedSession]:
     """Return the main conversation first, then other sessions and side chains found in the same file."""
     lines, first = _lines(source)
-    out: list[Imported] = []
-    groups: dict[str, list[Line]] = {}
+    out: list[ImportedSession] = []
+    groups: dict[str, list[TranscriptLine]] = {}
     for line in lines:
         groups.setdefault(line.side, []).append(line)
     main = groups.pop("", [])
     while main:
-        branch = followed([line.node for line in main])
+        branch = newest_branch([line.node for line in main])
         kept = {node.uuid for node in branch.kept}
         mine = {line.session for line in main if line.node.uuid in kept}
         others = [line for line in main if line.session not in mine]
         if len(out) + 1 >= _MOST_SESSIONS or not any(line.node.speaks for line in others):
             others = []
         left = {line.node.uuid for line in others}
-        out.append(_drafted(source, main, branch, first if not out else None, left))
+        out.append(_session(source, main, branch, first if not out else None, left))
         main = others
     for side, group in groups.items():
-        branch = followed([line.node for line in group])
+        branch = newest_branch([line.node for line in group])
         if branch.kept:
-            out.append(_drafted(source, group, branch, first if not out else None, set(), side))
+            out.append(_session(source, group, branch, first if not out else None, set(), side))
     if not out:
         first.session_id = first.session_id or source.stem
         out.append(first.done(source.damage))
     return out
 
 
-def _lines(source: Source) -> tuple[list[Line], Draft]:
+def _lines(source: RecordSource) -> tuple[list[TranscriptLine], SessionDraft]:
     """Sort the records: lines of conversations, and the draft that keeps titles and counts of all others."""
-    first = Draft(NAME, "", source)
-    lines: list[Line] = []
+    first = SessionDraft(NAME, "", source)
+    lines: list[TranscriptLine] = []
     seen: set[str] = set()
     side_of: dict[str, str] = {}
     titles: dict[str, str] = {}
@@ -111,7 +111,7 @@ def _lines(source: Source) -> tuple[list[Line], Draft]:
             parent = side_of.get(node.parent or "")
             side = as_text(row.get("agentId")) or parent or uuid[:8]
             side_of[uuid] = side
-        lines.append(Line(number, row, node, side, as_text(row.get("sessionId"))))
+        lines.append(TranscriptLine(number, row, node, side, as_text(row.get("sessionId"))))
     recorded = [title for leaf, title in titles.items() if leaf in seen]
     first.title = titles.get("custom-title") or titles.get("ai-title") or (recorded[-1] if recorded else "")
     return lines, first
@@ -135,13 +135,18 @@ def _synthetic(row: Record, message: Record) -> bool:
     return message.get("model") == _SYNTHETIC or row.get("isApiErrorMessage") is True
 
 
-def _drafted(
-    source: Source, lines: Sequence[Line], branch: Followed, first: Draft | None, left: set[str], side: str = ""
-) -> Imported:
+def _session(
+    source: RecordSource,
+    lines: Sequence[TranscriptLine],
+    branch: Branch,
+    first: SessionDraft | None,
+    left: set[str],
+    side: str = "",
+) -> ImportedSession:
     by_uuid = {line.node.uuid: line for line in lines}
-    kept = [by_uuid[node.uuid] for node in regrouped(branch.kept)]
+    kept = [by_uuid[node.uuid] for node in replies_together(branch.kept)]
     session = next((line.session for line in reversed(kept) if line.session), "") or source.stem
-    draft = Draft(NAME, f"{session}.agent-{side}" if side else session, source)
+    draft = SessionDraft(NAME, f"{session}.agent-{side}" if side else session, source)
     if first is not None:
         draft.tally, draft.title = first.tally, first.title
     draft.agent = side or None
@@ -159,9 +164,9 @@ def _drafted(
     return draft.done(source.damage if first is not None else ())
 
 
-def _summaries(kept: Sequence[Line]) -> dict[str, Line | None]:
+def _summaries(kept: Sequence[TranscriptLine]) -> dict[str, TranscriptLine | None]:
     """Find each boundary's summary: the next message marked as one, before the model speaks again."""
-    found: dict[str, Line | None] = {}
+    found: dict[str, TranscriptLine | None] = {}
     open_boundary = ""
     for line in kept:
         if line.row.get("subtype") == "compact_boundary":
@@ -175,7 +180,7 @@ def _summaries(kept: Sequence[Line]) -> dict[str, Line | None]:
     return found
 
 
-def _emit(draft: Draft, line: Line, summaries: dict[str, Line | None]) -> None:
+def _emit(draft: SessionDraft, line: TranscriptLine, summaries: dict[str, TranscriptLine | None]) -> None:
     row, uuid = line.row, line.node.uuid
     kind, time = as_text(row.get("type")), as_text(row.get("timestamp"))
     if kind == "system":
@@ -200,7 +205,7 @@ def _emit(draft: Draft, line: Line, summaries: dict[str, Line | None]) -> None:
         draft.say(USER, "user", content, time, uuid, **more)
 
 
-def _emit_reply(draft: Draft, line: Line, time: str) -> None:
+def _emit_reply(draft: SessionDraft, line: TranscriptLine, time: str) -> None:
     row = line.row
     message = as_dict(row.get("message"))
     content = sound_content(message.get("content"))
@@ -233,7 +238,9 @@ def _sound_usage(usage: Any) -> Record | None:
     return counts
 
 
-def _emit_system(draft: Draft, line: Line, summaries: dict[str, Line | None], time: str) -> None:
+def _emit_system(
+    draft: SessionDraft, line: TranscriptLine, summaries: dict[str, TranscriptLine | None], time: str
+) -> None:
     subtype = as_text(line.row.get("subtype"))
     if subtype == "compact_boundary":
         summary = summaries.get(line.node.uuid)
@@ -248,11 +255,11 @@ def _emit_system(draft: Draft, line: Line, summaries: dict[str, Line | None], ti
     draft.add(SYSTEM, {"subtype": subtype, "text": text}, time, line.node.uuid)
 
 
-def _summary_text(line: Line) -> str:
+def _summary_text(line: TranscriptLine) -> str:
     return plain(as_dict(line.row.get("message")).get("content"))
 
 
-def _emit_compacted(draft: Draft, boundary: Line, summary: Line, time: str) -> None:
+def _emit_compacted(draft: SessionDraft, boundary: TranscriptLine, summary: TranscriptLine, time: str) -> None:
     text = _summary_text(summary)
     if not text:
         draft.tally.skip("compaction without a readable summary", boundary.number)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry
 from .chat_shape import arguments_of, content_of, usage_of
-from .import_result import Draft, Imported, Source, first_words, plain
+from .import_result import ImportedSession, RecordSource, SessionDraft, first_words, plain
 from .untrusted import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
@@ -46,7 +46,7 @@ def looks(row: Record) -> bool:
     return (kind in _CALLS | _OUTPUTS and "call_id" in row) or (kind == "reasoning" and "summary" in row)
 
 
-def read(source: Source) -> list[Imported]:
+def read(source: RecordSource) -> list[ImportedSession]:
     """Return the session of a rollout."""
     rollout = _Rollout(source)
     for number, row in _rows(source):
@@ -57,7 +57,7 @@ def read(source: Source) -> list[Imported]:
     return [draft.done(source.damage)]
 
 
-def _rows(source: Source) -> Iterator[tuple[int, Record]]:
+def _rows(source: RecordSource) -> Iterator[tuple[int, Record]]:
     for number, row in source.records:
         if isinstance(row.get("items"), list) and "type" not in row:
             yield number, as_dict(row.get("session"))
@@ -70,10 +70,10 @@ def _rows(source: Source) -> Iterator[tuple[int, Record]]:
 class _Rollout:
     """One rollout being read, line by line."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: RecordSource) -> None:
         head = first_of([row for _, row in _rows(source) if _is_head(row)])
         meta = as_dict(head.get("payload")) or head
-        self.draft = draft = Draft(NAME, as_text(meta.get("id")) or as_text(meta.get("session_id")), source)
+        self.draft = draft = SessionDraft(NAME, as_text(meta.get("id")) or as_text(meta.get("session_id")), source)
         draft.cwd = as_text(meta.get("cwd"))
         instructions = as_text(as_dict(meta.get("base_instructions")).get("text")) or as_text(meta.get("instructions"))
         draft.system = instructions or None

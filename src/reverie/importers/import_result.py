@@ -13,7 +13,16 @@ from ..conversation.log import Damage
 from ..values import field, record
 from .untrusted import Record, as_dict, as_list, as_text
 
-__all__ = ["Draft", "Imported", "Source", "Tally", "first_words", "plain", "safe_id", "sound_content"]
+__all__ = [
+    "ImportedSession",
+    "RecordSource",
+    "SessionDraft",
+    "SkipCounts",
+    "first_words",
+    "plain",
+    "safe_id",
+    "sound_content",
+]
 
 _NAMESPACE: Final = uuid.UUID("5f0f3b52-6f5e-5b0a-9a36-6d1f7f1f0c11")
 _MESSAGES: Final = frozenset({USER, ASSISTANT, ATTACHMENT})
@@ -22,7 +31,7 @@ _TITLE_CHARS: Final = 80
 
 
 @record
-class Source:
+class RecordSource:
     """A file's readable records, each with its line, and what was wrong with the rest."""
 
     name: str
@@ -36,7 +45,7 @@ class Source:
 
 
 @record
-class Imported:
+class ImportedSession:
     """One session as it was found in a file."""
 
     format: str
@@ -69,7 +78,7 @@ class Imported:
         return tuple(out)
 
 
-class Tally:
+class SkipCounts:
     """Counts what was left out, by reason, and remembers the first lines."""
 
     def __init__(self) -> None:
@@ -84,14 +93,14 @@ class Tally:
             self.lines[reason] = (*lines, line)
 
 
-class Draft:
+class SessionDraft:
     """A session being put together, entry by entry, each the parent of the next."""
 
-    def __init__(self, format: str, session_id: str, source: Source) -> None:
+    def __init__(self, format: str, session_id: str, source: RecordSource) -> None:
         self.format = format
         self.session_id = safe_id(session_id or source.stem)
         self.name = source.name
-        self.tally = Tally()
+        self.tally = SkipCounts()
         self.title = ""
         self.cwd = ""
         self.model = ""
@@ -128,7 +137,7 @@ class Draft:
         if cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost_usd
 
-    def done(self, damage: Sequence[Damage] = ()) -> Imported:
+    def done(self, damage: Sequence[Damage] = ()) -> ImportedSession:
         """Close the draft: put the metadata in front and hand the session over."""
         title = self.title or _title_of(self.entries)
         time = next((entry.time for entry in self.entries if entry.time), "")
@@ -140,7 +149,7 @@ class Draft:
             "source": {"format": self.format, "name": self.name},
         }
         meta = Entry(self._meta, None, time, self.session_id, META, body)
-        return Imported(
+        return ImportedSession(
             self.format,
             self.session_id,
             title,

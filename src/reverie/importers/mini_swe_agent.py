@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ..conversation.entries import ASSISTANT, USER, iso
-from .chat_shape import Calls, content_of, reply_of, tool_uses
-from .import_result import Draft, Imported, Source, plain
+from .chat_shape import CallIds, content_of, reply_of, tool_uses
+from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 from .untrusted import Record, as_count, as_dict, as_number, as_text, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
@@ -28,23 +28,23 @@ def looks(row: Record) -> bool:
     )
 
 
-def read(source: Source) -> list[Imported]:
+def read(source: RecordSource) -> list[ImportedSession]:
     """Return one session a document."""
-    out: list[Imported] = []
+    out: list[ImportedSession] = []
     for number, row in source.records:
         if looks(row) or not out:
             out.append(_read_one(source, row, number, first=not out))
     return out
 
 
-def _read_one(source: Source, row: Record, line: int, *, first: bool) -> Imported:
+def _read_one(source: RecordSource, row: Record, line: int, *, first: bool) -> ImportedSession:
     info = as_dict(row.get("info"))
     config = as_dict(info.get("config"))
-    draft = Draft(NAME, as_text(row.get("instance_id")), source)
+    draft = SessionDraft(NAME, as_text(row.get("instance_id")), source)
     draft.title = as_text(row.get("instance_id"))
     draft.cwd = as_text(as_dict(config.get("environment")).get("cwd"))
     draft.model = as_text(as_dict(config.get("model")).get("model_name"))
-    calls = Calls()
+    calls = CallIds()
     for place, message in enumerate(rows_of(row.get("messages"))):
         _emit(draft, calls, message, place, line)
     cost = as_number(as_dict(info.get("model_stats")).get("instance_cost"))
@@ -52,7 +52,7 @@ def _read_one(source: Source, row: Record, line: int, *, first: bool) -> Importe
     return draft.done(source.damage if first else ())
 
 
-def _emit(draft: Draft, calls: Calls, message: Record, place: int, line: int) -> None:
+def _emit(draft: SessionDraft, calls: CallIds, message: Record, place: int, line: int) -> None:
     role, content = as_text(message.get("role")), content_of(message.get("content"))
     extra = as_dict(message.get("extra"))
     if role == "system":
@@ -75,7 +75,7 @@ def _emit(draft: Draft, calls: Calls, message: Record, place: int, line: int) ->
 
 
 def _emit_reply(
-    draft: Draft, uses: list[Record], content: str | list[Record], extra: Record, place: int, line: int
+    draft: SessionDraft, uses: list[Record], content: str | list[Record], extra: Record, place: int, line: int
 ) -> None:
     response = as_dict(extra.get("response"))
     if uses:

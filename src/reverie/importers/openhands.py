@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from ..conversation.decisions import Cause, Collapsed, Snipped
 from ..conversation.entries import ASSISTANT, ATTACHMENT, USER
-from .chat_shape import Calls, content_of, declared_tools, image_of, reply_of, tool_uses
-from .import_result import Draft, Imported, Source
+from .chat_shape import CallIds, content_of, declared_tools, image_of, reply_of, tool_uses
+from .import_result import ImportedSession, RecordSource, SessionDraft
 from .untrusted import Record, as_dict, as_list, as_number, as_text, compact_json, first_of, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
@@ -26,19 +26,19 @@ def looks(row: Record) -> bool:
     return any("action" in event or "observation" in event for event in _events(row)[:8])
 
 
-def read(source: Source) -> list[Imported]:
+def read(source: RecordSource) -> list[ImportedSession]:
     """Return one session a line."""
-    out: list[Imported] = []
+    out: list[ImportedSession] = []
     strange: list[int] = []
     for number, row in source.records:
         if not looks(row):
             strange.append(number)
             continue
-        run = _Run(Draft(NAME, as_text(row.get("instance_id")), source), row, number)
+        run = _RunReader(SessionDraft(NAME, as_text(row.get("instance_id")), source), row, number)
         for number in strange if not out else []:
             run.draft.tally.skip("a line without a history", number)
         out.append(run.draft.done(source.damage if not out else ()))
-    return out or [Draft(NAME, "", source).done(source.damage)]
+    return out or [SessionDraft(NAME, "", source).done(source.damage)]
 
 
 def _events(row: Record) -> list[Record]:
@@ -49,13 +49,13 @@ def _events(row: Record) -> list[Record]:
     return out
 
 
-class _Run:
+class _RunReader:
     """One run: emits a message for each reply of the model and for each observation."""
 
-    def __init__(self, draft: Draft, row: Record, line: int) -> None:
+    def __init__(self, draft: SessionDraft, row: Record, line: int) -> None:
         self.draft, self.line = draft, line
         self.replies: set[str] = set()
-        self.calls = Calls()
+        self.calls = CallIds()
         self.placed: dict[int, str] = {}
         metadata = as_dict(row.get("metadata"))
         draft.title = as_text(row.get("instance_id"))

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
-from .chains import Node, followed
+from .chains import Node, newest_branch
 from .chat_shape import arguments_of, stop_reason_of
-from .import_result import Draft, Imported, Source
+from .import_result import ImportedSession, RecordSource, SessionDraft
 from .untrusted import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, first_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
@@ -32,19 +32,19 @@ def looks(row: Record) -> bool:
     return kind in ("compaction", "thinking_level_change", "model_change", "branch_summary") and "timestamp" in row
 
 
-def read(source: Source) -> list[Imported]:
+def read(source: RecordSource) -> list[ImportedSession]:
     """Return the session, its newest branch where it is a tree."""
     head = first_of([row for _, row in source.records if row.get("type") == "session"])
-    draft = Draft(NAME, as_text(head.get("id")), source)
+    draft = SessionDraft(NAME, as_text(head.get("id")), source)
     draft.cwd = as_text(head.get("cwd"))
     draft.model = as_text(head.get("modelId"))
-    placed = _Placed(draft)
+    placed = _EntryWriter(draft)
     for number, row in _branch(source, draft):
         placed.emit(row, number)
     return [draft.done(source.damage)]
 
 
-def _branch(source: Source, draft: Draft) -> list[tuple[int, Record]]:
+def _branch(source: RecordSource, draft: SessionDraft) -> list[tuple[int, Record]]:
     """Return the records of the newest branch; a file without ids is one branch."""
     nodes: list[Node] = []
     seen: set[str] = set()
@@ -59,7 +59,7 @@ def _branch(source: Source, draft: Draft) -> list[tuple[int, Record]]:
         nodes.append(Node(at, id, as_text(row.get("parentId")) or None))
     if not nodes:
         return list(source.records)
-    branch = followed(nodes)
+    branch = newest_branch(nodes)
     gone = {node.at for node in branch.abandoned}
     for node in branch.abandoned:
         draft.tally.skip("abandoned branch", source.records[node.at][0])
@@ -70,10 +70,10 @@ def _branch(source: Source, draft: Draft) -> list[tuple[int, Record]]:
     return [record for at, record in enumerate(source.records) if at not in gone and at not in repeated]
 
 
-class _Placed:
+class _EntryWriter:
     """Emits pi's entries and remembers where each went, for compactions that name the first one kept."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: SessionDraft) -> None:
         self.draft = draft
         self.by_id: dict[str, str] = {}
         self.by_line: dict[int, str] = {}
@@ -210,7 +210,7 @@ def _block(part: Record) -> Record | None:
     return {"type": "text", "text": compact_json(part)} if part else None
 
 
-def _shell(draft: Draft, message: Record, time: str, given: str) -> None:
+def _shell(draft: SessionDraft, message: Record, time: str, given: str) -> None:
     """A command the user ran by hand: shown to the model as text, unless it was kept from it."""
     output = as_text(message.get("output"))
     said = f"The user ran `{as_text(message.get('command'))}`:\n```\n{output}\n```"

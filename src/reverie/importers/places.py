@@ -11,7 +11,7 @@ from typing import Final
 
 from ..values import record
 
-__all__ = ["Place", "files_below", "project_of", "usual_places"]
+__all__ = ["SessionPlace", "files_below", "project_of", "usual_places"]
 
 _ENDINGS: Final = (".jsonl", ".json", ".traj", ".jsonl.zst", ".ndjson")
 
@@ -20,7 +20,7 @@ _CWD: Final = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 @record
-class Place:
+class SessionPlace:
     """A directory in which a program keeps its sessions, and the patterns by which they are found there."""
 
     format: str
@@ -36,7 +36,7 @@ class Place:
                 continue
 
 
-def usual_places(home: Path, env: Mapping[str, str]) -> list[Place]:
+def usual_places(home: Path, env: Mapping[str, str]) -> list[SessionPlace]:
     """Return where Claude Code and Codex keep their sessions for this user, whether or not they are there."""
     claude = Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(env.get("CODEX_HOME") or home / ".codex")
@@ -45,7 +45,7 @@ def usual_places(home: Path, env: Mapping[str, str]) -> list[Place]:
         for folder in ("sessions/*/*/*", "archived_sessions")
         for ending in (".jsonl", ".jsonl.zst")
     )
-    return [Place("claude-code", claude, ("projects/*/*.jsonl",)), Place("codex", codex, rollouts)]
+    return [SessionPlace("claude-code", claude, ("projects/*/*.jsonl",)), SessionPlace("codex", codex, rollouts)]
 
 
 def files_below(root: Path, wanted: Callable[[Path], bool]) -> Iterator[Path]:

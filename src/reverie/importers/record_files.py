@@ -14,11 +14,11 @@ import msgspec
 from ..conversation.entries import clean
 from ..conversation.log import Damage
 from ..errors import InputError
-from .import_result import Source
+from .import_result import RecordSource
 from .salvage import salvage
 from .untrusted import Record
 
-__all__ = ["ZSTD_MAGIC", "decode_record", "document_of", "read_bytes", "source_of", "unpacked"]
+__all__ = ["ZSTD_MAGIC", "decode_record", "decompressed", "document_of", "read_bytes", "source_of"]
 
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BOM: Final = b"\xef\xbb\xbf"
@@ -51,7 +51,7 @@ def read_bytes(path: Path, limit: int = -1) -> bytes:
         raise InputError(f"{path} cannot be read ({said}); give a recorded session") from None
 
 
-def unpacked(data: bytes, name: str) -> tuple[bytes, tuple[Damage, ...]]:
+def decompressed(data: bytes, name: str) -> tuple[bytes, tuple[Damage, ...]]:
     """Undo Zstandard compression where there is any; a broken stream gives what comes before the break."""
     if not data.startswith(ZSTD_MAGIC):
         return data, ()
@@ -95,7 +95,7 @@ def decode_record(line: bytes) -> Any:
         raise ValueError(f"not JSON: {error}") from None
 
 
-def source_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> Source:
+def source_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> RecordSource:
     """Split a file into records: its lines, or the one document it is, or what can be saved of that."""
     data = data.removeprefix(_BOM)
     records: list[tuple[int, Record]] = []
@@ -121,10 +121,12 @@ def source_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> Source
         else:
             broken.append(Damage(number, f"a JSON {type(value).__name__}, not a record", len(raw)))
     if broken and len(sessions) < 2 and _is_document(data, records):
-        return document_of(data, name, damage) or Source(name, records, (*damage, *broken))
+        return document_of(data, name, damage) or RecordSource(name, records, (*damage, *broken))
     # A line that is a whole session of its own: what is intact inside it is kept.
     saved = [(number, found[0]) for number, line in sessions if (found := salvage(line, number))]
-    return Source(name, sorted([*records, *saved], key=lambda one: one[0]) if saved else records, (*damage, *broken))
+    return RecordSource(
+        name, sorted([*records, *saved], key=lambda one: one[0]) if saved else records, (*damage, *broken)
+    )
 
 
 def _is_document(data: bytes, records: list[tuple[int, Record]]) -> bool:
@@ -134,11 +136,11 @@ def _is_document(data: bytes, records: list[tuple[int, Record]]) -> bool:
     return alone or not records
 
 
-def document_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> Source | None:
+def document_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> RecordSource | None:
     """Read the file as the one document it is, or as what can be saved of that."""
     try:
         value = decode_record(data.strip(_EDGES + b"\n"))
     except ValueError:
         saved = salvage(data)
-        return Source(name, [(1, saved[0])], (*damage, *saved[1])) if saved else None
-    return Source(name, [(1, cast(Record, value))], damage) if isinstance(value, dict) else None
+        return RecordSource(name, [(1, saved[0])], (*damage, *saved[1])) if saved else None
+    return RecordSource(name, [(1, cast(Record, value))], damage) if isinstance(value, dict) else None

@@ -6,7 +6,7 @@ from typing import Final
 
 from ..conversation.entries import META, Entry
 from ..conversation.log import Damage
-from .import_result import Imported, Source, Tally, safe_id
+from .import_result import ImportedSession, RecordSource, SkipCounts, safe_id
 from .untrusted import Record, as_dict, as_text
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
@@ -22,9 +22,9 @@ def looks(row: Record) -> bool:
     return isinstance(row.get("kind"), str) and isinstance(row.get("uuid"), str) and isinstance(row.get("body"), dict)
 
 
-def read(source: Source) -> list[Imported]:
+def read(source: RecordSource) -> list[ImportedSession]:
     """Return the log's entries untouched; what it says of itself comes from its metadata."""
-    tally = Tally()
+    tally = SkipCounts()
     entries: list[Entry] = []
     seen: set[str] = set()
     meta: Record = {}
@@ -50,8 +50,10 @@ def _entry(row: Record) -> Entry:
     )
 
 
-def _imported(session: str, meta: Record, entries: list[Entry], tally: Tally, damage: tuple[Damage, ...]) -> Imported:
-    return Imported(
+def _imported(
+    session: str, meta: Record, entries: list[Entry], tally: SkipCounts, damage: tuple[Damage, ...]
+) -> ImportedSession:
+    return ImportedSession(
         NAME,
         safe_id(session),
         as_text(meta.get("title")),

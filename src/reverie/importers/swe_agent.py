@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..conversation.entries import ASSISTANT, USER
-from .chat_shape import Calls, content_of, tool_uses
-from .import_result import Draft, Imported, Source, plain
+from .chat_shape import CallIds, content_of, tool_uses
+from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 from .record_files import decode_record
 from .untrusted import Record, as_dict, as_list, as_number, as_text, rows_of
 
@@ -34,19 +34,19 @@ def looks(row: Record) -> bool:
     )
 
 
-def read(source: Source) -> list[Imported]:
+def read(source: RecordSource) -> list[ImportedSession]:
     """Return one session an agent and attempt, the main one first."""
-    out: list[Imported] = []
+    out: list[ImportedSession] = []
     for number, row in source.records:
         attempts = [row] if "history" in row or "trajectory" in row else rows_of(row.get("attempts"))
         for attempt, one in enumerate(attempts):
             for agent, messages in _by_agent(one).items():
                 suffix = f".attempt-{attempt + 1}" if attempt else ""
-                draft = Draft(NAME, source.stem + suffix + (f".agent-{agent}" if out and agent else ""), source)
+                draft = SessionDraft(NAME, source.stem + suffix + (f".agent-{agent}" if out and agent else ""), source)
                 draft.agent = agent if out and agent else None
                 _fill(draft, one, messages, number)
                 out.append(draft.done(source.damage if not out else ()))
-    return out or [Draft(NAME, "", source).done(source.damage)]
+    return out or [SessionDraft(NAME, "", source).done(source.damage)]
 
 
 def _by_agent(row: Record) -> dict[str, list[Record]]:
@@ -65,19 +65,19 @@ def _steps(trajectory: list[Record]) -> list[Record]:
     return out
 
 
-def _fill(draft: Draft, row: Record, messages: list[Record], line: int) -> None:
+def _fill(draft: SessionDraft, row: Record, messages: list[Record], line: int) -> None:
     stats = as_dict(as_dict(row.get("info")).get("model_stats"))
     draft.cost_usd = as_number(stats.get("instance_cost"))
     draft.model = _model(row.get("replay_config"))
     for directory in _directories(row):
         draft.cwd = directory
         break
-    named = Calls()
+    named = CallIds()
     for place, message in enumerate(messages):
         _emit(draft, named, message, place, line)
 
 
-def _emit(draft: Draft, named: Calls, message: Record, place: int, line: int) -> None:
+def _emit(draft: SessionDraft, named: CallIds, message: Record, place: int, line: int) -> None:
     role, content = as_text(message.get("role")), content_of(message.get("content"))
     more: Record = {"demo": True} if message.get("is_demo") is True else {}
     if role == "system":

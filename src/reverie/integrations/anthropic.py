@@ -34,11 +34,11 @@ from ..models.messages_stream import MessageAssembly
 from ..models.sse import EventDecoder
 from ..runtime.memory.memory import Memory
 from ..runtime.session.session import Session
-from .host_session import Hosted
+from .host_session import HostSession
 from .memory_files import MemoryFiles
-from .sync_session import Door
+from .sync_session import SessionBridge
 
-__all__ = ["AsyncReverieMemoryTool", "ReverieMemoryTool", "layered"]
+__all__ = ["AsyncReverieMemoryTool", "ReverieMemoryTool", "reverie_middleware"]
 
 Body = dict[str, Any]
 
@@ -49,20 +49,20 @@ _CLEARING: Final = "context-management-2025-06-27"
 _NO_LONGER_TRUE: Final = ("content-encoding", "content-length")
 
 
-def layered(session: Session, *, memory: Memory | None = None) -> Middleware:
+def reverie_middleware(session: Session, *, memory: Memory | None = None) -> Middleware:
     """Return a client middleware that sends a session's view in place of the history a loop sends.
 
     With ``memory`` the index opens the conversation, and memories that help are recalled.
     """
-    return _Layered(session, memory)
+    return _SessionMiddleware(session, memory)
 
 
-class _Layered(Middleware):
+class _SessionMiddleware(Middleware):
     """Prepares, sends and observes the calls of one conversation."""
 
     def __init__(self, session: Session, memory: Memory | None) -> None:
-        self._door = Door(session)
-        self._hosted = Hosted(session, memory)
+        self._door = SessionBridge(session)
+        self._hosted = HostSession(session, memory)
 
     def handle(self, request: Any, call_next: Callable[[Any], APIResponse[Any]]) -> APIResponse[Any]:
         """Handle one attempt of a synchronous client."""
@@ -72,19 +72,19 @@ class _Layered(Middleware):
         sent = self._door.softly(_WHAT, partial(self._hosted.prepare, _asked(request, body)))
         if sent is None:
             return call_next(request)
-        response = call_next(_with(request, sent))
+        response = call_next(_with_body(request, sent))
         if response.status_code in (400, 413):
             failure = _failure(response, response.http_response.read())
             anew = partial(self._hosted.make_room, failure, body) if isinstance(failure, PromptTooLong) else None
             shorter = self._door.softly(_WHAT, anew) if anew is not None else self._refused(failure)
-            response = call_next(_with(request, shorter) if shorter is not None else request)
+            response = call_next(_with_body(request, shorter) if shorter is not None else request)
             if shorter is None:
                 return response
         if not response.http_response.is_success:
             return response
         if request.stream:
-            stream = _Teed(response.http_response, self._observe)
-            response.http_response = _standing_in(response.http_response, stream)
+            stream = _ObservedStream(response.http_response, self._observe)
+            response.http_response = _with_stream(response.http_response, stream)
         else:
             self._observe(response.http_response.read())
         return response
@@ -97,19 +97,19 @@ class _Layered(Middleware):
         sent = await self._door.asoftly(_WHAT, partial(self._hosted.prepare, _asked(request, body)))
         if sent is None:
             return await call_next(request)
-        response: AsyncAPIResponse[Any] = await call_next(_with(request, sent))
+        response: AsyncAPIResponse[Any] = await call_next(_with_body(request, sent))
         if response.status_code in (400, 413):
             failure = _failure(response, await response.http_response.aread())
             anew = partial(self._hosted.make_room, failure, body) if isinstance(failure, PromptTooLong) else None
             shorter = await self._door.asoftly(_WHAT, anew) if anew is not None else self._refused(failure)
-            response = await call_next(_with(request, shorter) if shorter is not None else request)
+            response = await call_next(_with_body(request, shorter) if shorter is not None else request)
             if shorter is None:
                 return response
         if not response.http_response.is_success:
             return response
         if request.stream:
-            stream = _AsyncTeed(response.http_response, self._aobserve)
-            response.http_response = _standing_in(response.http_response, stream)
+            stream = _AsyncObservedStream(response.http_response, self._aobserve)
+            response.http_response = _with_stream(response.http_response, stream)
         else:
             await self._aobserve(await response.http_response.aread())
         return response
@@ -145,7 +145,7 @@ def _asked(request: Any, body: Body) -> Body:
     return {**body, "betas": [one.strip() for one in named.split(",") if one.strip()]} if named else body
 
 
-def _with(request: Any, sent: Body) -> Any:
+def _with_body(request: Any, sent: Body) -> Any:
     """Return the request with another body, and the beta that clearing by the provider needs."""
     body = {key: value for key, value in sent.items() if key != "betas"}
     headers: dict[str, Any] = dict(request.headers)
@@ -167,7 +167,7 @@ def _failure(response: Any, data: bytes) -> Exception:
 # -- streams
 
 
-class _Watched:
+class _StreamObserver:
     """Puts a streamed reply together while it passes."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class _Watched:
         return whole
 
 
-class _Teed(httpx2.SyncByteStream):
+class _ObservedStream(httpx2.SyncByteStream):
     """A stream's bytes as they came; its reply is observed before the host sees the end of it."""
 
     def __init__(self, response: httpx2.Response, observe: Callable[[Body], None]) -> None:
@@ -199,7 +199,7 @@ class _Teed(httpx2.SyncByteStream):
         self._observe = observe
 
     def __iter__(self) -> Iterator[bytes]:
-        watched = _Watched()
+        watched = _StreamObserver()
         for chunk in self._response.iter_bytes():
             reply = watched.feed(chunk)
             if reply is not None:
@@ -210,7 +210,7 @@ class _Teed(httpx2.SyncByteStream):
         self._response.close()
 
 
-class _AsyncTeed(httpx2.AsyncByteStream):
+class _AsyncObservedStream(httpx2.AsyncByteStream):
     """The same for an asynchronous client."""
 
     def __init__(self, response: httpx2.Response, observe: Callable[[Body], Any]) -> None:
@@ -218,7 +218,7 @@ class _AsyncTeed(httpx2.AsyncByteStream):
         self._observe = observe
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        watched = _Watched()
+        watched = _StreamObserver()
         async for chunk in self._response.aiter_bytes():
             reply = watched.feed(chunk)
             if reply is not None:
@@ -229,7 +229,7 @@ class _AsyncTeed(httpx2.AsyncByteStream):
         await self._response.aclose()
 
 
-def _standing_in(response: httpx2.Response, stream: httpx2.SyncByteStream | httpx2.AsyncByteStream) -> httpx2.Response:
+def _with_stream(response: httpx2.Response, stream: httpx2.SyncByteStream | httpx2.AsyncByteStream) -> httpx2.Response:
     """Return a response with the same head and another body."""
     headers = response.headers.copy()
     for name in _NO_LONGER_TRUE:
@@ -241,11 +241,7 @@ def _standing_in(response: httpx2.Response, stream: httpx2.SyncByteStream | http
 # -- the memory tool
 
 
-def _files(memory: Memory, author: str, source: str, trust: Trust | None) -> MemoryFiles:
-    return MemoryFiles(str(memory.path), author=author, source=source, trust=trust)
-
-
-def _told(act: Callable[..., str], *arguments: Any) -> str:
+def _tool_answer(act: Callable[..., str], *arguments: Any) -> str:
     """Do it; what cannot be done is said to the model as an error of the tool."""
     try:
         return act(*arguments)
@@ -269,35 +265,35 @@ class ReverieMemoryTool(BetaAbstractMemoryTool):
     ) -> None:
         """Work on a store; ``author`` and ``source`` are who the journal names, ``trust`` can lower an agent's word."""
         super().__init__(cache_control=cache_control)
-        self._files = _files(memory, author, source, trust)
+        self._files = MemoryFiles(str(memory.path), author=author, source=source, trust=trust)
 
     def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
         """Show a directory, or a file with line numbers."""
-        return _told(self._files.view, command.path, command.view_range)
+        return _tool_answer(self._files.view, command.path, command.view_range)
 
     def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
         """Keep a new file."""
-        return _told(self._files.create, command.path, command.file_text)
+        return _tool_answer(self._files.create, command.path, command.file_text)
 
     def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
         """Replace a text that occurs once in a file."""
-        return _told(self._files.str_replace, command.path, command.old_str, command.new_str)
+        return _tool_answer(self._files.str_replace, command.path, command.old_str, command.new_str)
 
     def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
         """Insert lines after a line of a file."""
-        return _told(self._files.insert, command.path, command.insert_line, command.insert_text)
+        return _tool_answer(self._files.insert, command.path, command.insert_line, command.insert_text)
 
     def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
         """Forget a file, or all files of a directory."""
-        return _told(self._files.delete, command.path)
+        return _tool_answer(self._files.delete, command.path)
 
     def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
         """Give a file or a directory another name."""
-        return _told(self._files.rename, command.old_path, command.new_path)
+        return _tool_answer(self._files.rename, command.old_path, command.new_path)
 
     def clear_all_memory(self) -> str:
         """Forget all memories; the journal can bring them back."""
-        return _told(self._files.clear)
+        return _tool_answer(self._files.clear)
 
 
 class AsyncReverieMemoryTool(BetaAsyncAbstractMemoryTool):
@@ -314,36 +310,32 @@ class AsyncReverieMemoryTool(BetaAsyncAbstractMemoryTool):
     ) -> None:
         """Work on a store; ``author`` and ``source`` are who the journal names, ``trust`` can lower an agent's word."""
         super().__init__(cache_control=cache_control)
-        self._files = _files(memory, author, source, trust)
+        self._tool = ReverieMemoryTool(memory, author=author, source=source, trust=trust)
 
     async def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
         """Show a directory, or a file with line numbers."""
-        return await _aside(self._files.view, command.path, command.view_range)
+        return await to_thread.run_sync(self._tool.view, command)
 
     async def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
-        """Keep a new file."""
-        return await _aside(self._files.create, command.path, command.file_text)
+        """Create a file; an existing one is left unchanged."""
+        return await to_thread.run_sync(self._tool.create, command)
 
     async def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
         """Replace a text that occurs once in a file."""
-        return await _aside(self._files.str_replace, command.path, command.old_str, command.new_str)
+        return await to_thread.run_sync(self._tool.str_replace, command)
 
     async def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
         """Insert lines after a line of a file."""
-        return await _aside(self._files.insert, command.path, command.insert_line, command.insert_text)
+        return await to_thread.run_sync(self._tool.insert, command)
 
     async def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
-        """Forget a file, or all files of a directory."""
-        return await _aside(self._files.delete, command.path)
+        """Delete a file, or every file of a directory."""
+        return await to_thread.run_sync(self._tool.delete, command)
 
     async def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
-        """Give a file or a directory another name."""
-        return await _aside(self._files.rename, command.old_path, command.new_path)
+        """Rename a file or a directory."""
+        return await to_thread.run_sync(self._tool.rename, command)
 
     async def clear_all_memory(self) -> str:
-        """Forget all memories; the journal can bring them back."""
-        return await _aside(self._files.clear)
-
-
-async def _aside(act: Callable[..., str], *arguments: Any) -> str:
-    return await to_thread.run_sync(partial(_told, act, *arguments))
+        """Delete all memories; the journal can restore them."""
+        return await to_thread.run_sync(self._tool.clear_all_memory)

@@ -19,17 +19,17 @@ from ..values import field, record
 
 __all__ = [
     "Block",
-    "Piece",
-    "Reader",
-    "Replies",
-    "StandIns",
-    "apart",
-    "digest_of",
+    "HistoryPiece",
+    "HistoryReader",
+    "Placeholders",
+    "ReplyIndex",
+    "common_length",
+    "content_key",
+    "detached",
+    "message_key",
     "pieces_of",
     "reply_key",
-    "said_key",
-    "shared_start",
-    "unmarked",
+    "without_cache_marks",
 ]
 
 Block: TypeAlias = "dict[str, Any]"
@@ -43,7 +43,7 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 @record
-class Piece:
+class HistoryPiece:
     """One piece of a conversation; ``id`` is the call that a result answers.
 
     ``own`` is the host's form of it where the wire's says less, to be kept in the log; what ``stands`` opens a
@@ -59,15 +59,15 @@ class Piece:
     stands: bool = False
 
 
-def pieces_of(messages: Iterable[Mapping[str, Any]]) -> list[Piece]:
+def pieces_of(messages: Iterable[Mapping[str, Any]]) -> list[HistoryPiece]:
     """Return the pieces of a history in the wire's shape; results of a message come before what is said in it."""
-    pieces: list[Piece] = []
+    pieces: list[HistoryPiece] = []
     for message in messages:
         _read(message, pieces)
     return pieces
 
 
-def _read(message: Mapping[str, Any], pieces: list[Piece]) -> None:
+def _read(message: Mapping[str, Any], pieces: list[HistoryPiece]) -> None:
     content = message.get("content")
     own: list[Any] = message.get("own") or []
     if message.get("role") == "assistant":
@@ -75,7 +75,7 @@ def _read(message: Mapping[str, Any], pieces: list[Piece]) -> None:
         if pieces and pieces[-1].kind == "reply":  # hosts may send one reply in several messages
             last = pieces.pop()
             blocks, own = [*_blocks(last.content), *blocks], [*last.own, *own]
-        pieces.append(Piece("reply", reply_key(blocks), blocks, own=own))
+        pieces.append(HistoryPiece("reply", reply_key(blocks), blocks, own=own))
         return
     said: list[Block] = []
     for block in _blocks(content):
@@ -85,28 +85,28 @@ def _read(message: Mapping[str, Any], pieces: list[Piece]) -> None:
             said.append(block)
     if said:
         kept = content if isinstance(content, str) else said
-        pieces.append(Piece("said", said_key(said), kept, own=own, stands=message.get("stands") is True))
+        pieces.append(HistoryPiece("said", message_key(said), kept, own=own, stands=message.get("stands") is True))
 
 
-class Reader:
+class HistoryReader:
     """Reads one host's history before every call, and each message of it only once while it stays as it was."""
 
     def __init__(self) -> None:
         self._messages: list[Any] = []
         """What was read, out of reach of a host that writes into its messages."""
         self._ends: list[int] = []
-        self._pieces: list[Piece] = []
+        self._pieces: list[HistoryPiece] = []
 
-    def pieces(self, messages: Iterable[Mapping[str, Any]]) -> list[Piece]:
+    def pieces(self, messages: Iterable[Mapping[str, Any]]) -> list[HistoryPiece]:
         """Return the pieces of the whole history; those of messages read before are the very same objects."""
         messages = list(messages)
-        same = shared_start(self._messages, messages)
+        same = common_length(self._messages, messages)
         while same and not self._ends_a_piece(same - 1):
             same -= 1
         del self._messages[same:], self._ends[same:]
         del self._pieces[self._ends[-1] if same else 0 :]
         for message in messages[same:]:
-            kept = apart(message)
+            kept = detached(message)
             _read(kept, self._pieces)
             self._messages.append(kept)
             self._ends.append(len(self._pieces))
@@ -118,7 +118,7 @@ class Reader:
         return self._messages[at].get("role") != "assistant" and self._ends[at] > before
 
 
-def shared_start(known: Sequence[Any], given: Sequence[Any]) -> int:
+def common_length(known: Sequence[Any], given: Sequence[Any]) -> int:
     """Return how many of what is given are what is known already, from the start."""
     try:
         if known == given[: len(known)]:  # nearly always: a history grows at its end
@@ -129,14 +129,14 @@ def shared_start(known: Sequence[Any], given: Sequence[Any]) -> int:
         return 0
 
 
-def apart(value: Any) -> Any:
+def detached(value: Any) -> Any:
     """Return a value as it is now, whatever its owner does to it later."""
     if isinstance(value, dict):
-        return {key: apart(item) for key, item in cast("dict[Any, Any]", value).items()}
+        return {key: detached(item) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list):
-        return [apart(item) for item in cast("list[Any]", value)]
+        return [detached(item) for item in cast("list[Any]", value)]
     if type(value) is tuple:
-        return tuple(apart(item) for item in cast("tuple[Any, ...]", value))
+        return tuple(detached(item) for item in cast("tuple[Any, ...]", value))
     if value is None or isinstance(value, _PLAIN):
         return value
     try:
@@ -145,7 +145,7 @@ def apart(value: Any) -> Any:
         return object()
 
 
-def said_key(content: Any) -> bytes:
+def message_key(content: Any) -> bytes:
     """Return what tells two sayings apart."""
     return _digest(["said", *(_bare(block) for block in _blocks(content))])
 
@@ -165,7 +165,7 @@ def reply_key(content: Any) -> bytes:
     return _digest(["reply", "\n".join(filter(None, words)), rest])
 
 
-def digest_of(content: Any) -> bytes:
+def content_key(content: Any) -> bytes:
     """Return what tells two contents of a result apart."""
     if isinstance(content, Sequence) and not isinstance(content, (str, bytes)):
         blocks = cast("Sequence[Any]", content)
@@ -176,28 +176,28 @@ def digest_of(content: Any) -> bytes:
     return _digest(content if content is not None else "")
 
 
-def unmarked(value: Any) -> Any:
+def without_cache_marks(value: Any) -> Any:
     """Return a block, or a list of them, without the host's own breakpoints."""
     if isinstance(value, list):
         given = cast("list[Any]", value)
-        bared = [unmarked(item) for item in given]
+        bared = [without_cache_marks(item) for item in given]
         return given if all(one is other for one, other in zip(bared, given, strict=True)) else bared
     if not isinstance(value, dict):
         return value
     fields = cast(Block, value)
     content = fields.get("content")
-    bare = unmarked(content) if isinstance(content, list) else content
+    bare = without_cache_marks(content) if isinstance(content, list) else content
     if _MARK not in fields and bare is content:
         return fields
     out = {key: item for key, item in fields.items() if key != _MARK}
     return {**out, "content": bare} if "content" in out else out
 
 
-def _result(block: Block) -> Piece:
-    content = unmarked(block.get("content"))
-    return Piece(
+def _result(block: Block) -> HistoryPiece:
+    content = without_cache_marks(block.get("content"))
+    return HistoryPiece(
         "result",
-        digest_of(content),
+        content_key(content),
         "" if content is None else content,
         str(block.get("tool_use_id", "")),
         block.get("is_error") is True,
@@ -208,7 +208,7 @@ def _blocks(content: Any) -> list[Block]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     items = cast("Sequence[Any]", content) if isinstance(content, (list, tuple)) else ()
-    return [cast(Block, unmarked(item)) if isinstance(item, dict) else _text_block(item) for item in items]
+    return [cast(Block, without_cache_marks(item)) if isinstance(item, dict) else _text_block(item) for item in items]
 
 
 def _text_block(item: Any) -> Block:
@@ -237,7 +237,7 @@ def _digest(value: Any) -> bytes:
     return blake2b(said, digest_size=16).digest()
 
 
-class Replies(Generic[T]):
+class ReplyIndex(Generic[T]):
     """Replies in the host's own form, found again by what they say."""
 
     def __init__(self) -> None:
@@ -262,7 +262,7 @@ class Replies(Generic[T]):
         return found
 
 
-class StandIns:
+class Placeholders:
     """Texts that stand in the log for what only the host can hold, such as its kind of image, and lead back to it."""
 
     def __init__(self) -> None:

@@ -24,10 +24,19 @@ from ..memories.rules.guidance import index_context
 from ..runtime.memory.memory import Memory
 from ..runtime.memory.recall import Recalling
 from ..runtime.session.session import Session
-from .history_pieces import Block, Piece, Reader, apart, digest_of, reply_key, shared_start, unmarked
-from .session_history import OWN, Heard, Spoken, aligned, recovered
+from .history_pieces import (
+    Block,
+    HistoryPiece,
+    HistoryReader,
+    common_length,
+    content_key,
+    detached,
+    reply_key,
+    without_cache_marks,
+)
+from .session_history import OWN, LoggedResult, LoggedTurn, kept_positions, logged_turns
 
-__all__ = ["LAYER", "Hosted"]
+__all__ = ["LAYER", "HostSession"]
 
 LAYER: Final = "host"
 """Who is named as the cause of what the host did to its history."""
@@ -35,7 +44,7 @@ _TAG_BYTES: Final = 4
 _TAKEN: Final = frozenset({"messages", "model", "max_tokens", "system", "tools", "stream", "cache_control", "thread"})
 
 
-class Hosted:
+class HostSession:
     """A conversation that another program keeps, followed in a session's log."""
 
     def __init__(self, session: Session, memory: Memory | None = None) -> None:
@@ -46,12 +55,12 @@ class Hosted:
         self._recalling = (
             Recalling(session, memory.path, policy=session.settings.recall) if memory is not None else None
         )
-        self._spoken: list[Spoken] | None = None
-        self._first = Spoken(b"", [])
+        self._spoken: list[LoggedTurn] | None = None
+        self._first = LoggedTurn(b"", [])
         """Where results go that come before any reply."""
         self._continued = False
-        self._reader = Reader()
-        self._followed: list[Piece] = []
+        self._reader = HistoryReader()
+        self._followed: list[HistoryPiece] = []
         """The host's history as it stood when it was last followed, with ``_met`` sayings and replies."""
         self._met = 0
         self._added = 0
@@ -85,8 +94,8 @@ class Hosted:
             self._asked = {
                 "model": str(body.get("model") or ""),
                 "max_tokens": body.get("max_tokens") or DEFAULT_MAX_TOKENS,
-                "system": unmarked(body.get("system")),
-                "tools": unmarked(list(body.get("tools") or ())),
+                "system": without_cache_marks(body.get("system")),
+                "tools": without_cache_marks(list(body.get("tools") or ())),
                 **options,
             }
             return self._sent(await self.session.prepare(**self._asked), body)
@@ -101,10 +110,10 @@ class Hosted:
         """Log a reply and what it cost."""
         async with self._lock:
             self._logged = ""
-            await self.session.observe(apart(reply))
+            await self.session.observe(detached(reply))
             if self._logged:  # the same reply a second time is not logged again
                 entry = self._known_entries()[self._logged]
-                self._heard_so_far().append(Spoken(reply_key((entry.message or {}).get("content")), [entry.uuid]))
+                self._heard_so_far().append(LoggedTurn(reply_key((entry.message or {}).get("content")), [entry.uuid]))
                 self._replied = reply_id(entry)
 
     async def result(self, call_id: str, output: Any, *, is_error: bool = False) -> str | list[Block] | None:
@@ -114,12 +123,12 @@ class Hosted:
             owner = spoken[-1] if spoken else self._first
             if self.session.view.use(call_id) is None or call_id in owner.results:
                 return None
-            piece = Piece("result", digest_of(output), apart(output), call_id, is_error)
+            piece = HistoryPiece("result", content_key(output), detached(output), call_id, is_error)
             return await self._log_result(owner, piece)
 
     # -- for hosts that keep their history here
 
-    async def take_in(self, pieces: Sequence[Piece]) -> None:
+    async def take_in(self, pieces: Sequence[HistoryPiece]) -> None:
         """Log what the host adds to what it added before, but for what was logged while it was sent."""
         async with self._lock:
             spoken = self._heard_so_far()
@@ -132,7 +141,7 @@ class Hosted:
                     spoken.append(await self._log_spoken(piece))
                     self._added = len(spoken)
 
-    async def replace_last(self, pieces: Sequence[Piece]) -> None:
+    async def replace_last(self, pieces: Sequence[HistoryPiece]) -> None:
         """Take back the last saying or reply with its results, and log these pieces in its place."""
         async with self._lock:
             spoken = self._heard_so_far()
@@ -152,7 +161,7 @@ class Hosted:
             if said:
                 cause = Cause(LAYER, "the host emptied its history", moves_prefix=True)
                 await self.session.decide(Snipped(cause, list(said)))
-            self._spoken, self._first, self._followed, self._added = [], Spoken(b"", []), [], 0
+            self._spoken, self._first, self._followed, self._added = [], LoggedTurn(b"", []), [], 0
 
     def history(self, start: int = 0) -> list[Entry]:
         """Return what the host has said and heard, without so many sayings and replies, each result after its reply."""
@@ -162,7 +171,7 @@ class Hosted:
         """Return the same from its end on: the last saying or reply with its results, then the one before it."""
         return self._entries_of(reversed(self._heard_so_far()))
 
-    def _entries_of(self, spoken: Iterable[Spoken]) -> Iterator[list[Entry]]:
+    def _entries_of(self, spoken: Iterable[LoggedTurn]) -> Iterator[list[Entry]]:
         entries = self._known_entries()
         return ([entries[uuid] for uuid in one.entries() if uuid in entries] for one in spoken)
 
@@ -184,21 +193,21 @@ class Hosted:
         if isinstance(event, EntryAppended) and event.kind == ASSISTANT:
             self._logged = event.uuid
 
-    def _heard_so_far(self) -> list[Spoken]:
+    def _heard_so_far(self) -> list[LoggedTurn]:
         if self._spoken is None:
-            self._spoken = recovered(self.session.view, self._first)
+            self._spoken = logged_turns(self.session.view, self._first)
             self._continued = len(self._spoken) > 1
             self._added = len(self._spoken)
         return self._spoken
 
-    def _refuse_others(self, pieces: Sequence[Piece], body: Mapping[str, Any]) -> None:
+    def _refuse_others(self, pieces: Sequence[HistoryPiece], body: Mapping[str, Any]) -> None:
         """Refuse a request that is opened differently, and shares with what was said here no more than a question."""
         prefix = self.session.view.facts.prefix
         if prefix is None or (self._goes_on(pieces) and any(piece.kind == "reply" for piece in self._followed)):
             return
         tools = [tool.get("name") for tool in body.get("tools") or ()]
         known_tools = [tool.get("name") for tool in prefix.tools]
-        if tools == known_tools and unmarked(body.get("system")) == prefix.system:
+        if tools == known_tools and without_cache_marks(body.get("system")) == prefix.system:
             return
         known = {one.key for one in self._heard_so_far()}
         shared = [piece for piece in pieces if piece.key in known]
@@ -214,7 +223,7 @@ class Hosted:
                 "give each conversation a session of its own"
             )
 
-    async def _go_on(self, pieces: Sequence[Piece], previous: str) -> None:
+    async def _go_on(self, pieces: Sequence[HistoryPiece], previous: str) -> None:
         """Append what a host adds that lets the provider hold its history: here it is ours that is held."""
         spoken = self._heard_so_far()
         if not self._asked or previous != self._replied:
@@ -225,18 +234,18 @@ class Hosted:
             else:
                 spoken.append(await self._log_spoken(piece))
 
-    def _goes_on(self, pieces: Sequence[Piece]) -> bool:
+    def _goes_on(self, pieces: Sequence[HistoryPiece]) -> bool:
         """Say whether a history begins with all of what was followed last."""
-        return bool(self._followed) and shared_start(self._followed, pieces) == len(self._followed)
+        return bool(self._followed) and common_length(self._followed, pieces) == len(self._followed)
 
-    async def _follow(self, pieces: Sequence[Piece]) -> None:
+    async def _follow(self, pieces: Sequence[HistoryPiece]) -> None:
         """Bring the log to where the host is; where its history only grew, its past is not gone through again."""
         spoken = self._heard_so_far()
         done, met = (len(self._followed), self._met) if self._goes_on(pieces) else (0, 0)
         self._followed = []
         fresh = pieces[done:]
         told = [piece for piece in fresh if piece.kind != "result"]
-        kept = aligned([one.key for one in spoken[met:]], [piece.key for piece in told])
+        kept = kept_positions([one.key for one in spoken[met:]], [piece.key for piece in told])
         self._continued = self._continued or any(piece.kind == "reply" for piece in told[: len(kept)])
         standing = set(kept)
         gone = [at for at in range(len(spoken) - met) if at not in standing]
@@ -271,13 +280,13 @@ class Hosted:
         text = index_context(index, path=str(memory.path), tag=tag, scope="private", unconfirmed=waiting)
         await self.session.attach(text, type=USER_CONTEXT)
 
-    async def _take_back(self, gone: Sequence[Spoken]) -> None:
+    async def _take_back(self, gone: Sequence[LoggedTurn]) -> None:
         self._followed = []
         uuids = [uuid for one in gone for uuid in one.entries()]
         reason = f"the host took back or rewrote {len(gone)} message{'s' if len(gone) > 1 else ''} of its history"
         await self.session.decide(Snipped(Cause(LAYER, reason, moves_prefix=True), uuids))
 
-    async def _log_spoken(self, piece: Piece) -> Spoken:
+    async def _log_spoken(self, piece: HistoryPiece) -> LoggedTurn:
         if piece.kind == "said":
             if self._recalling is not None:
                 self._recalling.start(_text(piece.content))
@@ -292,9 +301,9 @@ class Hosted:
             message = {"role": "assistant", "content": piece.content}
             reply = {OWN: piece.own} if piece.own else {}
             entry = await self.session.append(ASSISTANT, {"message": message, "reply": reply})
-        return Spoken(piece.key, [entry.uuid])
+        return LoggedTurn(piece.key, [entry.uuid])
 
-    async def _follow_result(self, owner: Spoken, piece: Piece) -> None:
+    async def _follow_result(self, owner: LoggedTurn, piece: HistoryPiece) -> None:
         heard = owner.results.get(piece.id)
         if heard is None:
             await self._log_result(owner, piece)
@@ -305,14 +314,14 @@ class Hosted:
             await self.session.decide(ResultsCleared(cause, [Replacement(piece.id, _text(piece.content), piece.id, 0)]))
             heard.contents, self._followed = {piece.key}, []
 
-    async def _log_result(self, owner: Spoken, piece: Piece) -> str | list[Block]:
+    async def _log_result(self, owner: LoggedTurn, piece: HistoryPiece) -> str | list[Block]:
         if self.session.view.use(piece.id) is None:  # an orphan: kept in the log, and left out of requests
             block = {"type": "tool_result", "tool_use_id": piece.id, "content": piece.content}
             entry = await self.session.append(USER, {"message": {"role": "user", "content": [block]}})
         else:
             entry = await self.session.result(piece.id, piece.content, is_error=piece.is_error)
         shown = _shown(entry, piece)
-        owner.results[piece.id] = Heard(entry.uuid, (piece.key, digest_of(shown)))
+        owner.results[piece.id] = LoggedResult(entry.uuid, (piece.key, content_key(shown)))
         return shown
 
     def _sent(self, request: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
@@ -323,7 +332,7 @@ def _list(content: Any) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
-def _shown(entry: Entry, piece: Piece) -> str | list[Block]:
+def _shown(entry: Entry, piece: HistoryPiece) -> str | list[Block]:
     """Return the content a result was logged with."""
     content: Any = (entry.message or {}).get("content")
     for block in _list(content) if content else ():

@@ -23,10 +23,10 @@ from ..models.failures import failure_of_exception
 from ..runtime.memory.memory import Memory
 from ..runtime.session.session import Session
 from ..values import record
-from .history_pieces import Block, StandIns
-from .host_session import Hosted
-from .langchain_messages import Body, Told, previewed, result_content, wire_reply, wire_request
-from .sync_session import Door
+from .history_pieces import Block, Placeholders
+from .host_session import HostSession
+from .langchain_messages import Body, LangChainTranslator, result_content, wire_reply, wire_request, with_preview
+from .sync_session import SessionBridge
 
 __all__ = ["ReverieMiddleware"]
 
@@ -41,7 +41,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         self._session = session
         self._memory = memory
-        self._seats: WeakKeyDictionary[Session, _Seat] = WeakKeyDictionary()
+        self._seats: WeakKeyDictionary[Session, _ThreadSession] = WeakKeyDictionary()
         if isinstance(session, Session):
             self._seat(session)
 
@@ -89,7 +89,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         message = handler(request)
         if not isinstance(message, ToolMessage):
             return message
-        return previewed(message, seat.door.softly(_WHAT, partial(_offloaded, seat.hosted, message)))
+        return with_preview(message, seat.door.softly(_WHAT, partial(_offload, seat.hosted, message)))
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Move a big result to disk at once, and let the agent keep its preview."""
@@ -97,54 +97,54 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         message = await handler(request)
         if not isinstance(message, ToolMessage):
             return message
-        return previewed(message, await seat.door.asoftly(_WHAT, partial(_offloaded, seat.hosted, message)))
+        return with_preview(message, await seat.door.asoftly(_WHAT, partial(_offload, seat.hosted, message)))
 
     # -- sessions
 
-    def _here(self) -> _Seat:
+    def _here(self) -> _ThreadSession:
         """Return the seat of the thread that is running."""
         if isinstance(self._session, Session):
             return self._seat(self._session)
         settings = get_config().get("configurable", {})
         return self._seat(self._session(str(settings.get("thread_id", ""))))
 
-    def _seat(self, session: Session) -> _Seat:
+    def _seat(self, session: Session) -> _ThreadSession:
         found = self._seats.get(session)
         if found is None:
-            found = self._seats[session] = _Seat(session, self._memory)
+            found = self._seats[session] = _ThreadSession(session, self._memory)
         return found
 
 
 @record
-class _Prepared:
+class _PreparedRequest:
     """A request of the agent's, and what is sent in its place."""
 
     request: ModelRequest[Any]
-    told: Told
+    told: LangChainTranslator
     body: Body
     sent: ModelRequest[Any]
 
 
-class _Seat:
+class _ThreadSession:
     """The seams of one session, and its agent's history as it was last told."""
 
     def __init__(self, session: Session, memory: Memory | None) -> None:
-        self.door = Door(session)
-        self.hosted = Hosted(session, memory)
-        self._told = Told()
+        self.door = SessionBridge(session)
+        self.hosted = HostSession(session, memory)
+        self._told = LangChainTranslator()
 
-    async def prepared(self, request: ModelRequest[Any]) -> _Prepared:
+    async def prepared(self, request: ModelRequest[Any]) -> _PreparedRequest:
         """Return a model request with the session's view in it, and what it was made of."""
         told, body = self._body(request)
         sent = await self.hosted.prepare(body)
-        return _Prepared(request, told, body, told.overridden(request, sent))
+        return _PreparedRequest(request, told, body, told.overridden(request, sent))
 
-    def _body(self, request: ModelRequest[Any]) -> tuple[Told, Body]:
+    def _body(self, request: ModelRequest[Any]) -> tuple[LangChainTranslator, Body]:
         told = self._told
         with told.lock:
             if told.goes_on(request.messages):
                 return told, wire_request(request, told)
-        told = Told()
+        told = LangChainTranslator()
         body = wire_request(request, told)
         self._told = told
         return told, body
@@ -153,11 +153,13 @@ class _Seat:
         """Log what a model answered and what it cost."""
         await self.hosted.observe(wire_reply(response))
 
-    async def _made_room(self, prepared: _Prepared, failure: PromptTooLong) -> ModelRequest[Any]:
+    async def _made_room(self, prepared: _PreparedRequest, failure: PromptTooLong) -> ModelRequest[Any]:
         sent = await self.hosted.make_room(failure, prepared.body)
         return prepared.told.overridden(prepared.request, sent)
 
-    def shorter(self, prepared: _Prepared, error: Exception) -> Callable[[], Awaitable[ModelRequest[Any]]] | None:
+    def shorter(
+        self, prepared: _PreparedRequest, error: Exception
+    ) -> Callable[[], Awaitable[ModelRequest[Any]]] | None:
         """Return how to make room where the prompt was too long; raise what is the provider's own trouble."""
         status = getattr(error, "status_code", None)
         failure = failure_of_exception("the provider", error)
@@ -169,6 +171,6 @@ class _Seat:
         return None
 
 
-async def _offloaded(hosted: Hosted, message: ToolMessage) -> str | list[Block] | None:
-    content = result_content(message, StandIns())
+async def _offload(hosted: HostSession, message: ToolMessage) -> str | list[Block] | None:
+    content = result_content(message, Placeholders())
     return await hosted.result(message.tool_call_id, content, is_error=message.status == "error")

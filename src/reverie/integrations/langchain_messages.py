@@ -13,16 +13,24 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ..conversation.entries import new_uuid
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
-from .history_pieces import Block, Replies, StandIns, apart, reply_key, shared_start
+from .history_pieces import Block, Placeholders, ReplyIndex, common_length, detached, reply_key
 
-__all__ = ["Body", "Told", "previewed", "reply_blocks", "result_content", "wire_reply", "wire_request"]
+__all__ = [
+    "Body",
+    "LangChainTranslator",
+    "reply_blocks",
+    "result_content",
+    "wire_reply",
+    "wire_request",
+    "with_preview",
+]
 
 Body = dict[str, Any]
 _ANTHROPIC: Final = "anthropic-chat"
 _MARK: Final = "cache_control"
 
 
-def wire_request(request: ModelRequest[Any], told: Told) -> Body:
+def wire_request(request: ModelRequest[Any], told: LangChainTranslator) -> Body:
     """Return a model request in the wire's shape."""
     system = request.system_message
     body: Body = {
@@ -34,7 +42,7 @@ def wire_request(request: ModelRequest[Any], told: Told) -> Body:
     return {**body, "system": _list(system.content)} if system is not None and system.content else body
 
 
-def wire_message(message: AnyMessage, stand_ins: StandIns) -> Body:
+def wire_message(message: AnyMessage, stand_ins: Placeholders) -> Body:
     """Return a message in the wire's shape."""
     if isinstance(message, ToolMessage):
         content = result_content(message, stand_ins)
@@ -51,7 +59,7 @@ def wire_message(message: AnyMessage, stand_ins: StandIns) -> Body:
     return {"role": "user", "content": _wired(message.content, stand_ins)}
 
 
-def _wired(content: Any, stand_ins: StandIns) -> str | list[Block]:
+def _wired(content: Any, stand_ins: Placeholders) -> str | list[Block]:
     """Return content with texts in place of what has another form than the wire's, such as LangChain's own images."""
     if isinstance(content, str):
         return content
@@ -117,14 +125,14 @@ def _usage(message: AIMessage, said: Mapping[str, Any]) -> Body:
     }
 
 
-def result_content(message: ToolMessage, stand_ins: StandIns) -> str | list[Block]:
+def result_content(message: ToolMessage, stand_ins: Placeholders) -> str | list[Block]:
     """Return what a tool gave back in the wire's shape."""
     return _wired(message.content, stand_ins)
 
 
-def previewed(message: ToolMessage, shown: str | list[Block] | None) -> ToolMessage:
+def with_preview(message: ToolMessage, shown: str | list[Block] | None) -> ToolMessage:
     """Return a tool's message with what is to be shown in its place."""
-    stand_ins = StandIns()
+    stand_ins = Placeholders()
     if shown is None or shown == result_content(message, stand_ins):
         return message
     content = shown if isinstance(shown, str) else [_put_back(block, stand_ins, marks=False) for block in shown]
@@ -154,15 +162,15 @@ def _model_name(model: Any) -> str:
 # -- the wire's messages as LangChain has them
 
 
-class Told:
+class LangChainTranslator:
     """An agent's messages told in the wire's shape, and found again in it; of a history that grew, only what is new."""
 
     def __init__(self) -> None:
         self._facts: list[Any] = []
         """What was told, out of reach of an agent that writes into its messages, and what was made of it."""
         self._wired: list[Body] = []
-        self._replies: Replies[AIMessage] = Replies()
-        self._stand_ins = StandIns()
+        self._replies: ReplyIndex[AIMessage] = ReplyIndex()
+        self._stand_ins = Placeholders()
         self._sent: list[Body] = []
         """What was found again, and as which messages."""
         self._found: list[list[AnyMessage]] = []
@@ -172,7 +180,7 @@ class Told:
 
     def goes_on(self, messages: Iterable[AnyMessage]) -> bool:
         """Say whether messages begin with the whole history that was told."""
-        return shared_start(self._facts, [_facts(one) for one in messages]) == len(self._facts)
+        return common_length(self._facts, [_facts(one) for one in messages]) == len(self._facts)
 
     def history(self, messages: Sequence[AnyMessage]) -> list[Body]:
         """Return a history that goes on from the one that was told in the wire's shape."""
@@ -181,7 +189,7 @@ class Told:
             if isinstance(message, AIMessage):
                 self._replies.add(reply_key(wired["content"]), message)
             self._wired.append(wired)
-            self._facts.append(apart(_facts(message)))
+            self._facts.append(detached(_facts(message)))
         return list(self._wired)
 
     def overridden(self, request: ModelRequest[Any], sent: Body) -> ModelRequest[Any]:
@@ -198,7 +206,7 @@ class Told:
 
     def _messages(self, sent: Sequence[Body], marks: bool) -> list[AnyMessage]:
         """Return what is sent as LangChain's messages: a reply as it came where the agent still has it."""
-        same = shared_start(self._sent, sent) if marks == self._marked else 0
+        same = common_length(self._sent, sent) if marks == self._marked else 0
         self._marked = marks
         del self._sent[same:], self._found[same:]
         new = [(message["role"], _list(message["content"])) for message in sent[same:]]
@@ -248,7 +256,7 @@ def _bare(block: Block) -> Block:
     return {key: value for key, value in block.items() if key != _MARK}
 
 
-def _told(content: Sequence[Block], stand_ins: StandIns, marks: bool, *, first: bool) -> list[AnyMessage]:
+def _told(content: Sequence[Block], stand_ins: Placeholders, marks: bool, *, first: bool) -> list[AnyMessage]:
     """Return what the model is told as LangChain's messages, results first.
 
     Who marks takes a word of the system's only before all else: later it is told as the user's.
@@ -273,7 +281,7 @@ def _told(content: Sequence[Block], stand_ins: StandIns, marks: bool, *, first: 
     return [*opening, *made, *([HumanMessage(content=cast(Any, said))] if said else [])]
 
 
-def _put_back(block: Block, stand_ins: StandIns, marks: bool) -> Block:
+def _put_back(block: Block, stand_ins: Placeholders, marks: bool) -> Block:
     """Return what a block stands for, with its mark where the provider reads marks."""
     thing: Block | None = stand_ins.thing(block)
     if thing is None:
@@ -296,7 +304,7 @@ def _reply(content: list[Block]) -> AIMessage:
     return AIMessage(content=cast(Any, rest), tool_calls=cast(Any, calls))
 
 
-def _result(block: Block, stand_ins: StandIns, marks: bool) -> ToolMessage:
+def _result(block: Block, stand_ins: Placeholders, marks: bool) -> ToolMessage:
     """Return a result; for a provider that marks as its own block, which a mark does not change the shape of."""
     status = "error" if block.get("is_error") else "success"
     content: Any = block.get("content", "")

@@ -27,10 +27,10 @@ from ..conversation.entries import Entry
 from ..errors import InputError
 from ..runtime.memory.memory import Memory
 from ..runtime.session.session import Session
-from .history_pieces import apart, pieces_of
-from .host_session import Hosted
-from .openai_items import Body, Wire, items_of, model_name, wire_reply
-from .sync_session import Door
+from .history_pieces import detached, pieces_of
+from .host_session import HostSession
+from .openai_items import Body, OpenAITranslator, items_of, model_name, wire_reply
+from .sync_session import SessionBridge
 
 __all__ = ["ReverieHooks", "ReverieSession"]
 
@@ -51,9 +51,9 @@ class ReverieSession:
         self.session_id = session.name
         self.hooks = ReverieHooks(self)
         """Give this to the runner, so that responses are logged with what they cost."""
-        self._door = Door(session)
-        self._hosted = Hosted(session, memory)
-        self._wire = Wire()
+        self._door = SessionBridge(session)
+        self._hosted = HostSession(session, memory)
+        self._wire = OpenAITranslator()
         self._sent: list[Body] | None = None
         self._sent_count = 0
         """How many sayings and replies stood when that was sent."""
@@ -120,7 +120,7 @@ class ReverieSession:
         return msgspec.json.decode(known)
 
     async def _add(self, items: list[Body]) -> None:
-        await self._hosted.take_in(pieces_of(Wire().messages(apart(items))))
+        await self._hosted.take_in(pieces_of(OpenAITranslator().messages(detached(items))))
 
     async def _pop(self) -> Body | None:
         entries = next(self._hosted.latest(), list[Entry]())
@@ -129,7 +129,7 @@ class ReverieSession:
             return None
         self._sent = None
         *left, popped = last
-        await self._hosted.replace_last(pieces_of(Wire().messages(left)))
+        await self._hosted.replace_last(pieces_of(OpenAITranslator().messages(left)))
         return popped
 
     # -- the seams
@@ -147,7 +147,7 @@ class ReverieSession:
 
     async def _prepared(self, data: CallModelData[Any]) -> list[Body]:
         if not self._wire.goes_on(data.model_data.input):
-            self._wire = Wire()
+            self._wire = OpenAITranslator()
         wire = self._wire
         body = wire.request(data)
         if wire.held_elsewhere:

@@ -12,10 +12,10 @@ from agents.run_config import CallModelData
 from ..conversation.entries import ASSISTANT, Entry, new_uuid
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
 from ..models.tool_input import tool_input
-from .history_pieces import Block, Replies, StandIns, apart, reply_key, shared_start
+from .history_pieces import Block, Placeholders, ReplyIndex, common_length, detached, reply_key
 from .session_history import OWN
 
-__all__ = ["Body", "Wire", "items_of", "model_name", "reply_items", "wire_reply"]
+__all__ = ["Body", "OpenAITranslator", "items_of", "model_name", "reply_items", "wire_reply"]
 
 Body = dict[str, Any]
 _STANDING: Final = frozenset({"compaction", "developer", "system"})
@@ -32,7 +32,7 @@ def model_name(agent: Agent[Any]) -> str:
 def wire_reply(response: ModelResponse, model: str) -> Body:
     """Return a response as a reply of the wire, with its own items beside it."""
     items = cast("list[Body]", response.to_input_items())
-    messages = Wire().messages(items)
+    messages = OpenAITranslator().messages(items)
     usage = response.usage
     cached = usage.input_tokens_details.cached_tokens or 0
     return {
@@ -49,12 +49,12 @@ def wire_reply(response: ModelResponse, model: str) -> Body:
     }
 
 
-class Wire:
+class OpenAITranslator:
     """Items told in the wire's shape, and found again in it; of a history that only grew, what is new is told."""
 
     def __init__(self) -> None:
-        self._stand_ins = StandIns()
-        self._replies: Replies[list[Body]] = Replies()
+        self._stand_ins = Placeholders()
+        self._replies: ReplyIndex[list[Body]] = ReplyIndex()
         self._outputs: dict[str, Body] = {}
         self._called: set[str] = set()
         self._told_items: list[Any] = []
@@ -87,7 +87,7 @@ class Wire:
 
     def goes_on(self, items: Sequence[Any]) -> bool:
         """Say whether items begin with the whole history that was told."""
-        return shared_start(self._told_items, items) == len(self._told_items)
+        return common_length(self._told_items, items) == len(self._told_items)
 
     def history(self, items: Sequence[Body]) -> list[Body]:
         """Return a history that goes on from the one that was told as messages."""
@@ -97,7 +97,7 @@ class Wire:
             del self._told_items[-len(last["own"]) :]
         new = items[len(self._told_items) :]
         self._told_messages += self.messages(new)
-        self._told_items += map(apart, new)
+        self._told_items += map(detached, new)
         return list(self._told_messages)
 
     def messages(self, items: Sequence[Body]) -> list[Body]:
@@ -163,7 +163,7 @@ class Wire:
 
     def items(self, messages: Sequence[Body]) -> list[Body]:
         """Return messages of the wire as items: what came from the host as it came."""
-        same = shared_start(self._found_messages, messages)
+        same = common_length(self._found_messages, messages)
         del self._found_messages[same:], self._found_items[same:]
         new = [(message, _list(message["content"])) for message in messages[same:]]
         replies = iter(self._replies.found([reply_key(said) for one, said in new if one["role"] == "assistant"]))
@@ -200,7 +200,7 @@ class Wire:
         return {**(known or {"type": "function_call_output", "call_id": called}), "output": text}
 
 
-def reply_items(content: Sequence[Block], stand_ins: StandIns) -> list[Body]:
+def reply_items(content: Sequence[Block], stand_ins: Placeholders) -> list[Body]:
     """Return a reply as items that were not the host's own."""
     items: list[Body] = []
     for block in content:
@@ -219,8 +219,8 @@ def items_of(entry: Entry) -> list[Body]:
         return cast("list[Body]", given)
     content = _list((entry.message or {}).get("content") or "")
     if entry.kind == ASSISTANT:
-        return reply_items(content, StandIns())
-    return Wire().items([{"role": "user", "content": content}])
+        return reply_items(content, Placeholders())
+    return OpenAITranslator().items([{"role": "user", "content": content}])
 
 
 def _is_models(item: Mapping[str, Any]) -> bool:

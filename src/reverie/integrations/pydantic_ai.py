@@ -24,27 +24,27 @@ from ..errors import PromptTooLong
 from ..models.failures import failure_of_status
 from ..runtime.memory.memory import Memory
 from ..runtime.session.session import Session
-from .host_session import Hosted
-from .pydantic_messages import Known, wire_reply
-from .sync_session import Door
+from .host_session import HostSession
+from .pydantic_messages import PydanticTranslator, wire_reply
+from .sync_session import SessionBridge
 
 __all__ = ["ReverieCapability"]
 
 _WHAT: Final = "pydantic-ai"
 
 
-class _Seat:
+class _ConversationSession:
     """The seams of one session, and its run's history as it was last told."""
 
     def __init__(self, session: Session, memory: Memory | None) -> None:
-        self.door = Door(session)
-        self.hosted = Hosted(session, memory)
-        self.known = Known()
+        self.door = SessionBridge(session)
+        self.hosted = HostSession(session, memory)
+        self.known = PydanticTranslator()
 
     async def prepared(self, context: ModelRequestContext, failure: PromptTooLong | None) -> ModelRequestContext:
         """Return a request with the session's view in it, shorter where it was too long before."""
         if not self.known.goes_on(context.messages):
-            self.known = Known()
+            self.known = PydanticTranslator()
         known = self.known
         body = known.request(context)
         sent = await (self.hosted.make_room(failure, body) if failure else self.hosted.prepare(body))
@@ -62,7 +62,7 @@ class ReverieCapability(AbstractCapability[Any]):
         """Use an open session, or a function that returns the open session of a conversation by its id."""
         self._session = session
         self._memory = memory
-        self._seats: WeakKeyDictionary[Session, _Seat] = WeakKeyDictionary()
+        self._seats: WeakKeyDictionary[Session, _ConversationSession] = WeakKeyDictionary()
         self._failure: PromptTooLong | None = None
         """What the next attempt of a run is to do, and whether the last one sent the session's view."""
         self._passes = False
@@ -129,14 +129,14 @@ class ReverieCapability(AbstractCapability[Any]):
         shown = await seat.door.asoftly(_WHAT, partial(seat.hosted.result, call.tool_call_id, text))
         return result if shown is None or shown == text or not isinstance(shown, str) else shown
 
-    def _here(self, ctx: RunContext[Any]) -> _Seat:
+    def _here(self, ctx: RunContext[Any]) -> _ConversationSession:
         session = self._session
         return self._seat(session if isinstance(session, Session) else session(ctx.conversation_id or ""))
 
-    def _seat(self, session: Session) -> _Seat:
+    def _seat(self, session: Session) -> _ConversationSession:
         found = self._seats.get(session)
         if found is None:
-            found = self._seats[session] = _Seat(session, self._memory)
+            found = self._seats[session] = _ConversationSession(session, self._memory)
         return found
 
 

@@ -24,9 +24,9 @@ from pydantic_core import to_jsonable_python
 
 from ..conversation.entries import new_uuid
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
-from .history_pieces import Block, Replies, StandIns, apart, digest_of, reply_key, shared_start
+from .history_pieces import Block, Placeholders, ReplyIndex, common_length, content_key, detached, reply_key
 
-__all__ = ["Body", "Known", "wire_reply"]
+__all__ = ["Body", "PydanticTranslator", "wire_reply"]
 
 Body = dict[str, Any]
 _MARK: Final = "cache_control"
@@ -49,7 +49,7 @@ def wire_reply(response: ModelResponse) -> Body:
         "id": response.provider_response_id or new_uuid(),  # two without an id are not the same
         "model": response.model_name or "",
         "role": "assistant",
-        "content": _reply_blocks(response, StandIns()),
+        "content": _reply_blocks(response, Placeholders()),
         "stop_reason": response.finish_reason,
         "usage": {
             "input_tokens": max(0, usage.input_tokens - read - written),
@@ -60,7 +60,7 @@ def wire_reply(response: ModelResponse) -> Body:
     }
 
 
-def _reply_blocks(response: ModelResponse, stand_ins: StandIns) -> list[Block]:
+def _reply_blocks(response: ModelResponse, stand_ins: Placeholders) -> list[Block]:
     blocks: list[Block] = []
     for part in response.parts:
         if isinstance(part, TextPart):
@@ -83,12 +83,12 @@ def _says(thing: Any) -> Any:
     return {key: value for key, value in cast(Body, said).items() if key != "timestamp"}
 
 
-class Known:
+class PydanticTranslator:
     """A run's messages told in the wire's shape, and found again in it; of a history that grew, only what is new."""
 
     def __init__(self) -> None:
-        self._stand_ins = StandIns()
-        self._replies: Replies[ModelResponse] = Replies()
+        self._stand_ins = Placeholders()
+        self._replies: ReplyIndex[ModelResponse] = ReplyIndex()
         self._results: dict[str, tuple[bytes, ToolReturnPart]] = {}
         self._systems: list[SystemPromptPart] = []
         self._facts: list[Any] = []
@@ -101,7 +101,7 @@ class Known:
 
     def goes_on(self, messages: Sequence[ModelMessage]) -> bool:
         """Say whether messages begin with the whole history that was told."""
-        return shared_start(self._facts, [_facts(one) for one in messages]) == len(self._facts)
+        return common_length(self._facts, [_facts(one) for one in messages]) == len(self._facts)
 
     def request(self, context: ModelRequestContext) -> Body:
         """Return a request that goes on from the history that was told in the wire's shape."""
@@ -112,7 +112,7 @@ class Known:
                 self._wired.append({"role": "assistant", "content": blocks})
             else:
                 self._wired.append({"role": "user", "content": self._blocks(message, first=not self._wired)})
-            self._facts.append(apart(_facts(message)))
+            self._facts.append(detached(_facts(message)))
         parameters = context.model_request_parameters
         system = "\n\n".join(
             [*(part.content for part in self._systems), *(part.content for part in parameters.instruction_parts or ())]
@@ -149,7 +149,7 @@ class Known:
         content: str | list[Block] = text
         if part.files:
             content = [{"type": "text", "text": text}, self._stand_ins.block("files", part.files, _says(part.files))]
-        self._results[part.tool_call_id] = digest_of(content), part
+        self._results[part.tool_call_id] = content_key(content), part
         block: Block = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": content}
         return {**block, "is_error": True} if part.outcome in _ERRORS else block
 
@@ -185,7 +185,7 @@ class Known:
 
     def _messages(self, sent: Sequence[Body], marks: bool) -> list[ModelMessage]:
         """Return what is sent as messages: a response as it came where the run still has it."""
-        same = shared_start(self._sent, sent) if marks == self._marked else 0
+        same = common_length(self._sent, sent) if marks == self._marked else 0
         self._marked = marks
         del self._sent[same:], self._found[same:]
         replies = iter(
@@ -237,7 +237,7 @@ class Known:
         called = block["tool_use_id"]
         digest, part = self._results.get(called, (b"", None))
         content: Any = block.get("content", "")
-        if part is not None and digest == digest_of(content):
+        if part is not None and digest == content_key(content):
             return part
         text = content if isinstance(content, str) else "\n".join(str(one.get("text", "")) for one in content)
         if part is not None:

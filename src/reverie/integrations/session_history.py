@@ -10,15 +10,15 @@ from ..conversation.decisions import Snipped
 from ..conversation.entries import ASSISTANT, USER
 from ..conversation.rounds import reply_id
 from ..conversation.view import View
-from .history_pieces import digest_of, reply_key, said_key
+from .history_pieces import content_key, message_key, reply_key
 
-__all__ = ["OWN", "Heard", "Spoken", "aligned", "recovered"]
+__all__ = ["OWN", "LoggedResult", "LoggedTurn", "kept_positions", "logged_turns"]
 
 OWN: Final = "items"
 """The field of a logged message, and of a logged reply, that holds it in the host's own form."""
 
 
-class Heard:
+class LoggedResult:
     """The result of one call as it is known: its entry, and every content the host may show for it."""
 
     def __init__(self, uuid: str, contents: Iterable[bytes] = ()) -> None:
@@ -26,20 +26,20 @@ class Heard:
         self.contents = set(contents)
 
 
-class Spoken:
+class LoggedTurn:
     """Something said, or a reply with the results of its calls."""
 
     def __init__(self, key: bytes, uuids: list[str]) -> None:
         self.key = key
         self.uuids = uuids
-        self.results: dict[str, Heard] = {}
+        self.results: dict[str, LoggedResult] = {}
 
     def entries(self) -> list[str]:
         """Return every entry this is made of."""
         return [*self.uuids, *(heard.uuid for heard in self.results.values())]
 
 
-def aligned(known: Sequence[bytes], host: Sequence[bytes]) -> list[int]:
+def kept_positions(known: Sequence[bytes], host: Sequence[bytes]) -> list[int]:
     """Return which of what is known the host's history begins with, in order; what it goes on with is new.
 
     What the host left out is skipped where it goes on with something that is known, so that a history whose past was
@@ -69,10 +69,10 @@ def _run(known: Sequence[bytes], at: int, host: Sequence[bytes], number: int) ->
     return length
 
 
-def recovered(view: View, first: Spoken) -> list[Spoken]:
+def logged_turns(view: View, first: LoggedTurn) -> list[LoggedTurn]:
     """Return what the host has said by the log, for a host that comes back."""
-    spoken: list[Spoken] = []
-    replies: dict[str, Spoken] = {}
+    spoken: list[LoggedTurn] = []
+    replies: dict[str, LoggedTurn] = {}
     blocks: dict[str, list[Any]] = {}
     gone: set[str] = set()
     for one in view.said_from(0):
@@ -84,7 +84,7 @@ def recovered(view: View, first: Spoken) -> list[Spoken]:
             name = reply_id(one.entry)
             blocks.setdefault(name, []).extend(_list(one.message["content"]))
             if name not in replies:
-                replies[name] = Spoken(b"", [])
+                replies[name] = LoggedTurn(b"", [])
                 spoken.append(replies[name])
             replies[name].uuids.append(one.uuid)
             replies[name].key = reply_key(blocks[name])
@@ -93,7 +93,7 @@ def recovered(view: View, first: Spoken) -> list[Spoken]:
     return [one for one in spoken if not gone.issuperset(one.uuids)]
 
 
-def _recover_said(item: Item, view: View, spoken: list[Spoken], first: Spoken) -> None:
+def _recover_said(item: Item, view: View, spoken: list[LoggedTurn], first: LoggedTurn) -> None:
     said: list[Any] = []
     for block in _list(item.message["content"]):
         if block.get("type") != "tool_result":
@@ -102,9 +102,9 @@ def _recover_said(item: Item, view: View, spoken: list[Spoken], first: Spoken) -
         called = str(block.get("tool_use_id"))
         whole = view.offloaded(called) is None
         owner = spoken[-1] if spoken else first
-        owner.results[called] = Heard(item.uuid, [digest_of(block.get("content"))] if whole else [])
+        owner.results[called] = LoggedResult(item.uuid, [content_key(block.get("content"))] if whole else [])
     if said:
-        spoken.append(Spoken(said_key(said), [item.uuid]))
+        spoken.append(LoggedTurn(message_key(said), [item.uuid]))
 
 
 def _list(content: Any) -> list[Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .names import open_model
-from .retries import Retry, Retrying
-from .scripted import Broken, ScriptedModel
+from .retries import Retry, RetryingModel
+from .scripted import BrokenReply, ScriptedModel
 from .tool_input import malformed_input
 
-__all__ = ["Broken", "Retry", "Retrying", "ScriptedModel", "malformed_input", "open_model"]
+__all__ = ["BrokenReply", "Retry", "RetryingModel", "ScriptedModel", "malformed_input", "open_model"]

@@ -11,16 +11,13 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, cast
 
-import anyio
-import anyio.to_thread
-
 from ..cache.prices import capabilities_of
 from ..conversation.tokens.window import MILLION, MILLION_SUFFIX
 from ..errors import ModelUnknown
 from ..ports import Capabilities, Piece, Reply
-from .failures import failure_of_exception
 from .messages_stream import MessageAssembly
-from .wire import CONNECT_SECONDS, READ_SECONDS, body_bytes, is_loopback, read_reply, whole_reply
+from .sdk_client import SdkClient, connection_options
+from .wire import READ_SECONDS, body_bytes, is_loopback, read_reply, whole_reply
 
 __all__ = ["AnthropicModel", "wire_request"]
 
@@ -65,8 +62,7 @@ class AnthropicModel:
         self._auth_token = None if self._api_key else known.get("ANTHROPIC_AUTH_TOKEN") or None
         self._timeout_seconds = timeout_seconds
         self._max_retries = max_retries
-        self._client: Any = None
-        self._lock = anyio.Lock()
+        self._client = SdkClient(self.name, load_sdk, self._connect)
 
     @property
     def name(self) -> str:
@@ -90,7 +86,8 @@ class AnthropicModel:
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
         """Yield pieces as they arrive and last the whole reply."""
         body, headers = wire_request(request)
-        response = await self._send(body, headers)
+        path = "/v1/messages?beta=true" if "anthropic-beta" in headers else "/v1/messages"
+        response = await self._client.post(path, body_bytes(body), headers)
         async with aclosing(read_reply(response, MessageAssembly(self.name), self.name)) as parts:
             async for part in parts:
                 yield part
@@ -100,45 +97,14 @@ class AnthropicModel:
         return await whole_reply(self.stream(request))
 
     async def aclose(self) -> None:
-        """Let go of connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-
-    async def _send(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
-        content = body_bytes(body)
-        try:
-            client, sdk = await self._connected()
-            path = "/v1/messages?beta=true" if "anthropic-beta" in headers else "/v1/messages"
-            options = {"headers": {"content-type": "application/json", **headers}}
-            stream = await client.post(
-                path, cast_to=object, content=content, options=options, stream=True, stream_cls=sdk.AsyncStream[object]
-            )
-        except Exception as error:
-            raise failure_of_exception(self.name, error) from error
-        return stream.response
-
-    async def _connected(self) -> tuple[Any, Any]:
-        sdk = await anyio.to_thread.run_sync(load_sdk)
-        async with self._lock:
-            if self._client is None:
-                self._client = await anyio.to_thread.run_sync(lambda: self._connect(sdk))
-        return self._client, sdk
+        """Close the connections."""
+        await self._client.aclose()
 
     def _connect(self, sdk: Any) -> Any:
-        here = is_loopback(self._base_url or "")
-        key = self._api_key or ("none" if here and not self._auth_token else None)
-        return sdk.AsyncAnthropic(
-            api_key=key,
-            auth_token=self._auth_token,
-            base_url=self._base_url,
-            timeout=sdk.Timeout(self._timeout_seconds, connect=CONNECT_SECONDS),
-            max_retries=self._max_retries,
-            # Our own telemetry tells of a call; and to this machine no proxy leads.
-            open_telemetry=False,
-            http_client=sdk.DefaultAsyncHttpxClient(trust_env=False) if here else None,
-            default_headers={"connection": "close"} if here else None,
-        )
+        key = self._api_key or ("none" if is_loopback(self._base_url or "") and not self._auth_token else None)
+        options = connection_options(sdk, self._base_url, self._timeout_seconds, self._max_retries)
+        # Our own telemetry reports the call.
+        return sdk.AsyncAnthropic(api_key=key, auth_token=self._auth_token, open_telemetry=False, **options)
 
 
 def load_sdk() -> Any:

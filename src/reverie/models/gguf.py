@@ -10,7 +10,7 @@ from typing import Any, Final
 from ..errors import ModelUnknown
 from ..values import record
 
-__all__ = ["Weights", "read_weights"]
+__all__ = ["GgufWeights", "read_weights"]
 
 _MAGIC: Final = b"GGUF"
 _SCALARS: Final = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
@@ -20,7 +20,7 @@ _MAX_ITEMS: Final = 10_000_000
 
 
 @record
-class Weights:
+class GgufWeights:
     """A file of weights: what it is named and how long a context it was trained for, where it says."""
 
     path: Path
@@ -28,7 +28,7 @@ class Weights:
     context_tokens: int | None
 
 
-def read_weights(path: Path) -> Weights:
+def read_weights(path: Path) -> GgufWeights:
     """Read a file's head; ``ModelUnknown`` where it is no GGUF file."""
     try:
         with path.open("rb") as file:
@@ -37,7 +37,7 @@ def read_weights(path: Path) -> Weights:
         raise ModelUnknown(f"{path} is no GGUF file that can be read: {error}") from error
     architecture = found.get("general.architecture")
     context: Any = found.get(f"{architecture}.context_length")
-    return Weights(path, path.stem, context if isinstance(context, int) and context > 0 else None)
+    return GgufWeights(path, path.stem, context if isinstance(context, int) and context > 0 else None)
 
 
 def _head(file: BufferedReader) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ..errors import ModelUnavailable, ModelUnknown
 from ..ports import Capabilities, Piece, Reply
 from .anthropic import wire_request
 from .failures import failure_of_exception, failure_of_status
-from .gguf import Weights, read_weights
+from .gguf import GgufWeights, read_weights
 from .messages_stream import MessageAssembly
 from .wire import CONNECT_SECONDS, READ_SECONDS, body_bytes, read_reply, whole_reply
 
@@ -83,7 +83,7 @@ class LocalModel:
         return TRY_OUT_NOTE if self._packaged else ""
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> GgufWeights:
         """The file and what it says of itself."""
         return self._weights
 

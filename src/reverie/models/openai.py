@@ -9,11 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
-
-import anyio
-import anyio.to_thread
 
 from ..cache.prices import capabilities_of
 from ..errors import ModelUnknown
@@ -21,7 +18,11 @@ from ..ports import Capabilities, Piece, Reply
 from .chat_reply import ChatAssembly
 from .chat_request import chat_request, used_ids
 from .failures import failure_of_exception
-from .wire import CONNECT_SECONDS, READ_SECONDS, body_bytes, is_loopback, read_reply, whole_reply
+from .sdk_client import SdkClient, connection_options
+from .wire import READ_SECONDS, body_bytes, read_reply, whole_reply
+
+if TYPE_CHECKING:
+    import httpx2
 
 __all__ = ["DEFAULT", "OpenAIModel"]
 
@@ -55,8 +56,7 @@ class OpenAIModel:
         self._max_retries = max_retries
         self._window = window
         self._only_model: str | None = None
-        self._client: Any = None
-        self._lock = anyio.Lock()
+        self._client = SdkClient(self.name, _load_sdk, self._connect)
 
     @property
     def name(self) -> str:
@@ -86,59 +86,34 @@ class OpenAIModel:
         return await whole_reply(self.stream(request))
 
     async def aclose(self) -> None:
-        """Let go of connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        """Close the connections."""
+        await self._client.aclose()
 
-    async def _send(self, request: Mapping[str, Any]) -> Any:
-        given: Any = request.get("extra_headers")
-        try:
-            client, sdk = await self._connected()
-            field = "max_completion_tokens" if _is_openai(self._base_url) else "max_tokens"
-            body = chat_request(request, limit_field=field)
-            if body["model"] == DEFAULT:
-                body["model"] = await self._the_only_model(client)
-            stream = await client.post(
-                "/chat/completions",
-                cast_to=object,
-                content=body_bytes(body),
-                options={"headers": {"content-type": "application/json", **(given or {})}},
-                stream=True,
-                stream_cls=sdk.AsyncStream[object],
-            )
-        except Exception as error:
-            raise failure_of_exception(self.name, error) from error
-        return stream.response
+    async def _send(self, request: Mapping[str, Any]) -> httpx2.Response:
+        limit_field = "max_completion_tokens" if _is_openai(self._base_url) else "max_tokens"
+        body = chat_request(request, limit_field=limit_field)
+        if body["model"] == DEFAULT:
+            body["model"] = await self._single_model()
+        return await self._client.post("/chat/completions", body_bytes(body), request.get("extra_headers") or {})
 
-    async def _the_only_model(self, client: Any) -> str:
-        """Return the id of the server's model, so that one who runs a single model need not spell it."""
+    async def _single_model(self) -> str:
+        """Return the id of the only model of the server, so that the user need not name it."""
         if self._only_model is None:
-            found = [str(model.id) async for model in client.models.list()]
+            try:
+                client, _ = await self._client.open()
+                found = [str(model.id) async for model in client.models.list()]
+            except Exception as error:
+                raise failure_of_exception(self.name, error) from error
             if len(found) != 1:
                 names = ", ".join(f"openai:{name}" for name in found[:10]) or "none"
                 raise ModelUnknown(f"the server at {self._base_url} has {len(found)} models, name one of: {names}")
             self._only_model = found[0]
         return self._only_model
 
-    async def _connected(self) -> tuple[Any, Any]:
-        sdk = await anyio.to_thread.run_sync(_load_sdk)
-        async with self._lock:
-            if self._client is None:
-                self._client = await anyio.to_thread.run_sync(lambda: self._connect(sdk))
-        return self._client, sdk
-
     def _connect(self, sdk: Any) -> Any:
-        here = is_loopback(self._base_url or "")
-        return sdk.AsyncOpenAI(
-            api_key=self._api_key or (None if _is_openai(self._base_url) else "none"),
-            base_url=self._base_url,
-            timeout=sdk.Timeout(self._timeout_seconds, connect=CONNECT_SECONDS),
-            max_retries=self._max_retries,
-            # To this machine no proxy leads; and some servers close a kept connection after a stream.
-            http_client=sdk.DefaultAsyncHttpxClient(trust_env=False) if here else None,
-            default_headers={"connection": "close"} if here else None,
-        )
+        key = self._api_key or (None if _is_openai(self._base_url) else "none")
+        options = connection_options(sdk, self._base_url, self._timeout_seconds, self._max_retries)
+        return sdk.AsyncOpenAI(api_key=key, **options)
 
 
 def _is_openai(base_url: str | None) -> bool:

@@ -22,7 +22,7 @@ from ..ports import Capabilities, Model, Piece, Reply
 from ..values import record
 from .wire import whole_reply
 
-__all__ = ["Retry", "Retrying"]
+__all__ = ["Retry", "RetryingModel"]
 
 _ATTEMPTS: Final = 6
 _PROVIDERS_OWN: Final = ("context_management", "betas", "extra_headers", "extra_body")
@@ -42,7 +42,7 @@ class Retry:
     """The name of the model that is asked next."""
 
 
-class Retrying:
+class RetryingModel:
     """Asks a model with patience, then the fallback.
 
     A model that stayed away is given one try a request until it answers again, so that its absence is waited out once.
@@ -116,7 +116,7 @@ class Retrying:
                 if self._fallback is None or model is self._fallback:
                     raise failure
                 self._absent = True
-                model, asked, delay = self._fallback, _asked_of(self._fallback, request), 0.0
+                model, asked, delay = self._fallback, _request_for(self._fallback, request), 0.0
                 self._tell(Retry(failure, attempt, delay, pieces, model.name))
                 attempt = 0
                 continue
@@ -151,7 +151,7 @@ class Retrying:
             self.on_retry(retry)
 
 
-def _asked_of(model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
+def _request_for(model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the request as another model can take it: its own id, its own limit, nothing only the first can do."""
     known = model.capabilities
     lost = {"diagnostics"}  # names a message that this model never wrote

@@ -22,7 +22,7 @@ from ..ports import Capabilities, Piece, Reply
 from ..values import record
 from .wire import whole_reply
 
-__all__ = ["Broken", "Said", "ScriptedModel"]
+__all__ = ["BrokenReply", "ScriptedModel", "ScriptedReply"]
 
 _BYTES_A_TOKEN: Final = 4
 _CAPABILITIES: Final = Capabilities(caching=True, window=200_000, max_output=64_000)
@@ -31,7 +31,7 @@ _RULES: Final = CacheRules(minimum_tokens={}, default_minimum_tokens=0)
 
 
 @record
-class Broken:
+class BrokenReply:
     """A reply that stops after so many pieces, with an error; ``ReplyBroken`` where none is given."""
 
     content: str | list[dict[str, Any]]
@@ -39,10 +39,10 @@ class Broken:
     error: Exception | None = None
 
 
-Said: TypeAlias = "str | list[dict[str, Any]] | dict[str, Any] | Reply | Broken | Exception"
+ScriptedReply: TypeAlias = "str | list[dict[str, Any]] | dict[str, Any] | Reply | BrokenReply | Exception"
 """Text, blocks, fields of a whole reply (``content`` and, say, ``stop_reason``), a broken one, an error to raise."""
 
-Script: TypeAlias = "Callable[[dict[str, Any]], Said | Awaitable[Said]] | Iterable[Said]"
+Script: TypeAlias = "Callable[[dict[str, Any]], ScriptedReply | Awaitable[ScriptedReply]] | Iterable[ScriptedReply]"
 
 
 class ScriptedModel:
@@ -97,14 +97,14 @@ class ScriptedModel:
             raise said
         usage = self._usage(given, tokens)
         body = self._body(said, number, given, usage)
-        left = said.after_pieces if isinstance(said, Broken) else None
+        left = said.after_pieces if isinstance(said, BrokenReply) else None
         for piece in self._pieces(body["content"]):
             if left == 0:
                 break
             left = None if left is None else left - 1
             yield piece
             await anyio.lowlevel.checkpoint()
-        if isinstance(said, Broken):
+        if isinstance(said, BrokenReply):
             raise said.error or ReplyBroken(f"{self._name}: the script broke off")
         yield Reply(body)
 
@@ -116,7 +116,7 @@ class ScriptedModel:
         """Note that it was closed."""
         self.closed = True
 
-    async def _said(self, request: dict[str, Any]) -> Said:
+    async def _said(self, request: dict[str, Any]) -> ScriptedReply:
         if self._function is not None:
             said = self._function(request)
             return await said if inspect.isawaitable(said) else said
@@ -150,14 +150,16 @@ class ScriptedModel:
             },
         }
 
-    def _body(self, said: Said, number: int, request: Mapping[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
+    def _body(
+        self, said: ScriptedReply, number: int, request: Mapping[str, Any], usage: dict[str, Any]
+    ) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         if isinstance(said, Reply):
             fields = dict(said.body)
         elif isinstance(said, dict):
             fields = dict(said)
         else:
-            fields = {"content": said.content if isinstance(said, Broken) else said}
+            fields = {"content": said.content if isinstance(said, BrokenReply) else said}
         content = self._blocks(fields.pop("content", ""))
         used = any(block.get("type") == "tool_use" for block in content)
         output = sum(max(1, len(str(block)) // _BYTES_A_TOKEN) for block in content)

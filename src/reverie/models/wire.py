@@ -20,7 +20,7 @@ from .sse import EventDecoder, ServerEvent
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["CONNECT_SECONDS", "READ_SECONDS", "Assembly", "body_bytes", "is_loopback", "read_reply", "whole_reply"]
+__all__ = ["CONNECT_SECONDS", "READ_SECONDS", "ReplyAssembly", "body_bytes", "is_loopback", "read_reply", "whole_reply"]
 
 CONNECT_SECONDS: Final = 15.0
 READ_SECONDS: Final = 600.0
@@ -29,7 +29,7 @@ _CLOSE_SECONDS: Final = 2.0
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Assembly(Protocol):
+class ReplyAssembly(Protocol):
     """Puts a reply together from the events of one provider."""
 
     @property
@@ -70,7 +70,9 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-async def read_reply(response: httpx2.Response, assembly: Assembly, who: str) -> AsyncGenerator[Piece | Reply, None]:
+async def read_reply(
+    response: httpx2.Response, assembly: ReplyAssembly, who: str
+) -> AsyncGenerator[Piece | Reply, None]:
     """Yield the pieces of an accepted response and last its reply; close it however this ends, also when cancelled."""
     try:
         if "json" in response.headers.get("content-type", ""):

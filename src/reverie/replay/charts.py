@@ -8,18 +8,18 @@ from typing import Final
 
 from ..values import record
 from .markup import Html, el, join, text
-from .outcome import Act, Break, Outcome, Point
+from .outcome import LayerAction, Point, ReplayBreak, ReplayOutcome
 from .report import OURS, UNCACHED, count_text, money_text, places
 from .scales import Axis, buckets, nice_ticks
 
-__all__ = ["Look", "cost_chart", "cost_top", "window_chart"]
+__all__ = ["ChartStyle", "cost_chart", "cost_top", "window_chart"]
 
 WIDTH, HEIGHT = 1000, 240
 MARKS: Final = 60
 
 
 @record
-class Look:
+class ChartStyle:
     """Colours of policies and layers, and how many points a curve may have."""
 
     policies: Mapping[str, int]
@@ -39,7 +39,9 @@ class Look:
         return "dot cut" if self.layers[layer] % 2 else "dot"
 
 
-def window_chart(outcome: Outcome, other: Outcome | None, axis: Axis, look: Look, *, top: int, name: str) -> Html:
+def window_chart(
+    outcome: ReplayOutcome, other: ReplayOutcome | None, axis: Axis, look: ChartStyle, *, top: int, name: str
+) -> Html:
     """Draw how each request's window was billed, another policy's window as an outline, and what was done to it."""
     points = outcome.points
     if not points:
@@ -64,7 +66,7 @@ def window_chart(outcome: Outcome, other: Outcome | None, axis: Axis, look: Look
     return el("div", *lanes, _y(ticks), el("div", drawn, class_="plot"), _x(axis), class_="chart")
 
 
-def cost_chart(outcomes: Sequence[Outcome], axes: Mapping[str, Axis], look: Look, *, name: str) -> Html:
+def cost_chart(outcomes: Sequence[ReplayOutcome], axes: Mapping[str, Axis], look: ChartStyle, *, name: str) -> Html:
     """Draw what each policy had cost after each request; what would leave nothing to see of the others runs off."""
     curves = {one.policy: list(accumulate(point.input_usd for point in one.points)) for one in outcomes if one.points}
     for one in outcomes:
@@ -90,7 +92,7 @@ def cost_chart(outcomes: Sequence[Outcome], axes: Mapping[str, Axis], look: Look
     return el("div", _y(ticks), el("div", drawn, class_="plot"), _x(axis), class_="chart")
 
 
-def cost_top(outcomes: Iterable[Outcome]) -> float:
+def cost_top(outcomes: Iterable[ReplayOutcome]) -> float:
     """Return where the cost chart ends: a little above the dearest policy that caches."""
     costs = {one.policy: one.input_usd for one in outcomes}
     cached = [usd for policy, usd in costs.items() if policy != UNCACHED]
@@ -165,7 +167,7 @@ def _x(axis: Axis) -> Html:
     return el("div", *shown, class_="x", aria_hidden="true")
 
 
-def _act_lanes(acts: Sequence[Act], axis: Axis, look: Look) -> Iterable[Html]:
+def _act_lanes(acts: Sequence[LayerAction], axis: Axis, look: ChartStyle) -> Iterable[Html]:
     """Return a lane a layer, with a mark for each act; neighbours share one where there are too many."""
     for layer in look.layers:
         mine = [act for act in acts if act.layer == layer]
@@ -176,7 +178,7 @@ def _act_lanes(acts: Sequence[Act], axis: Axis, look: Look) -> Iterable[Html]:
         yield el("div", *marks, class_="marks", role="img", aria_label=f"{len(mine):,} acts of {layer}")
 
 
-def _act_mark(group: Sequence[Act], axis: Axis, look: Look) -> Html:
+def _act_mark(group: Sequence[LayerAction], axis: Axis, look: ChartStyle) -> Html:
     first, last = group[0], group[-1]
     where = (
         f"request {first.number:,}" if first.number == last.number else f"requests {first.number:,} to {last.number:,}"
@@ -187,7 +189,7 @@ def _act_mark(group: Sequence[Act], axis: Axis, look: Look) -> Html:
     return el("i", class_=look.shape(first.layer), style=place, title=said)
 
 
-def _break_lane(breaks: Sequence[Break], axis: Axis) -> Iterable[Html]:
+def _break_lane(breaks: Sequence[ReplayBreak], axis: Axis) -> Iterable[Html]:
     if not breaks:
         return
     marks: list[Html] = []

@@ -13,10 +13,19 @@ from ..layers.l1_offload import OffloadPolicy
 from ..runtime.session.accounts import rates_of
 from ..runtime.session.limits import compact_at, trim_policy
 from ..settings import Settings, load_settings
-from .outcome import Outcome, Report, Simulator, totals
-from .policies import NAMES, AppendOnly, AsRecorded, ClearEveryTurn, Policy, Reverie, SlidingWindow, Uncached
+from .outcome import ReplayOutcome, ReplayReport, SimulatorAccuracy, totals
+from .policies import (
+    NAMES,
+    AppendOnlyPolicy,
+    AsRecordedPolicy,
+    ClearEveryTurnPolicy,
+    ReplayPolicy,
+    ReveriePolicy,
+    SlidingWindowPolicy,
+    UncachedPolicy,
+)
 from .recording import Recording, recording_of
-from .run import billed_outcome, replayed
+from .run import billed_outcome, replay_recording
 
 __all__ = ["DEFAULT_MODEL", "compare", "recordings_in", "settings_named"]
 
@@ -73,15 +82,15 @@ def compare(
     settings: Settings | None = None,
     progress: Progress | None = None,
     check: bool = True,
-) -> Report:
+) -> ReplayReport:
     """Replay each recording under each policy and gather what it would have cost."""
     settings = settings or load_settings()
     extra = extra or {}
     unknown = [name for name in policies if name not in NAMES]
     if unknown:
         raise InputError(f"no policy is called {unknown[0]!r}; there are {', '.join(NAMES)} and settings files")
-    outcomes: list[Outcome] = []
-    as_billed: list[tuple[Outcome, Outcome]] = []
+    outcomes: list[ReplayOutcome] = []
+    as_billed: list[tuple[ReplayOutcome, ReplayOutcome]] = []
     notes: dict[str, list[str]] = {}
     for recording in recordings:
         prices = _prices(model or recording.model, recording, notes)
@@ -94,18 +103,20 @@ def compare(
                     notes.setdefault("no word of what was billed", []).append(recording.name)
                     continue
                 outcomes.append(billed)
-                as_billed.append((replayed(recording, AsRecorded(ttl), prices, check=False), billed))
+                as_billed.append((replay_recording(recording, AsRecordedPolicy(ttl), prices, check=False), billed))
                 continue
-            outcomes.append(replayed(recording, _policy(name, recording, ttl, settings, prices), prices, check=check))
+            outcomes.append(
+                replay_recording(recording, _policy(name, recording, ttl, settings, prices), prices, check=check)
+            )
         for name, mine in extra.items():
             policy = _reverie(recording, mine, prices, name)
-            outcomes.append(replayed(recording, policy, prices, check=check))
+            outcomes.append(replay_recording(recording, policy, prices, check=check))
     files = tuple(dict.fromkeys(recording.name for recording in recordings))
     models = sorted({recording.model for recording in recordings if recording.model})
     shown = model or (models[0] if len(models) == 1 else "as recorded")
     names = tuple(name for name in (*policies, *extra) if any(outcome.policy == name for outcome in outcomes))
     said = (*skipped, *(_note(reason, where) for reason, where in notes.items()))
-    return Report(files, names, tuple(outcomes), shown, ttl, said, _simulator(as_billed))
+    return ReplayReport(files, names, tuple(outcomes), shown, ttl, said, _simulator(as_billed))
 
 
 def _note(reason: str, where: list[str]) -> str:
@@ -125,22 +136,22 @@ def _prices(model: str, recording: Recording, notes: dict[str, list[str]]) -> Pr
     return prices
 
 
-def _policy(name: str, recording: Recording, ttl: str, settings: Settings, prices: Prices) -> Policy:
+def _policy(name: str, recording: Recording, ttl: str, settings: Settings, prices: Prices) -> ReplayPolicy:
     match name:
         case "uncached":
-            return Uncached()
+            return UncachedPolicy()
         case "append-only":
-            return AppendOnly(ttl)
+            return AppendOnlyPolicy(ttl)
         case "sliding-window":
-            return SlidingWindow(ttl)
+            return SlidingWindowPolicy(ttl)
         case "clear-every-turn":
-            return ClearEveryTurn(ttl)
+            return ClearEveryTurnPolicy(ttl)
         case _:
             return _reverie(recording, settings, prices, "reverie")
 
 
-def _reverie(recording: Recording, settings: Settings, prices: Prices, name: str) -> Reverie:
-    return Reverie(
+def _reverie(recording: Recording, settings: Settings, prices: Prices, name: str) -> ReveriePolicy:
+    return ReveriePolicy(
         recording,
         trim=trim_policy(settings),
         offload=OffloadPolicy(override_chars=settings.offload_limits),
@@ -150,14 +161,14 @@ def _reverie(recording: Recording, settings: Settings, prices: Prices, name: str
     )
 
 
-def _simulator(pairs: Sequence[tuple[Outcome, Outcome]]) -> Simulator | None:
+def _simulator(pairs: Sequence[tuple[ReplayOutcome, ReplayOutcome]]) -> SimulatorAccuracy | None:
     """Hold the simulator against what was billed."""
     if not pairs:
         return None
     simulated, billed = totals(one for one, _ in pairs), totals(one for _, one in pairs)
     if not billed["input_usd"]:
         return None
-    return Simulator(_read_share(simulated), _read_share(billed), simulated["input_usd"] / billed["input_usd"])
+    return SimulatorAccuracy(_read_share(simulated), _read_share(billed), simulated["input_usd"] / billed["input_usd"])
 
 
 def _read_share(found: dict[str, float]) -> float:

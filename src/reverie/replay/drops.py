@@ -17,9 +17,9 @@ from ..conversation.decisions import Compacted, Decision, PrefixRendered, Unknow
 from ..conversation.entries import DECISION
 from ..conversation.wire.options import opening_of
 from ..values import record
-from .recording import Recording, Step
+from .recording import RecordedRequest, Recording
 
-__all__ = ["Drop", "by_reason", "drops"]
+__all__ = ["CacheDrop", "by_reason", "drops"]
 
 REMOVED: Final = "content removed by the client"
 REWRITTEN: Final = "client change near the end"
@@ -36,7 +36,7 @@ _NAMES: Final[Mapping[str, str]] = {
 
 
 @record
-class Drop:
+class CacheDrop:
     """A request that read less than the one before it had left to be read."""
 
     number: int
@@ -54,9 +54,9 @@ class Drop:
         return self.expected - self.actual
 
 
-def drops(recording: Recording) -> list[Drop]:
+def drops(recording: Recording) -> list[CacheDrop]:
     """Name every drop of a recording; one without usage has none to name."""
-    found: list[Drop] = []
+    found: list[CacheDrop] = []
     watch, older, total, opening = Watch(), 0, 0, dict[str, Any]()
     for step in recording.steps:
         if step.billed is None:
@@ -74,22 +74,22 @@ def drops(recording: Recording) -> list[Drop]:
             idle = step.at - watch.sent_at
             usd = None if before.registered else _lost(request["model"], used, watch.readable)
             found.append(
-                Drop(step.number, step.at, reason, bool(before.registered), watch.readable, used.read, idle, usd)
+                CacheDrop(step.number, step.at, reason, bool(before.registered), watch.readable, used.read, idle, usd)
             )
         older, total = watch.readable, used.input
         watch, _ = before.after(used, step.at)
     return found
 
 
-def by_reason(found: Iterable[Drop]) -> dict[str, list[Drop]]:
+def by_reason(found: Iterable[CacheDrop]) -> dict[str, list[CacheDrop]]:
     """Gather drops by their reason, the most frequent first."""
-    gathered: dict[str, list[Drop]] = {}
+    gathered: dict[str, list[CacheDrop]] = {}
     for drop in found:
         gathered.setdefault(drop.reason, []).append(drop)
     return dict(sorted(gathered.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
-def _decisions(step: Step) -> list[Decision]:
+def _decisions(step: RecordedRequest) -> list[Decision]:
     found = [decision_of(entry.body) for entry in step.entries if entry.kind == DECISION]
     return [decision for decision in found if not isinstance(decision, Unknown)]
 
@@ -105,7 +105,7 @@ def _announced(watch: Watch) -> str | None:
     return f"{_NAMES.get(watch.registered[0], watch.registered[0])} (registered)" if watch.registered else None
 
 
-def _reason(watch: Watch, used: Usage, step: Step, older: int, total: int) -> str:
+def _reason(watch: Watch, used: Usage, step: RecordedRequest, older: int, total: int) -> str:
     """Name why less was read unannounced; ``older`` could be read two calls ago, ``total`` was sent by the last."""
     _, broke = watch.after(used, step.at)
     named = broke.reason if broke is not None else SERVER

@@ -14,13 +14,13 @@ from typing import Any, Final, cast
 from ..conversation.entries import ASSISTANT, DECISION, Entry
 from ..conversation.wire.blocks import Block, as_blocks
 
-__all__ = ["Needs", "lines_of_block", "lines_of_result"]
+__all__ = ["NeededResults", "lines_of_block", "lines_of_result"]
 
 _LEAST_CHARS: Final = 30
 _NUMBERED: Final = re.compile(r"^\s*\d+(?:→|\t|: |\| )")
 
 
-class Needs:
+class NeededResults:
     """An index of the lines of all results, and of who has said them since."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..values import record
 
-__all__ = ["Act", "Break", "Outcome", "Point", "Report", "Simulator", "totals"]
+__all__ = ["LayerAction", "Point", "ReplayBreak", "ReplayOutcome", "ReplayReport", "SimulatorAccuracy", "totals"]
 
 
 @record
@@ -27,7 +27,7 @@ class Point:
 
 
 @record
-class Act:
+class LayerAction:
     """Something a layer did before a request."""
 
     number: int
@@ -39,7 +39,7 @@ class Act:
 
 
 @record
-class Break:
+class ReplayBreak:
     """Part of a live cache that was not read: why, how much, and what rewriting it cost.
 
     ``registered`` says that a logged decision announced it; one that did not is a fault of the policy, or the
@@ -55,7 +55,7 @@ class Break:
 
 
 @record
-class Outcome:
+class ReplayOutcome:
     """A session under a policy."""
 
     policy: str
@@ -63,8 +63,8 @@ class Outcome:
     session: str
     model: str
     points: tuple[Point, ...]
-    acts: tuple[Act, ...] = ()
-    breaks: tuple[Break, ...] = ()
+    acts: tuple[LayerAction, ...] = ()
+    breaks: tuple[ReplayBreak, ...] = ()
     read_backs: int = 0
     read_back_tokens: int = 0
     read_back_usd: float = 0.0
@@ -95,7 +95,7 @@ class Outcome:
 
 
 @record
-class Simulator:
+class SimulatorAccuracy:
     """How well the simulator does on what was billed, replaying as recorded: shares of input read, and cost."""
 
     read_share: float
@@ -104,18 +104,18 @@ class Simulator:
 
 
 @record
-class Report:
+class ReplayReport:
     """Several sessions under several policies; outcomes come policy by policy for each file."""
 
     files: tuple[str, ...]
     policies: tuple[str, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ReplayOutcome, ...]
     model: str
     ttl: str
     skipped: tuple[str, ...] = ()
-    simulator: Simulator | None = None
+    simulator: SimulatorAccuracy | None = None
 
-    def of(self, *, policy: str | None = None, file: str | None = None) -> list[Outcome]:
+    def of(self, *, policy: str | None = None, file: str | None = None) -> list[ReplayOutcome]:
         """Return the outcomes of a policy, a file, or both."""
         return [
             outcome
@@ -124,9 +124,9 @@ class Report:
         ]
 
 
-def totals(outcomes: Iterable[Outcome]) -> dict[str, Any]:
+def totals(outcomes: Iterable[ReplayOutcome]) -> dict[str, Any]:
     """Sum outcomes into the figures a report gives for each policy."""
-    found: Sequence[Outcome] = list(outcomes)
+    found: Sequence[ReplayOutcome] = list(outcomes)
     points = [point for outcome in found for point in outcome.points]
     breaks = [one for outcome in found for one in outcome.breaks]
     removed = sum(outcome.removed_tokens for outcome in found)

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, Final
 
-from .charts import Look
+from .charts import ChartStyle
 from .markup import Html, el, join
-from .outcome import Report
+from .outcome import ReplayReport
 from .report import (
     APPEND_ONLY,
     OURS,
     UNCACHED,
     cheapest,
+    costs_by_reason,
     count_text,
     figures,
-    lost_by_reason,
     money_text,
     places,
     sessions_of,
     ttl_text,
 )
-from .sections import panel_name, scrolling, session_section, told
+from .sections import counted, panel_name, scrolling_table, session_section
 
 __all__ = ["page"]
 
@@ -37,12 +37,12 @@ CURVES: Final = (
 )
 
 
-def page(report: Report) -> str:
+def page(report: ReplayReport) -> str:
     """Return the whole page."""
     found = figures(report)
     layers = list(dict.fromkeys(act.layer for outcome in report.outcomes for act in outcome.acts))
     sessions = sessions_of(report)
-    look = Look(
+    look = ChartStyle(
         {policy: index for index, policy in enumerate(report.policies)},
         {layer: index for index, layer in enumerate(layers)},
         most_points=360 if len(sessions) <= MANY_SESSIONS else 110,
@@ -60,7 +60,7 @@ def page(report: Report) -> str:
     return f"<!doctype html>\n{el('html', _head(report, list(found)), el('body', *parts), lang='en').source}\n"
 
 
-def _head(report: Report, policies: Sequence[str]) -> Html:
+def _head(report: ReplayReport, policies: Sequence[str]) -> Html:
     style = files("reverie.replay").joinpath("page.css").read_text("utf-8") + _switches(policies)
     return el(
         "head",
@@ -69,7 +69,7 @@ def _head(report: Report, policies: Sequence[str]) -> Html:
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="referrer", content="no-referrer"),
         el("meta", name="color-scheme", content="light dark"),
-        el("title", f"Replay of {told(len(sessions_of(report)), 'session')}"),
+        el("title", f"Replay of {counted(len(sessions_of(report)), 'session')}"),
         Html(f"<style>{style}</style>"),
     )
 
@@ -94,10 +94,10 @@ def _chosen(policies: Sequence[str]) -> int:
     return policies.index(liked[0]) if liked else max(0, len(policies) - 1)
 
 
-def _header(report: Report, found: dict[str, dict[str, Any]]) -> Html:
+def _header(report: ReplayReport, found: dict[str, dict[str, Any]]) -> Html:
     sessions = len(sessions_of(report))
     requests = max((one["requests"] for one in found.values()), default=0)
-    about = [told(sessions, "session"), told(requests, "request"), report.model, ttl_text(report.ttl)]
+    about = [counted(sessions, "session"), counted(requests, "request"), report.model, ttl_text(report.ttl)]
     return el(
         "header",
         el("p", "Replay", class_="kicker"),
@@ -107,7 +107,7 @@ def _header(report: Report, found: dict[str, dict[str, Any]]) -> Html:
     )
 
 
-def _headline(report: Report, found: dict[str, dict[str, Any]]) -> Html:
+def _headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> Html:
     those = "This session" if len(sessions_of(report)) == 1 else "These sessions"
     ratio = found.get(OURS, {}).get("cost_vs_append_only")
     best = cheapest(report)
@@ -122,7 +122,7 @@ def _headline(report: Report, found: dict[str, dict[str, Any]]) -> Html:
     return el("h1", "Nothing was replayed." if not found else "What these sessions would have cost.")
 
 
-def _summary(report: Report, found: dict[str, dict[str, Any]], look: Look) -> Html:
+def _summary(report: ReplayReport, found: dict[str, dict[str, Any]], look: ChartStyle) -> Html:
     headings = [
         "Policy", "Input", "Compared", "÷ uncached", "÷ append-only", "Read", "Written", "Uncached", "Breaks",
         "Read-backs", "Peak", "Mean",
@@ -147,7 +147,7 @@ def _summary(report: Report, found: dict[str, dict[str, Any]], look: Look) -> Ht
         ]
         rows.append(el("tr", el("th", policy, tag, scope="row"), *cells, class_="best" if policy == best else None))
     refused = [
-        el("p", f"{policy}: a provider would refuse {told(one['invalid_requests'], 'request')}.", class_="warning")
+        el("p", f"{policy}: a provider would refuse {counted(one['invalid_requests'], 'request')}.", class_="warning")
         for policy, one in found.items()
         if one["invalid_requests"]
     ]
@@ -158,7 +158,12 @@ def _summary(report: Report, found: dict[str, dict[str, Any]], look: Look) -> Ht
     if len(outputs) == 1:
         lead += f" Output costs {_exact(outputs.pop())} in every case."
     return join(
-        [el("h2", "Policies"), el("p", lead, class_="lead"), *refused, scrolling("Policies", headings, rows, text=(2,))]
+        [
+            el("h2", "Policies"),
+            el("p", lead, class_="lead"),
+            *refused,
+            scrolling_table("Policies", headings, rows, text=(2,)),
+        ]
     )
 
 
@@ -190,21 +195,21 @@ def _layers(found: dict[str, dict[str, Any]]) -> Html:
         return Html("")
     said = [
         f"Of {one['removed_tokens']:,} tokens that {policy} took out of view, {one['needed_share']:.1%} were needed "
-        f"later; {told(one['read_backs'], 'read-back')} cost {_exact(one['read_back_usd'])}."
+        f"later; {counted(one['read_backs'], 'read-back')} cost {_exact(one['read_back_usd'])}."
         for policy in chosen
         if (one := found[policy])["removed_tokens"]
     ]
     lead = [el("p", line, class_="lead") for line in said]
     headings = ["Layer", "Policy", "Acts", "Items", "Tokens freed"]
-    return join([el("h2", "What the layers did"), *lead, scrolling("Layers", headings, rows, text=(1,))])
+    return join([el("h2", "What the layers did"), *lead, scrolling_table("Layers", headings, rows, text=(1,))])
 
 
 def _exact(usd: float) -> str:
     return money_text(usd, places([usd]))
 
 
-def _lost(report: Report) -> Html:
-    lost = lost_by_reason(report)
+def _lost(report: ReplayReport) -> Html:
+    lost = costs_by_reason(report)
     if not lost:
         return Html("")
     decimals = places(row.usd for row in lost)
@@ -226,14 +231,14 @@ def _lost(report: Report) -> Html:
         "Unannounced: no decision in the log said that it would come."
     )
     headings = ["Reason", "Policy", "Price", "Breaks", "Tokens", "Unannounced"]
-    table = scrolling("Breaks by reason", headings, rows[:FIRST], text=(1,))
-    rest = scrolling("Further breaks by reason", headings, rows[FIRST:], text=(1,))
+    table = scrolling_table("Breaks by reason", headings, rows[:FIRST], text=(1,))
+    rest = scrolling_table("Further breaks by reason", headings, rows[FIRST:], text=(1,))
     more = el("details", el("summary", f"and {len(rows) - FIRST:,} cheaper ones"), rest, class_="rest")
     parts = [el("h2", "What broke the cache"), el("p", lead, class_="lead"), table]
     return join([*parts, *([more] if len(rows) > FIRST else [])])
 
 
-def _overview(report: Report, sessions: Sequence[tuple[str, str]]) -> Html:
+def _overview(report: ReplayReport, sessions: Sequence[tuple[str, str]]) -> Html:
     """Return a row a session, with the way to its charts."""
     named = [policy for policy in (APPEND_ONLY, OURS) if policy in report.policies] or list(report.policies[:2])
     rows: list[Html] = []
@@ -256,7 +261,7 @@ def _overview(report: Report, sessions: Sequence[tuple[str, str]]) -> Html:
             )
         )
     headings = ["Session", "Requests", *named, "÷ append-only", "Peak window", "Breaks"]
-    return join([el("h2", "Sessions"), scrolling("Sessions", headings, rows)])
+    return join([el("h2", "Sessions"), scrolling_table("Sessions", headings, rows)])
 
 
 def _toolbar(policies: Sequence[str]) -> Html:
@@ -280,7 +285,7 @@ def _choice(group: str, name: str, label: str, checked: bool) -> list[Html]:
     ]
 
 
-def _footer(report: Report) -> Html:
+def _footer(report: ReplayReport) -> Html:
     notes = list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes))
     left_out = [el("p", f"Note: {one}") for one in report.skipped[:LISTED]]
     more = len(report.skipped) - len(left_out)

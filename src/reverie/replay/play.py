@@ -14,7 +14,7 @@ from ..runtime.session.session import Session
 from ..values import record, replace
 from .provider import SimulatedProvider
 
-__all__ = ["PlayedClock", "Turn", "played"]
+__all__ = ["PlayedClock", "PlayedRequest", "play_session"]
 
 
 class PlayedClock:
@@ -28,7 +28,7 @@ class PlayedClock:
 
 
 @record
-class Turn:
+class PlayedRequest:
     """One request that was made on the way."""
 
     number: int
@@ -38,7 +38,7 @@ class Turn:
     said: str
 
 
-async def played(
+async def play_session(
     entries: Sequence[Entry],
     session: Session,
     clock: PlayedClock,
@@ -49,7 +49,7 @@ async def played(
     provider: SimulatedProvider | None = None,
     check: Callable[[dict[str, Any]], None] | None = None,
     on_said: Callable[[str], None] | None = None,
-) -> AsyncIterator[Turn]:
+) -> AsyncIterator[PlayedRequest]:
     """Say everything again, in order and at its time, and yield each request with its bill."""
     provider = provider or SimulatedProvider()
     renamed: dict[str, str] = {}
@@ -66,7 +66,7 @@ async def played(
             usage = provider.bill(request, clock.now, output=estimate_message(message))
             await session.observe({"id": reply_id(entry), "model": model, "usage": usage, **message})
             number += 1
-            yield Turn(number, clock.now, usage, provider.last.total, _first_text(blocks))
+            yield PlayedRequest(number, clock.now, usage, provider.last.total, _first_text(blocks))
             said = session.view.last or ""
         elif entry.kind == DECISION:
             decision = decision_of(entry.body)

@@ -17,15 +17,24 @@ from ..layers.l2_trim import STUB_TOKENS, Trimming, TrimPolicy, cleared_text
 from ..runtime.session.cache_plan import CachePlan
 from ..runtime.session.trim import Trimmer
 from ..storage.in_memory import InMemoryStorage
-from .recording import Recording, Step
+from .recording import RecordedRequest, Recording
 
-__all__ = ["NAMES", "AppendOnly", "AsRecorded", "ClearEveryTurn", "Policy", "Reverie", "SlidingWindow", "Uncached"]
+__all__ = [
+    "NAMES",
+    "AppendOnlyPolicy",
+    "AsRecordedPolicy",
+    "ClearEveryTurnPolicy",
+    "ReplayPolicy",
+    "ReveriePolicy",
+    "SlidingWindowPolicy",
+    "UncachedPolicy",
+]
 
 WINDOW_TOKENS: Final = 100_000
 KEPT_RESULTS: Final = 5
 
 
-class Policy(Protocol):
+class ReplayPolicy(Protocol):
     """What is done to a view before each request, and where the breakpoints go."""
 
     name: str
@@ -34,16 +43,16 @@ class Policy(Protocol):
         """Decide what to do with an entry that has just come, before it is folded."""
         ...
 
-    def prepare(self, view: View, step: Step) -> list[Decision]:
+    def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Decide what to do before a request."""
         ...
 
-    def mark(self, view: View, messages: list[Any], step: Step) -> Planned | None:
+    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> Planned | None:
         """Place the breakpoints; none means that nothing is cached."""
         ...
 
 
-class Uncached:
+class UncachedPolicy:
     """Send everything, cache nothing."""
 
     name = "uncached"
@@ -52,16 +61,16 @@ class Uncached:
         """Leave it."""
         return []
 
-    def prepare(self, view: View, step: Step) -> list[Decision]:
+    def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Leave it."""
         return []
 
-    def mark(self, view: View, messages: list[Any], step: Step) -> Planned | None:
+    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> Planned | None:
         """Ask for no caching."""
         return None
 
 
-class AppendOnly(Uncached):
+class AppendOnlyPolicy(UncachedPolicy):
     """Send everything, cached as documented; cut only where the recording was."""
 
     name = "append-only"
@@ -72,7 +81,7 @@ class AppendOnly(Uncached):
         self._changed: int | None = None
         self._cuts = 0
 
-    def mark(self, view: View, messages: list[Any], step: Step) -> Planned | None:
+    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> Planned | None:
         """Mark the system prompt, where the last request ended, and the end."""
         ttl = self.ttl_of(step)
         changed = 0 if view.cuts != self._cuts else self._changed
@@ -87,7 +96,7 @@ class AppendOnly(Uncached):
         self._placed = planned.after
         return Planned(tuple(marks), ttl, True, False, planned.after)
 
-    def ttl_of(self, step: Step) -> str:
+    def ttl_of(self, step: RecordedRequest) -> str:
         """Return the lifetime of this request's breakpoints."""
         return self.ttl
 
@@ -96,7 +105,7 @@ class AppendOnly(Uncached):
         self._changed = group if self._changed is None else min(self._changed, group)
 
 
-class AsRecorded(AppendOnly):
+class AsRecordedPolicy(AppendOnlyPolicy):
     """Send what the recording sent, with the lifetime it used.
 
     Where tokens left a recorded request and no entry says why, its client must have cleared something: the oldest
@@ -105,7 +114,7 @@ class AsRecorded(AppendOnly):
 
     name = "as-recorded"
 
-    def prepare(self, view: View, step: Step) -> list[Decision]:
+    def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Clear what the recorded client must have cleared."""
         if not step.removed or step.billed is None:
             return []
@@ -121,14 +130,14 @@ class AsRecorded(AppendOnly):
         frees = sum(one.tokens for one in gone)
         return [ResultsCleared(Cause("recorded client", "content removed by the client", frees, True), gone)]
 
-    def ttl_of(self, step: Step) -> str:
+    def ttl_of(self, step: RecordedRequest) -> str:
         """Return the lifetime the recording paid for, or the one asked for where it does not say."""
         if step.billed is not None and (step.billed.write_1h or step.billed.write_5m):
             self.ttl = "1h" if step.billed.write_1h else "5m"
         return self.ttl
 
 
-class SlidingWindow(AppendOnly):
+class SlidingWindowPolicy(AppendOnlyPolicy):
     """Keep the newest rounds that fit, dropping the oldest as new ones come."""
 
     name = "sliding-window"
@@ -137,7 +146,7 @@ class SlidingWindow(AppendOnly):
         super().__init__(ttl)
         self._window_tokens = window_tokens
 
-    def prepare(self, view: View, step: Step) -> list[Decision]:
+    def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Drop the oldest rounds beyond the window."""
         surplus = view.counted.tokens - self._window_tokens
         if surplus <= 0:
@@ -153,7 +162,7 @@ class SlidingWindow(AppendOnly):
         return [Snipped(Cause("sliding window", "the oldest rounds", freed, True), gone)] if gone else []
 
 
-class ClearEveryTurn(AppendOnly):
+class ClearEveryTurnPolicy(AppendOnlyPolicy):
     """Clear all but the newest tool results before every request."""
 
     name = "clear-every-turn"
@@ -163,7 +172,7 @@ class ClearEveryTurn(AppendOnly):
         self._keep = keep
         self._policy = TrimPolicy()
 
-    def prepare(self, view: View, step: Step) -> list[Decision]:
+    def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Clear what is not among the newest results."""
         shown = view.shown.results
         results = [one for one in view.results if self._policy.may_clear(one.tool) and one.tool_use_id not in shown]
@@ -176,7 +185,7 @@ class ClearEveryTurn(AppendOnly):
         return [ResultsCleared(Cause("clear every turn", "old results", frees, True), replaced)]
 
 
-class Reverie(Uncached):
+class ReveriePolicy(UncachedPolicy):
     """The layers of this package, as a live session runs them."""
 
     name = "reverie"
@@ -212,7 +221,7 @@ class Reverie(Uncached):
                 decisions += applied.before
         return decisions
 
-    def prepare(self, view: View, step: Step) -> list[Decision]:
+    def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Run layer 1 on the results of one message together, and layer 2."""
         together = offload_aggregate(self._storage, "replay", view, self._offload).before
         planned = self.trimmer.plan(view, step.at)
@@ -221,7 +230,7 @@ class Reverie(Uncached):
             planned = planned.decision
         return [*together, *([planned] if planned is not None else ())]
 
-    def mark(self, view: View, messages: list[Any], step: Step) -> Planned | None:
+    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> Planned | None:
         """Place breakpoints as a live session does."""
         settled, tail_offset = self.trimmer.unsettled()
         return self._cache.mark(view, messages, step.at, settled=settled, tail_offset=tail_offset)

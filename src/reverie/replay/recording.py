@@ -16,10 +16,10 @@ from ..conversation.rounds import reply_id
 from ..conversation.tokens.estimate import estimate_block, estimate_request
 from ..conversation.view import View
 from ..conversation.wire.blocks import Block, admitted, as_blocks
-from ..importers import Imported
+from ..importers import ImportedSession
 from ..values import record, replace
 
-__all__ = ["Recording", "Sizes", "Step", "recording_of"]
+__all__ = ["BlockSizes", "RecordedRequest", "Recording", "recording_of"]
 
 _SECONDS_BETWEEN: Final = 10.0  # where a recording has no times
 _LEAST, _MOST = 0.75, 1.35  # how far a recorded bill may pull an estimate before the rest counts as unseen or removed
@@ -27,7 +27,7 @@ _REMOVED: Final = 2_000  # tokens that must be missing before something counts a
 
 
 @record
-class Step:
+class RecordedRequest:
     """One request of a recording."""
 
     number: int
@@ -40,7 +40,7 @@ class Step:
     removed: bool = False
 
 
-class Sizes:
+class BlockSizes:
     """Tokens of blocks: as billed where the recording says so, else as estimated."""
 
     def __init__(self) -> None:
@@ -66,15 +66,15 @@ class Recording:
     format: str
     title: str
     model: str
-    steps: tuple[Step, ...]
-    sizes: Sizes
+    steps: tuple[RecordedRequest, ...]
+    sizes: BlockSizes
     prefix: tuple[int, ...]
     """Tokens of what stands before the messages, in the pieces the recording shows to be cached apart."""
     timed: bool
     billed: bool
 
 
-def recording_of(imported: Imported, name: str) -> Recording:
+def recording_of(imported: ImportedSession, name: str) -> Recording:
     """Return an imported session as the requests it made."""
     entries = [_normal(entry) for entry in imported.entries]
     steps = _steps(entries)
@@ -82,7 +82,7 @@ def recording_of(imported: Imported, name: str) -> Recording:
     if not timed:
         steps = [replace(step, at=step.number * _SECONDS_BETWEEN) for step in steps]
     billed = bool(steps) and all(step.billed is not None for step in steps)
-    sizes = Sizes()
+    sizes = BlockSizes()
     prefix = (estimate_request([], system=imported.system, tools=imported.tools),)
     if billed:
         steps, prefix = _sized(steps, sizes)
@@ -102,13 +102,13 @@ def _normal(entry: Entry) -> Entry:
     return replace(entry, body={**entry.body, "message": {"role": role, "content": content}})
 
 
-def _steps(entries: list[Entry]) -> list[Step]:
+def _steps(entries: list[Entry]) -> list[RecordedRequest]:
     """Cut a log at its requests: one before the first piece of each reply."""
     pieces: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.kind == ASSISTANT:
             pieces.setdefault(reply_id(entry), []).append(entry)
-    steps: list[Step] = []
+    steps: list[RecordedRequest] = []
     waiting: list[Entry] = []
     seen: set[str] = set()
     at = 0.0
@@ -123,13 +123,13 @@ def _steps(entries: list[Entry]) -> list[Step]:
     return steps
 
 
-def _step(number: int, at: float, entries: list[Entry], reply: list[Entry]) -> Step:
+def _step(number: int, at: float, entries: list[Entry], reply: list[Entry]) -> RecordedRequest:
     billed = _billed(reply)
     estimated = sum(estimate_block(block) for entry in reply for block in _blocks(entry))
     reported = billed.output if billed is not None else 0
     output = reported if reported >= 0.6 * estimated else estimated
     model = str(reply[0].reply.get("model") or "")
-    return Step(number, at, tuple(entries), tuple(reply), model, output, billed)
+    return RecordedRequest(number, at, tuple(entries), tuple(reply), model, output, billed)
 
 
 def _billed(reply: list[Entry]) -> Usage | None:
@@ -145,13 +145,13 @@ def _blocks(entry: Entry) -> list[Block]:
     return as_blocks(entry.message) if entry.message is not None and entry.kind != DECISION else []
 
 
-def _sized(steps: list[Step], sizes: Sizes) -> tuple[list[Step], tuple[int, ...]]:
+def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[RecordedRequest], tuple[int, ...]]:
     """Scale estimates to what was billed, request by request, and find what stands before the messages."""
     first = steps[0].billed
     assert first is not None
     opening = sum(estimate_block(block) for entry in steps[0].entries for block in _blocks(entry))
     base = max(first.input - opening, min(first.read, first.input))
-    view, total, out = View(), base, list[Step]()
+    view, total, out = View(), base, list[RecordedRequest]()
     for step in steps:
         assert step.billed is not None
         before, cuts = view, view.facts.compactions
@@ -176,7 +176,7 @@ def _sized(steps: list[Step], sizes: Sizes) -> tuple[list[Step], tuple[int, ...]
     return out, _pieces(out, base)
 
 
-def _spread(blocks: Iterable[Block], grown: int, sizes: Sizes) -> int:
+def _spread(blocks: Iterable[Block], grown: int, sizes: BlockSizes) -> int:
     """Give each new block its share of what was billed, within reason, and return what was given."""
     estimates = [(block, estimate_block(block)) for block in blocks]
     raw = sum(tokens for _, tokens in estimates)
@@ -191,7 +191,7 @@ def _spread(blocks: Iterable[Block], grown: int, sizes: Sizes) -> int:
     return given
 
 
-def _unseen(step: Step, tokens: int, sizes: Sizes) -> Entry:
+def _unseen(step: RecordedRequest, tokens: int, sizes: BlockSizes) -> Entry:
     """Stand in for what the provider was sent and the recording does not hold."""
     block: Block = {"type": "text", "text": f"[not recorded: {tokens} tokens, request {step.number}]"}
     sizes.set(block, tokens)
@@ -201,7 +201,7 @@ def _unseen(step: Step, tokens: int, sizes: Sizes) -> Entry:
     return Entry(uuid, last.uuid if last else None, last.time if last else iso(step.at), "replay", ATTACHMENT, body)
 
 
-def _pieces(steps: list[Step], base: int) -> tuple[int, ...]:
+def _pieces(steps: list[RecordedRequest], base: int) -> tuple[int, ...]:
     """Cut what stands before the messages where the recording shows that a shorter prefix was read."""
     reads = {step.billed.read for step in steps if step.billed is not None and 0 < step.billed.read < base}
     cuts = sorted(reads)[:2]

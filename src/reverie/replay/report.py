@@ -7,18 +7,18 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from ..values import record
-from .outcome import Break, Outcome, Report, totals
+from .outcome import ReplayBreak, ReplayOutcome, ReplayReport, totals
 
 __all__ = [
     "APPEND_ONLY",
     "OURS",
     "UNCACHED",
-    "Lost",
+    "BreakCosts",
+    "break_costs",
     "cheapest",
+    "costs_by_reason",
     "count_text",
     "figures",
-    "lost_by_reason",
-    "lost_to",
     "money_text",
     "places",
     "report_json",
@@ -32,7 +32,7 @@ OURS: Final = "reverie"
 
 
 @record
-class Lost:
+class BreakCosts:
     """What the breaks of one reason cost under one policy."""
 
     policy: str
@@ -43,7 +43,7 @@ class Lost:
     unannounced: int
 
 
-def report_json(report: Report) -> dict[str, Any]:
+def report_json(report: ReplayReport) -> dict[str, Any]:
     """Return the report as plain JSON: the sums of each policy, and the same for each file."""
     return {
         "sessions": len(sessions_of(report)),
@@ -65,7 +65,7 @@ def report_json(report: Report) -> dict[str, Any]:
     }
 
 
-def figures(report: Report, *, file: str | None = None, session: str | None = None) -> dict[str, dict[str, Any]]:
+def figures(report: ReplayReport, *, file: str | None = None, session: str | None = None) -> dict[str, dict[str, Any]]:
     """Return the sums of each policy that has outcomes, with its cost beside that of two others.
 
     A policy that is known for some sessions only (``recorded`` needs a bill) is compared on those sessions.
@@ -80,13 +80,13 @@ def figures(report: Report, *, file: str | None = None, session: str | None = No
             "sessions": len(outcomes),
             **totals(outcomes),
             "unannounced_breaks": unannounced,
-            "cost_vs_uncached": _beside(report, outcomes, UNCACHED),
-            "cost_vs_append_only": _beside(report, outcomes, APPEND_ONLY),
+            "cost_vs_uncached": _cost_ratio(report, outcomes, UNCACHED),
+            "cost_vs_append_only": _cost_ratio(report, outcomes, APPEND_ONLY),
         }
     return found
 
 
-def _beside(report: Report, outcomes: Sequence[Outcome], policy: str) -> float | None:
+def _cost_ratio(report: ReplayReport, outcomes: Sequence[ReplayOutcome], policy: str) -> float | None:
     """Return the input cost of outcomes over that of the same sessions under a policy; None where one is missing."""
     wanted = {(outcome.file, outcome.session) for outcome in outcomes}
     base = [one for one in report.of(policy=policy) if (one.file, one.session) in wanted]
@@ -96,7 +96,7 @@ def _beside(report: Report, outcomes: Sequence[Outcome], policy: str) -> float |
     return sum(outcome.input_usd for outcome in outcomes) / usd
 
 
-def cheapest(report: Report) -> str | None:
+def cheapest(report: ReplayReport) -> str | None:
     """Name the policy with the least input cost among those that were run on every session."""
     every = len(sessions_of(report))
     costs = {
@@ -107,18 +107,18 @@ def cheapest(report: Report) -> str | None:
     return min(costs, key=lambda policy: costs[policy], default=None) if any(costs.values()) else None
 
 
-def sessions_of(report: Report) -> list[tuple[str, str]]:
+def sessions_of(report: ReplayReport) -> list[tuple[str, str]]:
     """Return each session as its file and its name, in the order of the report."""
     return list(dict.fromkeys((outcome.file, outcome.session) for outcome in report.outcomes))
 
 
-def lost_to(policy: str, breaks: Iterable[Break]) -> list[Lost]:
+def break_costs(policy: str, breaks: Iterable[ReplayBreak]) -> list[BreakCosts]:
     """Gather breaks by reason, the dearest first."""
-    found: dict[str, list[Break]] = {}
+    found: dict[str, list[ReplayBreak]] = {}
     for one in breaks:
         found.setdefault(one.reason, []).append(one)
     rows = [
-        Lost(
+        BreakCosts(
             policy,
             reason,
             len(ones),
@@ -131,12 +131,12 @@ def lost_to(policy: str, breaks: Iterable[Break]) -> list[Lost]:
     return sorted(rows, key=lambda row: (-row.usd, -row.count, row.reason))
 
 
-def lost_by_reason(report: Report) -> list[Lost]:
+def costs_by_reason(report: ReplayReport) -> list[BreakCosts]:
     """Return what breaks cost by policy and reason: policies in the order of the report, the dearest reason first."""
     return [
         row
         for policy in report.policies
-        for row in lost_to(policy, (one for outcome in report.of(policy=policy) for one in outcome.breaks))
+        for row in break_costs(policy, (one for outcome in report.of(policy=policy) for one in outcome.breaks))
     ]
 
 

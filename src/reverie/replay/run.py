@@ -15,19 +15,19 @@ from ..conversation.wire.request import build_request
 from ..conversation.wire.validate import problems
 from ..values import replace
 from .drops import drops
-from .needs import Needs
-from .outcome import Act, Break, Outcome, Point
-from .policies import Policy
-from .recording import Recording, Step
-from .simulated_requests import Sender, reply_usage
+from .needs import NeededResults
+from .outcome import LayerAction, Point, ReplayBreak, ReplayOutcome
+from .policies import ReplayPolicy
+from .recording import RecordedRequest, Recording
+from .simulated_requests import RequestSimulator, reply_usage
 
-__all__ = ["billed_outcome", "replayed"]
+__all__ = ["billed_outcome", "replay_recording"]
 
 _BROKEN_SHARE: Final = 0.95
 _BROKEN_TOKENS: Final = 2_000
 
 
-def billed_outcome(recording: Recording, prices: Prices) -> Outcome | None:
+def billed_outcome(recording: Recording, prices: Prices) -> ReplayOutcome | None:
     """Return what the provider billed, where the recording says."""
     if not recording.billed:
         return None
@@ -38,44 +38,49 @@ def billed_outcome(recording: Recording, prices: Prices) -> Outcome | None:
         usage = SimUsage(billed.read, billed.write_5m, billed.write_1h, billed.uncached)
         points.append(_point(step, usage, prices))
     breaks = [
-        Break(one.number, one.at, one.reason, one.tokens, one.usd or 0.0, one.registered) for one in drops(recording)
+        ReplayBreak(one.number, one.at, one.reason, one.tokens, one.usd or 0.0, one.registered)
+        for one in drops(recording)
     ]
-    return Outcome("recorded", recording.name, recording.session, recording.model, tuple(points), breaks=tuple(breaks))
+    return ReplayOutcome(
+        "recorded", recording.name, recording.session, recording.model, tuple(points), breaks=tuple(breaks)
+    )
 
 
-def replayed(recording: Recording, policy: Policy, prices: Prices, *, check: bool = True) -> Outcome:
+def replay_recording(
+    recording: Recording, policy: ReplayPolicy, prices: Prices, *, check: bool = True
+) -> ReplayOutcome:
     """Send every request of the recording as the policy would have made it."""
-    run = _Run(recording, policy, prices, check)
+    run = _PolicyRun(recording, policy, prices, check)
     for step in recording.steps:
         run.step(step)
     return run.outcome()
 
 
-class _Run:
+class _PolicyRun:
     """One recording under one policy."""
 
-    def __init__(self, recording: Recording, policy: Policy, prices: Prices, check: bool) -> None:
+    def __init__(self, recording: Recording, policy: ReplayPolicy, prices: Prices, check: bool) -> None:
         self.recording = recording
         self.policy = policy
         self.prices = prices
         self.check = check
         self.view = View()
         self.cache = CacheSimulator()
-        self.sender = Sender(recording)
-        self.needs = Needs()
+        self.sender = RequestSimulator(recording)
+        self.needs = NeededResults()
         self.points: list[Point] = []
-        self.acts: list[Act] = []
-        self.breaks: list[Break] = []
+        self.acts: list[LayerAction] = []
+        self.breaks: list[ReplayBreak] = []
         self.invalid = 0
         self.read_backs = self.read_back_tokens = 0
         self.read_back_usd = 0.0
         self.removed = 0
         self.needed: dict[str, int] = {}
-        self.sent: Step | None = None
+        self.sent: RecordedRequest | None = None
         self.usage = SimUsage()
         self.made = 0
 
-    def step(self, step: Step) -> None:
+    def step(self, step: RecordedRequest) -> None:
         """Take in what came since the last request, decide, send, and see what the reply needed."""
         moved = self.arrive(step)
         moved += self.decide(step, self.policy.prepare(self.view, step))
@@ -88,7 +93,7 @@ class _Run:
         self.read_back(step, usage)
         self.sent, self.usage = step, usage
 
-    def arrive(self, step: Step) -> list[str]:
+    def arrive(self, step: RecordedRequest) -> list[str]:
         """Fold what the recording holds between two requests; return why the prefix moved, where it did."""
         moved: list[str] = []
         for entry in step.entries:
@@ -113,7 +118,7 @@ class _Run:
         usage = reply_usage(self.usage, output=self.sent.output_tokens)
         return replace(entry, body={**entry.body, "reply": {**entry.reply, "usage": usage}})
 
-    def decide(self, step: Step, decisions: Sequence[Decision]) -> list[str]:
+    def decide(self, step: RecordedRequest, decisions: Sequence[Decision]) -> list[str]:
         """Log decisions and note what they did."""
         moved: list[str] = []
         for decision in decisions:
@@ -130,7 +135,7 @@ class _Run:
                 self.needs.removed(decision.tool_use_id, cause.frees, decision.text)
                 self.removed += cause.frees
             if not isinstance(decision, ResultsKept):
-                self.acts.append(Act(step.number, step.at, cause.layer, cause.reason, items, cause.frees))
+                self.acts.append(LayerAction(step.number, step.at, cause.layer, cause.reason, items, cause.frees))
             self.made += 1
             uuid = f"replay-{self.made}"
             self.view = self.view.fold(Entry(uuid, None, "", "replay", DECISION, body_of(decision)))
@@ -146,7 +151,7 @@ class _Run:
                 self.needs.removed(one.tool_use_id, one.tokens)
         self.removed += decision.cause.frees
 
-    def send(self, step: Step, messages: list[dict[str, object]]) -> SimUsage:
+    def send(self, step: RecordedRequest, messages: list[dict[str, object]]) -> SimUsage:
         """Send one request to the simulated provider."""
         blocks, starts = self.sender.blocks(messages)
         planned = self.policy.mark(self.view, messages, step)
@@ -159,7 +164,7 @@ class _Run:
         marks = self.sender.marks(planned, starts, len(blocks))
         return self.cache.request(blocks, marks, model=self.recording.model, now=step.at)
 
-    def watch(self, step: Step, usage: SimUsage, moved: list[str]) -> None:
+    def watch(self, step: RecordedRequest, usage: SimUsage, moved: list[str]) -> None:
         """Name a break: a good part of what the last request left in the cache was not read."""
         held = self.usage.read + self.usage.write
         lost = held - usage.read
@@ -173,9 +178,9 @@ class _Run:
         long = usage.write_1h > usage.write_5m
         again = self.prices.cost(write_1h=lost) if long else self.prices.cost(write_5m=lost)
         price = again - self.prices.cost(read=lost)
-        self.breaks.append(Break(step.number, step.at, reason, lost, price, bool(moved) or idle >= 300))
+        self.breaks.append(ReplayBreak(step.number, step.at, reason, lost, price, bool(moved) or idle >= 300))
 
-    def read_back(self, step: Step, usage: SimUsage) -> None:
+    def read_back(self, step: RecordedRequest, usage: SimUsage) -> None:
         """Charge what the reply could not have been written without: its tokens written, and one more request each."""
         for called, tokens in self.needs.wanted(step.reply):
             self.read_backs += 1
@@ -187,10 +192,10 @@ class _Run:
             if trimmer is not None:
                 trimmer.read_backs += 1
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ReplayOutcome:
         """Return all that was found."""
         notes = () if self.recording.timed else ("the recording has no times: 10 s between requests were assumed",)
-        return Outcome(
+        return ReplayOutcome(
             self.policy.name,
             self.recording.name,
             self.recording.session,
@@ -208,7 +213,7 @@ class _Run:
         )
 
 
-def _point(step: Step, usage: SimUsage, prices: Prices) -> Point:
+def _point(step: RecordedRequest, usage: SimUsage, prices: Prices) -> Point:
     kinds = {"read": usage.read, "write_5m": usage.write_5m, "write_1h": usage.write_1h, "uncached": usage.uncached}
     paid = prices.cost(**kinds)
     # Where long requests are dearer, so is their output: it is priced with the request it belongs to.

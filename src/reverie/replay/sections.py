@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Final
 
-from .charts import Look, cost_chart, cost_top, window_chart
+from .charts import ChartStyle, cost_chart, cost_top, window_chart
 from .markup import Html, el, join
-from .outcome import Outcome, Report
+from .outcome import ReplayOutcome, ReplayReport
 from .report import APPEND_ONLY, OURS, count_text, money_text, places
 from .scales import by_number, by_time
 
-__all__ = ["panel_name", "scrolling", "session_section", "told"]
+__all__ = ["counted", "panel_name", "scrolling_table", "session_section"]
 
 LISTED_BREAKS: Final = 40
 
 
-def told(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
     """Say how many there are of something."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
@@ -26,7 +26,7 @@ def panel_name(index: int) -> str:
     return f"policy-{index}"
 
 
-def scrolling(name: str, headings: Sequence[str], rows: Sequence[Html], *, text: Container[int] = ()) -> Html:
+def scrolling_table(name: str, headings: Sequence[str], rows: Sequence[Html], *, text: Container[int] = ()) -> Html:
     """Return a table that scrolls in itself where the screen is too narrow."""
     heads = [
         el("th", heading, scope="col", class_="text" if at in text else None) for at, heading in enumerate(headings)
@@ -35,12 +35,12 @@ def scrolling(name: str, headings: Sequence[str], rows: Sequence[Html], *, text:
     return el("div", table, class_="scroll", tabindex="0", role="region", aria_label=name)
 
 
-def session_section(report: Report, session: tuple[str, str], look: Look, at: int, opened: bool) -> Html:
+def session_section(report: ReplayReport, session: tuple[str, str], look: ChartStyle, at: int, opened: bool) -> Html:
     """Return the section of one session."""
     file, name = session
     outcomes = [one for one in report.of(file=file) if one.session == name]
     longest = max(outcomes, key=lambda one: len(one.points))
-    about = [told(len(longest.points), "request"), f"peak {count_text(longest.peak_window)} tokens"]
+    about = [counted(len(longest.points), "request"), f"peak {count_text(longest.peak_window)} tokens"]
     ours = {one.policy: one.input_usd for one in outcomes}
     decimals = places(ours.values())
     about += [f"{policy} {money_text(ours[policy], decimals)}" for policy in (APPEND_ONLY, OURS) if policy in ours]
@@ -61,7 +61,7 @@ def session_section(report: Report, session: tuple[str, str], look: Look, at: in
     return el("details", summary, el("div", *inside, class_="inside"), class_="session", open=opened)
 
 
-def _windows(outcomes: Sequence[Outcome], policies: Sequence[str], look: Look, at: int) -> list[Html]:
+def _windows(outcomes: Sequence[ReplayOutcome], policies: Sequence[str], look: ChartStyle, at: int) -> list[Html]:
     """Return a panel a policy, each with the window along both axes."""
     top = max((one.peak_window for one in outcomes), default=0) or 1
     by_policy = {one.policy: one for one in outcomes}
@@ -81,7 +81,7 @@ def _windows(outcomes: Sequence[Outcome], policies: Sequence[str], look: Look, a
     return panels
 
 
-def _window_legend(report: Report, look: Look) -> Html:
+def _window_legend(report: ReplayReport, look: ChartStyle) -> Html:
     kinds = (("read", "read from cache"), ("written", "written to cache"), ("uncached", "uncached"))
     items = [el("li", el("i", style=f"--fill:var(--{kind})"), label) for kind, label in kinds]
     if APPEND_ONLY in report.policies:
@@ -93,7 +93,7 @@ def _window_legend(report: Report, look: Look) -> Html:
     return el("ul", *items, class_="legend")
 
 
-def _costs(outcomes: Sequence[Outcome], look: Look, at: int) -> list[Html]:
+def _costs(outcomes: Sequence[ReplayOutcome], look: ChartStyle, at: int) -> list[Html]:
     found = [one for one in outcomes if one.points]
     if not found:
         return [el("p", "Nothing was sent.", class_="more")]
@@ -117,7 +117,7 @@ def _costs(outcomes: Sequence[Outcome], look: Look, at: int) -> list[Html]:
     return [*charts, el("ul", *items, class_="legend")]
 
 
-def _breaks(outcomes: Sequence[Outcome], policies: Sequence[str]) -> list[Html]:
+def _breaks(outcomes: Sequence[ReplayOutcome], policies: Sequence[str]) -> list[Html]:
     """Return a panel a policy with its breaks in their order, the dearest where there are many."""
     by_policy = {one.policy: one for one in outcomes}
     unannounced = el("span", "unannounced", class_="tag loud")
@@ -141,7 +141,7 @@ def _breaks(outcomes: Sequence[Outcome], policies: Sequence[str]) -> list[Html]:
             for each in sorted(dearest, key=lambda each: each.number)
         ]
         left = len(one.breaks) - len(dearest)
-        table = scrolling(f"Breaks under {policy}", ["Request", "Price", "Tokens", "Reason"], rows, text=(3,))
+        table = scrolling_table(f"Breaks under {policy}", ["Request", "Price", "Tokens", "Reason"], rows, text=(3,))
         more = el("p", f"and {left:,} cheaper ones", class_="more") if left else Html("")
         panels.append(el("div", join([table, more]), class_=shown))
     return panels

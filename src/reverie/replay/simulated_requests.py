@@ -10,9 +10,9 @@ from ..cache.simulator import Mark, SimBlock
 from ..conversation.entries import Message
 from ..conversation.wire.blocks import as_blocks
 from ..conversation.wire.canonical import canonical_block
-from .recording import Recording, Step
+from .recording import RecordedRequest, Recording
 
-__all__ = ["Sender", "prefix_blocks"]
+__all__ = ["RequestSimulator", "prefix_blocks"]
 
 _DIGEST: Final = 12
 
@@ -28,7 +28,7 @@ def prefix_blocks(recording: Recording) -> tuple[list[SimBlock], int]:
     return blocks, sum(pieces[len(shared) :])
 
 
-class Sender:
+class RequestSimulator:
     """Turns messages into simulated blocks, each message once."""
 
     def __init__(self, recording: Recording) -> None:
@@ -71,7 +71,7 @@ class Sender:
             prefix[min(starts[place.message] + place.block, size - 1)] = ttl
         return [Mark(at, ttl) for at, ttl in sorted(prefix.items())]
 
-    def warmed(self, step: Step) -> int | None:
+    def warmed(self, step: RecordedRequest) -> int | None:
         """Return how many prefix blocks somebody else's requests had kept warm, where the recording shows it."""
         read = step.billed.read if step.billed is not None else 0
         total = 0

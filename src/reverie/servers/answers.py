@@ -28,10 +28,10 @@ from ..runtime.search.sessions import SessionSearch
 from ..runtime.session.ledger import LedgerStore
 from ..settings import Settings, load_settings
 from ..settings.records import SWITCHES
-from .past_results import Past, Progress
-from .scope import Project, Projects
+from .past_results import PastResults, Progress
+from .scope import ServedProject, ServedProjects
 
-__all__ = ["Answers", "Progress"]
+__all__ = ["Progress", "ToolAnswers"]
 
 Answer = dict[str, Any]
 
@@ -42,12 +42,12 @@ _DREAM_STAMP: Final = ".consolidate-lock"
 _NO_WORD: Final = re.compile(r"[^a-z0-9]+")
 
 
-class Answers:
+class ToolAnswers:
     """The answers for one set of projects, for any number of threads; memories are used by one of them at a time."""
 
     def __init__(
         self,
-        projects: Projects,
+        projects: ServedProjects,
         *,
         home: Path | None = None,
         all_projects: bool = False,
@@ -64,14 +64,14 @@ class Answers:
 
     # -- memories
 
-    def recall(self, project: Project, query: str, limit: int) -> Answer:
+    def recall(self, project: ServedProject, query: str, limit: int) -> Answer:
         """Return the memories that fit a question best, each in its fence."""
         tag, now = os.urandom(_TAG_BYTES).hex(), self._clock()
         with self._memory(project) as memory:
             found = memory.recall(_said("query", query), limit=limit)
             return {"memories": [_shown(one, memory.path_of(one.file), tag, now) for one in found]}
 
-    def remember(self, project: Project, client: str, given: Answer) -> Answer:
+    def remember(self, project: ServedProject, client: str, given: Answer) -> Answer:
         """Keep a text as an agent's memory; what comes from untrusted text waits for the user to confirm it."""
         source = self.source_of(client)
         with self._memory(project) as memory:
@@ -89,7 +89,7 @@ class Answers:
             )
         return _saved(saved, source)
 
-    def forget(self, project: Project, client: str, given: Answer) -> Answer:
+    def forget(self, project: ServedProject, client: str, given: Answer) -> Answer:
         """Forget one memory, or all that came from a source."""
         named, source, dry_run = given.get("memory"), given.get("source"), bool(given.get("dry_run"))
         if (named is None) == (source is None):
@@ -103,14 +103,16 @@ class Answers:
                 gone = memory.forget(one, why=given.get("why") or "", author=author, dry_run=dry_run)
         return _forgotten(gone, dry_run)
 
-    def index_text(self, project: Project) -> str:
+    def index_text(self, project: ServedProject) -> str:
         """Return the index of the memories, as far as it is shown, escaped."""
         with self._memory(project) as memory:
             return escaped(memory.index().shown)
 
     # -- past sessions
 
-    def search_sessions(self, project: Project, query: str, limit: int, everywhere: bool, progress: Progress) -> Answer:
+    def search_sessions(
+        self, project: ServedProject, query: str, limit: int, everywhere: bool, progress: Progress
+    ) -> Answer:
         """Return messages of past sessions that a question is most likely about."""
         settings = self._settings(project)
         self._need_memory(settings)
@@ -136,12 +138,12 @@ class Answers:
         ]
         return {"scope": "all projects" if everywhere else project.slug, "messages": messages}
 
-    def read_back(self, project: Project, given: Answer, progress: Progress) -> Answer:
+    def read_back(self, project: ServedProject, given: Answer, progress: Progress) -> Answer:
         """Return a part of what left a session's view, by its handle."""
         settings = self._settings(project)
         everywhere = bool(given.get("all_projects"))
         self._allow(everywhere)
-        past = Past(settings, None if everywhere else project.slug, progress)
+        past = PastResults(settings, None if everywhere else project.slug, progress)
         return past.read(
             _said("handle", given["handle"]),
             session=given.get("session"),
@@ -152,7 +154,7 @@ class Answers:
 
     # -- where things stand
 
-    def status(self, project: Project) -> Answer:
+    def status(self, project: ServedProject) -> Answer:
         """Return what there is of a project, what was spent today, and what is switched on."""
         settings = self._settings(project)
         on = settings.switches.memory
@@ -172,7 +174,7 @@ class Answers:
             "switches": {name: bool(getattr(settings.switches, name)) for name in SWITCHES},
         }
 
-    def _memory_status(self, project: Project) -> Answer:
+    def _memory_status(self, project: ServedProject) -> Answer:
         with self._memory(project) as memory:
             heads, index = memory.list(), memory.index()
         trusts = [head.trust for head in heads]
@@ -192,7 +194,7 @@ class Answers:
         """Return the source that memories of a client of this run are filed under."""
         return f"mcp-{_word(client)}-{self._clock().strftime('%Y%m%d')}-{self._run}"
 
-    def _settings(self, project: Project) -> Settings:
+    def _settings(self, project: ServedProject) -> Settings:
         return load_settings(home=self._home, project=project.directory)
 
     def _need_memory(self, settings: Settings) -> None:
@@ -206,7 +208,7 @@ class Answers:
             raise InputError("only this project's sessions are served here; leave out all_projects")
 
     @contextmanager
-    def _memory(self, project: Project) -> Generator[Memory]:
+    def _memory(self, project: ServedProject) -> Generator[Memory]:
         """Use a project's memories, which stay open so that only files that changed are read again."""
         settings = self._settings(project)
         self._need_memory(settings)

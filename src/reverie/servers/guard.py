@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from ..errors import InputError
 from ..values import record
 
-__all__ = ["SAFE_HEADERS", "App", "Guard", "Message", "Receive", "Send"]
+__all__ = ["SAFE_HEADERS", "App", "LoopbackGuard", "Message", "Receive", "Send"]
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -36,7 +36,7 @@ _FOREIGN_SITES: Final = frozenset({b"cross-site", b"same-site"})
 
 
 @record
-class Refusal:
+class HttpRefusal:
     """Why a request is turned away."""
 
     status: int
@@ -44,7 +44,7 @@ class Refusal:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Guard:
+class LoopbackGuard:
     """An application in front of another one that lets nobody else in."""
 
     def __init__(self, app: App, *, port: int, token: str, paths: Iterable[str]) -> None:
@@ -68,24 +68,24 @@ class Guard:
             return
         await self._app(scope, receive, _answering(send))
 
-    def refusal(self, scope: Message) -> Refusal | None:
+    def refusal(self, scope: Message) -> HttpRefusal | None:
         """Say why a request is turned away; None where it is not."""
         headers: Headers = list(scope["headers"])
         hosts = _values(headers, b"host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            return Refusal(421, "this server answers only to its own address on loopback")
+            return HttpRefusal(421, "this server answers only to its own address on loopback")
         # A target with a host of its own would win over the Host header.
         if not (scope.get("raw_path") or scope["path"].encode("latin-1", "replace")).startswith(b"/"):
-            return Refusal(421, "name the path alone")
+            return HttpRefusal(421, "name the path alone")
         if any(origin not in self._origins for origin in _values(headers, b"origin")):
-            return Refusal(403, "other pages may not call this server")
+            return HttpRefusal(403, "other pages may not call this server")
         if any(site.lower() in _FOREIGN_SITES for site in _values(headers, b"sec-fetch-site")):
-            return Refusal(403, "other pages may not call this server")
+            return HttpRefusal(403, "other pages may not call this server")
         if not self._knows_token(headers):
             challenge = ((b"www-authenticate", b"Bearer"),)
-            return Refusal(401, "send the server's token as 'Authorization: Bearer ...'", challenge)
+            return HttpRefusal(401, "send the server's token as 'Authorization: Bearer ...'", challenge)
         if scope["path"] not in self._paths:
-            return Refusal(404, f"there is only {', '.join(sorted(self._paths))}")
+            return HttpRefusal(404, f"there is only {', '.join(sorted(self._paths))}")
         return None
 
     def _knows_token(self, headers: Headers) -> bool:
@@ -113,7 +113,7 @@ def _answering(send: Send) -> Send:
     return sending
 
 
-async def _refuse(refusal: Refusal, send: Send) -> None:
+async def _refuse(refusal: HttpRefusal, send: Send) -> None:
     body = f"{refusal.reason}\n".encode()
     headers: Headers = [
         (b"content-type", b"text/plain; charset=utf-8"),

@@ -18,10 +18,10 @@ from anyio import from_thread, to_thread
 
 from ..conversation.wire.schemas import input_problem
 from ..errors import ReverieError
-from .answers import Answer, Answers, Progress
-from .mcp_text import worded
+from .answers import Answer, Progress, ToolAnswers
+from .mcp_text import answer_text
 from .mcp_tools import INSTRUCTIONS, ToolSpec, tool_specs
-from .scope import Project
+from .scope import ServedProject
 
 if TYPE_CHECKING:
     from mcp.server import Server, ServerRequestContext
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Context: TypeAlias = ServerRequestContext[Any, Any]
 
-__all__ = ["INDEX_URI", "McpDoor", "serve_stdio"]
+__all__ = ["INDEX_URI", "McpServer", "serve_stdio"]
 
 INDEX_URI: Final = "reverie://memory/index"
 _THREADS: Final = 8
@@ -45,10 +45,10 @@ _PROGRESS_SECONDS: Final = 0.2
 _ON_MEMORIES: Final = frozenset({"recall", "remember", "forget", "status"})
 
 
-class McpDoor:
+class McpServer:
     """The tools, and the server that offers them."""
 
-    def __init__(self, answers: Answers, *, with_project: bool = False) -> None:
+    def __init__(self, answers: ToolAnswers, *, with_project: bool = False) -> None:
         """``with_project`` lets each call name its project, as several clients of one server must."""
         with_project = with_project or len(answers.projects.directories) > 1
         self.specs = tool_specs(with_project=with_project, all_projects=answers.all_projects)
@@ -97,9 +97,9 @@ class McpDoor:
             raise MCPError(INVALID_PARAMS, f"there is no such tool; there are {', '.join(self.specs)}")
         try:
             answer = await self._answer(spec, dict(params.arguments or {}), ctx)
-        except _Refused as refused:
+        except _CallRefused as refused:
             return CallToolResult(content=[TextContent(text=str(refused))], is_error=True)
-        text = worded(spec.name, answer)
+        text = answer_text(spec.name, answer)
         return CallToolResult(content=[TextContent(text=text)], structured_content=answer)
 
     async def _list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
@@ -131,17 +131,17 @@ class McpDoor:
         """Check a call and answer it; whatever goes wrong is a refusal that says what to do."""
         problem = input_problem(self._checks, spec.name, given)
         if problem is not None:
-            raise _Refused(f"{_sound(problem)[:500]}; {_expected(spec)}")
+            raise _CallRefused(f"{_sound(problem)[:500]}; {_expected(spec)}")
         if _sound(given) != given:
-            raise _Refused("the arguments hold characters that are no text (lone surrogates); leave them out")
+            raise _CallRefused("the arguments hold characters that are no text (lone surrogates); leave them out")
         given = {**_defaults(spec), **given}
         try:
             return cast("Answer", _sound(await self._worked(spec.name, given, ctx)))
         except (ReverieError, OSError) as error:
-            raise _Refused(_sound(str(error)) or type(error).__name__) from None
+            raise _CallRefused(_sound(str(error)) or type(error).__name__) from None
         except Exception as error:
             print(f"reverie mcp: {spec.name} failed: {error!r}", file=sys.stderr, flush=True)
-            raise _Refused(
+            raise _CallRefused(
                 f"{spec.name} failed inside Reverie ({type(error).__name__}) and may not have been done; go on without "
                 "it, and tell the user to run 'reverie doctor'"
             ) from None
@@ -155,7 +155,7 @@ class McpDoor:
         return await to_thread.run_sync(work, limiter=self._threads)
 
     def _work(
-        self, name: str, project: Project, given: dict[str, Any], client: str, progress: Progress
+        self, name: str, project: ServedProject, given: dict[str, Any], client: str, progress: Progress
     ) -> Callable[[], Answer]:
         answers = self._answers
         everywhere = bool(given.get("all_projects"))
@@ -171,17 +171,17 @@ class McpDoor:
         }
         return works[name]
 
-    async def _in_turn(self, project: Project, work: Callable[[], Any]) -> Any:
+    async def _in_turn(self, project: ServedProject, work: Callable[[], Any]) -> Any:
         """Do something with a project's memories, one call after the other."""
         async with self._turns[project.slug]:
             return await to_thread.run_sync(work, limiter=self._threads)
 
 
-class _Refused(Exception):
+class _CallRefused(Exception):
     """Why a call was not done."""
 
 
-async def serve_stdio(door: McpDoor) -> None:
+async def serve_stdio(door: McpServer) -> None:
     """Serve the process that started this one, until it closes the pipe."""
     from mcp.server.stdio import stdio_server
 

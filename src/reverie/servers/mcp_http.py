@@ -9,10 +9,10 @@ from types import FrameType
 from typing import Any, Final
 
 from ..errors import InputError
-from .guard import SAFE_HEADERS, App, Guard, Message, Receive, Send
-from .mcp import McpDoor
+from .guard import SAFE_HEADERS, App, LoopbackGuard, Message, Receive, Send
+from .mcp import McpServer
 
-__all__ = ["HOST", "PATH", "listening", "serve_http"]
+__all__ = ["HOST", "PATH", "open_listener", "serve_http"]
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/mcp"
@@ -26,7 +26,7 @@ _IDLE_SECONDS: Final = 600.0
 _GRACE_SECONDS: Final = 2
 
 
-def listening(port: int = 0) -> socket.socket:
+def open_listener(port: int = 0) -> socket.socket:
     """Return a socket that listens on loopback; port 0 takes one that is free."""
     # Named as TCP, so that the event loop turns off Nagle's delay.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -41,7 +41,7 @@ def listening(port: int = 0) -> socket.socket:
 
 
 async def serve_http(
-    door: McpDoor, listener: socket.socket, *, token: str, started: Callable[[str], None] | None = None
+    door: McpServer, listener: socket.socket, *, token: str, started: Callable[[str], None] | None = None
 ) -> None:
     """Serve whoever knows the token, until the process is told to stop; ``started`` is told the address."""
     import uvicorn
@@ -54,7 +54,7 @@ async def serve_http(
         max_sessions=_MAX_SESSIONS,
     )
     port = listener.getsockname()[1]
-    guard = Guard(_patient(manager.handle_request), port=port, token=token, paths=[PATH])
+    guard = LoopbackGuard(_patient(manager.handle_request), port=port, token=token, paths=[PATH])
     config = uvicorn.Config(
         guard,
         log_config=None,

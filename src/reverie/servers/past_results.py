@@ -13,7 +13,7 @@ from ..runtime.session.offload.read_back import Found, ReadBack
 from ..settings import Settings
 from ..storage.files import FileStorage
 
-__all__ = ["Past", "Progress", "matching_lines"]
+__all__ = ["PastResults", "Progress", "matching_lines"]
 
 Progress = Callable[[int, int, str], None]
 """Told how many of how many steps are done and what is being done; what it raises ends the work."""
@@ -24,7 +24,7 @@ _MAX_LINE_CHARS: Final = 500
 _STORED: Final = re.compile(r"(?:.*/)?projects/([^/]+)/([^/]+)/tool-results/[^/]+\Z")
 
 
-class Past:
+class PastResults:
     """The sessions of one project, or of all."""
 
     def __init__(self, settings: Settings, slug: str | None, progress: Progress) -> None:

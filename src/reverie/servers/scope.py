@@ -11,13 +11,13 @@ from ..errors import InputError
 from ..runtime.places.projects import canonical_root, project_slug
 from ..values import record
 
-__all__ = ["Project", "Projects"]
+__all__ = ["ServedProject", "ServedProjects"]
 
 _NAMED: Final = 5
 
 
 @record
-class Project:
+class ServedProject:
     """A project to answer for."""
 
     directory: Path
@@ -25,7 +25,7 @@ class Project:
     """The folder its sessions have under home."""
 
 
-class Projects:
+class ServedProjects:
     """The directories that were allowed at the start; the first is meant where none is named."""
 
     def __init__(self, directories: Sequence[str | os.PathLike[str]] = (".",)) -> None:
@@ -34,7 +34,7 @@ class Projects:
             raise InputError("say which directory to serve: at least one")
         self._spelled = [*self.directories, *(Path(os.path.abspath(_expanded(one))) for one in directories)]
 
-    def find(self, named: str | None = None) -> Project:
+    def find(self, named: str | None = None) -> ServedProject:
         """Return the project a directory belongs to, or refuse it.
 
         A directory counts if it lies in an allowed one, and so does the project it belongs to: a worktree whose
@@ -80,8 +80,8 @@ def _within(directory: Path, roots: Sequence[Path]) -> bool:
     return any(directory.is_relative_to(root) for root in roots)
 
 
-def _project(directory: Path) -> Project:
-    return Project(directory, project_slug(directory))
+def _project(directory: Path) -> ServedProject:
+    return ServedProject(directory, project_slug(directory))
 
 
 def _shown(named: str) -> str:

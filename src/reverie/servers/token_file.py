@@ -12,13 +12,13 @@ from typing import Final
 from ..errors import InputError
 from ..paths import explained, open_plain, open_root, read_all, replace_file
 
-__all__ = ["kept_token"]
+__all__ = ["load_token"]
 
 _MIN_CHARS: Final = 20
 _MAX_BYTES: Final = 4_096
 
 
-def kept_token(home: Path, name: str = "mcp-token", *, renew: bool = False) -> str:
+def load_token(home: Path, name: str = "mcp-token", *, renew: bool = False) -> str:
     """Return the token in a file under home, made where there is none; one that others can read is refused."""
     path = home / name
     with explained("read", str(path)):

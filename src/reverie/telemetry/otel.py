@@ -45,7 +45,7 @@ from ..events import (
 )
 from . import semconv as names
 from .metrics import Metrics, decision_attributes, model_attributes, token_counts
-from .spans import Watched, begin
+from .spans import SessionSpans, start_span
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenTelemetry"]
 
 
-class Clock(Protocol):
+class NanosecondClock(Protocol):
     """What gives the time in nanoseconds."""
 
     def __call__(self) -> int:
@@ -70,7 +70,7 @@ class OpenTelemetry:
         *,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
-        clock: Clock = time_ns,
+        clock: NanosecondClock = time_ns,
     ) -> None:
         try:
             from opentelemetry.metrics import get_meter
@@ -80,7 +80,7 @@ class OpenTelemetry:
         self._tracer = get_tracer("reverie", tracer_provider=tracer_provider)
         self._metrics = Metrics(get_meter("reverie", meter_provider=meter_provider))
         self._clock = clock
-        self._sessions: dict[str, Watched] = {}
+        self._sessions: dict[str, SessionSpans] = {}
 
     def __call__(self, event: Event) -> None:
         """Turn one event into what it means."""
@@ -113,7 +113,7 @@ class OpenTelemetry:
             case _:
                 self._mention(watched, event, at)
 
-    def _mention(self, watched: Watched, event: Mentioned, at: int) -> None:
+    def _mention(self, watched: SessionSpans, event: SpanEvent, at: int) -> None:
         """Put an event that is no span of its own on the session's span, and count it."""
         span, metrics = watched.span, self._metrics
         match event:
@@ -183,18 +183,18 @@ class OpenTelemetry:
         for session, watched in list(self._sessions.items()):
             self._close(session, watched, self._clock())
 
-    def _open(self, session: str) -> Watched:
+    def _open(self, session: str) -> SessionSpans:
         attributes = {names.CONVERSATION_ID: session}
         span = self._tracer.start_span(names.SESSION_SPAN, attributes=attributes, start_time=self._clock())
-        watched = self._sessions[session] = Watched(session, span)
+        watched = self._sessions[session] = SessionSpans(session, span)
         return watched
 
-    def _close(self, session: str, watched: Watched, at: int) -> None:
+    def _close(self, session: str, watched: SessionSpans, at: int) -> None:
         self._give_up(watched, at)
         watched.close(at)
         del self._sessions[session]
 
-    def _ask(self, watched: Watched, event: RequestPrepared, at: int) -> None:
+    def _ask(self, watched: SessionSpans, event: RequestPrepared, at: int) -> None:
         from opentelemetry.trace import SpanKind
 
         self._give_up(watched, at)
@@ -207,12 +207,12 @@ class OpenTelemetry:
             names.WINDOW_TOKENS: event.window,
         }
         name = f"{names.CHAT} {watched.model}".rstrip()
-        watched.request = begin(self._tracer, watched.span, name, attributes, at, kind=SpanKind.CLIENT)
+        watched.request = start_span(self._tracer, watched.span, name, attributes, at, kind=SpanKind.CLIENT)
         watched.asked_ns = at
         if event.window > 0:
             self._metrics.share.record(event.tokens / event.window, model_attributes(watched.model))
 
-    def _answer(self, watched: Watched, event: ReplyObserved, at: int) -> None:
+    def _answer(self, watched: SessionSpans, event: ReplyObserved, at: int) -> None:
         counts = token_counts(event.usage)
         asked = {**model_attributes(watched.model or event.model), names.RESPONSE_MODEL: event.model}
         for kind, tokens in counts.items():
@@ -225,17 +225,17 @@ class OpenTelemetry:
         span.end(at)
         self._metrics.duration.record((at - watched.asked_ns) / 1e9, asked)
 
-    def _give_up(self, watched: Watched, at: int) -> None:
+    def _give_up(self, watched: SessionSpans, at: int) -> None:
         """End a request that no reply was observed for."""
         if watched.give_up_request(at):
             self._metrics.unanswered.add(1, model_attributes(watched.model))
 
-    def _finish_tool(self, watched: Watched, event: ToolFinished, at: int) -> None:
+    def _finish_tool(self, watched: SessionSpans, event: ToolFinished, at: int) -> None:
         watched.finish_tool(self._tracer, event, at)
         self._metrics.tool_duration.record(event.seconds, {names.TOOL_NAME: event.name, names.FAILED: event.is_error})
 
 
-Mentioned = (
+SpanEvent = (
     EntryAppended
     | DecisionMade
     | LogDamaged

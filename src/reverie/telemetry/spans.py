@@ -10,14 +10,14 @@ from . import semconv as names
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanKind, Tracer
 
-__all__ = ["Watched", "begin"]
+__all__ = ["SessionSpans", "start_span"]
 
 # A query that came to one of these ends did not do what it was asked.
 _FAILED_ENDS: Final = frozenset({"blocking_limit", "prompt_too_long", "model_error"})
 _OPENING_PHASES: Final = frozenset({"hooks before", "compacting"})
 
 
-def begin(
+def start_span(
     tracer: Tracer, parent: Span, name: str, attributes: dict[str, Any], at: int, *, kind: SpanKind | None = None
 ) -> Span:
     """Start a span inside another."""
@@ -32,7 +32,7 @@ def begin(
     )
 
 
-def fail(span: Span, why: str, at: int) -> None:
+def end_as_error(span: Span, why: str, at: int) -> None:
     """End a span as an error."""
     from opentelemetry.trace import StatusCode
 
@@ -40,7 +40,7 @@ def fail(span: Span, why: str, at: int) -> None:
     span.end(at)
 
 
-class Watched:
+class SessionSpans:
     """One session's span and what is open inside it."""
 
     def __init__(self, session: str, span: Span) -> None:
@@ -58,14 +58,14 @@ class Watched:
         """End a request that no reply was observed for; say whether there was one."""
         span, self.request = self.request, None
         if span is not None:
-            fail(span, "no reply was observed", at)
+            end_as_error(span, "no reply was observed", at)
         return span is not None
 
     def start_tool(self, tracer: Tracer, event: ToolStarted, at: int) -> None:
         """Begin a tool's span; an id that is still open was given up."""
         given_up = self._tools.pop(event.id, None)
         if given_up is not None:
-            fail(given_up, "it did not come back", at)
+            end_as_error(given_up, "it did not come back", at)
         self._tools[event.id] = self._tool_span(tracer, event.id, event.name, at)
 
     def finish_tool(self, tracer: Tracer, event: ToolFinished, at: int) -> None:
@@ -74,7 +74,7 @@ class Watched:
         if span is None:
             span = self._tool_span(tracer, event.id, event.name, at - max(0, int(event.seconds * 1e9)))
         if event.is_error:
-            fail(span, "the tool reported an error", at)
+            end_as_error(span, "the tool reported an error", at)
         else:
             span.end(at)
 
@@ -85,7 +85,7 @@ class Watched:
             names.TOOL_NAME: name,
             names.TOOL_CALL_ID: called,
         }
-        return begin(tracer, self.span, f"{names.EXECUTE_TOOL} {name}", attributes, at)
+        return start_span(tracer, self.span, f"{names.EXECUTE_TOOL} {name}", attributes, at)
 
     def compaction_stands(self, tracer: Tracer, phase: str, at: int) -> None:
         """Begin a compaction's span with its first phase, and remember when it was done: its end may be told later."""
@@ -96,7 +96,7 @@ class Watched:
                 self._leave_compaction(at)
             if self._compaction is None:
                 attributes = {names.CONVERSATION_ID: self.session}
-                self._compaction = begin(tracer, self.span, names.COMPACTION_SPAN, attributes, at)
+                self._compaction = start_span(tracer, self.span, names.COMPACTION_SPAN, attributes, at)
 
     def end_compaction(self, event: CompactionEnded, at: int) -> None:
         """End the compaction's span with what it did, or say it on the session's where its start was not heard."""
@@ -123,7 +123,7 @@ class Watched:
         if span is not None and done is not None:
             span.end(done)
         elif span is not None:
-            fail(span, "it did not end", at)
+            end_as_error(span, "it did not end", at)
 
     def query_begins(self, at: int, kind: str = "user") -> None:
         """Remember when a query began: with what the user said, or with a request."""
@@ -141,16 +141,16 @@ class Watched:
         }
         if event.cost_usd is not None:
             attributes[names.COST_USD] = event.cost_usd
-        span = begin(tracer, self.span, names.INVOKE_AGENT, attributes, at if began is None else began)
+        span = start_span(tracer, self.span, names.INVOKE_AGENT, attributes, at if began is None else began)
         if event.end in _FAILED_ENDS:
-            fail(span, event.end, at)
+            end_as_error(span, event.end, at)
         else:
             span.end(at)
 
     def close(self, at: int) -> None:
         """End everything that is open."""
         for span in self._tools.values():
-            fail(span, "it did not come back", at)
+            end_as_error(span, "it did not come back", at)
         self._tools.clear()
         self._leave_compaction(at)
         self.span.end(at)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from log_script import call
 from reverie.conversation.decisions import Decision
 from reverie.conversation.entries import ASSISTANT, USER
 from reverie.conversation.view import View
@@ -15,7 +16,6 @@ from reverie.ports import Storage
 from reverie.runtime.session.offload.read_back import ReadBack
 from reverie.runtime.session.writer import LogWriter
 from reverie.storage.in_memory import InMemoryStorage
-from reverie.testing.script import call
 
 FOLDER = "projects/app-1a2b/s"
 

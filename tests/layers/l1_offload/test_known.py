@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_script import Script, call
 from reverie.conversation.decisions import (
     Cause,
     Compacted,
@@ -20,7 +21,6 @@ from reverie.conversation.view import View
 from reverie.conversation.wire.blocks import as_blocks
 from reverie.layers.l1_offload import Known, OffloadPolicy, offload_result
 from reverie.storage.in_memory import InMemoryStorage
-from reverie.testing.script import Script, call
 
 CAUSE = Cause("test", "because")
 CONTENTS = ["a" * 300, "b" * 300, [{"type": "text", "text": "c" * 300}]]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_script import Script, call
 from reverie.conversation.decisions import (
     CacheEdits,
     Cause,
@@ -32,7 +33,6 @@ from reverie.layers.l1_offload import (
 )
 from reverie.layers.l1_offload.content import size_chars
 from reverie.layers.l1_offload.plan import offload_of, result_key, shown_text
-from reverie.testing.script import Script, call
 
 POLICY = OffloadPolicy()
 PIXEL: dict[str, Any] = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from log_script import Script, call, text
 from reverie.layers.l2_trim import Pending, TrimPolicy
-from reverie.testing.script import Script, call, text
 
 
 class Bench:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_script import call
+from random_logs import random_log
 from reverie.conversation.decisions import Cause, Compacted, Replacement, ResultsCleared, Snipped
 from reverie.conversation.entries import ASSISTANT, USER
 from reverie.conversation.view import View
 from reverie.layers.l2_trim import Pending, TrimPolicy
-from reverie.testing.random_logs import random_log
-from reverie.testing.script import call
 
 CAUSE = Cause("test", "asked")
 PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}

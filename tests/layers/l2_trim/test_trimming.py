@@ -22,7 +22,7 @@ from reverie.events import CacheBroken, Event, ResultsTrimmed
 from reverie.layers.l2_trim import CLEARED, TrimPolicy
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.settings import Switches
-from reverie.testing.messages_server import Clock, MessagesServer
+from reverie.testing.messages_server import ManualClock, MessagesServer
 from reverie.values import replace
 
 MODEL = "claude-sonnet-4-5"
@@ -92,7 +92,7 @@ def calling(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 @contextmanager
 def served(**options: Any) -> Iterator[MessagesServer]:
-    with MessagesServer(calling, clock=Clock(1_767_225_600.0), **options) as server:
+    with MessagesServer(calling, clock=ManualClock(1_767_225_600.0), **options) as server:
         yield server
     assert server.refusals == []
     assert server.errors == []

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_script import Script, call, text
+from random_logs import random_log
 from reverie.conversation.entries import Entry
 from reverie.conversation.identifiers import EXACT, mine_entries
 from reverie.conversation.tokens.estimate import estimate_text
@@ -34,8 +36,6 @@ from reverie.layers.l3_notes.sections import (
     parse_notes,
     render_notes,
 )
-from reverie.testing.random_logs import random_log
-from reverie.testing.script import Script, call, text
 
 
 @pytest.mark.requirement("B5", "L3.4")

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_script import Script, call, text
+from random_logs import random_log
 from reverie.conversation.decisions import Cause, Compacted, NotesUpdated, Replacement, ResultsCleared
 from reverie.conversation.rounds import rounds
 from reverie.conversation.tokens.window import Window, budgets
@@ -16,8 +18,6 @@ from reverie.layers.l3_notes.activity import Gathered
 from reverie.layers.l3_notes.plan import Limits, covered_by, due, limits_of, worth_logging
 from reverie.layers.l3_notes.policy import NotesPolicy
 from reverie.layers.l3_notes.sections import CURRENT, WORKLOG, Notes, Template
-from reverie.testing.random_logs import random_log
-from reverie.testing.script import Script, call, text
 
 POLICY = NotesPolicy()
 LIMITS = limits_of(POLICY, budgets(Window(200_000, "default")))

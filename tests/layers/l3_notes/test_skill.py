@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_script import Script
+from random_logs import random_log
 from reverie.conversation.decisions import Cause, Compacted, CompactionUndone
 from reverie.conversation.view import View
 from reverie.errors import InputError
 from reverie.layers.l3_notes.local import take_notes
 from reverie.layers.l3_notes.sections import Notes
 from reverie.layers.l3_notes.skill import parse_skill, render_skill, skill_name, skill_of, words_since_compaction
-from reverie.testing.random_logs import random_log
-from reverie.testing.script import Script
 
 
 @pytest.mark.requirement("L3.9")

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_script import Script, call, text
+from random_logs import random_log
 from reverie.conversation.cuts import Item
 from reverie.conversation.decisions import Cause, Compacted
 from reverie.conversation.entries import Entry, encode_entry
@@ -33,8 +35,6 @@ from reverie.layers.l4_compact.loss import Loss, Lost
 from reverie.layers.l4_compact.summary import directive, notes_text
 from reverie.layers.l4_compact.tail import TailPolicy, kept_from, legal_starts, standing, tokens_of
 from reverie.layers.l4_compact.user_words import Saying, Spoken, chosen_words, spoken_in, words_text
-from reverie.testing.random_logs import random_log
-from reverie.testing.script import Script, call, text
 
 
 def entries_of(items: tuple[Item, ...]) -> list[Entry]:

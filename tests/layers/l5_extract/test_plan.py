@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from random_logs import random_log
 from reverie.conversation.decisions import Cause, Compacted, CursorMoved, Decision, body_of
 from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry
 from reverie.conversation.view import View
 from reverie.layers.l5_extract.plan import CURSOR, after_cursor, looking
 from reverie.layers.l5_extract.policy import ExtractPolicy
-from reverie.testing.random_logs import random_log
 
 MEMORY = "/home/ann/.reverie/projects/p/memory"
 EACH = ExtractPolicy()

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from random_logs import random_log
 from reverie.conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
 from reverie.errors import InputError
 from reverie.layers.l5_extract import extract
 from reverie.layers.l5_extract.apply import asked_of, directive
 from reverie.layers.l5_extract.policy import ExtractPolicy
 from reverie.layers.l5_extract.provenance import Witnesses
-from reverie.testing.random_logs import random_log
 
 
 def entry(kind: str, content: Any, uuid: str = "") -> Entry:

@@ -9,7 +9,7 @@ import click
 
 from ...errors import InputError, ReverieError
 from ...hosts.events import HOSTS, Host
-from ...hosts.installer import Change, install, installed, settings_file, uninstall
+from ...hosts.installer import SettingsChange, install, installed_files, settings_file, uninstall
 from ...settings import load_settings
 from ..output import console, emit_json, paint, say
 
@@ -51,11 +51,11 @@ def command(host: str, project: str | None, statusline: bool, dry_run: bool, as_
 def remove(host: str | None, project: str | None, dry_run: bool, as_json: bool) -> None:
     """Take our hooks out again: byte for byte where nobody edited the file since, else only what is ours."""
     home = load_settings().home
-    wanted: list[tuple[Host, Path]] = installed(home)
+    wanted: list[tuple[Host, Path]] = installed_files(home)
     if host is not None:
         named = cast(Host, host)
         wanted = [(named, settings_file(named, project=_directory(project)))]
-    made: list[Change] = []
+    made: list[SettingsChange] = []
     wrong: list[str] = []
     for one, path in wanted:
         try:
@@ -78,7 +78,7 @@ def _directory(project: str | None) -> Path | None:
     return path
 
 
-def _tell(changes: list[Change], dry_run: bool, as_json: bool) -> None:
+def _tell(changes: list[SettingsChange], dry_run: bool, as_json: bool) -> None:
     if as_json:
         rows: list[dict[str, Any]] = [
             {
@@ -98,7 +98,7 @@ def _tell(changes: list[Change], dry_run: bool, as_json: bool) -> None:
         say(f"{one.path}: {'would be ' if dry_run and one.diff else ''}{one.state}" + _kept(one))
 
 
-def _kept(one: Change) -> str:
+def _kept(one: SettingsChange) -> str:
     return f" (the file as it was: {one.backup})" if one.backup else ""
 
 

@@ -50,21 +50,21 @@ def command(
         raise InputError("the MCP server needs an extra: pip install 'reverie[mcp]'") from None
     import anyio
 
-    from ...servers.answers import Answers
-    from ...servers.mcp import McpDoor, serve_stdio
-    from ...servers.scope import Projects
+    from ...servers.answers import ToolAnswers
+    from ...servers.mcp import McpServer, serve_stdio
+    from ...servers.scope import ServedProjects
 
-    answers = Answers(Projects(projects or (".",)), home=home, all_projects=all_projects)
+    answers = ToolAnswers(ServedProjects(projects or (".",)), home=home, all_projects=all_projects)
     if not over_http:
-        anyio.run(serve_stdio, McpDoor(answers))
+        anyio.run(serve_stdio, McpServer(answers))
         return
-    from ...servers.mcp_http import listening, serve_http
-    from ...servers.token_file import kept_token
+    from ...servers.mcp_http import open_listener, serve_http
+    from ...servers.token_file import load_token
 
-    token = kept_token(home, TOKEN_FILE, renew=new_token)
-    with listening(port) as listener:
+    token = load_token(home, TOKEN_FILE, renew=new_token)
+    with open_listener(port) as listener:
         told = partial(tell, home / TOKEN_FILE, as_json)
-        anyio.run(partial(serve_http, McpDoor(answers, with_project=True), listener, token=token, started=told))
+        anyio.run(partial(serve_http, McpServer(answers, with_project=True), listener, token=token, started=told))
 
 
 def tell(token_file: Path, as_json: bool, url: str) -> None:

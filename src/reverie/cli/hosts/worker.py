@@ -23,8 +23,8 @@ def command(status: bool, as_json: bool) -> None:
     home = load_settings().home
     queue = Queue(home)
     if status:
-        found = [job for name in queue.waiting() if (job := queue.read(name)) is not None]
-        state = {"working": queue.is_worked(), "waiting": [job for job, _ in found]}
+        found = [job for name in queue.waiting_names() if (job := queue.read(name)) is not None]
+        state = {"working": queue.has_worker(), "waiting": [job for job, _ in found]}
         if as_json:
             emit_json(state)
         else:
@@ -34,7 +34,7 @@ def command(status: bool, as_json: bool) -> None:
     if as_json:
         emit_json(done)
     elif not done:
-        say("A worker is at it already." if queue.is_worked() else "Nothing waits.")
+        say("A worker is at it already." if queue.has_worker() else "Nothing waits.")
     else:
         rows = [(one.host, one.session, one.by, len(one.saved), one.notes, one.filed, one.problem) for one in done]
         table(["host", "session", "by", "memories", "notes", "filed", "problem"], rows, right=(3,), cut=6)

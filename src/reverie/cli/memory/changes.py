@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ...errors import InputError
-from ...hosts.word_cache import forget_words
+from ...hosts.word_cache import delete_word_caches
 from ...memories.rules.taxonomy import TYPES
 from ...memories.store.records import Scope
 from ...runtime.memory.results import Forgotten, Saved
@@ -169,7 +169,7 @@ def rm(
         return 0 if dry_run else 1
     gone = forget(trial=False)
     if erase:
-        forget_words(load_settings().home)
+        delete_word_caches(load_settings().home)
     tell_forgotten(gone, dry_run=False, as_json=as_json)
     return 0
 

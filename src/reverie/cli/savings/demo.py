@@ -115,7 +115,7 @@ class _Stage:
 async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[str, Any]:
     from ...replay.compare import compare, recordings_in
     from ...replay.outcome import totals
-    from ...replay.play import PlayedClock, played
+    from ...replay.play import PlayedClock, play_session
     from ...runtime.session.ledger import LedgerStore
     from ...runtime.session.session import Session
     from ...settings import load_settings
@@ -128,7 +128,7 @@ async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[st
     session.listen(stage.heard)
     spent = 0.0
     async with session:
-        turns = played(entries, session, clock, model=MODEL, system=SYSTEM, tools=TOOLS, on_said=stage.said)
+        turns = play_session(entries, session, clock, model=MODEL, system=SYSTEM, tools=TOOLS, on_said=stage.said)
         async for turn in turns:
             last = session.view.facts.last_call
             spent += (last.cost_usd or 0.0) if last is not None else 0.0

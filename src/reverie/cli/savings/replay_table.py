@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from ...replay.outcome import Report
+from ...replay.outcome import ReplayReport
 from ...replay.report import (
     OURS,
     UNCACHED,
-    Lost,
+    BreakCosts,
     cheapest,
+    costs_by_reason,
     count_text,
     figures,
-    lost_by_reason,
     money_text,
     places,
     sessions_of,
@@ -28,7 +28,7 @@ LISTED: Final = 12
 MAX_BAR: Final = 30
 
 
-def show(report: Report) -> None:
+def show(report: ReplayReport) -> None:
     """Print the report."""
     found = figures(report)
     if not found:
@@ -47,7 +47,7 @@ def show(report: Report) -> None:
         paint([("* cheapest input; read-backs are in the bill\n", "dim")])
     draw_invalid(found)
     draw_layers(found)
-    draw_breaks(lost_by_reason(report))
+    draw_breaks(costs_by_reason(report))
     draw_left_out(report)
     return None
 
@@ -57,7 +57,7 @@ def many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def draw_all(report: Report, found: dict[str, dict[str, Any]]) -> None:
+def draw_all(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:
     """Print money and tokens in one table, for screens that are wide."""
     money = money_rows(report, found, taken=90)
     rows = [[*one[:4], *tokens[1:], one[4]] for one, tokens in zip(money, token_rows(found), strict=True)]
@@ -65,7 +65,7 @@ def draw_all(report: Report, found: dict[str, dict[str, Any]]) -> None:
     table([*headings, "mean", ""], rows, right=range(1, 11))
 
 
-def draw_money(report: Report, found: dict[str, dict[str, Any]]) -> None:
+def draw_money(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:
     """Print what each policy cost."""
     rows = money_rows(report, found, taken=35)
     table(["policy", "input", "/uncached", "/append", ""], rows, right=(1, 2, 3))
@@ -82,7 +82,7 @@ def room_for_bar(labels: Iterable[str], taken: int) -> int:
     return max(6, min(MAX_BAR, console().width - taken - max(map(len, labels))))
 
 
-def money_rows(report: Report, found: dict[str, dict[str, Any]], *, taken: int) -> list[list[object]]:
+def money_rows(report: ReplayReport, found: dict[str, dict[str, Any]], *, taken: int) -> list[list[object]]:
     """Return a row a policy: its cost, beside that of two others, and as a bar; the cheapest is marked."""
     best, labels = cheapest(report), labels_of(report, found)
     width = room_for_bar(labels.values(), taken)
@@ -107,7 +107,7 @@ def money_rows(report: Report, found: dict[str, dict[str, Any]], *, taken: int) 
     return rows
 
 
-def labels_of(report: Report, found: dict[str, dict[str, Any]]) -> dict[str, str]:
+def labels_of(report: ReplayReport, found: dict[str, dict[str, Any]]) -> dict[str, str]:
     """Return what each policy is called: the cheapest has a star, one not run everywhere says on how many."""
     best, every = cheapest(report), len(sessions_of(report))
     partly = {policy: f" ({one['sessions']} of {every})" for policy, one in found.items() if one["sessions"] < every}
@@ -176,7 +176,7 @@ def read_back_line(one: dict[str, Any]) -> str:
     )
 
 
-def draw_breaks(rows: Sequence[Lost]) -> None:
+def draw_breaks(rows: Sequence[BreakCosts]) -> None:
     """Print breaks by reason with their price, the dearest first."""
     if not rows:
         return
@@ -192,14 +192,14 @@ def draw_breaks(rows: Sequence[Lost]) -> None:
         say(f"... and {len(rows) - LISTED} more; --json has them all")
 
 
-def reason(row: Lost) -> Styled:
+def reason(row: BreakCosts) -> Styled:
     """Return a break's reason, loud where no decision announced it."""
     if not row.unannounced:
         return Styled(row.reason, "")
     return Styled(f"{row.reason} ({row.unannounced:,} unannounced)", "yellow" if coloured() else "")
 
 
-def draw_left_out(report: Report) -> None:
+def draw_left_out(report: ReplayReport) -> None:
     """Say what was assumed and what could not be replayed."""
     notes = list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes))
     left_out = [f"note: {one}" for one in report.skipped]

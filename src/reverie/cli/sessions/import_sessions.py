@@ -13,7 +13,7 @@ import click
 from ...conversation.decisions import Cause, PrefixRendered, body_of
 from ...conversation.entries import DECISION, META, Entry
 from ...errors import InputError, ReverieError, SessionBusy, StorageConflict
-from ...importers import Imported, find_sessions, read_session
+from ...importers import ImportedSession, find_sessions, read_session
 from ...runtime.library import Library
 from ...runtime.places.projects import log_key, project_slug
 from ...values import record, replace
@@ -102,7 +102,7 @@ class Shelf:
         self._dry_run = dry_run
         self._keys = set(library.keys())
 
-    def take(self, found: Imported, path: Path) -> Brought:
+    def take(self, found: ImportedSession, path: Path) -> Brought:
         """Store one session under its project, unless it is there already."""
         here = Path(found.cwd) if found.cwd and os.path.isabs(found.cwd) and os.path.isdir(found.cwd) else self._project
         project = project_slug(here)
@@ -138,7 +138,7 @@ def storable(session: str) -> str:
     return session.removesuffix(".jsonl").lstrip("._-")[:128] or "session"
 
 
-def described(found: Imported, session: str) -> list[Entry]:
+def described(found: ImportedSession, session: str) -> list[Entry]:
     """Return the entries of a session, its system prompt and tools noted where the recording holds them."""
     entries = [entry if entry.session == session else replace(entry, session=session) for entry in found.entries]
     known: dict[str, Any] = {"system": found.system, "tools": found.tools, "cost_usd": found.cost_usd}

@@ -10,7 +10,7 @@ from pathlib import Path
 from ...conversation.entries import META, Entry
 from ...conversation.log import Damage
 from ...errors import InputError, SessionNotFound
-from ...importers import Imported, read_session
+from ...importers import ImportedSession, read_session
 from ...runtime.library import Library
 from ...runtime.places.projects import project_slug
 from ...settings import load_settings
@@ -66,7 +66,7 @@ def _is_path(name: str) -> bool:
     return os.sep in name or name.lower().endswith(_ENDINGS)
 
 
-def _from_file(found: Imported) -> Recording:
+def _from_file(found: ImportedSession) -> Recording:
     return Recording(
         found.session_id,
         found.format,

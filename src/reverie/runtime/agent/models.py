@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...models import Retry, Retrying, open_model
+from ...models import Retry, RetryingModel, open_model
 from ...ports import Model
 from ...settings import Settings
 from ...values import replace
@@ -22,7 +22,7 @@ class Models:
 
     def opened(self, asked: str | Model | None) -> Model:
         """Return a model that tries again by itself, and another one where that does not help."""
-        if isinstance(asked, Retrying):
+        if isinstance(asked, RetryingModel):
             asked.on_retry = self._retried
             self._open.append(asked)
             return asked
@@ -30,7 +30,7 @@ class Models:
         named = open_model(asked, aliases=aliases) if not isinstance(asked, Model) else asked
         spare = self._settings.fallback_model
         fallback = open_model(spare, aliases=aliases) if spare else None
-        model = Retrying(named, fallback=fallback, on_retry=self._retried)
+        model = RetryingModel(named, fallback=fallback, on_retry=self._retried)
         self._open.append(model)
         return model
 

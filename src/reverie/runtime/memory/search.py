@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
-from contextlib import suppress
+from collections.abc import Collection
 from datetime import datetime
-from typing import Final
 
 from ...errors import StorageError
 from ...memories.recall.search import Match, MemoryIndex
-from ...memories.store.names import FOLDERS, is_memory
+from ...memories.store.file_stamps import FileStamp, stamped_files
 from ...memories.store.records import MemoryRecord, Scope
 from ...memories.store.store import Shelf
 from ...values import replace
 
 __all__ = ["MemorySearch"]
-
-_MAX_DEPTH: Final = 4
-
-Stamp = tuple[int, int, int]
 
 
 class MemorySearch:
@@ -34,16 +28,16 @@ class MemorySearch:
             self._shelves["team"] = Shelf(os.fspath(team), scope="team")
         self._index = MemoryIndex()
         self._records: dict[str, MemoryRecord] = {}
-        self._stamps: dict[str, Stamp] = {}
+        self._stamps: dict[str, FileStamp] = {}
         self.problems: dict[str, str] = {}
         """Files that could not be read, with the reason."""
 
     def refresh(self) -> int:
         """Read what changed since the last time and return how many files that was."""
-        found: dict[str, tuple[Scope, str, Stamp]] = {
+        found: dict[str, tuple[Scope, str, FileStamp]] = {
             _outside(scope, file): (scope, file, stamp)
             for scope, shelf in self._shelves.items()
-            for file, stamp in _files(shelf.root)
+            for file, stamp in stamped_files(shelf.root)
         }
         for shelf in self._shelves.values():
             shelf.settle()
@@ -105,19 +99,3 @@ class MemorySearch:
 
 def _outside(scope: Scope, file: str) -> str:
     return f"team/{file}" if scope == "team" else file
-
-
-def _files(root: str, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, Stamp]]:
-    """Yield the memory files beneath a directory with what tells whether one changed; links are not followed."""
-    with suppress(OSError), os.scandir(os.path.join(root, prefix) if prefix else root) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
-            name = f"{prefix}{entry.name}"
-            if entry.name.startswith("."):
-                continue
-            with suppress(OSError):
-                if entry.is_dir(follow_symlinks=False):
-                    if depth < _MAX_DEPTH and (prefix or entry.name not in FOLDERS):
-                        yield from _files(root, f"{name}/", depth + 1)
-                elif entry.name.endswith(".md") and is_memory(name):
-                    found = entry.stat(follow_symlinks=False)
-                    yield name, (found.st_ino, found.st_size, found.st_mtime_ns)

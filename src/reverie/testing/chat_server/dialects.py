@@ -7,14 +7,14 @@ from typing import Any, Final, cast
 
 import msgspec
 
-__all__ = ["Refused", "chat_parts", "chat_reply", "response_items", "response_parts", "response_reply"]
+__all__ = ["ChatRefusal", "chat_parts", "chat_reply", "response_items", "response_parts", "response_reply"]
 
 Body = dict[str, Any]
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Refused(Exception):
+class ChatRefusal(Exception):
     """A request that breaks a rule of the provider's."""
 
     def __init__(self, message: str, code: str = "invalid_request_error") -> None:
@@ -27,15 +27,15 @@ def chat_parts(body: Mapping[str, Any]) -> list[Any]:
     """Return the parts of a Chat Completions prompt in the order they are cached; refuse one that breaks a rule."""
     messages: Any = body.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise Refused("[] is too short - 'messages'")
+        raise ChatRefusal("[] is too short - 'messages'")
     owed: dict[str, int] = {}
     for at, message in enumerate(cast("list[Body]", messages)):
         role = message.get("role")
         if role not in _ROLES:
-            raise Refused(f"Invalid value: '{role}'. Supported values are: {', '.join(sorted(_ROLES))}.")
+            raise ChatRefusal(f"Invalid value: '{role}'. Supported values are: {', '.join(sorted(_ROLES))}.")
         if role == "tool":
             if owed.pop(str(message.get("tool_call_id")), None) is None:
-                raise Refused(
+                raise ChatRefusal(
                     f"messages with role 'tool' must be a response to a preceeding message with 'tool_calls': "
                     f"messages.[{at}].role"
                 )
@@ -45,16 +45,16 @@ def chat_parts(body: Mapping[str, Any]) -> list[Any]:
             calls: list[Body] = message.get("tool_calls") or []
             owed = {str(call["id"]): at for call in calls}
             if not calls and not message.get("content"):
-                raise Refused(f"messages.[{at}]: an assistant message has content or tool_calls")
+                raise ChatRefusal(f"messages.[{at}]: an assistant message has content or tool_calls")
         elif not message.get("content"):
-            raise Refused(f"messages.[{at}].content is empty")
+            raise ChatRefusal(f"messages.[{at}].content is empty")
     _refuse_owed(owed)
     return [body.get("tools") or [], *messages]
 
 
 def _refuse_owed(owed: Mapping[str, int]) -> None:
     if owed:
-        raise Refused(
+        raise ChatRefusal(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
             f"'tool_call_id'. The following tool_call_ids did not have response messages: {', '.join(owed)}"
         )
@@ -66,7 +66,7 @@ def response_items(body: Mapping[str, Any], before: Iterable[Body]) -> list[Body
     items: list[Body] = [{"role": "user", "content": given}] if isinstance(given, str) else list(given or ())
     whole = [*before, *items]
     if not whole:
-        raise Refused("Missing required parameter: 'input'.")
+        raise ChatRefusal("Missing required parameter: 'input'.")
     return whole
 
 
@@ -79,20 +79,20 @@ def response_parts(body: Mapping[str, Any], items: Iterable[Body]) -> list[Any]:
         kind = item.get("type", "message")
         identity = item.get("id")
         if identity is not None and identity in seen:
-            raise Refused(f"Duplicate item found with id {identity}. Remove duplicate items from your input.")
+            raise ChatRefusal(f"Duplicate item found with id {identity}. Remove duplicate items from your input.")
         seen.add(str(identity))
         if kind == "function_call":
             calls.add(str(item["call_id"]))
         elif kind == "function_call_output":
             called = str(item["call_id"])
             if called not in calls:
-                raise Refused(f"No tool call found for function call output with call_id {called}.")
+                raise ChatRefusal(f"No tool call found for function call output with call_id {called}.")
             answered.add(called)
         elif kind == "message" and item.get("role") not in _ROLES - {"tool"}:
-            raise Refused(f"Invalid value: 'input[{at}].role'.")
+            raise ChatRefusal(f"Invalid value: 'input[{at}].role'.")
     missing = calls - answered
     if missing:
-        raise Refused(f"No tool output found for function call {sorted(missing)[0]}.")
+        raise ChatRefusal(f"No tool output found for function call {sorted(missing)[0]}.")
     return [body.get("tools") or [], body.get("instructions") or "", *(_without_id(item) for item in items)]
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import base64
-import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import msgspec
 
 from ...errors import InputError
-from ..messages_server import Clock, count_block_tokens
-from .dialects import Refused, chat_parts, chat_reply, response_body, response_items, response_parts, response_reply
+from ..loopback import LoopbackThread
+from ..messages_server import ManualClock, count_block_tokens
+from .dialects import ChatRefusal, chat_parts, chat_reply, response_body, response_items, response_parts, response_reply
 from .ledger import PrefixCache
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["ChatServer"]
 
 Body = dict[str, Any]
-_START_SECONDS: Final = 10.0
 
 
 class ChatServer:
@@ -35,10 +33,10 @@ class ChatServer:
         self,
         reply: Callable[[Mapping[str, Any]], str | list[Body]],
         *,
-        clock: Clock | None = None,
+        clock: ManualClock | None = None,
         window: int = 400_000,
     ) -> None:
-        self.clock = clock or Clock()
+        self.clock = clock or ManualClock()
         self.requests: list[Body] = []
         self.refusals: list[tuple[int, str]] = []
         self.usages: list[tuple[str, Body]] = []
@@ -50,62 +48,35 @@ class ChatServer:
         """What the provider keeps of every response: the items it answered, and its own."""
         self._lock = threading.Lock()
         self._ids = count(1)
-        self._base_url = ""
-        self._thread: threading.Thread | None = None
-        self._uvicorn: Any = None
+        self._thread: LoopbackThread | None = None
 
     @property
     def base_url(self) -> str:
         """Where the server listens; only known while it runs."""
-        if not self._base_url:
+        if self._thread is None:
             raise InputError("the server does not run yet: use it in a `with` block")
-        return self._base_url
+        return f"{self._thread.url}/v1"
 
     def __enter__(self) -> ChatServer:
         try:
-            import uvicorn
             from starlette.applications import Starlette
             from starlette.routing import Route
         except ImportError as error:
             raise InputError("ChatServer needs starlette and uvicorn: install reverie[testing]") from error
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(128)
         routes = [
             Route("/v1/chat/completions", self._door(self._chat), methods=["POST"]),
             Route("/v1/responses", self._door(self._response), methods=["POST"]),
             Route("/v1/responses/compact", self._door(self._compact), methods=["POST"]),
         ]
-        config = uvicorn.Config(
-            Starlette(routes=routes),
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            lifespan="off",
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            timeout_graceful_shutdown=1,
-        )
-        self._uvicorn = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._uvicorn.run, args=([listener],), name="chat-server", daemon=True)
-        self._thread.start()
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._uvicorn.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                listener.close()
-                raise InputError(f"the test server did not start within {_START_SECONDS:.0f} seconds")
-            time.sleep(0.005)
-        self._base_url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        self._thread = LoopbackThread(Starlette(routes=routes), "chat-server")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._uvicorn.should_exit = True
         if self._thread is not None:
-            self._thread.join(_START_SECONDS)
-        self._base_url, self._thread = "", None
+            self._thread.stop()
+        self._thread = None
 
     def _door(self, answer: Callable[[Body], Body]) -> Any:
         from starlette.responses import JSONResponse
@@ -115,9 +86,9 @@ class ChatServer:
             self.requests.append(body)
             try:
                 if body.get("stream"):
-                    raise Refused("this test server does not stream")
+                    raise ChatRefusal("this test server does not stream")
                 return JSONResponse(await anyio.to_thread.run_sync(answer, body))
-            except Refused as refused:
+            except ChatRefusal as refused:
                 self.refusals.append((400, refused.message))
                 said = {"message": refused.message, "type": "invalid_request_error", "code": refused.code}
                 return JSONResponse({"error": said}, status_code=400)
@@ -140,7 +111,7 @@ class ChatServer:
         if named is None:
             return []
         if named not in self._stored:
-            raise Refused(f"Previous response with id '{named}' not found.", "previous_response_not_found")
+            raise ChatRefusal(f"Previous response with id '{named}' not found.", "previous_response_not_found")
         return self._stored[named]
 
     def _compact(self, body: Body) -> Body:
@@ -164,7 +135,7 @@ class ChatServer:
         with self._lock:
             total, cached = self._cache.charge(model, parts, self.clock.now)
             if total > self._window:
-                raise Refused(
+                raise ChatRefusal(
                     f"This model's maximum context length is {self._window} tokens. However, your messages resulted in "
                     f"{total} tokens. Please reduce the length of the messages.",
                     "context_length_exceeded",

@@ -10,8 +10,8 @@ from random import Random
 from typing import Final
 
 from ...conversation.entries import Entry
-from .agent import Agent
-from .author import MODEL, Author
+from .agent import InventedAgent
+from .author import MODEL, SessionAuthor
 from .claude_code import as_claude_code_jsonl
 from .phrases import SYSTEM, TOOLS
 
@@ -26,6 +26,6 @@ def coding_session(seed: int = 1, tokens: int = 350_000, *, compact_at: int | No
     Where the window passes ``compact_at`` tokens the past becomes a summary, as agents do; None keeps it whole.
     """
     rng = Random(seed)
-    author = Author(rng, TITLE, compact_at)
-    Agent(rng, author, tokens).work()
+    author = SessionAuthor(rng, TITLE, compact_at)
+    InventedAgent(rng, author, tokens).work()
     return author.entries

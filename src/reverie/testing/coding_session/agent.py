@@ -7,10 +7,10 @@ from random import Random
 from typing import Final
 
 from . import outputs, phrases
-from .author import Author, Call
-from .project import Project, Source
+from .author import InventedCall, SessionAuthor
+from .project import InventedProject, SourceFile
 
-__all__ = ["Agent"]
+__all__ = ["InventedAgent"]
 
 _RANGE: Final = 90
 _OPENING_TASKS: Final = ("fix", "logs", "feature", "refactor", "review", "question")
@@ -20,14 +20,14 @@ _EARLY_GAPS: Final = ((400.0, 1_500.0), (20.0, 120.0), (7_000.0, 50_000.0))
 _LATER_GAPS: Final = ((15.0, 200.0), (15.0, 200.0), (330.0, 2_400.0), (5_000.0, 60_000.0))
 
 
-class Agent:
+class InventedAgent:
     """Works on the project for as long as there are tokens to spend."""
 
-    def __init__(self, rng: Random, author: Author, tokens: int) -> None:
+    def __init__(self, rng: Random, author: SessionAuthor, tokens: int) -> None:
         self.rng = rng
         self.author = author
         self.tokens = tokens
-        self.project = Project(rng)
+        self.project = InventedProject(rng)
         self.seen: dict[str, list[str]] = {}
 
     def work(self) -> None:
@@ -53,7 +53,7 @@ class Agent:
         self.make_room()
         self.author.reply(phrases.CLOSINGS[kind].format(**names))
 
-    def _fix(self, thing: str, sources: list[Source]) -> Iterator[None]:
+    def _fix(self, thing: str, sources: list[SourceFile]) -> Iterator[None]:
         service, tests = sources[:2]
         yield self.round(self.tests(service, 140))
         yield self.round(self.read(service), self.read(tests), self.grep(f"{thing}Service"))
@@ -63,18 +63,20 @@ class Agent:
         yield self.round(self.tests(None, 90))
         yield self.round(self.read(service))
 
-    def _logs(self, thing: str, sources: list[Source]) -> Iterator[None]:
+    def _logs(self, thing: str, sources: list[SourceFile]) -> Iterator[None]:
         chars = self.rng.randrange(outputs.HUGE_CHARS + 8_000, outputs.HUGE_CHARS * 2)
         log = outputs.server_log(self.rng, self.project, chars)
-        yield self.round(Call("Bash", {"command": "cat var/log/harbour.log", "description": "Show the log"}, log, 1.2))
+        yield self.round(
+            InventedCall("Bash", {"command": "cat var/log/harbour.log", "description": "Show the log"}, log, 1.2)
+        )
         hits = "\n".join(line for line in log.split("\n") if f"harbour.{thing.lower()} " in line and "ERROR" in line)
         command = f"grep 'harbour.{thing.lower()} ' var/log/harbour.log | grep ERROR"
-        yield self.round(Call("Bash", {"command": command}, hits or "(no output)", 0.3))
+        yield self.round(InventedCall("Bash", {"command": command}, hits or "(no output)", 0.3))
         for source in sources:
             yield self.round(self.read(source, part=True), self.read(source, part=True))
         yield from self.neighbours(thing, 2)
 
-    def _feature(self, thing: str, sources: list[Source]) -> Iterator[None]:
+    def _feature(self, thing: str, sources: list[SourceFile]) -> Iterator[None]:
         yield self.round(*(self.read(source) for source in sources))
         yield self.round(self.grep("MAX_"), self.grep("Conflict("))
         yield from self.edits(sources[0], 2)
@@ -84,12 +86,12 @@ class Agent:
         yield from (each for source in sources[1:] for each in self.edits(source, 2))
         text = "\n".join(sources[1].lines[:40])
         path = f"{sources[1].path[:-3]}_limits.py"
-        yield self.round(Call("Write", {"file_path": path, "content": text}, f"File written: {path}"))
+        yield self.round(InventedCall("Write", {"file_path": path, "content": text}, f"File written: {path}"))
         yield self.round(self.tests(sources[0], 120), self.check(self.rng.randrange(0, 30)))
         yield from self.edits(sources[0], 1)
         yield self.round(self.tests(None, 120))
 
-    def _refactor(self, thing: str, sources: list[Source]) -> Iterator[None]:
+    def _refactor(self, thing: str, sources: list[SourceFile]) -> Iterator[None]:
         yield self.round(self.grep("GRACE"))
         yield self.round(self.read(sources[0]))
         yield from self.neighbours(thing, 4)
@@ -98,22 +100,24 @@ class Agent:
         yield self.round(self.check(self.rng.randrange(5, 60)))
         yield self.round(self.tests(None, 200))
 
-    def _review(self, thing: str, sources: list[Source]) -> Iterator[None]:
+    def _review(self, thing: str, sources: list[SourceFile]) -> Iterator[None]:
         touched = self.rng.sample(self.project.files, 8)
         text = outputs.diff(self.rng, touched)
-        yield self.round(Call("Bash", {"command": "git diff main...HEAD", "description": "Show the branch"}, text, 0.6))
+        yield self.round(
+            InventedCall("Bash", {"command": "git diff main...HEAD", "description": "Show the branch"}, text, 0.6)
+        )
         for source in [*touched[:3], *sources[:1]]:
             yield self.round(self.read(source, part=True))
         yield self.round(self.read(touched[0]), self.read(touched[1]))
         yield self.round(self.check(self.rng.randrange(0, 12)))
 
-    def _question(self, thing: str, sources: list[Source]) -> Iterator[None]:
+    def _question(self, thing: str, sources: list[SourceFile]) -> Iterator[None]:
         yield self.round(self.grep(thing))
         for source in sources:
             yield self.round(self.read(source, part=True))
         yield self.round(self.grep(f"{thing}Service"), self.read(sources[0]))
 
-    def round(self, *calls: Call) -> None:
+    def round(self, *calls: InventedCall) -> None:
         """Say something now and then, and make the calls."""
         text = self.rng.choice(phrases.STEPS[calls[0].name]) if self.rng.random() < 0.55 else ""
         fresh = {call.input.get("file_path") for call in calls if call.name == "Read"}
@@ -125,7 +129,7 @@ class Agent:
         if self.author.compact_if_full():
             self.seen = {path: lines for path, lines in self.seen.items() if path in fresh}
 
-    def read(self, source: Source, *, part: bool = False) -> Call:
+    def read(self, source: SourceFile, *, part: bool = False) -> InventedCall:
         """Read a file, or a range of it."""
         start = self.rng.randrange(0, max(1, len(source.lines) - _RANGE)) if part else 0
         count = self.rng.randrange(30, _RANGE) if part else len(source.lines)
@@ -133,25 +137,29 @@ class Agent:
         where: dict[str, object] = {"file_path": source.path}
         if part:
             where |= {"offset": start + 1, "limit": count}
-        return Call("Read", where, source.numbered(start, count), self.rng.uniform(0.05, 0.5))
+        return InventedCall("Read", where, source.numbered(start, count), self.rng.uniform(0.05, 0.5))
 
-    def grep(self, word: str) -> Call:
+    def grep(self, word: str) -> InventedCall:
         """Search the project."""
         found = self.project.matching(word, 120)
-        return Call("Grep", {"pattern": word, "path": ".", "output_mode": "content"}, "\n".join(found) or "No matches")
+        return InventedCall(
+            "Grep", {"pattern": word, "path": ".", "output_mode": "content"}, "\n".join(found) or "No matches"
+        )
 
-    def tests(self, failing: Source | None, cases: int) -> Call:
+    def tests(self, failing: SourceFile | None, cases: int) -> InventedCall:
         """Run the tests."""
         text = outputs.test_run(self.rng, self.project, failing, cases)
         about = {"command": "python -m pytest -v", "description": "Run the tests"}
-        return Call("Bash", about, text, self.rng.uniform(4.0, 80.0), failed=" failed" in text.rsplit("\n", 1)[-1])
+        return InventedCall(
+            "Bash", about, text, self.rng.uniform(4.0, 80.0), failed=" failed" in text.rsplit("\n", 1)[-1]
+        )
 
-    def check(self, errors: int) -> Call:
+    def check(self, errors: int) -> InventedCall:
         """Run the type checker."""
         text = outputs.type_check(self.rng, self.project, errors)
-        return Call("Bash", {"command": "pyright"}, text, self.rng.uniform(6.0, 30.0), failed=errors > 0)
+        return InventedCall("Bash", {"command": "pyright"}, text, self.rng.uniform(6.0, 30.0), failed=errors > 0)
 
-    def edits(self, source: Source, count: int) -> Iterator[None]:
+    def edits(self, source: SourceFile, count: int) -> Iterator[None]:
         """Edit a file a few times, each quoting what a reading still in view showed; read it first where none does."""
         for _ in range(count):
             self.make_room()
@@ -163,7 +171,7 @@ class Agent:
                 continue
             where = {"file_path": source.path, "old_string": made[0], "new_string": made[1]}
             self.author.edited.append(source.short)
-            yield self.round(Call("Edit", where, f"The file {source.path} has been updated.", 0.2))
+            yield self.round(InventedCall("Edit", where, f"The file {source.path} has been updated.", 0.2))
 
     def neighbours(self, thing: str, count: int) -> Iterator[None]:
         """Read files about other things, two at a time."""
@@ -172,13 +180,13 @@ class Agent:
         for one, two in zip(chosen[::2], chosen[1::2], strict=True):
             yield self.round(self.read(one, part=self.rng.random() < 0.5), self.read(two))
 
-    def stopped(self, source: Source) -> None:
+    def stopped(self, source: SourceFile) -> None:
         """Be stopped in the middle of a call, and be told what to do instead."""
         path = f"{source.path[:-3]}_draft.py"
         self.make_room()
         self.author.reply(
             "I'll write the new tests into a file of their own.",
-            Call("Write", {"file_path": path, "content": "\n".join(source.lines[:60])}, ""),
+            InventedCall("Write", {"file_path": path, "content": "\n".join(source.lines[:60])}, ""),
             stopped=True,
         )
         self.author.interrupt()

@@ -13,7 +13,7 @@ from ...values import record
 from . import phrases
 from .project import ROOT
 
-__all__ = ["MODEL", "START", "Author", "Call"]
+__all__ = ["MODEL", "START", "InventedCall", "SessionAuthor"]
 
 MODEL: Final = "claude-sonnet-4-5"
 START: Final = 1_772_440_860.0  # a Monday morning in March 2026
@@ -22,7 +22,7 @@ _PREFIX: Final = estimate_request([], system=phrases.SYSTEM, tools=phrases.TOOLS
 
 
 @record
-class Call:
+class InventedCall:
     """A tool call with what it will return and how long it takes."""
 
     name: str
@@ -32,7 +32,7 @@ class Call:
     failed: bool = False
 
 
-class Author:
+class SessionAuthor:
     """Writes entries in the shape of an importer: one for each block, each the parent of the next."""
 
     def __init__(self, rng: Random, title: str, compact_at: int | None) -> None:
@@ -65,7 +65,7 @@ class Author:
         block = {"type": "text", "text": phrases.INTERRUPTED}
         self._say(USER, {"role": "user", "content": [block]}, block)
 
-    def reply(self, text: str, *calls: Call, stopped: bool = False) -> None:
+    def reply(self, text: str, *calls: InventedCall, stopped: bool = False) -> None:
         """Let the agent answer, and each call return; a stopped reply's calls do not run."""
         blocks: list[dict[str, Any]] = []
         if self.rng.random() < 0.22:
@@ -102,7 +102,7 @@ class Author:
             self.wait(self.rng.uniform(0.05, 0.4))
             self._say(ASSISTANT, {"role": "assistant", "content": [block]}, block, reply=dict(reply))
 
-    def _result(self, name: str, call: Call, stopped: bool) -> None:
+    def _result(self, name: str, call: InventedCall, stopped: bool) -> None:
         self.wait(0.2 if stopped else call.seconds)
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": name, "content": call.result}
         if stopped or call.failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from .project import Project, Source
+from .project import InventedProject, SourceFile
 
 __all__ = ["HUGE_CHARS", "diff", "server_log", "test_run", "type_check"]
 
@@ -23,7 +23,7 @@ _EVENTS: Final = (
 )
 
 
-def test_run(rng: Random, project: Project, failing: Source | None, cases: int) -> str:
+def test_run(rng: Random, project: InventedProject, failing: SourceFile | None, cases: int) -> str:
     """Return a verbose test run; a failing file gives a traceback that quotes its lines."""
     tests = [source for source in project.files if source.short.startswith("tests/")]
     names = [
@@ -50,7 +50,7 @@ def test_run(rng: Random, project: Project, failing: Source | None, cases: int) 
     return "\n".join([*lines, "", f"============ {tail} in {took:.2f}s ============"])
 
 
-def _traceback(rng: Random, code: Source, test: Source, name: str) -> list[str]:
+def _traceback(rng: Random, code: SourceFile, test: SourceFile, name: str) -> list[str]:
     at = rng.randrange(30, max(31, len(code.lines) - 12))
     shown = [f"    {line}" for line in code.lines[at : at + 10]]
     case = next((number for number, line in enumerate(test.lines) if line.startswith(f"def {name}(")), 0)
@@ -65,7 +65,7 @@ def _traceback(rng: Random, code: Source, test: Source, name: str) -> list[str]:
     ]
 
 
-def server_log(rng: Random, project: Project, chars: int) -> str:
+def server_log(rng: Random, project: InventedProject, chars: int) -> str:
     """Return a service's log of about so many characters."""
     lines: list[str] = []
     size, second = 0, 8 * 3600
@@ -84,7 +84,7 @@ def server_log(rng: Random, project: Project, chars: int) -> str:
     return "\n".join(lines)
 
 
-def diff(rng: Random, sources: list[Source]) -> str:
+def diff(rng: Random, sources: list[SourceFile]) -> str:
     """Return a diff that touches each of the files a few times."""
     lines: list[str] = []
     for source in sources:
@@ -99,7 +99,7 @@ def diff(rng: Random, sources: list[Source]) -> str:
     return "\n".join(lines)
 
 
-def type_check(rng: Random, project: Project, errors: int) -> str:
+def type_check(rng: Random, project: InventedProject, errors: int) -> str:
     """Return the output of a type checker."""
     lines: list[str] = []
     for _ in range(errors):

@@ -9,7 +9,7 @@ from typing import Final
 
 from . import pieces
 
-__all__ = ["ROOT", "Project", "Source"]
+__all__ = ["ROOT", "InventedProject", "SourceFile"]
 
 ROOT: Final = "/home/noor/harbour"
 
@@ -40,7 +40,7 @@ _EXTRA: Final = {
 }
 
 
-class Source:
+class SourceFile:
     """One file, as lines; edits change it."""
 
     def __init__(self, path: str, thing: str, text: str) -> None:
@@ -86,25 +86,25 @@ class Source:
         return [indent + extra, line]
 
 
-class Project:
+class InventedProject:
     """The files of the repository."""
 
     def __init__(self, rng: Random) -> None:
-        self.files: list[Source] = []
+        self.files: list[SourceFile] = []
         for thing in _THINGS:
             low = thing.lower()
             python = _written(rng, thing, pieces.PYTHON_HEAD, pieces.PYTHON, rng.randrange(12, 24))
             tests = _written(rng, thing, pieces.TESTS_HEAD, pieces.TESTS, rng.randrange(14, 28))
-            self.files.append(Source(_PLACES["py"].format(low), thing, python))
-            self.files.append(Source(f"tests/test_{low}.py", thing, tests))
+            self.files.append(SourceFile(_PLACES["py"].format(low), thing, python))
+            self.files.append(SourceFile(f"tests/test_{low}.py", thing, tests))
             if rng.random() < 0.6:
                 go = _written(rng, thing, pieces.GO_HEAD, pieces.GO, rng.randrange(6, 14), camel=True)
-                self.files.append(Source(_PLACES["go"].format(low), thing, go))
+                self.files.append(SourceFile(_PLACES["go"].format(low), thing, go))
             if rng.random() < 0.6:
                 page = _written(rng, thing, pieces.TYPESCRIPT_HEAD, pieces.TYPESCRIPT, rng.randrange(5, 12), camel=True)
-                self.files.append(Source(_PLACES["tsx"].format(low, thing), thing, page))
+                self.files.append(SourceFile(_PLACES["tsx"].format(low, thing), thing, page))
 
-    def of(self, thing: str) -> list[Source]:
+    def of(self, thing: str) -> list[SourceFile]:
         """Return the files about a thing, the service first and its tests second."""
         return [source for source in self.files if source.thing == thing]
 

@@ -9,16 +9,16 @@ extra ``testing`` (starlette, uvicorn).
 
 from __future__ import annotations
 
-from .faults import Gate
-from .replies import Reply, redact_thinking, sign_thinking
-from .server import Clock, MessagesServer
+from .faults import StreamGate
+from .replies import ServerReply, redact_thinking, sign_thinking
+from .server import ManualClock, MessagesServer
 from .token_count import count_block_tokens
 
 __all__ = [
-    "Clock",
-    "Gate",
+    "ManualClock",
     "MessagesServer",
-    "Reply",
+    "ServerReply",
+    "StreamGate",
     "count_block_tokens",
     "redact_thinking",
     "sign_thinking",

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 from ...values import record
-from .refusals import Refusal
+from .refusals import ProviderRefusal
 from .token_count import TokenCounter
 
-__all__ = ["CLEARED", "Edited", "apply_context_management", "blocks_of", "deleted_results"]
+__all__ = ["CLEARED", "EditedRequest", "apply_context_management", "blocks_of", "deleted_results"]
 
 CLEARED: Final = "[Tool result cleared by the server]"
 _DEFAULT_TRIGGER_TOKENS: Final = 100_000
@@ -20,7 +20,7 @@ Block: TypeAlias = "dict[str, Any]"
 
 
 @record
-class Edited:
+class EditedRequest:
     """A request after the provider's edits, and what the reply says of them (None where none were asked for)."""
 
     request: dict[str, Any]
@@ -46,16 +46,18 @@ def _tokens(request: Request, count: TokenCounter) -> int:
     return sum(count(block) for _, block in blocks_of(request))
 
 
-def apply_context_management(request: Request, count: TokenCounter) -> Edited:
+def apply_context_management(request: Request, count: TokenCounter) -> EditedRequest:
     """Apply the edits the request declares, in their order."""
     declared = request.get("context_management")
     if declared is None:
-        return Edited(request, None)
+        return EditedRequest(request, None)
     applied: list[dict[str, Any]] = []
     for index, edit in enumerate(declared.get("edits") or ()):
         apply = _EDITS.get(edit["type"])
         if apply is None:
-            raise Refusal(400, f"context_management.edits.{index}: {edit['type']} is not built into this test server")
+            raise ProviderRefusal(
+                400, f"context_management.edits.{index}: {edit['type']} is not built into this test server"
+            )
         edited, report = apply(request, edit, count)
         if report:
             report["cleared_input_tokens"] = _tokens(request, count) - _tokens(edited, count)
@@ -63,7 +65,7 @@ def apply_context_management(request: Request, count: TokenCounter) -> Edited:
             if report["cleared_input_tokens"] >= least:
                 applied.append({"type": edit["type"], **report})
                 request = edited
-    return Edited(request, applied)
+    return EditedRequest(request, applied)
 
 
 def _clear_thinking(request: Request, edit: Mapping[str, Any], count: TokenCounter) -> tuple[Request, dict[str, Any]]:
@@ -139,6 +141,8 @@ def deleted_results(request: Request) -> set[str]:
         elif fields["type"] == "cache_edits":
             unknown = [found for found in fields["tool_use_ids"] if found not in seen]
             if unknown:
-                raise Refusal(400, f"messages: `cache_edits` names tool results not sent before it: {unknown[0]}")
+                raise ProviderRefusal(
+                    400, f"messages: `cache_edits` names tool results not sent before it: {unknown[0]}"
+                )
             deleted.update(fields["tool_use_ids"])
     return deleted

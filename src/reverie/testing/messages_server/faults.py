@@ -7,7 +7,7 @@ from collections import deque
 
 from ...values import record
 
-__all__ = ["Cut", "Failure", "Faults", "Gate"]
+__all__ = ["ConnectionCut", "Faults", "InjectedFailure", "StreamGate"]
 
 KINDS = {
     400: "invalid_request_error",
@@ -23,7 +23,7 @@ KINDS = {
 
 
 @record
-class Failure:
+class InjectedFailure:
     """An error reply; with ``after_events`` it comes inside the stream, after that many events."""
 
     status: int
@@ -38,13 +38,13 @@ class Failure:
 
 
 @record
-class Cut:
+class ConnectionCut:
     """A reply whose connection breaks after so many bytes of its body."""
 
     after_bytes: int
 
 
-class Gate:
+class StreamGate:
     """Holds a stream after so many events until the test opens it."""
 
     def __init__(self, after_events: int) -> None:
@@ -67,38 +67,38 @@ class Faults:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._failures: deque[Failure] = deque()
-        self._cuts: deque[Cut] = deque()
-        self._gates: deque[Gate] = deque()
-        self._all_gates: list[Gate] = []
+        self._failures: deque[InjectedFailure] = deque()
+        self._cuts: deque[ConnectionCut] = deque()
+        self._gates: deque[StreamGate] = deque()
+        self._all_gates: list[StreamGate] = []
 
-    def add_failures(self, failure: Failure, times: int) -> None:
+    def add_failures(self, failure: InjectedFailure, times: int) -> None:
         """Queue a failure for the next requests."""
         with self._lock:
             self._failures.extend([failure] * times)
 
-    def add_cuts(self, cut: Cut, times: int) -> None:
+    def add_cuts(self, cut: ConnectionCut, times: int) -> None:
         """Queue a broken connection for the next replies."""
         with self._lock:
             self._cuts.extend([cut] * times)
 
-    def add_gate(self, gate: Gate) -> None:
+    def add_gate(self, gate: StreamGate) -> None:
         """Queue a gate for the next stream."""
         with self._lock:
             self._gates.append(gate)
             self._all_gates.append(gate)
 
-    def next_failure(self) -> Failure | None:
+    def next_failure(self) -> InjectedFailure | None:
         """Take the next failure, if one waits."""
         with self._lock:
             return self._failures.popleft() if self._failures else None
 
-    def next_cut(self) -> Cut | None:
+    def next_cut(self) -> ConnectionCut | None:
         """Take the next broken connection, if one waits."""
         with self._lock:
             return self._cuts.popleft() if self._cuts else None
 
-    def next_gate(self) -> Gate | None:
+    def next_gate(self) -> StreamGate | None:
         """Take the next gate, if one waits."""
         with self._lock:
             return self._gates.popleft() if self._gates else None

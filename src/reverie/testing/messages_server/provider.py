@@ -10,21 +10,21 @@ from typing import Any
 from ...cache.simulator import CacheRules, CacheSimulator
 from ...conversation.wire.validate import Limits, too_long
 from ...values import record
-from .edits import Edited, apply_context_management
+from .edits import EditedRequest, apply_context_management
 from .prompt_cache import Charge, Prompt, cache_miss_reason, charge, prompt_of, usage_fields
-from .refusals import Refusal, check_request, check_thinking
-from .replies import Reply, cut_to, reply_of
+from .refusals import ProviderRefusal, check_request, check_thinking
+from .replies import ServerReply, cut_to, reply_of
 from .token_count import TokenCounter
 
-__all__ = ["Admitted", "Provider"]
+__all__ = ["AdmittedRequest", "Provider"]
 
 
 @record
-class Admitted:
+class AdmittedRequest:
     """A request that passed every rule and was charged."""
 
     body: dict[str, Any]
-    edited: Edited
+    edited: EditedRequest
     prompt: Prompt
     charge: Charge
 
@@ -58,23 +58,23 @@ class Provider:
         """Return a fresh id."""
         return f"{prefix}_{next(self._ids):024d}"
 
-    def admit(self, body: dict[str, Any], headers: Mapping[str, str], now: float) -> Admitted:
+    def admit(self, body: dict[str, Any], headers: Mapping[str, str], now: float) -> AdmittedRequest:
         """Check a request by every rule, edit it, look it up in the cache; raise ``Refusal``."""
         self._check(body, headers)
         edited = apply_context_management(body, self.count)
         prompt = prompt_of(edited.request, self.count)
         problem = too_long(prompt.total, self.window)
         if problem is not None:
-            raise Refusal(problem.status, problem.text)
+            raise ProviderRefusal(problem.status, problem.text)
         with self._lock:
             charged = charge(self._simulator, prompt, now)
             fresh = [key for key in charged.edit_keys() if key not in self._consumed]
             if fresh:
                 self._consumed.update(fresh)
                 charged.deleted_tokens = prompt.deleted_tokens
-        return Admitted(body, edited, prompt, charged)
+        return AdmittedRequest(body, edited, prompt, charged)
 
-    def answer(self, admitted: Admitted, said: Any, now: float) -> dict[str, Any]:
+    def answer(self, admitted: AdmittedRequest, said: Any, now: float) -> dict[str, Any]:
         """Return the message that replies with what the script said; from now on what was written can be read."""
         body = admitted.body
         reply = cut_to(reply_of(said, lambda: self.next_id("toolu")), body["max_tokens"], self.count)
@@ -116,7 +116,7 @@ class Provider:
         if self.checks_thinking:
             check_thinking(body, self._signed)
 
-    def _usage(self, admitted: Admitted, reply: Reply) -> dict[str, Any]:
+    def _usage(self, admitted: AdmittedRequest, reply: ServerReply) -> dict[str, Any]:
         fields = usage_fields(admitted.charge.usage, sum(self.count(block) for block in reply.content))
         if admitted.prompt.edits:
             fields["cache_deleted_input_tokens"] = admitted.charge.deleted_tokens

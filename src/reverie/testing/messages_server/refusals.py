@@ -9,10 +9,10 @@ from ...conversation.wire.validate import Limits, problems
 from .faults import KINDS
 from .replies import is_redacted, is_signed
 
-__all__ = ["Refusal", "check_access", "check_request", "check_thinking"]
+__all__ = ["ProviderRefusal", "check_access", "check_request", "check_thinking"]
 
 
-class Refusal(Exception):
+class ProviderRefusal(Exception):
     """An error reply."""
 
     def __init__(self, status: int, message: str, *, retry_after: float | None = None, kind: str = "") -> None:
@@ -28,22 +28,22 @@ def check_access(headers: Mapping[str, str], api_keys: frozenset[str] | None) ->
     bearer = headers.get("authorization", "")
     key = headers.get("x-api-key") or (bearer[7:] if bearer.lower().startswith("bearer ") else "")
     if not key:
-        raise Refusal(401, "x-api-key header is required")
+        raise ProviderRefusal(401, "x-api-key header is required")
     if api_keys is not None and key not in api_keys:
-        raise Refusal(401, "invalid x-api-key")
+        raise ProviderRefusal(401, "invalid x-api-key")
     if not headers.get("anthropic-version"):
-        raise Refusal(400, "anthropic-version: header is required")
+        raise ProviderRefusal(400, "anthropic-version: header is required")
 
 
 def check_request(body: Mapping[str, Any], headers: Mapping[str, str], models: tuple[str, ...], limits: Limits) -> None:
     """Refuse what breaks a rule, first rule first."""
     found = problems(body, limits=limits)
     if found:
-        raise Refusal(found[0].status, found[0].text, kind=found[0].kind)
+        raise ProviderRefusal(found[0].status, found[0].text, kind=found[0].kind)
     if "context_management" in body and "context-management-" not in headers.get("anthropic-beta", ""):
-        raise Refusal(400, "context_management: Extra inputs are not permitted")
+        raise ProviderRefusal(400, "context_management: Extra inputs are not permitted")
     if body["model"] not in models:
-        raise Refusal(404, f"model: {body['model']}")
+        raise ProviderRefusal(404, f"model: {body['model']}")
 
 
 def check_thinking(body: Mapping[str, Any], signed: Mapping[str, str]) -> None:
@@ -55,11 +55,11 @@ def check_thinking(body: Mapping[str, Any], signed: Mapping[str, str]) -> None:
             where = f"messages.{index}.content.{position}"
             if block["type"] == "thinking" and not is_signed(block["thinking"], block["signature"]):
                 if block["signature"] in signed:
-                    raise Refusal(
+                    raise ProviderRefusal(
                         400,
                         f"{where}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be "
                         "modified. These blocks must remain as they were in the original response.",
                     )
-                raise Refusal(400, f"{where}: Invalid `signature` in `thinking` block")
+                raise ProviderRefusal(400, f"{where}: Invalid `signature` in `thinking` block")
             if block["type"] == "redacted_thinking" and not is_redacted(block["data"]):
-                raise Refusal(400, f"{where}: Invalid `data` in `redacted_thinking` block")
+                raise ProviderRefusal(400, f"{where}: Invalid `data` in `redacted_thinking` block")

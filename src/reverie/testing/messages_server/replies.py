@@ -11,8 +11,8 @@ from ...values import field, record
 from .token_count import TokenCounter
 
 __all__ = [
-    "Reply",
     "ReplyFunction",
+    "ServerReply",
     "cut_to",
     "is_redacted",
     "is_signed",
@@ -26,7 +26,7 @@ _SECRET: Final = b"the test server's own key"
 
 
 @record
-class Reply:
+class ServerReply:
     """A reply in full: its blocks, and why it stopped (worked out from the blocks where not given)."""
 
     content: str | list[dict[str, Any]]
@@ -35,9 +35,8 @@ class Reply:
     extra: Mapping[str, Any] = field(default_factory=lambda: {})
 
 
-ReplyFunction: TypeAlias = (
-    "Callable[[dict[str, Any]], str | list[dict[str, Any]] | Reply | Awaitable[str | list[dict[str, Any]] | Reply]]"
-)
+Content: TypeAlias = "str | list[dict[str, Any]] | ServerReply"
+ReplyFunction: TypeAlias = "Callable[[dict[str, Any]], Content | Awaitable[Content]]"
 
 
 def sign_thinking(thinking: str) -> str:
@@ -67,14 +66,14 @@ def _mac(kind: bytes, text: str) -> bytes:
     return hmac.digest(_SECRET, kind + b":" + text.encode("utf-8", "replace"), "sha256")
 
 
-def reply_of(said: Any, next_tool_id: Callable[[], str]) -> Reply:
+def reply_of(said: Any, next_tool_id: Callable[[], str]) -> ServerReply:
     """Return what a reply function said as a reply with whole blocks: ids given, thinking signed."""
-    reply = said if isinstance(said, Reply) else Reply(said)
+    reply = said if isinstance(said, ServerReply) else ServerReply(said)
     given = [{"type": "text", "text": reply.content}] if isinstance(reply.content, str) else reply.content
     blocks = [_whole(dict(block), next_tool_id) for block in given]
     used = any(block["type"] == "tool_use" for block in blocks)
     reason = reply.stop_reason or ("tool_use" if used else "end_turn")
-    return Reply(blocks, reason, reply.stop_sequence, reply.extra)
+    return ServerReply(blocks, reason, reply.stop_sequence, reply.extra)
 
 
 def _whole(block: Block, next_tool_id: Callable[[], str]) -> Block:
@@ -94,7 +93,7 @@ def _whole(block: Block, next_tool_id: Callable[[], str]) -> Block:
     return block
 
 
-def cut_to(reply: Reply, max_tokens: int, count: TokenCounter) -> Reply:
+def cut_to(reply: ServerReply, max_tokens: int, count: TokenCounter) -> ServerReply:
     """Return as much of the reply as ``max_tokens`` allow: text is cut, any other block is whole or gone."""
     kept: list[Block] = []
     left = max_tokens
@@ -108,7 +107,7 @@ def cut_to(reply: Reply, max_tokens: int, count: TokenCounter) -> Reply:
         if block["type"] == "text":
             text = _longest(block, left, count)
             kept += [{**block, "text": text}] if text else []
-        return Reply(kept, "max_tokens", None, reply.extra)
+        return ServerReply(kept, "max_tokens", None, reply.extra)
     return reply
 
 

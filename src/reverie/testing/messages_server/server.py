@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import socket
-import threading
-import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -17,17 +14,18 @@ import msgspec
 from ...cache.simulator import CacheRules
 from ...conversation.wire.validate import Limits
 from ...errors import InputError
-from .faults import Cut, Failure, Faults, Gate
+from ..loopback import LoopbackThread
+from .faults import ConnectionCut, Faults, InjectedFailure, StreamGate
 from .provider import Provider
-from .refusals import Refusal, check_access
+from .refusals import ProviderRefusal, check_access
 from .replies import ReplyFunction
 from .token_count import TokenCounter, count_block_tokens
-from .wire import JsonWire, StreamWire, error_body
+from .wire import JsonReply, StreamReply, error_body
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["Clock", "MessagesServer"]
+__all__ = ["ManualClock", "MessagesServer"]
 
 MODELS: Final = (
     "claude-fable-5",
@@ -42,11 +40,9 @@ MODELS: Final = (
     "claude-sonnet-4-5-20250929",
     "claude-haiku-4-5",
 )
-_START_SECONDS: Final = 10.0
-_STOP_SECONDS: Final = 10.0
 
 
-class Clock:
+class ManualClock:
     """Time as the test sets it, in seconds."""
 
     def __init__(self, now: float = 0.0) -> None:
@@ -64,7 +60,7 @@ class MessagesServer:
         self,
         reply: ReplyFunction,
         *,
-        clock: Clock | None = None,
+        clock: ManualClock | None = None,
         window: int = 200_000,
         models: Iterable[str] = MODELS,
         limits: Limits | None = None,
@@ -73,7 +69,7 @@ class MessagesServer:
         api_keys: Iterable[str] | None = None,
         checks_thinking: bool = True,
     ) -> None:
-        self.clock = clock or Clock()
+        self.clock = clock or ManualClock()
         self.requests: list[dict[str, Any]] = []
         self.refusals: list[tuple[int, str]] = []
         self.errors: list[Exception] = []
@@ -91,16 +87,14 @@ class MessagesServer:
             rules=rules or CacheRules(),
             checks_thinking=checks_thinking,
         )
-        self._base_url = ""
-        self._thread: threading.Thread | None = None
-        self._uvicorn: Any = None
+        self._thread: LoopbackThread | None = None
 
     @property
     def base_url(self) -> str:
         """Where the server listens; only known while it runs."""
-        if not self._base_url:
+        if self._thread is None:
             raise InputError("the server does not run yet: use it in a `with` block")
-        return self._base_url
+        return self._thread.url
 
     def fail(
         self,
@@ -112,16 +106,18 @@ class MessagesServer:
         after_events: int | None = None,
     ) -> None:
         """Answer the next requests with an error; with ``after_events``, as an error event within the stream."""
-        failure = Failure(status, message or f"a fault the test asked for ({status})", retry_after, after_events)
+        failure = InjectedFailure(
+            status, message or f"a fault the test asked for ({status})", retry_after, after_events
+        )
         self._faults.add_failures(failure, times)
 
     def cut_stream(self, after_bytes: int, *, times: int = 1) -> None:
         """Break the connection of the next replies after so many bytes of the body."""
-        self._faults.add_cuts(Cut(after_bytes), times)
+        self._faults.add_cuts(ConnectionCut(after_bytes), times)
 
-    def hold_stream(self, after_events: int = 1) -> Gate:
+    def hold_stream(self, after_events: int = 1) -> StreamGate:
         """Hold the next stream after so many events until the returned gate is opened, 30 seconds at most."""
-        gate = Gate(after_events)
+        gate = StreamGate(after_events)
         self._faults.add_gate(gate)
         return gate
 
@@ -145,48 +141,13 @@ class MessagesServer:
             await anyio.to_thread.run_sync(self._stop)
 
     def _start(self) -> None:
-        try:
-            import uvicorn
-        except ImportError as error:
-            raise InputError("MessagesServer needs starlette and uvicorn: install reverie[testing]") from error
-        # Named as TCP, so that the event loop turns off Nagle's delay: 40 ms a reply without it.
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(128)
-        config = uvicorn.Config(
-            self._application(),
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            lifespan="off",
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            timeout_graceful_shutdown=1,
-        )
-        self._uvicorn = uvicorn.Server(config)
-        self._thread = threading.Thread(
-            target=self._uvicorn.run, args=([listener],), name="messages-server", daemon=True
-        )
-        self._thread.start()
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._uvicorn.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                listener.close()
-                raise InputError(f"the test server did not start within {_START_SECONDS:.0f} seconds")
-            time.sleep(0.005)
-        self._base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self._thread = LoopbackThread(self._application(), "messages-server")
 
     def _stop(self) -> None:
-        if self._thread is None:
-            return
-        self._faults.open_all()
-        self._uvicorn.should_exit = True
-        self._thread.join(_STOP_SECONDS)
-        if self._thread.is_alive():
-            self._uvicorn.force_exit = True
-            self._thread.join(_STOP_SECONDS)
-        self._base_url, self._thread = "", None
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._faults.open_all()
+            thread.stop()
 
     def _application(self) -> Any:
         try:
@@ -204,7 +165,7 @@ class MessagesServer:
 
         async def not_here(request: Request, error: Exception) -> Any:
             status = error.status_code if isinstance(error, HTTPException) else 500
-            return self._refused(Refusal(status, "Not Found" if status == 404 else str(error)), "req_none")
+            return self._refused(ProviderRefusal(status, "Not Found" if status == 404 else str(error)), "req_none")
 
         return Starlette(routes=routes, exception_handlers={404: not_here, 405: not_here})
 
@@ -216,32 +177,32 @@ class MessagesServer:
             try:
                 check_access(request.headers, self._api_keys)
                 return await inner(request, request_id)
-            except Refusal as refusal:
+            except ProviderRefusal as refusal:
                 return self._refused(refusal, request_id)
             except Exception as error:
                 self.errors.append(error)
-                return self._refused(Refusal(500, f"the test server failed: {error!r}"), request_id)
+                return self._refused(ProviderRefusal(500, f"the test server failed: {error!r}"), request_id)
 
         return endpoint
 
-    def _refused(self, refusal: Refusal, request_id: str) -> JsonWire:
+    def _refused(self, refusal: ProviderRefusal, request_id: str) -> JsonReply:
         self.refusals.append((refusal.status, refusal.message))
         headers = {"request-id": request_id}
         if refusal.retry_after is not None:
             headers["retry-after"] = f"{refusal.retry_after:g}"
         body = error_body(refusal.kind, refusal.message, request_id)
-        return JsonWire(body, status=refusal.status, headers=headers)
+        return JsonReply(body, status=refusal.status, headers=headers)
 
     async def _body(self, request: Request) -> dict[str, Any]:
         raw = await request.body()
         if len(raw) > self._limits.max_body_bytes:
-            raise Refusal(413, "Request exceeds the maximum size")
+            raise ProviderRefusal(413, "Request exceeds the maximum size")
         try:
             body: Any = msgspec.json.decode(raw)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise Refusal(400, f"The request body is not valid JSON: {error}") from None
+            raise ProviderRefusal(400, f"The request body is not valid JSON: {error}") from None
         if not isinstance(body, dict):
-            raise Refusal(400, "The request body is not a JSON object")
+            raise ProviderRefusal(400, "The request body is not a JSON object")
         return cast("dict[str, Any]", body)
 
     async def _messages(self, request: Request, request_id: str) -> Any:
@@ -249,7 +210,7 @@ class MessagesServer:
         self.requests.append(body)
         failure = self._faults.next_failure()
         if failure is not None and (failure.after_events is None or not body.get("stream")):
-            raise Refusal(failure.status, failure.message, retry_after=failure.retry_after, kind=failure.kind)
+            raise ProviderRefusal(failure.status, failure.message, retry_after=failure.retry_after, kind=failure.kind)
         admitted = self._provider.admit(body, request.headers, self.clock.now)
         said: Any = await anyio.to_thread.run_sync(self._reply, body, abandon_on_cancel=True)
         if inspect.isawaitable(said):
@@ -259,13 +220,13 @@ class MessagesServer:
         headers = {"request-id": request_id}
         cut = self._faults.next_cut()
         if not body.get("stream"):
-            return JsonWire(message, headers=headers, cut=cut)
+            return JsonReply(message, headers=headers, cut=cut)
         gate = self._faults.next_gate()
-        return StreamWire(message, headers=headers, request_id=request_id, cut=cut, gate=gate, failure=failure)
+        return StreamReply(message, headers=headers, request_id=request_id, cut=cut, gate=gate, failure=failure)
 
     async def _count_tokens(self, request: Request, request_id: str) -> Any:
         answer = self._provider.count_tokens(await self._body(request), request.headers)
-        return JsonWire(answer, headers={"request-id": request_id})
+        return JsonReply(answer, headers={"request-id": request_id})
 
     async def _models(self, request: Request, request_id: str) -> Any:
         names: Sequence[str] = self._provider.models
@@ -278,13 +239,13 @@ class MessagesServer:
             "first_id": page[0] if page else None,
             "last_id": page[-1] if page else None,
         }
-        return JsonWire(answer, headers={"request-id": request_id})
+        return JsonReply(answer, headers={"request-id": request_id})
 
     async def _model(self, request: Request, request_id: str) -> Any:
         name = request.path_params["model"]
         if name not in self._provider.models:
-            raise Refusal(404, f"model: {name}")
-        return JsonWire(self._describe(name), headers={"request-id": request_id})
+            raise ProviderRefusal(404, f"model: {name}")
+        return JsonReply(self._describe(name), headers={"request-id": request_id})
 
     def _describe(self, name: str) -> dict[str, Any]:
         return {

@@ -8,10 +8,10 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from .faults import Cut, Failure, Gate
+from .faults import ConnectionCut, InjectedFailure, StreamGate
 from .stream import event_bytes, stream_events
 
-__all__ = ["JsonWire", "StreamWire", "error_body"]
+__all__ = ["JsonReply", "StreamReply", "error_body"]
 
 _STEP_SECONDS: Final = 0.01
 _MAX_HOLD_SECONDS: Final = 30.0
@@ -27,10 +27,12 @@ def _headers(fields: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
 
 
-class JsonWire:
+class JsonReply:
     """A reply in one piece, or the first bytes of it where the connection is to break."""
 
-    def __init__(self, value: Any, *, status: int = 200, headers: Mapping[str, str], cut: Cut | None = None) -> None:
+    def __init__(
+        self, value: Any, *, status: int = 200, headers: Mapping[str, str], cut: ConnectionCut | None = None
+    ) -> None:
         self._body = _encode(value)
         self._status = status
         self._headers = {"content-type": "application/json", "content-length": str(len(self._body)), **headers}
@@ -43,7 +45,7 @@ class JsonWire:
         await send({"type": "http.response.body", "body": body, "more_body": len(body) < len(self._body)})
 
 
-class StreamWire:
+class StreamReply:
     """A reply in events; it may wait at a gate, end in an error event, or break off in the middle of a byte run."""
 
     def __init__(
@@ -52,9 +54,9 @@ class StreamWire:
         *,
         headers: Mapping[str, str],
         request_id: str,
-        cut: Cut | None,
-        gate: Gate | None,
-        failure: Failure | None,
+        cut: ConnectionCut | None,
+        gate: StreamGate | None,
+        failure: InjectedFailure | None,
     ) -> None:
         self._events: Iterable[dict[str, Any]] = stream_events(message)
         self._headers = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **headers}
@@ -86,7 +88,7 @@ class StreamWire:
         await send({"type": "http.response.body", "body": data, "more_body": True})
         return whole
 
-    async def _hold(self, gate: Gate) -> None:
+    async def _hold(self, gate: StreamGate) -> None:
         gate.reached.set()
         with anyio.move_on_after(_MAX_HOLD_SECONDS):
             while not gate.is_open:

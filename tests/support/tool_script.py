@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ..conversation.entries import ASSISTANT, USER
-from ..conversation.wire.blocks import as_blocks
-from ..values import record
-from .coding_session import MODEL, SYSTEM, TOOLS, coding_session
-from .coding_session.phrases import INTERRUPTED, REFUSED, summary
-from .messages_server import Clock
+from reverie.conversation.entries import ASSISTANT, USER
+from reverie.conversation.wire.blocks import as_blocks
+from reverie.testing.coding_session import MODEL, SYSTEM, TOOLS, coding_session
+from reverie.testing.coding_session.phrases import INTERRUPTED, REFUSED, summary
+from reverie.testing.messages_server import ManualClock
+from reverie.values import record
 
 __all__ = ["SYSTEM", "TOOLS", "Step", "Task", "ToolScript"]
 
@@ -49,8 +49,8 @@ class ToolScript:
 
     model = MODEL
 
-    def __init__(self, seed: int = 1, replies: int = 300, *, clock: Clock | None = None) -> None:
-        self.clock = clock or Clock()
+    def __init__(self, seed: int = 1, replies: int = 300, *, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
         self.tasks = _tasks(seed, replies)
         self.sides = 0
         """How many requests without tools were answered: summaries that the loop asked for."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..conversation.decisions import Decision, body_of
-from ..conversation.entries import ASSISTANT, DECISION, USER, Entry, iso
-from ..conversation.view import View
+from reverie.conversation.decisions import Decision, body_of
+from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, iso
+from reverie.conversation.view import View
 
 __all__ = ["Script", "call", "text"]
 

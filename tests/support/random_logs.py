@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from ..conversation.decisions import (
+from reverie.conversation.decisions import (
     CacheEdits,
     Cause,
     Collapsed,
@@ -25,7 +25,7 @@ from ..conversation.decisions import (
     Snipped,
     body_of,
 )
-from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SYSTEM, USER, Entry, iso
+from reverie.conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SYSTEM, USER, Entry, iso
 
 __all__ = ["random_log"]
 
