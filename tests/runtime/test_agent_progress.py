@@ -66,7 +66,7 @@ class Watching:
             agent.listen(self.events.append)
             async with agent:
                 if self.small is not None:
-                    agent._small = self.small
+                    agent.parts.models._small = self.small
                 with anyio.fail_after(20):
                     await agent.spawn("Look around.", kind="general")
 

@@ -108,6 +108,22 @@ def test_a_query_streams_runs_its_tools_and_completes(tmp_path: Path) -> None:
     bench.session_valid()
 
 
+@pytest.mark.parametrize("change", ["nothing", "file", "session"])
+def test_a_resumed_session_edits_a_file_that_its_view_still_shows(change: str, tmp_path: Path) -> None:
+    edit = use("Edit", file_path="notes.txt", old_string="harbour", new_string="port")
+    bench = Bench(tmp_path, [[use("Read", file_path="notes.txt")], "Read.", [edit], "Done."], mode="accept-edits")
+    file = bench.cwd / "notes.txt"
+    file.write_text("harbour\nquay\n")
+    bench.ask("read it")
+    if change == "file":
+        file.write_text("harbour\nquay and pier\n")
+    bench.ask("edit it", session="another" if change == "session" else "s")  # another process, the same log
+    result = texts(bench.model.requests[3])
+    assert ("port" in file.read_text()) == (change == "nothing")
+    assert ("has changed since you read it" in result) == (change == "file")
+    assert ("you have not read" in result) == (change == "session")
+
+
 @pytest.mark.requirement("Q2")
 def test_the_first_message_is_the_users_context_and_later_requests_only_extend_it(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ["One.", "Two."])
@@ -283,7 +299,7 @@ def test_always_is_not_asked_twice_and_where_nobody_is_there_nothing_is_allowed(
     assert len(asked) == 1
     alone = Bench(tmp_path, [more, "ok"])
     alone.ask(session="alone")
-    assert "nobody is here to ask" in texts(alone.model.requests[1])
+    assert "there is no person to ask" in texts(alone.model.requests[1])
     assert not (alone.cwd / "made-by-bash").exists()
 
 
@@ -481,7 +497,7 @@ def test_another_model_answers_and_writes_the_summaries_too_and_all_are_closed_a
     async def main() -> None:
         async with bench.agent() as agent:
             await drained(agent.ask("go"))
-            agent._turn_to(agent._models.opened(second))
+            agent.parts.use_model(agent.parts.models.open(second))
             await drained(agent.ask("again"))
             assert agent.session.model is agent.model
             assert agent.status().window == 100_000

@@ -33,8 +33,8 @@ def test_a_bridge_carries_and_control_messages_are_told(tmp_path: Path) -> None:
         async with Agent(
             model=ScriptedModel(["Done."]), cwd=tmp_path, session="worker", bridge=pigeons, on_control=heard.append
         ) as agent:
-            assert agent.context.post is not None
-            said = await agent.context.post.send("bridge:far", "hello", summary="a greeting")
+            assert agent.parts.context.post is not None
+            said = await agent.parts.context.post.send("bridge:far", "hello", summary="a greeting")
             assert "far" in said
             with Mailbox(os.environ["REVERIE_HOME"], agent.settings.relay.team, "planner") as planner:
                 control = {"type": "shutdown_request", "request_id": "r1", "reason": "enough"}

@@ -310,7 +310,7 @@ def test_agents_of_a_process_that_died_are_said_to_have_been_killed(tmp_path: Pa
     stage.run(leave_one)
     stage.ask("again")
     assert [one.status for one in stage.decisions(AgentFinished)] == ["killed"]
-    assert "the process that ran it ended" in str(stage.requests("main")[-1]["messages"])
+    assert "its process ended before it did" in str(stage.requests("main")[-1]["messages"])
 
 
 def test_agents_of_agents_go_only_so_deep(tmp_path: Path) -> None:
@@ -700,7 +700,7 @@ def test_an_agent_stops_only_its_own(tmp_path: Path) -> None:
     async def steps(agent: Agent) -> None:
         other = await agent.spawn("wait", kind="general", background=True)
         stage.other = other.agent
-        restored = await OpenItems(agent.context).restorable()  # what a compaction shows again
+        restored = await OpenItems(agent.parts.context).restorable()  # what a compaction shows again
         assert any(other.agent in text for text in restored.rest)
         tried = await agent.spawn("stop the other", kind="general")
         assert tried.status == "completed"

@@ -106,9 +106,9 @@ class Watched:
                     async for _ in agent.ask("go"):
                         pass
                     group.cancel_scope.cancel()
-                assert agent.relaying is not None
-                self.spawned = dict(agent.relaying.spawning.roster.agents)
-                self.tools = set(agent.runs.tools)
+                assert agent._relay is not None
+                self.spawned = dict(agent._relay.spawner.roster.agents)
+                self.tools = set(agent.parts.runs.tools)
                 began = time.monotonic()
             self.closing = time.monotonic() - began
 

@@ -84,7 +84,7 @@ def test_it_streams_counts_reuses_its_prefix_and_can_be_stopped(
             first = await answered(agent, "".join(LONG.format(number) for number in range(16)) + "Which was the first?")
             assert "completed" in ended(first)
             assert sum(isinstance(event, TextStreamed) for event in first) > 3
-            agent.max_tokens = 400
+            agent.parts.max_tokens = 400
 
             def stop(event: Event) -> None:
                 if isinstance(event, TextStreamed):
@@ -92,8 +92,8 @@ def test_it_streams_counts_reuses_its_prefix_and_can_be_stopped(
 
             agent.listen(stop)
             assert ended(await answered(agent, "Count to ten thousand.")).startswith("aborted")
-            agent._listeners.remove(stop)
-            agent.max_tokens = 12
+            agent._events.listeners.remove(stop)
+            agent.parts.max_tokens = 12
             last = calls(await answered(agent, "And the second?"))[-1]
             evaluated, read = last["input_tokens"], last["cache_read_input_tokens"]
             assert evaluated <= 0.05 * (evaluated + read) + 60  # all but what was said since the first question

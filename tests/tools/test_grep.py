@@ -19,6 +19,7 @@ from reverie.tools import Output, ToolContext
 from reverie.tools import grep as grep_module
 from reverie.tools.files.literals import required_literal
 from reverie.tools.files.search_program import search
+from reverie.tools.files.workspace import with_grant
 from reverie.tools.grep import Grep, find_ripgrep
 
 WORDS = [
@@ -244,7 +245,7 @@ def test_a_search_outside_needs_a_grant_and_links_are_not_followed(tmp_path: Pat
         assert grep(context, "needle", path=path).is_error
         target = Grep().access({"pattern": "x", "path": path}, context).target
         assert target.startswith(str(outside))
-        assert rows(grep(context.granting(target), "needle", path=path))[0].endswith("secret.txt")
+        assert rows(grep(with_grant(context, target), "needle", path=path))[0].endswith("secret.txt")
 
 
 @pytest.mark.parametrize(("pattern", "says"), [("foo(", "backslash"), ("[a", "backslash"), ("*x", "backslash")])

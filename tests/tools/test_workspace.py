@@ -21,7 +21,7 @@ from reverie.runtime.guard.permissions import decide
 from reverie.settings import PermissionRules
 from reverie.tools import Output, Tool, ToolContext
 from reverie.tools.edit import Edit
-from reverie.tools.files.workspace import is_inside
+from reverie.tools.files.workspace import is_inside, with_grant
 from reverie.tools.read import Read
 from reverie.tools.write import Write
 
@@ -414,7 +414,7 @@ def test_a_check_of_names_alone_is_caught_by_the_tricks(tmp_path: Path) -> None:
 def test_what_was_granted_can_be_used_and_nothing_beside_it(ws: Path, outside: Path) -> None:
     (outside / "other.txt").write_text(SECRET)
     (ws / "link").symlink_to(outside / "secret.txt")
-    context = ToolContext(cwd=ws).granting(str(outside / "secret.txt"))
+    context = with_grant(ToolContext(cwd=ws), str(outside / "secret.txt"))
 
     async def steps() -> None:
         assert SECRET in text(await attempt(Read(), context, "link"))
@@ -428,7 +428,7 @@ def test_what_was_granted_can_be_used_and_nothing_beside_it(ws: Path, outside: P
 
 
 def test_a_grant_for_nothing_opens_nothing(ws: Path, outside: Path) -> None:
-    context = ToolContext(cwd=ws, granted={""}).granting("")
+    context = with_grant(ToolContext(cwd=ws, granted={""}), "")
     assert anyio.run(attempt, Read(), context, str(outside / "secret.txt")).is_error
 
 
@@ -436,7 +436,7 @@ def test_an_allowed_hard_link_is_read_and_writing_leaves_the_other_name_alone(ws
     os.link(outside / "secret.txt", ws / "hard.txt")
     access = Read().access({"file_path": "hard.txt"}, ToolContext(cwd=ws))
     assert access.doubt
-    context = ToolContext(cwd=ws).granting(access.target)
+    context = with_grant(ToolContext(cwd=ws), access.target)
 
     async def steps() -> None:
         assert SECRET in text(await attempt(Read(), context, "hard.txt"))

@@ -1,4 +1,4 @@
-"""What a tool needs of whoever runs it."""
+"""The context that an agent's tools run in."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["Todo", "ToolContext", "WebAccess"]
 
 
 def _ignore(event: Event) -> None:
-    """Tell nobody."""
+    """Drop an event."""
 
 
 def _nothing(handle: str) -> bytes | None:
-    """Know no stored result."""
+    """Return None: there are no stored results."""
     return None
 
 
@@ -36,59 +36,48 @@ class Todo:
 
 @record
 class WebAccess:
-    """How WebFetch reaches the web: who resolves names, and whether addresses of this machine and net are allowed."""
+    """How WebFetch reaches the web: name resolution, and whether addresses of this machine and network are allowed."""
 
     resolve: Callable[[str, int], list[str]] | None = None
-    """Return the addresses of a host and port; None asks the system."""
+    """Return the addresses of a host and port; None uses the system's resolver."""
     allow_private: bool = False
     """Whether loopback, private and link-local addresses may be fetched."""
 
 
 @dataclass(slots=True)
 class ToolContext:
-    """One agent's side of its tools: where it works, what it has read, what runs for it."""
+    """The state that one agent's tools share: its directories, the files it has read, and its running commands."""
 
     cwd: Path
     session: str = ""
     policy: AgentPolicy = field(default_factory=AgentPolicy)
     directories: tuple[Path, ...] = ()
-    """Directories beside the working directory that file tools may work in without asking."""
+    """Other directories that file tools may use without asking."""
     read_back: Callable[[str], bytes | None] = _nothing
-    """Return a result that left the view, by its path or handle; None where there is none."""
+    """Return a stored tool result by its path or handle; None if there is none."""
     emit: Callable[[Event], None] = _ignore
     restricted: bool = False
     """Whether a command must run in the sandbox, with no write and no network."""
     granted: set[str] = field(default_factory=lambda: set[str]())
-    """Resolved paths outside the workspace (``Access.target``) that permission was given for; a directory stands for
-    all that is beneath it. What is neither inside nor granted is refused when it is opened."""
+    """Resolved paths outside the workspace that a person allowed (``Access.target``); a directory includes everything
+    beneath it. A path that is neither inside nor granted is refused when it is opened."""
     home: Path | None = None
-    """The user's directory of Reverie, where their skills are; None leaves those out."""
+    """The user's Reverie directory, which holds their skills; None leaves those out."""
     project_skills: bool = True
-    """Whether the project's own skills are offered; not before its directory is trusted."""
+    """Whether the project's own skills are offered; false until its directory is trusted."""
     reads: ReadState = field(default_factory=ReadState)
     loaded_skills: list[str] = field(default_factory=lambda: list[str]())
-    """The skills that were loaded, the latest last."""
+    """Names of loaded skills, the latest last."""
     todos: list[Todo] = field(default_factory=lambda: list[Todo]())
     shells: Shells = field(default_factory=Shells)
     web: WebAccess = field(default_factory=WebAccess)
     agents: Agents | None = None
-    """Starts agents for this one; None where it may start none."""
+    """Starts agents for this one; None if it may start none."""
     post: Post | None = None
-    """Carries messages to other agents; None where there is nobody to write to."""
-
-    def granting(self, target: str, *, restricted: bool | None = None) -> ToolContext:
-        """Return this context for one call that was given permission for a target; all else is shared.
-
-        What lies inside needs no grant, and gets none: if it becomes something else meanwhile, it is refused.
-        """
-        from .files.workspace import needs_grant
-
-        keep = self.restricted if restricted is None else restricted
-        more = {target} if target and needs_grant(target, self) else set[str]()
-        return replace(self, granted=self.granted | more, restricted=keep)
+    """Carries messages to other agents; None if there are none."""
 
     def forked(self, **changes: Any) -> ToolContext:
-        """Return a context of its own for a fork: it has read the same, and what it does next is not seen here."""
+        """Return a copy for a fork: it starts with the same read state and then changes independently."""
         own: dict[str, Any] = {
             "reads": self.reads.copy(),
             "todos": list(self.todos),
@@ -99,5 +88,5 @@ class ToolContext:
         return replace(self, **(own | changes))
 
     async def aclose(self) -> None:
-        """End what runs in the background."""
+        """Stop every background command."""
         await self.shells.aclose()

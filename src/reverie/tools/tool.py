@@ -1,4 +1,4 @@
-"""What a tool is: a name, a schema, what it would touch, and what it does."""
+"""The protocol of a tool, and the records it returns."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ AccessKind: TypeAlias = Literal["none", "read", "write", "run", "fetch", "other"
 
 @record
 class Access:
-    """What a call would touch: nothing outside, a path to read or write, a command to run, a URL to fetch, or
-    something only the tool knows (a tool of an MCP server).
+    """The effect of a call: none, a path to read or write, a command to run, a URL to fetch, or something that only
+    the tool knows (a tool of an MCP server).
 
-    ``doubt`` says why a person should be asked even where the target alone would not need it: a file inside the
-    workspace that has another name, perhaps outside.
+    ``doubt`` is a reason to ask a person although the target alone needs no permission: a file inside the workspace
+    may have another hard link outside.
     """
 
     kind: AccessKind
@@ -31,7 +31,7 @@ class Access:
 
 @record
 class Output:
-    """What a tool gives back: text or content blocks, and the files it read or wrote (absolute paths)."""
+    """The result of a tool: text or content blocks, and the absolute paths of files it read or wrote."""
 
     content: str | list[dict[str, Any]]
     is_error: bool = False
@@ -40,12 +40,12 @@ class Output:
 
 
 def failed(message: object) -> Output:
-    """Return an output that says what went wrong and what to do."""
+    """Return an error output with a message that says what to do."""
     return Output(str(message), is_error=True)
 
 
 class Tool(Protocol):
-    """Something an agent can do; input has been checked against the schema before any method sees it."""
+    """A tool of an agent; every input is checked against the schema before a method gets it."""
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class Tool(Protocol):
 
     @property
     def description(self) -> str:
-        """What it does and when to use it, for the model."""
+        """The description for the model: its effect and when to use it."""
         ...
 
     @property
@@ -68,13 +68,13 @@ class Tool(Protocol):
         ...
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Say what the call would touch; pure, quick and never raising."""
+        """Return the effect of a call, before it runs; pure, quick and never raising."""
         ...
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return what a person should see before allowing it: a unified diff, or an empty text."""
+        """Return a unified diff for the person who allows the call, or an empty text."""
         ...
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Do it. What goes wrong is an Output with ``is_error`` that says what to do; cancelling cleans up."""
+        """Run the call; return an error output instead of raising, and clean up when cancelled."""
         ...

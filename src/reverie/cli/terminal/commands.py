@@ -155,18 +155,18 @@ async def make_skill(talk: Conversation, rest: str) -> None:
 async def show_todos(talk: Conversation, rest: str) -> None:
     """Show the agent's plan."""
     marks = {"completed": "✓", "in_progress": "▸"}
-    todos = talk.agent.context.todos
+    todos = talk.agent.parts.context.todos
     lines = [f"  {marks.get(todo.status, '·')} {one_line(todo.content, 200)}" for todo in todos]
     talk.transcript.put("block", lines or [talk.paint("nothing is planned", "dim")])
 
 
 async def show_memory(talk: Conversation, rest: str) -> None:
     """List the memories, show one, or take the last change of them back."""
-    remembering = talk.agent.remembering
-    if remembering is None:
+    agent_memory = talk.agent.parts.memory
+    if agent_memory is None:
         talk.transcript.note("this agent has no memory: it is switched off, or the model's window is too small for it")
         return
-    memory = remembering.memory
+    memory = agent_memory.memory
     if rest == "undo":
         entry = await to_thread.run_sync(memory.undo)
         talk.transcript.note(
@@ -179,7 +179,7 @@ async def show_memory(talk: Conversation, rest: str) -> None:
         listed = await to_thread.run_sync(memory.list)
         lines = [f"  {one_line(one.file, 40):<42} {one_line(one.description, 100)}" for one in listed]
         lines.append(
-            talk.paint(f"  in {remembering.path} · /memory FILE shows one, /memory undo takes a change back", "dim")
+            talk.paint(f"  in {agent_memory.path} · /memory FILE shows one, /memory undo takes a change back", "dim")
         )
         talk.transcript.put("block", lines)
 

@@ -1,19 +1,34 @@
-"""A whole agent: a model, tools, permissions and a session, behind one door."""
+"""A whole agent: a model, tools, permissions and a session behind one class."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
+from ...conversation.entries import new_uuid
 from ...errors import InputError, SessionError
-from ...events import Event, FellBack, Listener
-from ...ports import Model, Started
-from ...settings import Mode
-from ..session.limits import compact_at, max_output_tokens, window_tokens
-from .loop import Prompt, QueryEnd, QueryRun, run_query
-from .models import fitted, fitting
-from .parts import Assembled
+from ...events import Event, Listener
+from ...ports import Model, Started, Storage
+from ...settings import Mode, Settings, load_settings
+from ...tools import relay_tools
+from ...tools.tool import Tool
+from ...values import replace
+from ..guard.permissions import Approver
+from ..mail.delivery import Heed
+from ..mail.post_office import Bridge
+from ..places.projects import canonical_root
+from ..session.limits import compact_at
+from ..session.session import Session
+from .event_feed import EventFeed
+from .host import AgentHost
+from .interrupt import Interrupt
+from .loop import Prompt, QueryRun, run_query
+from .options import AgentOptions
+from .parts import AgentParts, has_small_window, open_parts
 from .status import Status
 from .team.relay import Relay
 from .team.roster import AgentStatus
@@ -21,87 +36,235 @@ from .team.roster import AgentStatus
 __all__ = ["Agent"]
 
 
-class Agent(Assembled):
-    """Answers prompts with tools, in a session that is kept."""
+class Agent:
+    """Answers prompts with tools, and keeps the conversation in a session."""
 
-    # -- what a user does
+    def __init__(
+        self,
+        *,
+        model: str | Model | None = None,
+        cwd: str | Path = ".",
+        session: str | None = None,
+        settings: Settings | None = None,
+        storage: Storage | None = None,
+        tools: Sequence[Tool] | None = None,
+        system: str | None = None,
+        mode: Mode | None = None,
+        approve: Approver | None = None,
+        hooks: Mapping[str, Sequence[Callable[..., Any]]] | None = None,
+        max_turns: int | None = None,
+        budget_usd: float | None = None,
+        clock: Callable[[], float] = time.time,
+        bridge: Bridge | None = None,
+        on_control: Heed | None = None,
+    ) -> None:
+        """Prepare an agent; every argument left out comes from the settings.
+
+        ``bridge`` carries messages to ``bridge:<id>``; ``on_control`` is called with control messages that this agent
+        must obey, such as a request to shut down.
+        """
+        place = Path(cwd).resolve()
+        known = settings or load_settings(project=canonical_root(place))
+        self._set_up(
+            AgentOptions(
+                model=model if model is not None else known.model,
+                cwd=place,
+                name=session or _new_name(clock()),
+                is_named=session is not None,
+                settings=known,
+                storage=storage,
+                tools=tools,
+                system=system,
+                mode=mode or known.permissions.mode,
+                approve=approve,
+                hooks=hooks or {},
+                max_turns=max_turns if max_turns is not None else known.agent.max_turns,
+                budget_usd=budget_usd if budget_usd is not None else known.agent.budget_usd,
+                clock=clock,
+                bridge=bridge,
+                on_control=on_control,
+            )
+        )
+
+    @classmethod
+    def from_options(cls, options: AgentOptions) -> Agent:
+        """Make an agent from options whose defaults are filled in, such as those of a sub-agent."""
+        agent = cls.__new__(cls)
+        agent._set_up(options)
+        return agent
+
+    def _set_up(self, options: AgentOptions) -> None:
+        self._options = options
+        self._events = EventFeed()
+        self._interrupt = Interrupt()
+        self._is_answering = False
+        self._stack: AsyncExitStack | None = None
+        self._parts: AgentParts | None = None
+        self._relay: Relay | None = None
+        self._host: AgentHost | None = None
+
+    # -- opening and closing
+
+    async def __aenter__(self) -> Agent:
+        if self._stack is not None:
+            raise SessionError("this agent is open already")
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.aclose()
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        options = self._options
+        self._parts = parts = await open_parts(options, self._events, stack)
+        has_room = options.tools is not None or not has_small_window(parts.model)
+        self._relay = relay = Relay(parts, Agent.from_options) if options.settings.switches.relay and has_room else None
+        self._host = AgentHost(parts, relay)
+        if relay is not None:
+            if options.tools is None:
+                parts.runs.add(relay_tools())
+            await relay.open()
+        parts.runs.add(await parts.opening.enter(stack, self._first_message_text))
+        stack.push_async_callback(parts.context.aclose)
+        stack.push_async_callback(self._wind_down)
+
+    async def _first_message_text(self) -> str:
+        """Return the list of agent types and the memory index for the first message."""
+        lineage = self._options.lineage
+        texts = [self._relay.listing] if self._relay is not None else []
+        if self.parts.memory is not None:
+            texts.append(await self.parts.memory.context())
+        elif lineage is not None and lineage.memory is not None:
+            lineage.memory.view = lambda: self.session.view
+            texts.append(await lineage.memory.context())
+        return "\n\n".join(text for text in texts if text)
+
+    async def _wind_down(self) -> None:
+        """Stop this agent's own agents, let background writes finish, run the last hooks, cancel all other tasks."""
+        parts = self.parts
+        try:
+            if self._relay is not None:
+                await self._relay.close()
+            if parts.memory is not None:
+                await parts.memory.close()
+            await parts.opening.leave()
+        finally:
+            parts.tasks.cancel_scope.cancel()
+
+    # -- answering
 
     async def ask(self, prompt: Prompt) -> AsyncGenerator[Event, None]:
-        """Answer a prompt: yield every event in its order, ``QueryEnded`` last.
+        """Answer a prompt and yield every event in order, ``QueryEnded`` last.
 
-        An agent that is not open is opened for this one prompt and closed after it.
+        An agent that is not open is opened for this prompt and closed after it.
         """
-        if self._stack is None:
+        if self._stack is None or self._host is None:
             async with self, aclosing(self.ask(prompt)) as events:
                 async for event in events:
                     yield event
             return
-        if self._asking:
+        if self._is_answering:
             raise SessionError("this agent is answering already: wait for QueryEnded, or interrupt() it")
-        self._asking = True
-        self._heard.clear()
+        self._is_answering = True
+        self._events.start_queue()
         try:
-            run = QueryRun(self.session, self, self.runs, self._hooks, self._interrupt, self._hear, self._since)
+            parts = self.parts
+            run = QueryRun(parts.session, self._host, parts.runs, parts.hooks, self._interrupt, self._events)
             async with aclosing(run_query(run, prompt)) as events:
                 async for event in events:
                     yield event
         finally:
-            self._asking = False
+            self._events.stop_queue()
+            self._is_answering = False
 
     def listen(self, listener: Listener) -> None:
-        """Call this with every event at the moment it happens."""
-        self._listeners.append(listener)
+        """Call a function with every event as soon as it happens."""
+        self._events.listeners.append(listener)
 
     def interrupt(self) -> None:
-        """End the running query with what it has done so far."""
-        self._interrupt.ask()
+        """Stop the running query; everything it did so far stays in the log."""
+        self._interrupt.request()
 
     async def use_model(self, name: str) -> None:
-        """Ask another model from the next request on."""
-        self._fell_back = False
-        self._turn_to(self._models.opened(name))
+        """Use another model from the next request on."""
+        parts = self.parts
+        if self._host is not None:
+            self._host.has_fallen_back = False
+        parts.use_model(parts.models.open(name))
 
-    def _turn_to(self, model: Model) -> None:
-        """Let a model answer, and write notes, summaries and memories, from now on."""
-        self.model = model
-        self.max_tokens = fitting(self.settings.agent.max_tokens, self.model)
-        self.session.settings = fitted(self.settings, self.model)
-        self.session.use_model(model)
-        if self.remembering is not None:
-            self.remembering.use_model(model)
+    # -- state
+
+    @property
+    def name(self) -> str:
+        """The name of the session."""
+        return self._options.name
+
+    @property
+    def cwd(self) -> Path:
+        """The working directory."""
+        return self._options.cwd
+
+    @property
+    def settings(self) -> Settings:
+        """The settings it was made with."""
+        return self._options.settings
+
+    @property
+    def parts(self) -> AgentParts:
+        """The parts of an agent that is open."""
+        if self._parts is None:
+            raise SessionError("this agent is not open: use it in 'async with'")
+        return self._parts
+
+    @property
+    def session(self) -> Session:
+        """The session that holds the conversation."""
+        return self.parts.session
+
+    @property
+    def model(self) -> Model:
+        """The model that answers now."""
+        return self.parts.model
 
     @property
     def mode(self) -> Mode:
-        """What tools may do without asking."""
-        return self.runs.mode if self._stack is not None else self._mode
+        """The permission mode: how much tools may do without asking."""
+        return self._options.mode
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
-        self._mode = mode
+        self._options = replace(self._options, mode=mode)
         if self._stack is not None:
-            self.runs.mode = mode
-            if self.relaying is not None:
-                self.relaying.narrow(mode)
+            self.parts.runs.mode = mode
+            if self._relay is not None:
+                self._relay.narrow(mode)
 
     def status(self) -> Status:
-        """Say where the agent stands."""
-        tokens = self.session.view.counted.tokens
-        window = self._window_tokens()
-        full = compact_at(self.model.model_id, self.session.settings)
+        """Return the figures a footer shows: window, cost, cache share and background work."""
+        parts, meter = self.parts, self._events.meter
+        tokens = parts.session.view.counted.tokens
+        window = parts.window_tokens()
+        full = compact_at(parts.model.model_id, parts.session.settings)
         return Status(
-            model=self.model.name,
+            model=parts.model.name,
             mode=self.mode,
             tokens=tokens,
             window=window,
             window_percent=min(100, round(100 * tokens / max(1, window))),
             to_compaction=max(0, full - tokens),
-            cache_share=self._meter.cache_share,
-            cost_usd=self._meter.cost_usd,
-            background=tuple(f"{what} {detail}".strip() for what, detail in self._meter.background.items()),
+            cache_share=meter.cache_share,
+            cost_usd=meter.cost_usd,
+            background=tuple(f"{what} {detail}".strip() for what, detail in meter.background.items()),
             agents=sum(one.state == "running" for one in self.agents()),
         )
 
-    # -- agents of this one
+    # -- other agents
 
     async def spawn(
         self,
@@ -113,104 +276,33 @@ class Agent(Assembled):
         worktree: bool = False,
         model: str = "",
     ) -> Started:
-        """Start an agent of a type, or a fork of this conversation where none is named; wait for it unless it runs in
-        the background, in which case its result enters the conversation at the next round."""
-        return await self._relay().spawning.start(
+        """Start an agent of a type, or a fork of this conversation if ``kind`` is empty.
+
+        Wait for its result, unless it runs in the background: then the result enters the conversation at a later round.
+        """
+        return await self._open_relay().spawner.start(
             prompt, kind=kind, description=description, background=background, worktree=worktree, model=model
         )
 
     def agents(self) -> list[AgentStatus]:
-        """Say how the agents that were started here stand, those they started among them."""
-        return self.relaying.spawning.statuses() if self._stack is not None and self.relaying is not None else []
+        """Return the state of every agent that was started here, directly or by another one."""
+        return self._relay.spawner.statuses() if self._stack is not None and self._relay is not None else []
 
     async def stop_agent(self, agent: str) -> str:
-        """Stop an agent and all it started, and say how it ended."""
-        return await self._relay().spawning.stop(agent)
+        """Stop an agent and every agent it started; return a sentence about its end."""
+        return await self._open_relay().spawner.stop(agent)
 
     async def wait_agent(self, agent: str) -> AgentStatus:
-        """Wait for an agent's end and say how it came out."""
-        return await self._relay().spawning.wait(agent)
+        """Wait until an agent ends, and return its state."""
+        return await self._open_relay().spawner.wait(agent)
 
-    def _relay(self) -> Relay:
+    def _open_relay(self) -> Relay:
         if self._stack is None:
             raise SessionError("this agent is not open: use it in 'async with'")
-        if self.relaying is None:
+        if self._relay is None:
             raise InputError("agents are switched off here (switches.relay), or the model's window is too small")
-        return self.relaying
+        return self._relay
 
-    def _relays(self) -> Relay | None:
-        return Relay(self) if self.settings.switches.relay else None
 
-    # -- what the loop asks (Seat)
-
-    def opening(self) -> dict[str, Any]:
-        """Return what every request opens with."""
-        model = self.model.model_id
-        return {"model": model, "max_tokens": self.max_tokens, "system": self._system, "tools": self._declared}
-
-    def raised_limit(self) -> int | None:
-        """Return the larger limit for replies, as far as model and window allow one."""
-        most = self.model.capabilities.max_output or max_output_tokens(self.model.model_id)
-        left = self._window_tokens() - self.session.view.counted.tokens
-        raised = min(self.settings.agent.max_tokens_raised, most or self.settings.agent.max_tokens_raised, left)
-        return raised if raised > self.max_tokens else None
-
-    def fall_back(self) -> bool:
-        """Let the fallback model answer, once."""
-        spare = self.settings.fallback_model
-        if spare is None or self._fell_back:
-            return False
-        self._fell_back = True
-        before = self.model.name
-        self._turn_to(self._models.opened(spare))
-        self._hear(FellBack(self.name, "model", f"{before} declined; {self.model.name} is asked"))
-        return True
-
-    def out_of_bounds(self, turns: int) -> QueryEnd | None:
-        """Say whether turns or money have run out."""
-        if turns >= self._max_turns:
-            return QueryEnd("max_turns", f"{turns} turns were taken, and no more are allowed")
-        over = self.lineage.over_limit() if self.lineage is not None else ""
-        if over:
-            return QueryEnd("budget", over)
-        spent = self._meter.cost_usd or 0.0
-        if self._budget_usd is not None and spent >= self._budget_usd:
-            return QueryEnd("budget", f"${spent:.2f} of ${self._budget_usd:.2f} is spent")
-        return None
-
-    async def begin(self, prompt: str) -> None:
-        """Attach what has changed since the last prompt, and begin to look for memories."""
-        if self.remembering is not None:
-            self.remembering.look(prompt)
-        await self.around.refresh()
-        await self.attachments()
-
-    async def attachments(self) -> None:
-        """Attach what the turn calls for."""
-        touched, self.runs.touched = self.runs.touched, set()
-        await self.around.attach(touched)
-        if self.relaying is not None:
-            await self.relaying.deliver()
-        if self.remembering is not None:
-            await self.remembering.surface()
-
-    async def completed(self) -> None:
-        """Let what was said become memories, behind the conversation."""
-        if self.remembering is not None:
-            await self.remembering.completed()
-
-    def cost_usd(self) -> float | None:
-        """Return what the session has cost so far."""
-        return self._meter.cost_usd
-
-    def used(self) -> tuple[int, float | None]:
-        """Return the tokens and the money that all calls of this session used."""
-        usage = self._meter.usage
-        return usage.input + usage.output, self._meter.cost_usd
-
-    def emit(self, event: Event) -> None:
-        """Tell whoever listens something that happened around this agent."""
-        self._hear(event)
-
-    def _window_tokens(self) -> int:
-        return window_tokens(self.model.model_id, self.session.settings)
+def _new_name(now: float) -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{new_uuid()[:4]}"

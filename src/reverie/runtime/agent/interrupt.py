@@ -1,4 +1,4 @@
-"""Stopping a query from outside, without a cancel scope that outlives one step."""
+"""Interrupt a running query from outside, with one cancel scope per step."""
 
 from __future__ import annotations
 
@@ -13,40 +13,35 @@ T = TypeVar("T")
 
 
 class QueryInterrupted(Exception):
-    """The user stopped the query; raised and caught within the runtime."""
+    """The user stopped the query; raised and caught inside the runtime."""
 
 
 class Interrupt:
-    """Ends whatever step is being waited for.
+    """Cancels the step that a query is waiting for.
 
-    A query is an async generator, and a cancel scope must not stay open while a generator is suspended: each step that
-    may take long is waited for in a scope of its own.
+    A query is an async generator, and a cancel scope must not stay open while a generator is suspended. Each step that
+    may take long therefore runs in a scope of its own.
     """
 
     def __init__(self) -> None:
-        self._asked = False
+        self._is_requested = False
         self._scope: CancelScope | None = None
 
-    @property
-    def asked(self) -> bool:
-        """Whether somebody wants the query to end."""
-        return self._asked
-
-    def ask(self) -> None:
-        """End the query at the step it is in."""
-        self._asked = True
+    def request(self) -> None:
+        """Cancel the step that runs now, or the next one."""
+        self._is_requested = True
         if self._scope is not None:
             self._scope.cancel()
 
     def reset(self) -> None:
-        """Begin a new query."""
-        self._asked = False
+        """Forget an earlier request, before a new query."""
+        self._is_requested = False
 
     async def guard(self, step: Awaitable[T]) -> T:
-        """Wait for a step, or raise ``Interrupted`` as soon as somebody asks."""
+        """Wait for a step; raise ``QueryInterrupted`` as soon as an interrupt is requested."""
         with CancelScope() as scope:
             self._scope = scope
-            if self._asked:
+            if self._is_requested:
                 scope.cancel()
             try:
                 return await step

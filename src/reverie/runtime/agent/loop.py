@@ -1,13 +1,13 @@
-"""The query loop: from a prompt to its end, one reply after the other.
+"""The query loop: from a prompt to its end, one model reply after the other.
 
-Each turn in this order: what the window holds is brought into bounds and becomes a request (``Session.prepare``:
-offload budget, trim, compact, blocking check), the model replies, the reply is logged (``Session.observe``; notes run
-behind), then its tools run, or the query ends.
+Each turn runs these steps: build a request that fits the window (``Session.prepare``: offload, trim, compact, check
+the blocking limit), stream the model's reply, log it (``Session.observe``; notes run in the background), then run its
+tools or end the query.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -24,7 +24,7 @@ from ..session.session import Session
 from .interrupt import Interrupt, QueryInterrupted
 from .tool_runs import CUT_OFF, ToolRuns
 
-__all__ = ["Prompt", "QueryEnd", "QueryHost", "QueryRun", "run_query"]
+__all__ = ["Prompt", "QueryEnd", "QueryEvents", "QueryHost", "QueryRun", "run_query"]
 
 Prompt = str | list[dict[str, Any]]
 GO_ON: Final = (
@@ -33,136 +33,152 @@ GO_ON: Final = (
 )
 STOPPED: Final = "[The user stopped the reply here.]"
 CUT: Final = "max_tokens"
-CONTINUES: Final = 3
-HOOKED: Final = 5
+MAX_CONTINUES: Final = 3
+MAX_SENT_BACK: Final = 5
 """How often stop hooks may send the model back to work in one query."""
 
 
 @record
 class QueryEnd:
-    """How a query ended, by the names of Q6, and what there is to say about it."""
+    """The reason why a query ended (one of the names in requirement Q6), and a detail for people."""
 
     end: str
     detail: str = ""
 
 
 class QueryHost(Protocol):
-    """Who the loop works for: what changes between turns, and what is wanted around them."""
+    """The agent, as far as the loop needs it: its model, its limits, and its work around each turn."""
 
     @property
     def model(self) -> Model:
-        """Who answers."""
+        """The model that answers now."""
         ...
 
-    max_tokens: int
+    @property
+    def max_tokens(self) -> int:
+        """The output limit of the next request."""
+        ...
 
-    def opening(self) -> dict[str, Any]:
+    @max_tokens.setter
+    def max_tokens(self, tokens: int) -> None: ...
+
+    def request_options(self) -> dict[str, Any]:
         """Return the arguments of ``Session.prepare``: model, system, tools, options."""
         ...
 
     def raised_limit(self) -> int | None:
-        """Return the larger output limit for a reply that was cut off; None where there is none."""
+        """Return a larger output limit for a reply that was cut off; None if there is none."""
         ...
 
     def fall_back(self) -> bool:
-        """Let another model answer from now on; say whether there is one."""
+        """Switch to the fallback model; return whether there is one."""
         ...
 
-    def out_of_bounds(self, turns: int) -> QueryEnd | None:
-        """Say whether turns or money have run out."""
+    def end_by_limit(self, turns: int) -> QueryEnd | None:
+        """Return the end that a limit on turns or money forces; None while there is room."""
         ...
 
-    async def begin(self, prompt: str) -> None:
-        """Attach what has changed since the last prompt, and look for what helps with this one."""
+    async def begin_query(self, prompt: str) -> None:
+        """Attach everything that changed since the last prompt, and start to search memories for this one."""
         ...
 
-    async def completed(self) -> None:
-        """Begin what runs behind a query that is complete."""
+    async def end_query(self) -> None:
+        """Start the background work that follows a completed query."""
         ...
 
-    async def attachments(self) -> None:
-        """Attach what a turn calls for: instruction files of folders that were touched, a new day."""
+    async def add_attachments(self) -> None:
+        """Attach instruction files of folders that tools touched, a new date, and messages."""
         ...
 
     def cost_usd(self) -> float | None:
-        """Return what the session has cost so far, where prices are known."""
+        """Return the cost of the session so far; None where no price is known."""
+        ...
+
+
+class QueryEvents(Protocol):
+    """The events of a query: emitted at once, and collected until the loop yields them."""
+
+    def emit(self, event: Event) -> None:
+        """Pass an event to every listener."""
+        ...
+
+    def new_events(self) -> Iterable[Event]:
+        """Return the events since the last call, oldest first."""
         ...
 
 
 @dataclass(slots=True)
 class QueryRun:
-    """Everything a query is made of, given from outside."""
+    """One query while it runs: the parts it uses, and its counters."""
 
     session: Session
-    seat: QueryHost
+    host: QueryHost
     runs: ToolRuns
     hooks: Hooks
     interrupt: Interrupt
-    emit: Callable[[Event], None]
-    heard: Callable[[], Iterable[Event]]
-    """Return the events since it was last called, in their order."""
+    events: QueryEvents
     turns: int = 0
     continues: int = 0
     sent_back: int = 0
-    made_room: bool = False
+    has_compacted: bool = False
 
 
 async def run_query(run: QueryRun, prompt: Prompt) -> AsyncGenerator[Event, None]:
-    """Answer a prompt; every event as it happens, ``QueryEnded`` last."""
+    """Answer a prompt and yield every event as it happens, ``QueryEnded`` last."""
     end: QueryEnd | None = None
     try:
-        end = await _begun(run, prompt)
+        end = await _begin(run, prompt)
         while end is None:
-            for event in run.heard():
+            for event in run.events.new_events():
                 yield event
-            end = run.seat.out_of_bounds(run.turns)
+            end = run.host.end_by_limit(run.turns)
             if end is not None:
                 break
             try:
-                request = await run.interrupt.guard(run.session.prepare(**run.seat.opening()))
+                request = await run.interrupt.guard(run.session.prepare(**run.host.request_options()))
             except WindowFull as error:
                 end = QueryEnd("blocking_limit", str(error))
                 break
             reply: Reply | None = None
             try:
-                async with aclosing(run.seat.model.stream(request)) as stream:
+                async with aclosing(run.host.model.stream(request)) as stream:
                     while reply is None:
                         piece = await run.interrupt.guard(_next(stream))
                         if isinstance(piece, Reply):
                             reply = piece
                         else:
                             _show(run, piece)
-                        for event in run.heard():
+                        for event in run.events.new_events():
                             yield event
             except PromptTooLong as error:
-                end = await _room(run, error)
+                end = await _compact_once(run, error)
                 continue
             except ModelError as error:
                 end = QueryEnd("model_error", str(error))
                 break
             run.turns += 1
-            end = await _replied(run, reply.body)
+            end = await _handle_reply(run, reply.body)
     except QueryInterrupted:
         end = QueryEnd("aborted", "stopped by the user")
         await _settle(run)
     except BaseException:
-        with CancelScope(shield=True):  # the log must be whole whoever gives up on us
+        with CancelScope(shield=True):  # the log must be complete even if the caller cancels
             await _settle(run)
-            _ended(run, QueryEnd("aborted", "cancelled"))
+            _emit_end(run, QueryEnd("aborted", "cancelled"))
         raise
-    _ended(run, end or QueryEnd("completed"))
-    for event in run.heard():
+    _emit_end(run, end or QueryEnd("completed"))
+    for event in run.events.new_events():
         yield event
 
 
-async def _begun(run: QueryRun, prompt: Prompt) -> QueryEnd | None:
-    """Let hooks see the prompt, attach what the moment calls for, and say it."""
+async def _begin(run: QueryRun, prompt: Prompt) -> QueryEnd | None:
+    """Run the prompt hooks, add attachments, and log the prompt; return an end if a hook refused it."""
     run.interrupt.reset()
     text = prompt if isinstance(prompt, str) else "\n".join(str(block.get("text", "")) for block in prompt)
     outcome = await run.interrupt.guard(run.hooks.run("user_prompt", {"prompt": text}))
     if outcome.block or outcome.stop:
         return QueryEnd("hook_stopped", outcome.reason or "a hook refused the prompt")
-    await run.seat.begin(text)
+    await run.host.begin_query(text)
     await run.session.say(prompt)
     if outcome.context:
         await run.session.attach(outcome.context, type="hook")
@@ -178,16 +194,16 @@ async def _next(stream: AsyncGenerator[Piece | Reply, None]) -> Piece | Reply:
 
 def _show(run: QueryRun, piece: Piece) -> None:
     if piece.kind == "text":
-        run.emit(TextStreamed(run.session.name, piece.text))
+        run.events.emit(TextStreamed(run.session.name, piece.text))
     elif piece.kind == "thinking":
-        run.emit(ThinkingStreamed(run.session.name, piece.text))
+        run.events.emit(ThinkingStreamed(run.session.name, piece.text))
 
 
-async def _room(run: QueryRun, error: PromptTooLong) -> QueryEnd | None:
-    """Compact once because the provider says the prompt does not fit; a second time there is nothing left to try."""
-    if run.made_room:
+async def _compact_once(run: QueryRun, error: PromptTooLong) -> QueryEnd | None:
+    """Compact because the provider rejected the prompt as too long; return an end the second time."""
+    if run.has_compacted:
         return QueryEnd("prompt_too_long", f"{error}; compacting did not make enough room")
-    run.made_room = True
+    run.has_compacted = True
     try:
         await run.interrupt.guard(run.session.compact_reactively(error))
     except CompactionError as failed:
@@ -195,21 +211,21 @@ async def _room(run: QueryRun, error: PromptTooLong) -> QueryEnd | None:
     return None
 
 
-async def _replied(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None:
-    """Take in a whole reply: run its tools, go on where it was cut, or end."""
+async def _handle_reply(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None:
+    """Log a whole reply, then run its tools, continue it where the output limit cut it, or end."""
     stopped = reply.get("stop_reason")
     if stopped == CUT and not run.continues:
-        raised = run.seat.raised_limit()
+        raised = run.host.raised_limit()
         if raised is not None:
-            run.seat.max_tokens = raised
+            run.host.max_tokens = raised
             await run.session.record_call(reply, source="cut_off")
             return None
     if stopped == "refusal":
         await run.session.record_call(reply, source="refused")
-        return None if run.seat.fall_back() else QueryEnd("model_error", "the model declined to answer")
+        return None if run.host.fall_back() else QueryEnd("model_error", "the model declined to answer")
     calls = await run.session.observe(reply)
     if stopped == CUT:
-        return await _cut_off(run, calls)
+        return await _continue_reply(run, calls)
     run.continues = 0
     if calls:
         await run.interrupt.guard(run.runs.run(calls))
@@ -217,14 +233,14 @@ async def _replied(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None:
         return QueryEnd("hook_stopped", run.runs.stopped_by) if run.runs.stopped_by else None
     if stopped == "pause_turn":
         return None
-    return await _finished(run)
+    return await _finish(run)
 
 
-async def _cut_off(run: QueryRun, calls: list[Any]) -> QueryEnd | None:
-    """Ask the model to go on with a reply that the output limit cut."""
+async def _continue_reply(run: QueryRun, calls: list[Any]) -> QueryEnd | None:
+    """Ask the model to continue a reply that the output limit cut; refuse the calls in it."""
     await run.runs.refuse(calls, CUT_OFF)
-    if run.continues >= CONTINUES:
-        return QueryEnd("completed", f"the reply was cut off {CONTINUES + 1} times by the output limit")
+    if run.continues >= MAX_CONTINUES:
+        return QueryEnd("completed", f"the reply was cut off {MAX_CONTINUES + 1} times by the output limit")
     run.continues += 1
     if not calls:
         await run.session.attach(GO_ON, type="continue")
@@ -235,30 +251,30 @@ async def _after_tools(run: QueryRun) -> None:
     said, run.runs.said_by_hooks = run.runs.said_by_hooks, []
     for text in said:
         await run.session.attach(text, type="hook")
-    await run.seat.attachments()
+    await run.host.add_attachments()
 
 
-async def _finished(run: QueryRun) -> QueryEnd | None:
-    """Let stop hooks look at a final reply; they may send the model back to work."""
+async def _finish(run: QueryRun) -> QueryEnd | None:
+    """Run the stop hooks on a final reply; return None if they send the model back to work."""
     payload = {"stop_hook_active": run.sent_back > 0}
     outcome = await run.interrupt.guard(run.hooks.run("stop", payload))
     if outcome.stop:
         return QueryEnd("hook_stopped", outcome.reason or "a hook asked to stop")
-    if outcome.block and run.sent_back < HOOKED:
+    if outcome.block and run.sent_back < MAX_SENT_BACK:
         run.sent_back += 1
         await run.session.attach(outcome.reason or CONTINUE, type="hook")
         return None
-    await run.seat.completed()
+    await run.host.end_query()
     return QueryEnd("completed")
 
 
 async def _settle(run: QueryRun) -> None:
-    """Leave a log that can go on: running tools are answered, a reply that was stopped is said to have been."""
+    """Make the log continuable: answer calls that were running, or note that the reply was stopped."""
     if run.session.view.unanswered():
         await run.runs.settle()
     elif run.session.view.length:
         await run.session.attach(STOPPED, type="interrupted")
 
 
-def _ended(run: QueryRun, end: QueryEnd) -> None:
-    run.emit(QueryEnded(run.session.name, end.end, end.detail, run.turns, run.seat.cost_usd()))
+def _emit_end(run: QueryRun, end: QueryEnd) -> None:
+    run.events.emit(QueryEnded(run.session.name, end.end, end.detail, run.turns, run.host.cost_usd()))

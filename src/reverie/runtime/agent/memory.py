@@ -1,4 +1,4 @@
-"""An agent's memory: the rules it is told, the index it begins with, what it recalls, what is kept of its work."""
+"""The memory of an agent: rules in its prompt, the index, recall before a prompt, and extraction after a query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...memories.store.index import lines_of
 from ...memories.store.records import Scope
 from ...memories.store.trust import Trust
 from ...ports import Model
-from ...settings import PermissionRules, Settings
+from ...settings import Settings
 from ...tools.context import ToolContext
 from ...tools.memory import MemoryTool
 from ...tools.tool import Tool
@@ -37,7 +37,7 @@ _TAG_BYTES: Final = 4
 
 
 class AgentMemory:
-    """What one agent knows from before, and what it leaves for later."""
+    """Connects one agent to the memories of its project: recall, the Memory tool, extraction and dreams."""
 
     def __init__(
         self,
@@ -48,14 +48,13 @@ class AgentMemory:
         model: Model | None,
         small: Model | None,
         tasks: TaskGroup,
-        rules: PermissionRules,
         sandboxed: bool,
     ) -> None:
-        """``model`` writes memories; ``small`` chooses among them, and without one the local search does, for free."""
+        """Open the memories; ``model`` writes them, ``small`` selects them (None uses the local search)."""
         self._session, self._settings = session, settings
         self._imported_upto = imported_upto(session.view)
         self._witnesses = Witnesses(imported_upto=self._imported_upto)
-        self._hearing = threading.Lock()
+        self._witness_lock = threading.Lock()
         directory = memory_directory(context.cwd, settings)
         self.memory = Memory.open(context.cwd, settings=settings)
         self.path = str(directory)
@@ -74,7 +73,7 @@ class AgentMemory:
             model=model,
             policy=settings.extract,
             tools=context,
-            rules=rules,
+            rules=settings.permissions,
             sandboxed=sandboxed,
             spending=Spending(home=settings.home),
             allowed=self._may_extract,
@@ -85,20 +84,20 @@ class AgentMemory:
 
     @staticmethod
     def allowed(settings: Settings) -> bool:
-        """Say whether this agent has a memory at all."""
+        """Say whether the settings allow an agent to have a memory."""
         return settings.switches.memory
 
     def tool(self) -> Tool:
-        """Return the door by which the agent saves, changes and forgets when it is asked to."""
+        """Return the Memory tool, which saves, changes and removes memories on request."""
         return MemoryTool(self.memory, trust_of=self._trust_of, daily_logs=self._settings.daily_logs)
 
     def rules(self) -> str:
-        """Return what the system prompt says about memory; the same bytes for a whole session."""
+        """Return the part of the system prompt about memory; it never changes within a session."""
         team = self._settings.team_memory is not None
         return rules_text(self.path, team=team, daily_logs=self._settings.daily_logs)
 
     async def context(self) -> str:
-        """Return the index for the first message; empty where it cannot be read, and that is told."""
+        """Return the memory index for the first message; emit an event and return an empty text if it is unreadable."""
         try:
             return await to_thread.run_sync(self._indexes)
         except (ReverieError, OSError) as error:
@@ -106,45 +105,45 @@ class AgentMemory:
             return ""
 
     def _indexes(self) -> str:
-        """Return the index, and the one that is shared with a team, each in a fence of its own."""
+        """Return the private and the team index, each in a fence of its own."""
         places: dict[Scope, str] = {"private": self.path}
         if self._settings.team_memory is not None:
             places["team"] = str(self._settings.team_memory)
         parts: list[str] = []
         for scope, path in places.items():
             index = self.memory.index(scope)
-            waiting = [line.file for line in lines_of(index.text) if self._waits(scope, line.file)]
+            waiting = [line.file for line in lines_of(index.text) if self._is_unconfirmed(scope, line.file)]
             tag = os.urandom(_TAG_BYTES).hex()
             parts.append(index_context(index, path=path, tag=tag, scope=scope, unconfirmed=waiting))
         return "\n\n".join(parts)
 
-    def _waits(self, scope: Scope, file: str) -> bool:
-        """Say whether nobody has confirmed what a line of the index points to; what is not there is nobody's word."""
+    def _is_unconfirmed(self, scope: Scope, file: str) -> bool:
+        """Say whether the memory of an index line is unconfirmed; a missing file counts as unconfirmed."""
         try:
             return self.memory.get(f"team/{file}" if scope == "team" else file).trust == "unconfirmed"
         except ReverieError:
             return True
 
     def use_model(self, model: Model) -> None:
-        """Let another model write memories from now on."""
+        """Use another model to write memories from now on."""
         self._extracting.model = model
 
-    def look(self, prompt: str) -> None:
-        """Begin to look for memories that help with a prompt, beside whatever else goes on."""
+    def start_recall(self, prompt: str) -> None:
+        """Start to search memories for a prompt, in the background."""
         self._recalling.start(prompt)
 
-    async def surface(self) -> None:
-        """Show the model what was found, if it was found by now."""
+    async def attach_recalled(self) -> None:
+        """Attach the recalled memories if the search has finished."""
         await self._recalling.surface()
 
-    async def completed(self) -> None:
-        """Let what was said become memories, behind the conversation."""
+    async def end_query(self) -> None:
+        """Cancel a search that still runs, and start extraction and a due dream in the background."""
         self._recalling.cancel()
         await self._extracting.after_query()
         await self.dreaming.after_query()
 
     async def close(self) -> None:
-        """Give up looking, and give what is being written its time."""
+        """Cancel recall, and wait for an extraction that is being written."""
         self._recalling.cancel()
         await self._extracting.close()
 
@@ -153,8 +152,8 @@ class AgentMemory:
         return switches.memory and switches.extraction
 
     def _trust_of(self, text: str) -> Trust:
-        """Say whose word a text is that the agent would save; only what was said since the last time is read."""
-        with self._hearing:
+        """Return the trust of a text that the agent wants to save; only messages since the last call are read."""
+        with self._witness_lock:
             said = self._session.view.said
             if not self._witnesses.follow(said):
                 self._witnesses = Witnesses(said, imported_upto=self._imported_upto)

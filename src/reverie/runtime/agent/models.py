@@ -1,4 +1,4 @@
-"""The models an agent asks: opened by name, tried again, let go of at the end, and what fits into them."""
+"""The models of an agent: opened by name, wrapped with retries, closed at the end, and the limits that fit them."""
 
 from __future__ import annotations
 
@@ -13,35 +13,43 @@ __all__ = ["Models", "fitted", "fitting"]
 
 
 class Models:
-    """Opens models, and closes all of them: work behind the conversation may still ask an old one."""
+    """Opens models and keeps all of them open to the end, because background work may still use an old one."""
 
-    def __init__(self, settings: Settings, retried: Callable[[Retry], None]) -> None:
+    def __init__(self, settings: Settings, on_retry: Callable[[Retry], None]) -> None:
         self._settings = settings
-        self._retried = retried
+        self._on_retry = on_retry
         self._open: list[Model] = []
+        self._small: Model | None = None
 
-    def opened(self, asked: str | Model | None) -> Model:
-        """Return a model that tries again by itself, and another one where that does not help."""
+    def open(self, asked: str | Model | None) -> Model:
+        """Open a model that retries by itself and then uses the fallback model of the settings."""
         if isinstance(asked, RetryingModel):
-            asked.on_retry = self._retried
+            asked.on_retry = self._on_retry
             self._open.append(asked)
             return asked
         aliases = self._settings.model_aliases
         named = open_model(asked, aliases=aliases) if not isinstance(asked, Model) else asked
         spare = self._settings.fallback_model
         fallback = open_model(spare, aliases=aliases) if spare else None
-        model = RetryingModel(named, fallback=fallback, on_retry=self._retried)
+        model = RetryingModel(named, fallback=fallback, on_retry=self._on_retry)
         self._open.append(model)
         return model
 
+    def small(self) -> Model | None:
+        """Return the model with the alias ``small``, opened on first use; None where the settings name none."""
+        named = self._settings.model_aliases.get("small")
+        if self._small is None and named:
+            self._small = self.open(named)
+        return self._small
+
     async def close(self) -> None:
-        """Let go of all of them."""
+        """Close every model that was opened here."""
         for model in self._open:
             await model.aclose()
 
 
 def fitted(settings: Settings, model: Model) -> Settings:
-    """Return the settings with a window no larger than the model's own, where its provider says how large it is."""
+    """Return the settings with ``window_tokens`` capped at the model's own window, if its provider reports one."""
     given, wanted = model.capabilities.window, settings.window_tokens
     if given is None:
         return settings
@@ -49,7 +57,7 @@ def fitted(settings: Settings, model: Model) -> Settings:
 
 
 def fitting(max_tokens: int, model: Model) -> int:
-    """Return an output limit that the model and a quarter of its window allow."""
+    """Return the output limit, capped at the model's own limit and at a quarter of its window."""
     known = model.capabilities
     limits = [max_tokens, known.max_output or max_tokens, (known.window or 4 * max_tokens) // 4]
     return max(1, min(limits))

@@ -1,4 +1,4 @@
-"""What an agent had open: the files it read last, the skills it follows, its list of steps, its agents."""
+"""The open items of an agent: files it read, loaded skills, its list of steps, and running agents."""
 
 from __future__ import annotations
 
@@ -9,33 +9,38 @@ from typing import Any, Final, cast
 from anyio import to_thread
 
 from ...conversation.authorship import heard
+from ...conversation.reads import read_state
 from ...conversation.view import View
+from ...conversation.wire.blocks import as_blocks
 from ...errors import ReverieError
 from ...tools.context import Todo, ToolContext
+from ...tools.files.numbered_lines import show_lines
+from ...tools.files.read_state import MAX_ENTRIES, FileRead
+from ...tools.files.text_files import load
 from ...tools.files.workspace import open_plain_file
 from ...tools.skill import available_skills
 from ...tools.skills import load_skill
 from ..session.compact.restore import OpenContent, RestorableText
 
-__all__ = ["OpenItems", "todos_in"]
+__all__ = ["OpenItems", "restore_reads", "todos_in"]
 
 _FILES: Final = 20
 _READ_CHARS: Final = 60_000
 _INSTRUCTIONS: Final = frozenset({"AGENTS.md", "CLAUDE.md", "CLAUDE.local.md"})
-"""Files that come back by themselves."""
+"""Instruction files, which are attached again by other code."""
 
 
 class OpenItems:
-    """Knows what can be shown again after a compaction."""
+    """Collects the items that a compaction may show again."""
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
 
     async def restorable(self) -> OpenContent:
-        """Return what could be shown again now, the latest first."""
-        return await to_thread.run_sync(self._found)
+        """Return the files, skills, steps and agents to show again, the latest first."""
+        return await to_thread.run_sync(self._restorable)
 
-    def _found(self) -> OpenContent:
+    def _restorable(self) -> OpenContent:
         steps = [f"- [{todo.status}] {todo.content}" for todo in self._context.todos]
         agents = [f"- {line}" for line in self._context.agents.at_work()] if self._context.agents is not None else []
         parts = {"The list of steps:": steps, "Agents at work, whose results will come:": agents}
@@ -52,7 +57,7 @@ class OpenItems:
                 with os.fdopen(opened.descriptor, encoding="utf-8", errors="replace") as file:
                     found.append(RestorableText(reading.path, file.read(_READ_CHARS)))
             except (OSError, ReverieError):
-                continue  # gone since, or no longer ours to read: there is nothing to show
+                continue  # the file was removed or may no longer be read
         return found
 
     def _skills(self) -> list[RestorableText]:
@@ -62,13 +67,44 @@ class OpenItems:
 
 
 def todos_in(view: View) -> list[Todo]:
-    """Return the list of steps that a log last wrote down."""
+    """Return the steps of the last TodoWrite call in a log."""
     for entry in reversed(view.said):
         for one in heard(entry):
             given: Any = one.input
             if one.kind == "call" and one.tool == "TodoWrite" and isinstance(given, dict):
                 return _todos(cast("dict[str, Any]", given).get("todos"))
     return []
+
+
+def restore_reads(view: View, context: ToolContext) -> None:
+    """Fill the read state of a resumed session with the files that its view shows whole; this may block.
+
+    A file that no longer looks as the view shows it gets a version that never matches, so that Edit asks to read it
+    again.
+    """
+    found = read_state(view)
+    shown = {
+        str(block.get("tool_use_id")): block.get("content")
+        for result in view.results
+        if found.get(result.path or "") == result.tool_use_id
+        for block in as_blocks(result.piece.message)
+    }
+    for path, called in list(found.items())[-MAX_ENTRIES:]:
+        try:
+            file = load(path, context)
+        except (OSError, ReverieError):
+            continue
+        numbered = show_lines(file.text, None, None, context.policy)
+        is_same = numbered.whole and numbered.text == _plain_text(shown.get(called))
+        version = file.version if is_same else "changed"
+        context.reads.note(FileRead(file.target, version, file.stat.st_mtime_ns, numbered.text))
+
+
+def _plain_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    return "".join(str(cast("dict[str, Any]", block).get("text", "")) for block in blocks if isinstance(block, dict))
 
 
 def _todos(given: Any) -> list[Todo]:

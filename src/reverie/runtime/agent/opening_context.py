@@ -1,6 +1,6 @@
-"""What stands around a conversation: the context it opens with, the date, instruction files, skills, others' tools.
+"""The context of a conversation: working directory, date, instruction files, skills, and tools of MCP servers.
 
-Volatile text never enters the prompt's prefix: it is attached when it is first known and when it changes.
+Text that may change never enters the cached prefix. It is attached when it is first known and when it changes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ATTACHED: Final = "instructions_attached"
 
 
 class OpeningContext:
-    """Keeps what stands around one session's conversation."""
+    """Attaches context to one session: at its start, at each prompt, and after each turn."""
 
     def __init__(
         self,
@@ -48,9 +48,8 @@ class OpeningContext:
         clock: Callable[[], float],
     ) -> None:
         self.registered: set[str] = set()
-        """Instruction files of sub-directories that stand in the view."""
-        self.also: Callable[[], Awaitable[str]] | None = None
-        """Who has something more to say in the first message, such as the index of memories."""
+        """Paths of nested instruction files that the view shows."""
+
         self._session = session
         self._context = context
         self._settings = settings
@@ -61,30 +60,33 @@ class OpeningContext:
         self._nested = NestedInstructions(context.cwd, self._gathered)
         self._day = ""
 
-    async def enter(self, stack: AsyncExitStack) -> list[Tool]:
-        """Open the session: its context, its hooks, and the tools of the user's MCP servers."""
+    async def enter(self, stack: AsyncExitStack, extra_text: Callable[[], Awaitable[str]]) -> list[Tool]:
+        """Attach the first context, run the start hooks, and return the tools of the user's MCP servers.
+
+        ``extra_text`` returns the end of a new session's first message, such as the memory index.
+        """
         new = not self._session.view.length
-        self._session.listen(self._hear)
-        tools = await self._connected(stack)
-        await to_thread.run_sync(self._look_around)
+        self._session.listen(self._on_event)
+        tools = await self._mcp_tools(stack)
+        await to_thread.run_sync(self._read_instructions)
         self._nested = NestedInstructions(self._context.cwd, self._gathered, consent=self._consent)
         for problem in self._gathered.problems:
             self._session.emit(FellBack(self._session.name, "instructions", problem))
         if new:
             skills = brief_listing(await to_thread.run_sync(available_skills, self._context))
             listed = f"Skills you can load:\n{skills}" if skills else ""
-            more = await self.also() if self.also is not None else ""
-            parts = [self._surroundings(), render(self._gathered), listed, more]
+            more = await extra_text()
+            parts = [self._environment_text(), render(self._gathered), listed, more]
             await self._session.attach("\n\n".join(part for part in parts if part), type=USER_CONTEXT)
         else:
-            await self._take_up()
+            await self._resume()
         outcome = await self._hooks.run("session_start", {"source": "startup" if new else "resume"})
         if outcome.context:
             await self._session.attach(outcome.context, type="hook")
         return tools
 
     async def attach(self, touched: Iterable[str] = ()) -> None:
-        """Attach what the moment calls for: a new day, files that changed, those of folders that were touched."""
+        """Attach a new date, and the nested instruction files of folders that tools touched."""
         day = time.strftime("%A, %Y-%m-%d", time.localtime(self._clock()))
         if day != self._day:
             await self._session.attach(f"Today is {day}.", type=DATE)
@@ -99,34 +101,34 @@ class OpeningContext:
             try:
                 await self._session.decide(InstructionsAttached(cause, paths, render(found)))
             except BaseException:
-                self.registered.difference_update(paths)  # they were not logged, so nobody has seen them
+                self.registered.difference_update(paths)  # they were not logged, so the model has not seen them
                 raise
 
     async def refresh(self) -> None:
-        """Say what of the instruction files has changed since they were shown."""
+        """Read the instruction files again and attach their changes since they were last shown."""
         before = self._gathered
-        await to_thread.run_sync(self._look_around)
+        await to_thread.run_sync(self._read_instructions)
         said = changed(before, self._gathered)
         if said:
             await self._session.attach(said, type=CHANGED)
 
     async def leave(self) -> None:
-        """Close the session towards those who are told."""
+        """Run the session-end hooks."""
         await self._hooks.run("session_end", {})
 
     def _readable(self, path: str) -> bool:
-        """Say whether instructions may be taken from there: where the tools may work, and in folders above it."""
+        """Say whether an instruction file may be read: inside the tools' directories, or in a folder above them."""
         roots = (self._context.cwd, *self._context.directories)
         above = {str(parent) for parent in self._context.cwd.parents}
-        return any(_within(path, str(root)) for root in roots) or _home_of(path) in above
+        return any(_within(path, str(root)) for root in roots) or _folder_of(path) in above
 
-    def _look_around(self) -> None:
+    def _read_instructions(self) -> None:
         self._consent = TrustList.open(self._settings.home).is_trusted(self._context.cwd)
         self._context.project_skills = self._consent
         self._gathered = gather(self._context.cwd, home=self._settings.home, consent=self._consent)
 
-    async def _take_up(self) -> None:
-        """Find in the log what a resumed session has been told already, and say what has changed since."""
+    async def _resume(self) -> None:
+        """Find in the log which context a resumed session already shows, and attach the changes since then."""
         view = self._session.view
         shown = {piece.uuid for group in view.groups for piece in group.pieces}
         said = [_text(entry) for entry in view.said if entry.body.get("type") in (USER_CONTEXT, CHANGED)]
@@ -141,7 +143,7 @@ class OpeningContext:
             if unsaid:
                 await self._session.attach(changed(Gathered(), Gathered(unsaid)), type=CHANGED)
 
-    async def _connected(self, stack: AsyncExitStack) -> list[Tool]:
+    async def _mcp_tools(self, stack: AsyncExitStack) -> list[Tool]:
         if not self._settings.mcp_servers:
             return []
         from ...tools.mcp import McpTools
@@ -151,7 +153,7 @@ class OpeningContext:
             self._session.emit(FellBack(self._session.name, "mcp", problem))
         return list(servers.tools)
 
-    def _surroundings(self) -> str:
+    def _environment_text(self) -> str:
         cwd = self._context.cwd
         lines = [f"Working directory: {cwd}", f"System: {platform.system()} {platform.machine()}"]
         root = canonical_root(cwd)
@@ -159,13 +161,13 @@ class OpeningContext:
             lines.append(f"Git repository: {root}")
         return "Where you are:\n" + "\n".join(f"- {line}" for line in lines)
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if isinstance(event, CompactionEnded):
             self.registered.clear()
 
 
-def _home_of(path: str) -> str:
-    """Return the folder that an instruction file speaks for; one in ``.claude`` speaks for the folder above that."""
+def _folder_of(path: str) -> str:
+    """Return the folder that an instruction file applies to; a file in ``.claude`` applies to the folder above."""
     return path.partition("/.claude/")[0] if "/.claude/" in path else path.rpartition("/")[0]
 
 

@@ -1,291 +1,210 @@
-"""An agent's parts, put together: its model, session, tools, permissions, surroundings, memory, and its own agents."""
+"""The parts of an open agent, built by one function in a fixed order."""
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from anyio import create_task_group, to_thread
+from anyio.abc import TaskGroup
 
-from ...conversation.entries import new_uuid
-from ...errors import SessionError
-from ...events import CompactionEnded, Event, Listener, ModelRetried, ResultsTrimmed
+from ...events import CompactionEnded, Event, ModelRetried, ResultsTrimmed
 from ...models import Retry
-from ...ports import Model, Storage
-from ...settings import Mode, Settings, load_settings
+from ...ports import Model
 from ...storage.files import FileStorage
-from ...tools import ToolContext, relay_tools, standard_tools
+from ...tools import ToolContext, standard_tools
+from ...tools.files.read_state import ReadState
 from ...tools.shell.sandbox import available
 from ...tools.tool import Tool
 from ...values import replace
 from ..guard.hooks import Hooks
-from ..guard.permissions import Approver
 from ..library import Library
-from ..mail.delivery import Heed
-from ..mail.post_office import Bridge
-from ..places.projects import canonical_root, project_slug, session_key
+from ..places.projects import project_slug, session_key
+from ..session.limits import window_tokens
 from ..session.session import Session
-from .interrupt import Interrupt
+from .event_feed import EventFeed
 from .memory import AgentMemory
 from .models import Models, fitted, fitting
-from .open_items import OpenItems, todos_in
+from .open_items import OpenItems, restore_reads, todos_in
 from .opening_context import OpeningContext
+from .options import AgentOptions
 from .status import Meter
-from .team.relay import Relay
-from .team.runner import Lineage
-from .tool_runs import ToolRuns, declared_tools
+from .tool_runs import ToolPermissions, ToolRuns
 
-__all__ = ["Assembled"]
+__all__ = ["AgentParts", "open_parts"]
 
 SMALL_WINDOW: Final = 16_384
-"""In a window of so many tokens and less, prompt and tools are kept short."""
+"""A model with a window of at most this many tokens gets a short prompt and few tools."""
 SMALL_TOOLS: Final = frozenset({"Read", "Write", "Edit", "Grep", "Bash"})
-A = TypeVar("A", bound="Assembled")
 
 
-class Assembled:
-    """Everything an agent has, from its opening to its end."""
+@dataclass(slots=True)
+class AgentParts:
+    """Everything an open agent works with, except its relay to other agents."""
 
-    def __init__(
-        self,
-        *,
-        model: str | Model | None = None,
-        cwd: str | Path = ".",
-        session: str | None = None,
-        settings: Settings | None = None,
-        storage: Storage | None = None,
-        tools: Sequence[Tool] | None = None,
-        system: str | None = None,
-        mode: Mode | None = None,
-        approve: Approver | None = None,
-        hooks: Mapping[str, Sequence[Callable[..., Any]]] | None = None,
-        max_turns: int | None = None,
-        budget_usd: float | None = None,
-        clock: Callable[[], float] = time.time,
-        bridge: Bridge | None = None,
-        on_control: Heed | None = None,
-        lineage: Lineage | None = None,
-    ) -> None:
-        """``bridge`` carries what is written to ``bridge:<id>``; ``on_control`` is told of control messages that count,
-        such as a request to shut down. ``lineage`` is for agents that another one started: others leave it out."""
-        self.bridge = bridge
-        self.on_control = on_control
-        self.cwd = Path(cwd).resolve()
-        self.settings = settings or load_settings(project=canonical_root(self.cwd))
-        self.name = session or _new_name(clock())
-        self.named = session is not None
-        self.max_tokens = self.settings.agent.max_tokens
-        self.lineage = lineage
-        self.storage = storage
-        self.callables = hooks or {}
-        self._asked_model = model if model is not None else self.settings.model
-        self._tools = tools
-        self._asked_system = system
-        self._mode: Mode = mode or self.settings.permissions.mode
-        self._approve = approve
-        self._max_turns = max_turns if max_turns is not None else self.settings.agent.max_turns
-        self._budget_usd = budget_usd if budget_usd is not None else self.settings.agent.budget_usd
-        self._clock = clock
-        self._listeners: list[Listener] = []
-        self._heard: deque[Event] = deque()
-        self._interrupt = Interrupt()
-        self._stack: AsyncExitStack | None = None
-        self._asking = False
-        self._fell_back = False
-        self._meter = Meter()
-        self._models = Models(self.settings, self._retried)
-        self._small: Model | None = None
+    options: AgentOptions
+    events: EventFeed
+    models: Models
+    model: Model
+    max_tokens: int
+    """The output limit of the next request."""
+    system: str
+    session: Session
+    context: ToolContext
+    hooks: Hooks
+    tasks: TaskGroup
+    """Background tasks of this agent; closing the agent cancels them."""
+    opening: OpeningContext
+    memory: AgentMemory | None
+    runs: ToolRuns
 
-    # -- opening and closing
+    def use_model(self, model: Model) -> None:
+        """Answer, and write notes, summaries and memories, with this model from now on."""
+        settings = self.options.settings
+        self.model = model
+        self.max_tokens = fitting(settings.agent.max_tokens, model)
+        self.session.settings = fitted(settings, model)
+        self.session.use_model(model)
+        if self.memory is not None:
+            self.memory.use_model(model)
 
-    async def __aenter__(self: A) -> A:
-        if self._stack is not None:
-            raise SessionError("this agent is open already")
-        async with AsyncExitStack() as stack:
-            await self._open(stack)
-            self._stack = stack.pop_all()
-        return self
+    def window_tokens(self) -> int:
+        """Return the context window of the model that answers now."""
+        return window_tokens(self.model.model_id, self.session.settings)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            await stack.aclose()
 
-    async def _open(self, stack: AsyncExitStack) -> None:
-        self.model: Model = self._opened_model()
-        small = (self.model.capabilities.window or SMALL_WINDOW + 1) <= SMALL_WINDOW
-        self._system = self._asked_system if self._asked_system is not None else _prompt("small" if small else "system")
-        self.max_tokens = fitting(self.settings.agent.max_tokens, self.model)
-        stack.push_async_callback(self._models.close)
-        folder = f"agents/{self.name}" if self.lineage is not None else session_key(project_slug(self.cwd), self.name)
-        self.session = Session.open(
-            self.name,
-            cwd=self.cwd,
-            storage=self.storage,
-            settings=fitted(self.settings, self.model),
-            clock=self._clock,
-            capabilities=frozenset({"cache_edits"} if self.model.capabilities.cache_edits else ()),
-            model=self.model,
-            folder=folder,
+async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitStack) -> AgentParts:
+    """Open the model, the session and the rest of an agent's parts; the stack closes them."""
+    settings = options.settings
+    models = Models(settings, _retry_reporter(options.name, events.emit))
+    model = _opened_model(options, models)
+    stack.push_async_callback(models.close)
+    session = await _opened_session(options, model, events, stack)
+    context = _tool_context(options, session, events.emit)
+    await to_thread.run_sync(restore_reads, session.view, context)
+    session.listen(_read_state_listener(context.reads))
+    hooks = Hooks(settings.hooks, options.hooks, session=options.name, cwd=str(options.cwd), emit=events.emit)
+    session.hooks = hooks
+    session.parts.compact.restorer = OpenItems(context)
+    tasks = await stack.enter_async_context(create_task_group())
+    sandboxed = (await to_thread.run_sync(available)).works
+    is_small = has_small_window(model)
+    memory = None
+    if not is_small and options.lineage is None and AgentMemory.allowed(settings):
+        memory = AgentMemory(
+            session, context, settings, model=model, small=models.small(), tasks=tasks, sandboxed=sandboxed
         )
-        self.session.listen(self._hear)
-        await self._count_what_was_spent(f"{folder}.jsonl")
-        await stack.enter_async_context(self.session)
-        self.context = self._context()
-        self._hooks = Hooks(self.settings.hooks, self.callables, session=self.name, cwd=str(self.cwd), emit=self._hear)
-        self.session.hooks = self._hooks
-        self.session.parts.compact.restorer = OpenItems(self.context)
-        self.tasks = await stack.enter_async_context(create_task_group())
-        self._sandboxed = (await to_thread.run_sync(available)).works
-        await self._equip(stack, small)
-        stack.push_async_callback(self.context.aclose)
-        stack.push_async_callback(self._wind_down)
+    system = options.system if options.system is not None else _prompt("small" if is_small else "system")
+    if memory is not None and options.tools is None:
+        system = f"{system}\n\n{memory.rules()}"
+    permissions = ToolPermissions(
+        rules=replace(settings.permissions, mode=options.mode),
+        approve=options.approve,
+        protected=(options.lineage.protected if options.lineage is not None else ()) or (settings.home,),
+        sandboxed=sandboxed,
+    )
+    tools = _first_tools(options, memory, is_small=is_small)
+    return AgentParts(
+        options=options,
+        events=events,
+        models=models,
+        model=model,
+        max_tokens=fitting(settings.agent.max_tokens, model),
+        system=system,
+        session=session,
+        context=context,
+        hooks=hooks,
+        tasks=tasks,
+        opening=OpeningContext(session, context, settings, hooks, clock=options.clock),
+        memory=memory,
+        runs=ToolRuns(session, tools, context, permissions=permissions, hooks=hooks, emit=events.emit),
+    )
 
-    def _opened_model(self) -> Model:
-        """Return the model that answers; one that is the parent's stays the parent's."""
-        borrowed = self._asked_model
-        if self.lineage is not None and self.lineage.borrowed and isinstance(borrowed, Model):
-            return borrowed
-        return self._models.opened(borrowed)
 
-    def _context(self) -> ToolContext:
-        return ToolContext(
-            cwd=self.cwd,
-            session=self.name,
-            policy=self.settings.agent,
-            directories=tuple(Path(one).expanduser().resolve() for one in self.settings.permissions.directories),
-            read_back=self.session.stored,
-            emit=self._hear,
-            home=self.settings.home,
-            todos=todos_in(self.session.view),
-        )
+def has_small_window(model: Model) -> bool:
+    """Say whether the provider reports a window that is too small for long prompts and many tools."""
+    return (model.capabilities.window or SMALL_WINDOW + 1) <= SMALL_WINDOW
 
-    async def _equip(self, stack: AsyncExitStack, small: bool) -> None:
-        """Give the agent its memory, its surroundings, its tools, and what it starts agents with."""
-        self.remembering = self._remembers(small)
-        self.around = OpeningContext(self.session, self.context, self.settings, self._hooks, clock=self._clock)
-        self.relaying = None if small and self._tools is None else self._relays()
-        tools = self._given_tools(small)
-        self.around.also = self._also
-        if self.relaying is not None:
-            await self.relaying.open()
-        tools += await self.around.enter(stack)
-        self.runs = ToolRuns(
-            self.session,
-            tools,
-            self.context,
-            rules=replace(self.settings.permissions, mode=self._mode),
-            hooks=self._hooks,
-            approve=self._approve,
-            emit=self._hear,
-            protected=(self.lineage.protected if self.lineage is not None else ()) or [self.settings.home],
-            sandboxed=self._sandboxed,
-        )
-        self._declared = declared_tools(tools)
 
-    def _given_tools(self, small: bool) -> list[Tool]:
-        """Return the tools in their order; what comes with memory and agents only where the tools are not given."""
-        if self._tools is not None:
-            return list(self._tools)
-        tools = [tool for tool in standard_tools(self.settings.agent) if not small or tool.name in SMALL_TOOLS]
-        if self.remembering is not None:
-            tools.append(self.remembering.tool())
-            self._system = f"{self._system}\n\n{self.remembering.rules()}"
-        return tools + (relay_tools() if self.relaying is not None else [])
+def _opened_model(options: AgentOptions, models: Models) -> Model:
+    """Return the model that answers; a sub-agent uses its parent's as it is, so that only the parent closes it."""
+    if options.lineage is not None and options.lineage.has_parent_model and isinstance(options.model, Model):
+        return options.model
+    return models.open(options.model)
 
-    async def _also(self) -> str:
-        """Return what more the first message says: the types of agents, the index of memories."""
-        parts: list[str] = []
-        if self.relaying is not None:
-            parts.append(self.relaying.listing)
-        if self.remembering is not None:
-            parts.append(await self.remembering.context())
-        elif self.lineage is not None and self.lineage.memory is not None:
-            self.lineage.memory.view = lambda: self.session.view
-            parts.append(await self.lineage.memory.context())
-        return "\n\n".join(part for part in parts if part)
 
-    def _relays(self) -> Relay | None:
-        """Return what starts agents and carries messages; None where it is switched off."""
-        raise NotImplementedError
+async def _opened_session(options: AgentOptions, model: Model, events: EventFeed, stack: AsyncExitStack) -> Session:
+    is_main = options.lineage is None
+    folder = session_key(project_slug(options.cwd), options.name) if is_main else f"agents/{options.name}"
+    session = Session.open(
+        options.name,
+        cwd=options.cwd,
+        storage=options.storage,
+        settings=fitted(options.settings, model),
+        clock=options.clock,
+        capabilities=frozenset({"cache_edits"} if model.capabilities.cache_edits else ()),
+        model=model,
+        folder=folder,
+    )
+    session.listen(events.emit)
+    events.meter = await to_thread.run_sync(_meter_of_log, options, f"{folder}.jsonl")
+    await stack.enter_async_context(session)
+    return session
 
-    def _remembers(self, small: bool) -> AgentMemory | None:
-        """Return the agent's memory; None where it is switched off, a small window has no room, or it is not the
-        main agent."""
-        if small or self.lineage is not None or not AgentMemory.allowed(self.settings):
-            return None
-        return AgentMemory(
-            self.session,
-            self.context,
-            self.settings,
-            model=self.model,
-            small=self.small_model(),
-            tasks=self.tasks,
-            rules=self.settings.permissions,
-            sandboxed=self._sandboxed,
-        )
 
-    def small_model(self) -> Model | None:
-        """Return the model for small questions; None where the user has named none."""
-        named = self.settings.model_aliases.get("small")
-        if self._small is None and named:
-            self._small = self._models.opened(named)
-        return self._small
+def _meter_of_log(options: AgentOptions, key: str) -> Meter:
+    """Return a meter with the usage and cost that the session's log already holds."""
+    storage = options.storage or FileStorage(options.settings.home)
+    try:
+        return Meter(Library(storage).load(key).entries) if storage.load(key) is not None else Meter()
+    finally:
+        if options.storage is None:
+            storage.close()
 
-    async def _count_what_was_spent(self, key: str) -> None:
-        """Begin with what a session that goes on has cost already."""
-        storage = self.storage or FileStorage(self.settings.home)
-        try:
-            if storage.load(key) is not None:
-                self._meter = await to_thread.run_sync(lambda: Meter(Library(storage).load(key).entries))
-        finally:
-            if self.storage is None:
-                storage.close()
 
-    async def _wind_down(self) -> None:
-        """End the agents of this one, give what runs behind its time, tell those who are told, and end the rest."""
-        try:
-            if self.relaying is not None:
-                await self.relaying.close()
-            if self.remembering is not None:
-                await self.remembering.close()
-            await self.around.leave()
-        finally:
-            self.tasks.cancel_scope.cancel()
+def _tool_context(options: AgentOptions, session: Session, emit: Callable[[Event], None]) -> ToolContext:
+    settings = options.settings
+    return ToolContext(
+        cwd=options.cwd,
+        session=options.name,
+        policy=settings.agent,
+        directories=tuple(Path(one).expanduser().resolve() for one in settings.permissions.directories),
+        read_back=session.stored,
+        emit=emit,
+        home=settings.home,
+        todos=todos_in(session.view),
+    )
 
-    # -- events
 
-    def _retried(self, retry: Retry) -> None:
-        self._hear(ModelRetried(self.name, retry.model, retry.attempt, retry.delay_seconds, str(retry.error)))
+def _first_tools(options: AgentOptions, memory: AgentMemory | None, *, is_small: bool) -> list[Tool]:
+    """Return the caller's tools; without any, the standard tools and the one for memory."""
+    if options.tools is not None:
+        return list(options.tools)
+    tools = [tool for tool in standard_tools(options.settings.agent) if not is_small or tool.name in SMALL_TOOLS]
+    return [*tools, memory.tool()] if memory is not None else tools
 
-    def _hear(self, event: Event) -> None:
-        self._meter.hear(event)
+
+def _read_state_listener(reads: ReadState) -> Callable[[Event], None]:
+    """Return a listener that forgets files whose content a trim or a compaction removed from the view."""
+
+    def listener(event: Event) -> None:
         if isinstance(event, ResultsTrimmed):
-            self.context.reads.forget(event.paths)
+            reads.forget(event.paths)
         elif isinstance(event, CompactionEnded):
-            self.context.reads.clear()
-        if self._asking:
-            self._heard.append(event)
-        for listener in self._listeners:
-            with suppress(Exception):
-                listener(event)
+            reads.clear()
 
-    def _since(self) -> list[Event]:
-        events = list(self._heard)
-        self._heard.clear()
-        return events
+    return listener
 
 
-def _new_name(now: float) -> str:
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{new_uuid()[:4]}"
+def _retry_reporter(name: str, emit: Callable[[Event], None]) -> Callable[[Retry], None]:
+    def report(retry: Retry) -> None:
+        emit(ModelRetried(name, retry.model, retry.attempt, retry.delay_seconds, str(retry.error)))
+
+    return report
 
 
 def _prompt(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Where an agent stands: its window, its bill, what runs behind it."""
+"""The figures of an agent: its window, its cost, and its background work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Meter", "Status"]
 
 @record
 class Status:
-    """What a footer shows."""
+    """The figures that a footer shows."""
 
     model: str
     mode: str
@@ -23,17 +23,17 @@ class Status:
     window: int
     window_percent: int
     to_compaction: int
-    """Tokens until the past becomes a summary by itself."""
+    """Tokens left until automatic compaction."""
     cache_share: float | None
     """The share of all input so far that was read from the provider's cache; None before the first reply."""
     cost_usd: float | None
     background: tuple[str, ...]
     agents: int = 0
-    """Agents of this one that are at work."""
+    """The number of its own agents that are running."""
 
 
 class Meter:
-    """Adds up what a session's calls used and cost, from its events."""
+    """Adds up the usage and cost of a session's calls, first from its log and then from its events."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.usage = Usage()
@@ -48,8 +48,8 @@ class Meter:
                 elif isinstance(found, AgentFinished):
                     self._add_agent(found)
 
-    def hear(self, event: Event) -> None:
-        """Take in one event."""
+    def on_event(self, event: Event) -> None:
+        """Update the totals and the list of background work from one event."""
         if isinstance(event, DecisionMade) and isinstance(event.decision, CallRecorded):
             self._add(event.decision)
         elif isinstance(event, DecisionMade) and isinstance(event.decision, AgentFinished):
@@ -66,13 +66,18 @@ class Meter:
                 self.background.pop("dream", None)
 
     @property
+    def tokens(self) -> int:
+        """The input and output tokens of all calls."""
+        return self.usage.input + self.usage.output
+
+    @property
     def cost_usd(self) -> float | None:
-        """What it cost, in dollars; None where no call had a price."""
+        """The cost in dollars; None if no call had a known price."""
         return None if self.unpriced and not self.usd else self.usd
 
     @property
     def cache_share(self) -> float | None:
-        """The share of input that was read from the cache; None before there was any."""
+        """The share of input tokens that the provider read from its cache; None before the first call."""
         return self.usage.read / self.usage.input if self.usage.input else None
 
     def _add(self, call: CallRecorded) -> None:
@@ -83,7 +88,7 @@ class Meter:
             self.usd += call.cost_usd
 
     def _add_agent(self, ended: AgentFinished) -> None:
-        """Count the money of an agent whose calls are recorded in a log of its own."""
+        """Add the cost of a sub-agent whose calls are in a log of its own."""
         cost = ended.usage.get("cost_usd")
         if ended.usage.get("own_log") is True and isinstance(cost, int | float):
             self.usd += cost

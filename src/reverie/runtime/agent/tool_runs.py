@@ -1,4 +1,4 @@
-"""Running the tools a reply asks for: known, well-formed, permitted, hooked, and each answered in the log."""
+"""Run the tool calls of a reply: check schema, hooks and permission, run each call, and log its result."""
 
 from __future__ import annotations
 
@@ -14,31 +14,45 @@ from ...events import Event, PermissionDecided, ToolFinished, ToolStarted
 from ...models import malformed_input
 from ...settings import Mode, PermissionRules
 from ...tools.context import ToolContext
+from ...tools.files.workspace import with_grant
 from ...tools.tool import Access, Output, Tool
-from ...values import replace
+from ...values import record, replace
 from ..guard.hooks import HookOutcome, Hooks
 from ..guard.permissions import Approval, ApprovalAnswer, Approver, Verdict, decide, remember
 from ..session.replies import Call
 from ..session.session import Session
 
-__all__ = ["INTERRUPTED", "ToolRuns", "declared_tools"]
+__all__ = ["INTERRUPTED", "ToolPermissions", "ToolRuns", "declared_tools"]
 
 INTERRUPTED: Final = "[Stopped by the user before it finished. Its effects, if any, were not undone.]"
 CUT_OFF: Final = (
     "[Not run: the reply was cut off by the output limit before this call was whole. Make it again, in smaller parts.]"
 )
 _SHOWN_CHARS: Final = 400
-_TOGETHER: Final = frozenset({"none", "read", "fetch"})
-"""Kinds of access that cannot get in each other's way."""
+_PARALLEL: Final = frozenset({"none", "read", "fetch"})
+"""Kinds of access that may run at the same time."""
 
 
 def declared_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """Return the tools as a request declares them, always in the same order."""
+    """Return the tool declarations of a request, in the order of the tools."""
     return [{"name": one.name, "description": one.description, "input_schema": one.input_schema} for one in tools]
 
 
+@record
+class ToolPermissions:
+    """The rules that decide on tool calls, and the person who is asked."""
+
+    rules: PermissionRules
+    approve: Approver | None
+    """Asks a person; None refuses every call that needs asking."""
+    protected: tuple[Path, ...] = ()
+    """Paths where every write asks."""
+    sandboxed: bool = False
+    """Whether this machine can run a command in the sandbox."""
+
+
 class ToolRuns:
-    """Runs calls, and answers every one of them."""
+    """Runs tool calls and logs a result for every one of them."""
 
     def __init__(
         self,
@@ -46,55 +60,54 @@ class ToolRuns:
         tools: Sequence[Tool],
         context: ToolContext,
         *,
-        rules: PermissionRules,
+        permissions: ToolPermissions,
         hooks: Hooks,
-        approve: Approver | None,
         emit: Callable[[Event], None],
-        protected: Sequence[Path] = (),
-        sandboxed: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.tools = {tool.name: tool for tool in tools}
-        self.mode: Mode = rules.mode
-        self.rules = rules
+        self.tools: dict[str, Tool] = {}
+        self.declared: list[dict[str, Any]] = []
+        """The tool declarations of the next request."""
+        self.mode: Mode = permissions.rules.mode
+        self.rules = permissions.rules
         self.context = context
         self.touched: set[str] = set()
-        """Files read or written since somebody last looked; their folders' instructions may be wanted."""
+        """Files read or written since the last turn; nested instructions of their folders are attached."""
         self.said_by_hooks: list[str] = []
         self.stopped_by: str | None = None
         self._session = session
         self._hooks = hooks
-        self._approve = approve
+        self._permissions = permissions
         self._emit = emit
-        self._protected = protected
-        self._sandboxed = sandboxed
         self._clock = clock
-        self._asking = Lock()
-        self._declared = declared_tools(tools)
+        self._approval_lock = Lock()
+        self.add(tools)
+
+    def add(self, tools: Sequence[Tool]) -> None:
+        """Add tools after those that are there."""
+        self.tools |= {tool.name: tool for tool in tools}
+        self.declared += declared_tools(tools)
 
     @property
-    def asks(self) -> bool:
-        """Whether somebody is there who can be asked."""
-        return self._approve is not None
+    def can_ask(self) -> bool:
+        """Whether a person can be asked for permission."""
+        return self._permissions.approve is not None
 
     def forked(self, context: ToolContext, *, approve: Approver | None, emit: Callable[[Event], None]) -> ToolRuns:
-        """Return what runs the same tools for a fork, by the rules that hold now."""
+        """Return runs of the same tools for a fork, with the present rules and another approver."""
         return ToolRuns(
             self._session,
             list(self.tools.values()),
             context,
-            rules=replace(self.rules, mode=self.mode),
+            permissions=replace(self._permissions, rules=replace(self.rules, mode=self.mode), approve=approve),
             hooks=self._hooks,
-            approve=approve,
             emit=emit,
-            protected=self._protected,
-            sandboxed=self._sandboxed,
             clock=self._clock,
         )
 
     async def run(self, calls: Sequence[Call]) -> None:
-        """Run the calls of one reply; those that only look run at the same time."""
-        if all(self._only_looks(call) for call in calls):
+        """Run the calls of one reply; run them at the same time if all of them only read."""
+        if all(self._only_reads(call) for call in calls):
             at_once = CapacityLimiter(max(1, self.context.policy.parallel_tools))
 
             async def one(call: Call) -> None:
@@ -109,28 +122,28 @@ class ToolRuns:
             await self._answer(call)
 
     async def refuse(self, calls: Sequence[Call], text: str) -> None:
-        """Answer calls that are not run."""
+        """Log an error result for calls that are not run."""
         for call in calls:
             await self._session.result(call.id, text, is_error=True)
 
     async def settle(self) -> None:
-        """Answer the calls that were running when the user stopped them."""
+        """Log a result for every call that was running when the user interrupted it."""
         for called in self._session.view.unanswered():
             await self._session.result(called, INTERRUPTED, is_error=True)
 
-    def _only_looks(self, call: Call) -> bool:
+    def _only_reads(self, call: Call) -> bool:
         tool = self.tools.get(call.name)
-        return tool is None or call.problem is not None or tool.access(call.input, self.context).kind in _TOGETHER
+        return tool is None or call.problem is not None or tool.access(call.input, self.context).kind in _PARALLEL
 
     async def _answer(self, call: Call) -> None:
-        """Run one call and log its result, whatever comes of it."""
+        """Run one call and log its result, also if it fails."""
         output = await self.output(call)
         limit = tool.max_chars if (tool := self.tools.get(call.name)) is not None else None
         await self._session.result(call.id, output.content, is_error=output.is_error, max_chars=limit)
         self.touched.update(output.read, output.wrote)
 
     async def output(self, call: Call) -> Output:
-        """Run one call, if it is known, well-formed and permitted, and return what came of it; nothing is logged."""
+        """Run one call and return its output without logging it; an invalid or forbidden call returns an error."""
         tool = self.tools.get(call.name)
         if tool is None:
             known = ", ".join(self.tools)
@@ -139,66 +152,67 @@ class ToolRuns:
             return Output("The input was not valid JSON, so the call was not run. Make it again.", is_error=True)
         if call.problem is not None:
             return Output(f"The input does not fit the tool's schema: {call.problem}", is_error=True)
-        return await self._permitted(tool, call)
+        return await self._run_if_permitted(tool, call)
 
     async def ask_user(self, approval: Approval) -> ApprovalAnswer:
-        """Ask whoever approves calls here, one question at a time; nobody there is a no."""
-        if self._approve is None:
-            return ApprovalAnswer("deny", "nobody is here to ask")
-        async with self._asking:
-            return await self._approve(approval)
+        """Ask the person who approves calls, one question at a time; without a person the answer is no."""
+        if self._permissions.approve is None:
+            return ApprovalAnswer("deny", "there is no person to ask")
+        async with self._approval_lock:
+            return await self._permissions.approve(approval)
 
-    async def _permitted(self, tool: Tool, call: Call) -> Output:
+    async def _run_if_permitted(self, tool: Tool, call: Call) -> Output:
         payload = {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}
         outcome = await self._hooks.run("before_tool", payload, tool=call.name)
-        self._heed(outcome)
+        self._note_outcome(outcome)
         given = outcome.updated_input if outcome.updated_input is not None else call.input
-        problem = None if given is call.input else input_problem(self._declared, call.name, given)
+        problem = None if given is call.input else input_problem(self.declared, call.name, given)
         if problem is not None:
             return Output(f"A hook changed the input, and it no longer fits the schema: {problem}", is_error=True)
         if outcome.block:
-            self._decided(call.name, False, "hook", outcome.reason)
+            self._emit_decision(call.name, False, "hook", outcome.reason)
             return Output(f"A hook refused this call: {outcome.reason or 'it gave no reason'}", is_error=True)
         access = tool.access(given, self.context)
         allowed, restricted, why = await self._allowed(tool, given, access, outcome)
         if not allowed:
             return Output(f"Permission to use {call.name} was denied: {why}", is_error=True)
         target = access.target if access.kind in ("read", "write") else ""
-        return await self._run(tool, call, given, self.context.granting(target, restricted=restricted))
+        return await self._run(tool, call, given, with_grant(self.context, target, restricted=restricted))
 
     async def _allowed(
         self, tool: Tool, given: Mapping[str, Any], access: Access, outcome: HookOutcome
     ) -> tuple[bool, bool, str]:
-        """Say whether a call may run, whether only in the sandbox, and why."""
+        """Return whether a call may run, whether only in the sandbox, and the reason."""
         verdict = self._verdict(tool.name, access)
         if outcome.permission is not None and verdict.outcome != "deny":
             verdict = replace(verdict, outcome=outcome.permission, by="hook", reason=outcome.reason, restricted=False)
         if verdict.outcome != "ask":
             allowed = verdict.outcome == "allow"
-            self._decided(tool.name, allowed, verdict.by, verdict.reason)
+            self._emit_decision(tool.name, allowed, verdict.by, verdict.reason)
             return allowed, verdict.restricted, verdict.reason
-        return await self._asked(tool, given, access, verdict)
+        return await self._ask(tool, given, access, verdict)
 
-    async def _asked(
+    async def _ask(
         self, tool: Tool, given: Mapping[str, Any], access: Access, verdict: Verdict
     ) -> tuple[bool, bool, str]:
-        if self._approve is None:
-            why = f"{verdict.reason}, and nobody is here to ask"
-            self._decided(tool.name, False, "nobody", why)
+        if self._permissions.approve is None:
+            why = f"{verdict.reason}, and there is no person to ask"
+            self._emit_decision(tool.name, False, "nobody", why)
             return False, False, f"{why}. Say what you wanted to do instead, or go on without it."
-        async with self._asking:
-            again = self._verdict(tool.name, access)  # an answer given meanwhile may cover this call too
+        async with self._approval_lock:
+            again = self._verdict(tool.name, access)  # an answer given in the meantime may cover this call too
             if again.outcome == "allow":
-                self._decided(tool.name, True, again.by, again.reason)
+                self._emit_decision(tool.name, True, again.by, again.reason)
                 return True, again.restricted, again.reason
             suggestion = remember(tool.name, access, cwd=self.context.cwd)
             preview = await tool.preview(given, self.context)
-            answer = await self._approve(Approval(tool.name, dict(given), access, preview, verdict.reason, suggestion))
+            approval = Approval(tool.name, dict(given), access, preview, verdict.reason, suggestion)
+            answer = await self._permissions.approve(approval)
         if answer.kind == "always" and suggestion:
             self.rules = replace(self.rules, allow=(*self.rules.allow, suggestion))
         allowed = answer.kind != "deny"
         why = answer.message or ("the user allowed it" if allowed else "the user said no")
-        self._decided(tool.name, allowed, "user", why)
+        self._emit_decision(tool.name, allowed, "user", why)
         return allowed, False, why
 
     def _verdict(self, tool: str, access: Access) -> Verdict:
@@ -209,17 +223,17 @@ class ToolRuns:
             access,
             cwd=self.context.cwd,
             directories=self.context.directories,
-            protected=self._protected,
-            sandboxed=self._sandboxed,
+            protected=self._permissions.protected,
+            sandboxed=self._permissions.sandboxed,
         )
 
-    def _decided(self, tool: str, allowed: bool, by: str, reason: str) -> None:
+    def _emit_decision(self, tool: str, allowed: bool, by: str, reason: str) -> None:
         self._emit(PermissionDecided(self._session.name, tool, allowed, by, reason))
 
     async def _run(self, tool: Tool, call: Call, given: Mapping[str, Any], context: ToolContext) -> Output:
         self._emit(ToolStarted(self._session.name, call.id, call.name, dict(given)))
         started = self._clock()
-        output = await _attempted(tool.run(given, context))
+        output = await _output_or_error(tool.run(given, context))
         shown = output.content if isinstance(output.content, str) else _texts(output.content)
         seconds = self._clock() - started
         began, lines = shown[:_SHOWN_CHARS], len(shown.splitlines())
@@ -231,19 +245,19 @@ class ToolRuns:
             "tool_response": shown,
             "is_error": output.is_error,
         }
-        self._heed(await self._hooks.run("after_tool", payload, tool=call.name))
+        self._note_outcome(await self._hooks.run("after_tool", payload, tool=call.name))
         return output
 
-    def _heed(self, outcome: HookOutcome) -> None:
-        """Keep what a hook wants said or stopped until the calls are answered."""
+    def _note_outcome(self, outcome: HookOutcome) -> None:
+        """Keep a hook's context and its wish to stop until all calls have results."""
         if outcome.context:
             self.said_by_hooks.append(outcome.context)
         if outcome.stop:
             self.stopped_by = outcome.reason or "a hook asked to stop"
 
 
-async def _attempted(run: Awaitable[Output]) -> Output:
-    """Wait for a tool; one that breaks is an answer too."""
+async def _output_or_error(run: Awaitable[Output]) -> Output:
+    """Wait for a tool; turn an exception into an error output."""
     try:
         return await run
     except Exception as error:

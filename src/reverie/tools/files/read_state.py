@@ -1,4 +1,4 @@
-"""What an agent has read: enough to know whether it has seen the part it edits, and whether the file is still that."""
+"""The files an agent has read: which lines it saw, and which version of the file that was."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MAX_BYTES: Final = 25_000_000
 
 @record
 class FileRead:
-    """A file as it was read: its version, and the lines that were shown (counted from 1, both ends in).
+    """One file as it was read: its version, and the lines that were shown (counted from 1, both ends included).
 
-    ``spans`` is None where all of it was shown. ``text`` is what was shown, for whoever shows it again.
+    ``spans`` is None if the whole file was shown. ``text`` is the shown text.
     """
 
     path: str
@@ -30,89 +30,89 @@ class FileRead:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes of the state's room."""
+        """The size of the shown text."""
         return len(self.text.encode("utf-8", "surrogatepass"))
 
     def shows(self, first: int, last: int) -> bool:
-        """Say whether these lines were shown, all of them."""
+        """Say whether all of these lines were shown."""
         if self.spans is None:
             return True
         return any(start <= first and last <= end for start, end in self.spans)
 
 
 class ReadState:
-    """The files read last, least recently used first; old ones go when there are too many or they are too large."""
+    """The files read last; the least recently used ones are dropped when there are too many or they are too large."""
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
-        self._readings: OrderedDict[str, FileRead] = OrderedDict()
+        self._reads: OrderedDict[str, FileRead] = OrderedDict()
         self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._readings)
+        return len(self._reads)
 
     def __contains__(self, path: object) -> bool:
-        return path in self._readings
+        return path in self._reads
 
     @property
     def size_bytes(self) -> int:
-        """How much all of them take."""
+        """The size of all shown texts."""
         return self._bytes
 
-    def note(self, reading: FileRead) -> None:
-        """Remember a reading; parts of one version of a file add up."""
-        before = self._drop(reading.path)
-        if before is not None and before.version == reading.version:
-            reading = _together(before, reading)
-        if reading.size_bytes > self._max_bytes:
+    def note(self, read: FileRead) -> None:
+        """Remember a read; parts of the same version of a file add up."""
+        before = self._drop(read.path)
+        if before is not None and before.version == read.version:
+            read = _merged(before, read)
+        if read.size_bytes > self._max_bytes:
             return
-        self._readings[reading.path] = reading
-        self._bytes += reading.size_bytes
-        while len(self._readings) > self._max_entries or self._bytes > self._max_bytes:
-            self._drop(next(iter(self._readings)))
+        self._reads[read.path] = read
+        self._bytes += read.size_bytes
+        while len(self._reads) > self._max_entries or self._bytes > self._max_bytes:
+            self._drop(next(iter(self._reads)))
 
     def get(self, path: str) -> FileRead | None:
-        """Return what is known of a file, and count that as a use."""
-        found = self._readings.get(path)
+        """Return the read of a file, and count that as a use; None if it was not read."""
+        found = self._reads.get(path)
         if found is not None:
-            self._readings.move_to_end(path)
+            self._reads.move_to_end(path)
         return found
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Forget files whose content has left the view: they must be read again before they are edited."""
+        """Forget files whose content left the view: they must be read again before an edit."""
         for path in paths:
             self._drop(path)
 
     def snapshot(self) -> tuple[FileRead, ...]:
-        """Return all readings, the latest last."""
-        return tuple(self._readings.values())
+        """Return all reads, the latest last."""
+        return tuple(self._reads.values())
 
     def clear(self) -> None:
         """Forget everything."""
-        self._readings.clear()
+        self._reads.clear()
         self._bytes = 0
 
     def copy(self) -> ReadState:
-        """Return a state of its own for a fork, which has seen the same."""
+        """Return an independent copy for a fork."""
         copied = ReadState(self._max_entries, self._max_bytes)
-        copied._readings = self._readings.copy()
+        copied._reads = self._reads.copy()
         copied._bytes = self._bytes
         return copied
 
     def _drop(self, path: str) -> FileRead | None:
-        found = self._readings.pop(path, None)
+        found = self._reads.pop(path, None)
         if found is not None:
             self._bytes -= found.size_bytes
         return found
 
 
 def version_of(data: bytes) -> str:
-    """Return what tells this content from any other."""
+    """Return the hash of a file's content."""
     return hashlib.sha256(data).hexdigest()
 
 
-def _together(before: FileRead, after: FileRead) -> FileRead:
+def _merged(before: FileRead, after: FileRead) -> FileRead:
     if before.spans is None:
         return replace(before, mtime_ns=after.mtime_ns)
     if after.spans is None:

@@ -1,8 +1,8 @@
-"""Where a path leads that a model gave, and opening it without being led elsewhere.
+"""Resolve a path that a model gave, and open it without following a link that was not checked.
 
-A path is taken relative to the working directory. Symbolic links are followed first, by name; the place they lead to
-is what permission is asked for. It is then opened from its root component by component with no link followed, so that
-whoever swaps a directory for a link in between gets an error, never a file outside. Only plain files are opened.
+A path is relative to the working directory. Symbolic links are resolved first, and permission is asked for the
+resolved path. That path is then opened component by component from an allowed root without following links, so that
+swapping a directory for a link in between causes an error and never opens a file outside. Only plain files are opened.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Final
 
 from ...errors import InputError, UnsafePath
@@ -43,7 +44,7 @@ _OTHER_NAMES: Final = "the file has another name (a hard link), which may be out
 
 @record
 class ResolvedPath:
-    """Where a path leads: as it was given, and resolved; ``problem`` says why it cannot be used at all."""
+    """A path as it was given, and as it resolves; ``problem`` says why it cannot be used at all."""
 
     given: str
     target: str
@@ -52,7 +53,7 @@ class ResolvedPath:
 
 @record
 class OpenFile:
-    """A plain file, open for reading; the caller closes the descriptor."""
+    """A plain file that is open for reading; the caller closes the descriptor."""
 
     descriptor: int
     target: str
@@ -60,7 +61,7 @@ class OpenFile:
 
 
 def resolved_path(path: str, context: ToolContext) -> ResolvedPath:
-    """Say where a path leads; never raises."""
+    """Resolve a path with all its links; never raise."""
     problem = _problem(path)
     if problem:
         return ResolvedPath(path, "", problem)
@@ -86,7 +87,7 @@ def _problem(path: str) -> str:
 
 
 def allowed_roots(context: ToolContext) -> list[str]:
-    """Return the directories that file tools may work in, resolved."""
+    """Return the directories that file tools may use without asking, resolved."""
     return [os.path.realpath(folder) for folder in (context.cwd, *context.directories)]
 
 
@@ -96,7 +97,7 @@ def is_inside(target: str, folders: Iterable[str]) -> bool:
 
 
 def access_to(kind: AccessKind, path: str, context: ToolContext) -> Access:
-    """Say what a call would touch, links followed, and what about it a person should know."""
+    """Return the access of a call to a path: its resolved target, and a doubt if the file has other hard links."""
     place = resolved_path(path, context)
     if place.problem:
         return Access("none", path)  # nothing will be touched: the call fails with the problem
@@ -105,12 +106,22 @@ def access_to(kind: AccessKind, path: str, context: ToolContext) -> Access:
 
 
 def needs_grant(target: str, context: ToolContext) -> bool:
-    """Say whether a resolved path may be opened only where permission was given for it."""
+    """Say whether a resolved path may be opened only after a person allowed it."""
     if not is_inside(target, allowed_roots(context)):
         return True
     with suppress(OSError, ValueError):
         return _has_other_names(os.lstat(target))
     return False
+
+
+def with_grant(context: ToolContext, target: str, *, restricted: bool | None = None) -> ToolContext:
+    """Return the context for one call whose target a person allowed; all state is shared with the given context.
+
+    A target inside the workspace gets no grant: if it becomes a link to the outside in the meantime, it is refused.
+    """
+    keep = context.restricted if restricted is None else restricted
+    more = {target} if target and needs_grant(target, context) else set[str]()
+    return replace(context, granted=context.granted | more, restricted=keep)
 
 
 def _has_other_names(found: os.stat_result) -> bool:
@@ -119,7 +130,7 @@ def _has_other_names(found: os.stat_result) -> bool:
 
 @contextmanager
 def open_parent_folder(path: str, context: ToolContext, *, create: bool = False) -> Generator[tuple[int, str, str]]:
-    """Open the directory that a path lies in; give its descriptor, the name in it and the resolved path."""
+    """Open the parent directory of a path; yield its descriptor, the file name and the resolved path."""
     descriptor, target = _open(path, context, parent=True, create=create)
     try:
         yield descriptor, os.path.basename(target), target
@@ -129,7 +140,7 @@ def open_parent_folder(path: str, context: ToolContext, *, create: bool = False)
 
 @contextmanager
 def open_folder(path: str, context: ToolContext) -> Generator[tuple[int, str]]:
-    """Open a directory that may be read; give its descriptor and the resolved path."""
+    """Open a directory; yield its descriptor and the resolved path."""
     descriptor, target = _open(path, context, parent=False, create=False)
     try:
         yield descriptor, target
@@ -138,7 +149,7 @@ def open_folder(path: str, context: ToolContext) -> Generator[tuple[int, str]]:
 
 
 def open_plain_file(path: str, context: ToolContext) -> OpenFile:
-    """Open a plain file for reading, or raise what says why not and what to do."""
+    """Open a plain file for reading; raise an error that says what to do if it cannot be opened."""
     for _ in range(_MAX_RACES):
         with open_parent_folder(path, context) as (folder, name, target):
             before = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -163,7 +174,7 @@ def open_plain_file(path: str, context: ToolContext) -> OpenFile:
 
 
 def _open(path: str, context: ToolContext, *, parent: bool, create: bool) -> tuple[int, str]:
-    """Open the folder a path leads to or lies in, following no link that was not resolved and checked before."""
+    """Open a path's folder, or its parent folder, without following a link that was not resolved and checked."""
     for _ in range(_MAX_RACES):
         place = resolved_path(path, context)
         if place.problem:
@@ -183,7 +194,7 @@ def _open(path: str, context: ToolContext, *, parent: bool, create: bool) -> tup
 
 
 def _root_for(place: ResolvedPath, context: ToolContext) -> str:
-    """Return the directory to open a place from, or refuse it."""
+    """Return the root directory to open a path from; refuse a path that was not allowed."""
     for root in allowed_roots(context):
         if is_inside(place.target, (root,)):
             return root
@@ -222,7 +233,7 @@ def _open_below(root: str, below: str, create: bool) -> int:
 
 
 def _check_plain(found: os.stat_result, target: str, context: ToolContext) -> None:
-    """Refuse everything but a plain file, and one with more names than permission was given for."""
+    """Refuse everything but a plain file, and a file with other hard links that was not allowed."""
     if stat.S_ISDIR(found.st_mode):
         raise InputError(f"{target} is a directory; name a file in it, or list it with Glob")
     if not stat.S_ISREG(found.st_mode):

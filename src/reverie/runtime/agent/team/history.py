@@ -1,4 +1,4 @@
-"""The agents that sessions started, running and past, as their logs tell."""
+"""The agents that sessions started, running and past, read from their logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FINISHED: Final = b"agent_finished"
 
 @record
 class AgentRecord:
-    """One agent: who started it, how it stands, what it used. ``lost`` means that its process ended before it did."""
+    """One agent: its parent, its state and its usage. State ``lost`` means that its process died before it ended."""
 
     agent: str
     kind: str
@@ -43,7 +43,7 @@ class AgentRecord:
 
 
 def agents_of(storage: Storage) -> list[AgentRecord]:
-    """Return the agents that all logs of a store tell of, the latest first; this may block."""
+    """Return every agent in the logs of a store, the latest first; this may block."""
     keys = Library(storage).keys() + [key for key in storage.list("agents") if _is_log(key)]
     found = [one for key in keys for one in _started_in(storage, key)]
     return sorted(found, key=lambda one: (-seconds(one.started), one.agent))
@@ -54,7 +54,7 @@ def _is_log(key: str) -> bool:
 
 
 def _started_in(storage: Storage, key: str) -> list[AgentRecord]:
-    """Return the agents that one log says were started."""
+    """Return the agents that were started by one log."""
     data = storage.load(key) or b""
     if _SPAWNED not in data:
         return []
@@ -69,14 +69,14 @@ def _started_in(storage: Storage, key: str) -> list[AgentRecord]:
             continue
         decision = decision_of(entry.body) if entry.kind == DECISION else None
         if isinstance(decision, AgentSpawned):
-            found[decision.agent] = _begun(decision, entry, session)
+            found[decision.agent] = _started_record(decision, entry, session)
         elif isinstance(decision, AgentFinished) and decision.agent in found:
-            found[decision.agent] = _ended(found[decision.agent], decision, entry)
+            found[decision.agent] = _ended_record(found[decision.agent], decision, entry)
     alive = storage.holder(key) is not None
-    return [one if one.state != "running" else _going_on(storage, one, alive) for one in found.values()]
+    return [one if one.state != "running" else _unfinished_record(storage, one, alive) for one in found.values()]
 
 
-def _begun(decision: AgentSpawned, entry: Entry, session: str) -> AgentRecord:
+def _started_record(decision: AgentSpawned, entry: Entry, session: str) -> AgentRecord:
     given = decision.options
     depth = given.get("depth")
     return AgentRecord(
@@ -92,7 +92,7 @@ def _begun(decision: AgentSpawned, entry: Entry, session: str) -> AgentRecord:
     )
 
 
-def _ended(before: AgentRecord, decision: AgentFinished, entry: Entry) -> AgentRecord:
+def _ended_record(before: AgentRecord, decision: AgentFinished, entry: Entry) -> AgentRecord:
     turns, tokens, cost = (decision.usage.get(name) for name in ("turns", "tokens", "cost_usd"))
     return replace(
         before,
@@ -105,8 +105,8 @@ def _ended(before: AgentRecord, decision: AgentFinished, entry: Entry) -> AgentR
     )
 
 
-def _going_on(storage: Storage, before: AgentRecord, alive: bool) -> AgentRecord:
-    """Return an agent without an end as its own log tells, where it has one."""
+def _unfinished_record(storage: Storage, before: AgentRecord, alive: bool) -> AgentRecord:
+    """Return an agent that has not ended, with its usage from its own log if there is one."""
     state = "running" if alive else "lost"
     data = storage.load(f"agents/{before.agent}.jsonl")
     if data is None:

@@ -1,7 +1,7 @@
-"""What an agent is doing, said by a model now and then: on the agent's own warm prefix, or by a smaller model.
+"""Progress lines of a running agent, written by a model at intervals.
 
-Whoever is asked costs something, so the cheaper of the two is: a fork reads all of the agent's conversation from the
-cache of its own model, the smaller model reads the end of it anew.
+The cheaper of two ways is used: a fork reads the agent's whole conversation from the cache of its own model, and the
+small model reads only the end of it, uncached.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _WARM_SECONDS: Final = 300.0
 
 
 class Narrator:
-    """Says every so many seconds what one agent is doing."""
+    """Writes one line at a fixed interval about the work of one agent."""
 
     def __init__(
         self,
-        spawned: TeamMember,
+        member: TeamMember,
         session: Session,
         model: Callable[[], Model],
         small: Model | None,
@@ -47,7 +47,7 @@ class Narrator:
         say: Callable[[str], None],
         sleep: Callable[[float], Any] = anyio.sleep,
     ) -> None:
-        self._spawned = spawned
+        self._member = member
         self._session = session
         self._model = model
         self._small = small
@@ -55,10 +55,10 @@ class Narrator:
         self._say = say
         self._sleep = sleep
         self.refused: list[str] = []
-        """Why lines were not shown."""
+        """The reasons for lines that were not shown."""
 
     async def run(self) -> None:
-        """Say lines until cancelled; a failure is told once, and the lines made from calls go on."""
+        """Write lines until cancelled; after a model error emit one event and stop (lines from calls continue)."""
         try:
             while True:
                 await self._sleep(self._policy.progress_seconds)
@@ -68,20 +68,20 @@ class Narrator:
             self._session.emit(FellBack(self._session.name, "progress", f"lines are made from calls: {error}"))
 
     async def once(self) -> str:
-        """Ask for one line and show it if it is one; return what was wrong with it."""
-        last = self._spawned.line
+        """Ask for one line and show it if it is valid; return the problem with it, or an empty text."""
+        last = self._member.line
         directive = prompt_of("progress").replace("{last}", f" Not again: {last}" if last else "")
-        line = (await self._asked(directive)).strip().split("\n")[0].strip().rstrip(".")
-        problem = line_problem(line, last=last, named=self._spawned.names)
+        line = (await self._answer_to(directive)).strip().split("\n")[0].strip().rstrip(".")
+        problem = line_problem(line, last=last, named=self._member.names)
         if problem:
             self.refused.append(problem)
         else:
             self._say(line)
         return problem
 
-    async def _asked(self, directive: str) -> str:
+    async def _answer_to(self, directive: str) -> str:
         excerpt = excerpt_of(self._session.view)
-        if self._small is not None and not await to_thread.run_sync(lambda: self._by_fork(len(excerpt) // 4)):
+        if self._small is not None and not await to_thread.run_sync(lambda: self._is_fork_cheaper(len(excerpt) // 4)):
             request = {
                 "model": self._small.model_id,
                 "max_tokens": _MAX_TOKENS,
@@ -93,8 +93,8 @@ class Narrator:
         forks = self._session.forks(self._model())
         return (await forks.ask(directive, source=SOURCE, max_tokens=_MAX_TOKENS)).text
 
-    def _by_fork(self, excerpt_tokens: int) -> bool:
-        """Say whether a fork costs less than asking the smaller model; this may load a table of prices."""
+    def _is_fork_cheaper(self, excerpt_tokens: int) -> bool:
+        """Say whether a fork costs less than the small model; this may load the price table."""
         small = self._small
         view = self._session.view
         idle = self._session.clock() - seconds(view.last_reply_time) if view.last_reply_time else _WARM_SECONDS
@@ -108,7 +108,7 @@ class Narrator:
 
 
 def excerpt_of(view: View) -> str:
-    """Return the end of what an agent said and called, for somebody who has seen nothing of it."""
+    """Return the agent's last texts and calls, for a model that has not seen the conversation."""
     lines: list[str] = []
     for message in view.messages()[-_EXCERPT_MESSAGES:]:
         for block in as_blocks(message):

@@ -1,29 +1,30 @@
-"""The agents of one main agent: who they are, how they stand, and how one is brought to its end."""
+"""The roster of one main agent's team: every member, its state, and the steps that stop it."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import anyio
 
-from ....layers.l7_relay import Census, Outcome, RelayPolicy, Spent
+from ....layers.l7_relay import Census, Outcome, RelayPolicy, Spent, over_limit
 from ....tools.context import ToolContext
 from ....values import record
 
 __all__ = ["AgentState", "AgentStatus", "Roster", "TeamMember", "stop_all"]
 
 AgentState: TypeAlias = Literal["running", "completed", "failed", "killed"]
-_HURRY, _CUT_OFF, _LET_GO = 0.25, 0.5, 0.75
-"""Shares of the time a stopped agent has: when its commands are killed, when its task is cancelled through shields, and
-when nobody waits for it any more. The rest is for a machine that is busy."""
+_KILL_COMMANDS, _CANCEL_TASK, _GIVE_UP = 0.25, 0.5, 0.75
+"""Shares of the time to stop an agent: when its commands are killed, when its task is cancelled through shields, and
+when the wait for it ends. The rest is a reserve for a busy machine."""
 
 
 @record
 class AgentStatus:
-    """How an agent stands."""
+    """The state of an agent and its usage so far."""
 
     agent: str
     kind: str
@@ -41,7 +42,7 @@ class AgentStatus:
 
 @dataclass(slots=True, eq=False)
 class TeamMember:
-    """One agent that was started: what it is, what it used, and the handles by which it is stopped."""
+    """One agent of the team: its state, its usage, and the handles that stop it."""
 
     id: str
     kind: str
@@ -57,30 +58,30 @@ class TeamMember:
     cost_usd: float | None = None
     line: str = ""
     names: list[str] = field(default_factory=lambda: list[str]())
-    """Files and words of its last call, by which a line about it can be known to name something."""
+    """Files and words of its last call; a progress line must name one of them."""
     tools: tuple[str, ...] = ()
     """The tools it may use."""
     outcome: Outcome | None = None
     context: ToolContext | None = None
-    """Its side of its tools; the commands in it die with it."""
+    """The context of its tools; its commands are killed with it."""
     narrow: Callable[[str], None] | None = None
-    """Let it do no more without asking than a mode allows."""
+    """Restrict it to the permissions of a mode."""
     sever: Callable[[], None] | None = None
-    """Let it write nothing more to its log."""
+    """Stop every further write to its log."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     task: asyncio.Task[None] | None = None
     done: anyio.Event = field(default_factory=anyio.Event)
     why: str = ""
-    """Why it is being stopped."""
+    """The reason for stopping it."""
     kept: tuple[str, str] = ("", "")
-    """The path and branch of a worktree that holds its changes."""
+    """The path and branch of the worktree that holds its changes."""
 
     def spent(self, now: float) -> Spent:
-        """Return what it has used so far."""
+        """Return the turns, tokens and seconds it has used so far."""
         return Spent(self.turns, self.tokens, now - self.began)
 
     def status(self, now: float) -> AgentStatus:
-        """Return how it stands."""
+        """Return its state as a record."""
         return AgentStatus(
             agent=self.id,
             kind=self.kind,
@@ -98,28 +99,33 @@ class TeamMember:
 
 
 class Roster:
-    """All agents of one main agent, however deep; the limits are theirs together."""
+    """All agents under one main agent, at every depth; the limits apply to all of them together."""
 
-    def __init__(self, policy: RelayPolicy) -> None:
+    def __init__(self, policy: RelayPolicy, clock: Callable[[], float] = time.monotonic) -> None:
         self.policy = policy
+        self.clock = clock
         self.agents: dict[str, TeamMember] = {}
 
-    def admit(self, spawned: TeamMember) -> None:
-        """Count one more."""
-        self.agents[spawned.id] = spawned
+    def admit(self, member: TeamMember) -> None:
+        """Add an agent."""
+        self.agents[member.id] = member
 
     def census(self, depth: int) -> Census:
-        """Return how things stand for one that is so deep."""
+        """Return the counts that limit an agent at this depth: how many run, how many were started, and their cost."""
         alive = sum(one.state == "running" for one in self.agents.values())
         return Census(depth, alive, len(self.agents), self.usd)
 
     @property
     def usd(self) -> float:
-        """What all of them cost so far, as far as prices are known."""
+        """The cost of all of them so far, as far as prices are known."""
         return sum(one.cost_usd or 0.0 for one in self.agents.values())
 
+    def over_limit(self, member: TeamMember) -> str:
+        """Return the limit that an agent has reached; an empty text if there is none."""
+        return over_limit(self.policy, member.spent(self.clock()), family_usd=self.usd)
+
     def family(self, id: str) -> list[TeamMember]:
-        """Return an agent and all it started, the deepest first."""
+        """Return an agent and every agent it started, the deepest first."""
         found = [self.agents[id]]
         for one in found:
             found += [each for each in self.agents.values() if each.parent == one.id]
@@ -127,28 +133,28 @@ class Roster:
 
 
 async def stop_all(agents: list[TeamMember], seconds: float) -> None:
-    """End agents and whatever they run, within so many seconds, whether they want to or not.
+    """Stop agents and their commands within a number of seconds.
 
-    First they are cancelled and may clean up; then their commands are killed; then their tasks are cancelled through
-    every shield. What is left after that is let go: it holds no process and may write nothing any more.
+    First cancel them, so that they can clean up; then kill their commands; then cancel their tasks through every
+    shield. An agent that still runs after that is abandoned: it holds no process and cannot write to its log.
     """
     living = [one for one in agents if not one.done.is_set()]
     for one in living:
         one.scope.cancel()
-    if await _ended(living, seconds * _HURRY):
+    if await _have_ended(living, seconds * _KILL_COMMANDS):
         return
     for one in living:
         if one.context is not None:
             one.context.shells.let_die()
-    if await _ended(living, seconds * (_CUT_OFF - _HURRY)):
+    if await _have_ended(living, seconds * (_CANCEL_TASK - _KILL_COMMANDS)):
         return
     for one in living:
         if one.task is not None and not one.done.is_set():
             one.task.cancel()
-    await _ended(living, seconds * (_LET_GO - _CUT_OFF))
+    await _have_ended(living, seconds * (_GIVE_UP - _CANCEL_TASK))
 
 
-async def _ended(agents: list[TeamMember], seconds: float) -> bool:
+async def _have_ended(agents: list[TeamMember], seconds: float) -> bool:
     with anyio.move_on_after(seconds):
         for one in agents:
             await one.done.wait()

@@ -1,17 +1,17 @@
-"""What makes an agent run: a fork on the parent's prefix, or an agent of its own with a smaller set of the same tools.
+"""Run an agent for its parent: a fork on the parent's prefix, or a sub-agent with a session of its own.
 
-Both do nothing their parent could not do: their tools are among the parent's, their mode is the parent's or narrower,
-and what needs asking asks whoever the parent asks.
+Neither can do more than its parent: its tools are among the parent's, its mode is the parent's or stricter, and the
+parent's approver decides on calls that need permission.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType
+from typing import Any, Final, Protocol
 
 import anyio
 from anyio import to_thread
@@ -44,18 +44,18 @@ from ...mail.local_queues import Neighbours
 from ...places.trust import TrustList
 from ...session.forks import DENIED, Answered, Batch, ForkState
 from ...session.replies import Call
+from ..options import AgentOptions
+from ..parts import AgentParts
 from ..tool_runs import ToolRuns
+from .lineage import Lineage
 from .progress import Narrator
 from .roster import Roster, TeamMember
-from .spawner import Ended, Running, Spawner
+from .spawner import MemberRun, RunEnd
 from .type_memory import TypeMemory
 from .types import find_kinds, prompt_of
 from .worktrees import Worktree
 
-if TYPE_CHECKING:
-    from ..agent import Agent
-
-__all__ = ["AgentRunner", "Lineage"]
+__all__ = ["AgentRunner", "ChildAgent"]
 
 SOURCE: Final = "agent"
 _NOT_FOR_FORKS: Final = frozenset({"Agent", "AgentStop", "SendMessage"})
@@ -66,268 +66,299 @@ _MODES: Final[Mapping[str, Mode]] = {
     "accept-edits": "accept-edits",
     "bypass": "bypass",
 }
-# What a sub-agent has not: notes and memories of the project are the main conversation's.
+# Only the main conversation writes notes and memories of the project.
 _MAIN_ONLY: Final = ("notes", "extraction", "recall", "dream")
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
-    """Where an agent that another one started comes from."""
+class ChildAgent(Protocol):
+    """A sub-agent, as far as its parent uses it."""
 
-    id: str
-    depth: int
-    roster: Roster
-    over_limit: Callable[[], str]
-    memory: TypeMemory | None = None
-    borrowed: bool = True
-    """Whether its model is its parent's, to be closed by the parent."""
-    neighbours: Neighbours = field(default_factory=Neighbours)
-    """The agents of this process, which write to each other by name."""
-    lead: str = ""
-    """Who started it."""
-    protected: tuple[Path, ...] = ()
-    """Places where it may not write without asking, in place of its home."""
+    @property
+    def parts(self) -> AgentParts:
+        """The parts of the open agent."""
+        ...
+
+    @property
+    def mode(self) -> Mode:
+        """The permission mode."""
+        ...
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None: ...
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Call a function with every event."""
+        ...
+
+    def ask(self, prompt: str) -> AsyncGenerator[Event, None]:
+        """Answer a prompt and yield every event."""
+        ...
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 class AgentRunner:
-    """Makes the agents of one agent run."""
+    """Runs the forks and sub-agents of one parent agent."""
 
-    def __init__(self, host: Agent, neighbours: Neighbours) -> None:
-        self._host = host
+    def __init__(
+        self,
+        parent: AgentParts,
+        roster: Roster,
+        neighbours: Neighbours,
+        make_agent: Callable[[AgentOptions], ChildAgent],
+    ) -> None:
+        self._parent = parent
+        self._options = parent.options
+        self._roster = roster
         self._neighbours = neighbours
-        self.spawning: Spawner
+        self._make_agent = make_agent
+        self._emit = parent.events.emit
 
     async def kinds(self) -> Mapping[str, AgentKind]:
-        """Return the types there are; what is wrong with some is told."""
-        host = self._host
-        trusted = await to_thread.run_sync(lambda: TrustList.open(host.settings.home).is_trusted(host.cwd))
-        found, problems = await to_thread.run_sync(
-            lambda: find_kinds(host.cwd, home=host.settings.home, trusted=trusted)
-        )
-        for one in problems:
-            host.emit(FellBack(host.name, "agents", one))
+        """Return all agent types; emit an event for each file that cannot be used."""
+        home, cwd = self._options.settings.home, self._options.cwd
+        trusted = await to_thread.run_sync(lambda: TrustList.open(home).is_trusted(cwd))
+        found, problems = await to_thread.run_sync(lambda: find_kinds(cwd, home=home, trusted=trusted))
+        for problem in problems:
+            self._report(problem)
         return found
 
     def batch(self) -> Batch:
-        """Take the moment that forks branch off from."""
-        return self._host.session.forks(self._host.model).batch(self._host.max_tokens)
+        """Return the point of the conversation that forks start from."""
+        return self._parent.session.forks(self._parent.model).batch(self._parent.max_tokens)
 
     # -- forks
 
-    def fork(self, prompt: str, batch: Batch) -> Running:
-        """Return what runs a fork of the conversation."""
+    def fork(self, prompt: str, batch: Batch) -> MemberRun:
+        """Return a function that runs a fork of the conversation."""
 
-        async def running(spawned: TeamMember) -> Ended:
-            host = self._host
-            context = host.context.forked(agents=None, post=None)
-            runs = host.runs.forked(context, approve=self._approver(spawned), emit=self._heard_of_fork)
-            spawned.context, spawned.tools = context, tuple(set(runs.tools) - _NOT_FOR_FORKS)
+        async def run_fork(member: TeamMember) -> RunEnd:
+            parent = self._parent
+            context = parent.context.forked(agents=None, post=None)
+            runs = parent.runs.forked(context, approve=self._approver(member), emit=self._on_fork_event)
+            member.context, member.tools = context, tuple(set(runs.tools) - _NOT_FOR_FORKS)
 
             def narrow(mode: str) -> None:
                 runs.mode = _MODES[narrower(runs.mode, mode)]
 
-            spawned.narrow = narrow
+            member.narrow = narrow
 
             def within(turns: int, usage: Usage, cost: float | None) -> bool:
-                spawned.turns, spawned.tokens, spawned.cost_usd = turns, usage.input + usage.output, cost
-                return not self.spawning.over_limit(spawned)
+                member.turns, member.tokens, member.cost_usd = turns, usage.input + usage.output, cost
+                return not self._roster.over_limit(member)
 
             async def run(call: Call, state: ForkState) -> Answered:
-                return await self._run_for_fork(runs, spawned, call)
+                return await self._run_for_fork(runs, member, call)
 
             try:
-                reply = await host.session.forks(host.model).ask(
+                reply = await parent.session.forks(parent.model).ask(
                     prompt_of("fork").replace("{directive}", prompt),
                     source=SOURCE,
-                    max_tokens=host.max_tokens,
+                    max_tokens=parent.max_tokens,
                     tools=run,
-                    max_turns=self.spawning.roster.policy.max_turns,
+                    max_turns=self._roster.policy.max_turns,
                     within=within,
                     batch=batch,
                 )
             finally:
                 await context.aclose()
             wanted_more = any(block.get("type") == "tool_use" for block in reply.content)
-            why = (self.spawning.over_limit(spawned) or "it took all its turns") if wanted_more else ""
-            return ("failed" if why else "completed", reply.text, why)
+            why = (self._roster.over_limit(member) or "it took all its turns") if wanted_more else ""
+            return RunEnd("failed" if why else "completed", reply.text, why)
 
-        return running
+        return run_fork
 
-    async def _run_for_fork(self, runs: ToolRuns, spawned: TeamMember, call: Call) -> Answered:
+    async def _run_for_fork(self, runs: ToolRuns, member: TeamMember, call: Call) -> Answered:
         if call.name in _NOT_FOR_FORKS:
-            self._host.emit(PermissionDecided(self._host.name, call.name, False, "fork", "a fork cannot fork"))
-            return Answered(f"{DENIED} (a fork starts no agents and writes to nobody)", is_error=True, allowed=False)
-        self._doing(spawned, call.name, call.input)
+            self._emit(PermissionDecided(self._options.name, call.name, False, "fork", "a fork cannot fork"))
+            return Answered(f"{DENIED} (a fork cannot start agents or send messages)", is_error=True, allowed=False)
+        self._update_line(member, call.name, call.input)
         output = await runs.output(call)
         return Answered(_cut(output, runs.tools.get(call.name)), output.is_error)
 
-    def _heard_of_fork(self, event: Event) -> None:
+    def _on_fork_event(self, event: Event) -> None:
         if isinstance(event, PermissionDecided) and not event.allowed:
-            self._host.emit(event)
+            self._emit(event)
 
     # -- sub-agents
 
-    def sub_agent(self, prompt: str, kind: AgentKind, *, model: str, worktree: bool) -> Running:
-        """Return what runs a sub-agent; a model it cannot have, and a worktree where there is no git, are refused."""
-        host = self._host
-        if model and model not in host.settings.model_aliases:
-            known = ", ".join(host.settings.model_aliases) or "none"
+    def sub_agent(self, prompt: str, kind: AgentKind, *, model: str, worktree: bool) -> MemberRun:
+        """Return a function that runs a sub-agent; refuse a model that is not an alias."""
+        options = self._options
+        if model and model not in options.settings.model_aliases:
+            known = ", ".join(options.settings.model_aliases) or "none"
             raise InputError(f"there is no model {model[:80]!r} to choose; there are: {known}")
 
-        async def running(spawned: TeamMember) -> Ended:
+        async def run_sub_agent(member: TeamMember) -> RunEnd:
             if not worktree:
-                return await self._lived(spawned, prompt, kind, model, host.cwd)
-            home = host.settings.home
-            tree = await to_thread.run_sync(lambda: Worktree.add(host.cwd, home=home, name=spawned.id))
+                return await self._run_child(member, prompt, self._child(member, kind, model, options.cwd))
+            home = options.settings.home
+            tree = await to_thread.run_sync(lambda: Worktree.add(options.cwd, home=home, name=member.id))
             try:
-                return await self._lived(spawned, prompt, kind, model, tree.cwd)
+                return await self._run_child(member, prompt, self._child(member, kind, model, tree.cwd))
             finally:
                 with anyio.CancelScope(shield=True):
-                    spawned.kept = await to_thread.run_sync(tree.finish)
+                    member.kept = await to_thread.run_sync(tree.finish)
 
-        return running
+        return run_sub_agent
 
-    async def _lived(self, spawned: TeamMember, prompt: str, kind: AgentKind, model: str, cwd: Path) -> Ended:
-        child = self._child(spawned, kind, model, cwd)
+    async def _run_child(self, member: TeamMember, prompt: str, child: ChildAgent) -> RunEnd:
+        """Open an agent, let it do its task, and close it."""
         text = ""
-        end = QueryEnded(spawned.id, "aborted", "", 0)
+        end = QueryEnded(member.id, "aborted", "", 0)
 
-        def hear(event: Event) -> None:
+        def on_event(event: Event) -> None:
             nonlocal end
             if isinstance(event, QueryEnded):
                 end = event
-            self._heard(spawned, child, event)
+            self._on_child_event(member, child, event)
 
-        child.listen(hear)
+        child.listen(on_event)
         with anyio.CancelScope() as closing:
             await child.__aenter__()
             try:
-                text = await self._asked(spawned, child, prompt)
+                text = await self._answer_of(member, child, prompt)
             finally:
-                closing.shield = True  # whoever gives up on it lets it close its log
+                closing.shield = True  # a cancelled agent must still close its log
                 await child.__aexit__(*sys.exc_info())
         completed = end.end == "completed"
-        return ("completed" if completed else "failed", text, "" if completed else f"{end.end}: {end.detail}")
+        return RunEnd("completed" if completed else "failed", text, "" if completed else f"{end.end}: {end.detail}")
 
-    async def _asked(self, spawned: TeamMember, child: Agent, prompt: str) -> str:
-        """Let an open agent do its task, and return what it said last."""
-        spawned.context, spawned.sever = child.context, child.session.log.close
+    async def _answer_of(self, member: TeamMember, child: ChildAgent, prompt: str) -> str:
+        """Give an open agent its task and return its last text."""
+        member.context, member.sever = child.parts.context, child.parts.session.log.close
 
         def narrow(mode: str) -> None:
             child.mode = _MODES[narrower(child.mode, mode)]
 
-        spawned.narrow = narrow
-        async with anyio.create_task_group() as beside:
-            if self.spawning.roster.policy.progress:
-                beside.start_soon(self._narrator(spawned, child).run)
+        member.narrow = narrow
+        async with anyio.create_task_group() as group:
+            if self._roster.policy.progress:
+                group.start_soon(self._narrator(member, child.parts).run)
             async with aclosing(child.ask(prompt)) as events:
                 async for _ in events:
                     pass
-            beside.cancel_scope.cancel()
-        return _last_text(child.session.view)
+            group.cancel_scope.cancel()
+        return _last_text(child.parts.session.view)
 
-    def _narrator(self, spawned: TeamMember, child: Agent) -> Narrator:
-        """Return who says in words what an agent is doing."""
+    def _narrator(self, member: TeamMember, child: AgentParts) -> Narrator:
+        """Return the narrator that writes progress lines for an agent."""
 
         def say(line: str) -> None:
-            self.spawning.progressed(spawned, line)
+            self._show_line(member, line)
 
-        small = self._host.small_model()
-        return Narrator(spawned, child.session, lambda: child.model, small, self.spawning.roster.policy, say=say)
+        small = self._parent.models.small()
+        return Narrator(member, child.session, lambda: child.model, small, self._roster.policy, say=say)
 
-    def _child(self, spawned: TeamMember, kind: AgentKind, model: str, cwd: Path) -> Agent:
-        """Make the agent: its own session and prompt, its parent's tools or fewer, its parent's rules."""
-        from ..agent import Agent
-
-        host = self._host
-        names, unknown = allowed_tools(kind, list(host.runs.tools))
-        if unknown:
-            said = f"{kind.name} asks for tools that are not here, and goes without them: {', '.join(unknown)[:300]}"
-            host.emit(FellBack(host.name, "agents", said))
-        memory = TypeMemory.of(kind, host.cwd, host.settings)
-        tools = [host.runs.tools[name] for name in names if name != "Memory"]
-        if memory is not None and "Memory" in names:
-            tools.append(memory.tool())
-        spawned.tools = tuple(tool.name for tool in tools)
-        asked, borrowed = self._model(kind, model)
-        mode = narrower(host.mode, kind.mode or host.mode)
-        policy = self.spawning.roster.policy
-        home = host.settings.home
-        away = tuple(home / name for name in _HOME) if cwd != host.cwd else ()
+    def _child(self, member: TeamMember, kind: AgentKind, model: str, cwd: Path) -> ChildAgent:
+        """Make an agent with a session and prompt of its own, some of its parent's tools, and its parent's rules."""
+        parent, options, policy = self._parent, self._options, self._roster.policy
+        memory = TypeMemory.of(kind, options.cwd, options.settings)
+        tools = self._child_tools(kind, memory)
+        member.tools = tuple(tool.name for tool in tools)
+        asked, is_parents = self._model(kind, model)
+        mode = narrower(parent.runs.mode, kind.mode or parent.runs.mode)
+        home = options.settings.home
         lineage = Lineage(
-            spawned.id,
-            spawned.depth,
-            self.spawning.roster,
-            lambda: self.spawning.over_limit(spawned),
-            memory,
-            borrowed,
-            self._neighbours,
-            host.name,
-            away,
+            id=member.id,
+            depth=member.depth,
+            roster=self._roster,
+            over_limit=lambda: self._roster.over_limit(member),
+            memory=memory,
+            has_parent_model=is_parents,
+            neighbours=self._neighbours,
+            lead=options.name,
+            protected=tuple(home / name for name in _HOME) if cwd != options.cwd else (),
         )
-        return Agent(
-            model=asked,
-            cwd=cwd,
-            session=spawned.id,
-            settings=_for_child(host.settings, host.runs, mode),
-            storage=host.storage,
-            tools=tools,
-            system="\n\n".join([kind.prompt, *([memory.rules()] if memory is not None else [])]),
-            mode=_MODES[mode],
-            approve=self._approver(spawned),
-            hooks=host.callables,
-            max_turns=min(policy.max_turns, kind.max_turns or policy.max_turns),
-            clock=host.session.clock,
-            lineage=lineage,
+        return self._make_agent(
+            AgentOptions(
+                model=asked,
+                cwd=cwd.resolve(),
+                name=member.id,
+                is_named=True,
+                settings=_child_settings(options.settings, parent.runs, mode),
+                storage=options.storage,
+                tools=tools,
+                system="\n\n".join([kind.prompt, *([memory.rules()] if memory is not None else [])]),
+                mode=_MODES[mode],
+                approve=self._approver(member),
+                hooks=options.hooks,
+                max_turns=min(policy.max_turns, kind.max_turns or policy.max_turns),
+                budget_usd=None,
+                clock=parent.session.clock,
+                lineage=lineage,
+            )
         )
+
+    def _child_tools(self, kind: AgentKind, memory: TypeMemory | None) -> list[Tool]:
+        """Return the parent's tools that a type may use; emit an event for tools that the parent does not have."""
+        known = self._parent.runs.tools
+        names, unknown = allowed_tools(kind, list(known))
+        if unknown:
+            self._report(f"{kind.name} asks for tools that do not exist here: {', '.join(unknown)[:300]}")
+        tools = [known[name] for name in names if name != "Memory"]
+        return [*tools, memory.tool()] if memory is not None and "Memory" in names else tools
 
     def _model(self, kind: AgentKind, asked: str) -> tuple[str | Model, bool]:
-        """Return the model that answers, and whether it is the parent's; what cannot be had is told."""
-        host = self._host
+        """Return the model of a sub-agent and whether it is the parent's; emit an event if an alias is unknown."""
+        model = self._parent.model
         name = asked or kind.model
         if not name:
-            return host.model, True
+            return model, True
         try:
-            return full_name(name, aliases=host.settings.model_aliases), False
+            return full_name(name, aliases=self._options.settings.model_aliases), False
         except ModelUnknown:
-            said = f"{kind.name} asks for the model {name[:80]!r}, which is no alias here; {host.model.name} answers"
-            host.emit(FellBack(host.name, "agents", said))
-            return host.model, True
+            self._report(f"{kind.name} asks for the model {name[:80]!r}, which is no alias here; {model.name} answers")
+            return model, True
 
-    def _approver(self, spawned: TeamMember) -> Approver | None:
-        """Return who is asked for an agent's calls: whoever the parent asks."""
-        runs = self._host.runs
-        if not runs.asks:
+    def _approver(self, member: TeamMember) -> Approver | None:
+        """Return an approver that asks the parent's; None if the parent has none."""
+        runs = self._parent.runs
+        if not runs.can_ask:
             return None
 
         async def ask(approval: Approval) -> ApprovalAnswer:
-            return await runs.ask_user(replace(approval, reason=f"agent {spawned.id}: {approval.reason}"))
+            return await runs.ask_user(replace(approval, reason=f"agent {member.id}: {approval.reason}"))
 
         return ask
 
-    # -- what is heard of them
+    # -- events
 
-    def _heard(self, spawned: TeamMember, child: Agent, event: Event) -> None:
+    def _on_child_event(self, member: TeamMember, child: ChildAgent, event: Event) -> None:
         match event:
             case ToolStarted():
-                self._doing(spawned, event.name, event.input)
+                self._update_line(member, event.name, event.input)
             case ReplyObserved():
-                spawned.turns += 1
+                member.turns += 1
             case DecisionMade():
-                spawned.tokens, spawned.cost_usd = child.used()
+                meter = child.parts.events.meter
+                member.tokens, member.cost_usd = meter.tokens, meter.cost_usd
             case AgentStarted() | AgentProgressed() | AgentEnded():
-                self._host.emit(event)
+                self._emit(event)
             case PermissionDecided(allowed=False):
-                self._host.emit(replace(event, reason=f"{spawned.id}: {event.reason}"))
+                self._emit(replace(event, reason=f"{member.id}: {event.reason}"))
             case _:
                 pass
 
-    def _doing(self, spawned: TeamMember, tool: str, given: Mapping[str, Any]) -> None:
-        spawned.names = names_in(given)
-        self.spawning.progressed(spawned, line_for(tool, given))
+    def _update_line(self, member: TeamMember, tool: str, given: Mapping[str, Any]) -> None:
+        member.names = names_in(given)
+        self._show_line(member, line_for(tool, given))
+
+    def _show_line(self, member: TeamMember, line: str) -> None:
+        """Store a new progress line of an agent that runs, and emit it."""
+        if line and line != member.line and member.state == "running":
+            member.line = line
+            self._emit(AgentProgressed(self._options.name, member.id, line))
+
+    def _report(self, problem: str) -> None:
+        self._emit(FellBack(self._options.name, "agents", problem))
 
 
-# What lies in a home beside worktrees: an agent that works in one of those may not write there without asking.
+# An agent that works in a worktree may not write to these other parts of the Reverie directory without asking.
 _HOME: Final = (
     "projects",
     "agents",
@@ -341,8 +372,8 @@ _HOME: Final = (
 )
 
 
-def _for_child(settings: Settings, runs: ToolRuns, mode: str) -> Settings:
-    """Return the settings of a sub-agent: the rules as they stand now, and nothing that only the main agent does."""
+def _child_settings(settings: Settings, runs: ToolRuns, mode: str) -> Settings:
+    """Return the settings of a sub-agent: the present rules, without the features of a main agent."""
     return replace(
         settings,
         switches=turned_off(settings.switches, list(_MAIN_ONLY)),
@@ -353,7 +384,7 @@ def _for_child(settings: Settings, runs: ToolRuns, mode: str) -> Settings:
 
 
 def _last_text(view: View) -> str:
-    """Return what was said last."""
+    """Return the text of the last reply."""
     for message in reversed(view.messages()):
         if message["role"] == "assistant":
             texts = [str(block["text"]) for block in as_blocks(message) if block.get("type") == "text"]
@@ -362,7 +393,7 @@ def _last_text(view: View) -> str:
 
 
 def _cut(output: Output, tool: Tool | None) -> Any:
-    """Return a result that a fork can hold: nothing is offloaded there, so what is too long is cut."""
+    """Return a result short enough for a fork: forks do not offload, so a long text is cut."""
     limit = (
         int(min(tool.max_chars or _FORK_RESULT_CHARS, _FORK_RESULT_CHARS)) if tool is not None else _FORK_RESULT_CHARS
     )

@@ -1,7 +1,7 @@
-"""The memory of a type of agents: of one user, of a project and all who share it, or of one checkout.
+"""The memory of an agent type, in one of three scopes: the user, a project and everyone who shares it, or one checkout.
 
-Each scope is a directory with its own index and caps. Nothing in it is ever the user's word; what lies in a project
-came with it, so it counts only where the project is trusted, and stands in a fence all the same.
+Each scope is a directory with its own index and limits. No memory in it has the trust of the user. The memory of a
+project came with the repository, so it is used only if the project is trusted, and always inside a fence.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["TypeMemory", "scope_directory"]
 
 
 def scope_directory(scope: str, kind: str, cwd: Path, home: Path) -> Path:
-    """Return where a type keeps its memory in a scope."""
+    """Return the directory of a type's memory in a scope."""
     match scope:
         case "user":
             return home / "agent-memory" / kind
@@ -41,18 +41,18 @@ def scope_directory(scope: str, kind: str, cwd: Path, home: Path) -> Path:
 
 
 class TypeMemory:
-    """What agents of one type remember."""
+    """The memory that all agents of one type share."""
 
     def __init__(self, directory: Path, scope: str) -> None:
         self.path = str(directory)
         self.scope = scope
         self.view: Callable[[], View] | None = None
-        """The view of the agent that uses it, by which the trust of what it writes is known."""
-        self.memory: Memory = _Lowered(directory)
+        """The view of the agent that uses it; it decides the trust of new memories."""
+        self.memory: Memory = _AgentTrustMemory(directory)
 
     @classmethod
     def of(cls, kind: AgentKind, cwd: Path, settings: Settings) -> TypeMemory | None:
-        """Return the memory a type asks for; None where it asks for none, or may have none."""
+        """Return the memory that a type asks for; None if it asks for none or the project is not trusted."""
         if not kind.memory or not settings.switches.memory:
             return None
         directory = scope_directory(kind.memory, kind.name, cwd, settings.home)
@@ -64,7 +64,7 @@ class TypeMemory:
         return cls(directory, kind.memory)
 
     def tool(self) -> MemoryTool:
-        """Return the door by which an agent saves, changes and forgets here."""
+        """Return the Memory tool for this directory."""
 
         def trust_of(text: str) -> Any:
             heard = Witnesses(self.view().said if self.view is not None else ())
@@ -73,11 +73,11 @@ class TypeMemory:
         return MemoryTool(self.memory, trust_of=trust_of)
 
     def rules(self) -> str:
-        """Return what the agent's system prompt says about memory."""
+        """Return the part of the agent's system prompt about memory."""
         return rules_text(self.path)
 
     async def context(self) -> str:
-        """Return the index for the first message; what is wrong with it is said in its place."""
+        """Return the index for the first message, or a sentence about why it cannot be read."""
         try:
             index = await to_thread.run_sync(self.memory.index)
         except (ReverieError, OSError) as error:
@@ -88,17 +88,17 @@ class TypeMemory:
         return text
 
 
-class _Lowered(Memory):
-    """The store as agents see it: nothing in it is the user's word, whatever a file claims."""
+class _AgentTrustMemory(Memory):
+    """A memory store in which no memory has more trust than an agent, no matter what a file claims."""
 
     def list(self, *, type: str | None = None) -> Heads:
-        """Return the heads of all memories."""
-        return [_lowered(one) for one in super().list(type=type)]
+        """Return all memories without their text."""
+        return [_with_agent_trust(one) for one in super().list(type=type)]
 
     def get(self, file_or_name: str) -> MemoryRecord:
         """Return one memory with its text."""
-        return _lowered(super().get(file_or_name))
+        return _with_agent_trust(super().get(file_or_name))
 
 
-def _lowered(record: MemoryRecord) -> MemoryRecord:
+def _with_agent_trust(record: MemoryRecord) -> MemoryRecord:
     return replace(record, trust=worst((record.trust, "agent")))

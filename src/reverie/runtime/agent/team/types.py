@@ -1,4 +1,4 @@
-"""Finding the types of agents: those that come along, the user's own, and a trusted project's."""
+"""Find the agent types: the built-in ones, the user's, and those of a trusted project."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["builtin_kinds", "find_kinds", "kind_folders", "prompt_of"]
 _MAX_KINDS: Final = 100
 _MAX_BYTES: Final = 400_000
 FOLDER: Final = "agent-types"
-"""Where the user's own types lie, in their directory of Reverie."""
+"""The folder of the user's own types, in their Reverie directory."""
 
 
 def prompt_of(name: str) -> str:
-    """Return one of the relay's own prompts."""
+    """Return a prompt of the relay layer by its name."""
     return files("reverie.layers.l7_relay").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 def builtin_kinds() -> dict[str, AgentKind]:
-    """Return the types that are always there."""
+    """Return the built-in types."""
     return {
         "general": AgentKind(
             "general",
@@ -46,7 +46,7 @@ def builtin_kinds() -> dict[str, AgentKind]:
 
 
 def kind_folders(cwd: Path, *, home: Path, user: Path | None, trusted: bool) -> list[tuple[Path, KindSource]]:
-    """Return where types are looked for, those that go before others first; a project's only where it is trusted."""
+    """Return the folders to search for types, highest priority first; a project's folders only if it is trusted."""
     found: list[tuple[Path, KindSource]] = []
     if trusted:
         found.append((cwd / ".reverie" / "agents", "project"))
@@ -58,7 +58,7 @@ def kind_folders(cwd: Path, *, home: Path, user: Path | None, trusted: bool) -> 
 
 
 def find_kinds(cwd: Path, *, home: Path, trusted: bool) -> tuple[Mapping[str, AgentKind], list[str]]:
-    """Return the types there are, by name, and what was wrong with files that were read; this may block."""
+    """Return all types by name, and the problems of files that could not be used; this may block."""
     user = os.path.expanduser("~")
     folders = kind_folders(cwd, home=home, user=Path(user) if user != "~" else None, trusted=trusted)
     found: dict[str, AgentKind] = {}
@@ -75,7 +75,7 @@ def find_kinds(cwd: Path, *, home: Path, trusted: bool) -> tuple[Mapping[str, Ag
 
 
 def _files(folder: Path, problems: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the Markdown files that lie in a folder themselves, and nowhere else."""
+    """Yield the name and text of each Markdown file that is directly in a folder."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".md") and not name.startswith("."))
     except OSError:

@@ -1,7 +1,8 @@
-"""Worktrees: a checkout of an agent's own, so that what it changes touches nobody else's files.
+"""Git worktrees: a separate checkout for one agent, so that its changes do not touch other files.
 
-It stands under the user's home. Where nothing was changed it is removed; else its changes stay on a branch of their
-own. A lock on a file beside it says whether its process lives: what a dead one left clean is removed at the next start.
+A worktree is under the user's Reverie directory. It is removed if nothing was changed; otherwise its changes stay on a
+branch of their own. A lock on a file next to it shows whether its process lives; unchanged worktrees of dead processes
+are removed at the next start.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ __all__ = ["Worktree", "prune"]
 FOLDER: Final = "worktrees"
 _GIT_SECONDS: Final = 60.0
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}")
-# A repository's hooks and watchers are programs of whoever wrote them: none is run for a checkout.
+# A repository's hooks and file monitors are untrusted programs: none runs for a checkout.
 _QUIET: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "submodule.recurse=false")
 
 
 class Worktree:
-    """One checkout, from its making to its end."""
+    """One checkout, from its creation to its removal."""
 
     def __init__(self, repository: Path, path: Path, branch: str, base: str, lock: int, *, cwd: Path) -> None:
         self.repository = repository
@@ -36,19 +37,19 @@ class Worktree:
         self.branch = branch
         self.base = base
         self.cwd = cwd
-        """The place in it that stands for where the parent works."""
+        """The directory in it that corresponds to the parent's working directory."""
         self._lock = lock
 
     @classmethod
     def add(cls, directory: Path, *, home: Path, name: str) -> Worktree:
-        """Check out what a directory's repository has committed; this may block."""
+        """Check out the last commit of a directory's repository; this may block."""
         if not _NAME.fullmatch(name):
             raise InputError(f"{name[:80]!r} cannot name a worktree: use letters, digits, '.', '_' and '-'")
         root = _git_out(directory, "rev-parse", "--show-toplevel")
         base = _git_out(directory, "rev-parse", "--verify", "HEAD^{commit}") if root is not None else None
         if root is None or base is None:
-            what = "is in no git repository" if root is None else "has no commit yet"
-            raise InputError(f"{directory} {what}: a worktree cannot be made; start the agent without one")
+            problem = "is in no git repository" if root is None else "has no commit yet"
+            raise InputError(f"{directory} {problem}: a worktree cannot be made; start the agent without one")
         folder = home / FOLDER
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path, branch = folder / name, f"reverie/{name}"
@@ -70,7 +71,7 @@ class Worktree:
         return cls(canonical_root(directory), path, branch, base, lock, cwd=cwd)
 
     def finish(self) -> tuple[str, str]:
-        """Remove it where nothing was changed; else return its path and the branch its changes are on."""
+        """Remove it if nothing was changed; otherwise return its path and the branch of its changes."""
         try:
             if _is_clean(self.path, self.base):
                 _remove(self.repository, self.path, self.branch)
@@ -82,7 +83,7 @@ class Worktree:
 
 
 def prune(home: Path) -> list[str]:
-    """Remove the worktrees of dead processes in which nothing was changed; return their names. This may block."""
+    """Remove unchanged worktrees of dead processes and return their names; this may block."""
     gone: list[str] = []
     try:
         names = [name for name in os.listdir(home / FOLDER) if name.endswith(".lock")]
@@ -102,7 +103,7 @@ def prune(home: Path) -> list[str]:
                 os.unlink(home / FOLDER / name)
                 gone.append(path.name)
         except (OSError, ValueError):
-            continue  # somebody works there, or the note is not whole: it stays
+            continue  # a process uses it, or the lock file is incomplete: keep it
         finally:
             os.close(lock)
     return gone

@@ -21,6 +21,7 @@ from ....memories.store.trust import Trust
 from ....settings import PermissionRules
 from ....tools.context import ToolContext
 from ....tools.files.replacement import text_edit
+from ....tools.files.workspace import with_grant
 from ....tools.shell.read_only import is_read_only
 from ....tools.tool import Output, Tool
 from ...guard.permissions import decide
@@ -97,7 +98,7 @@ class ExtractTools:
         verdict = decide(self._rules, "default", call.name, access, cwd=self._context.cwd, sandboxed=self._sandboxed)
         if verdict.outcome == "deny":
             return self._denied(call, verdict.reason)
-        return self._heard(await tool.run(call.input, self._context.granting(access.target)), access.target)
+        return self._heard(await tool.run(call.input, with_grant(self._context, access.target)), access.target)
 
     async def _ran(self, call: Call) -> Answered:
         command = call.input.get("command")
@@ -178,7 +179,7 @@ class ExtractTools:
         self._memory.get(file)  # a name that is none, or leads elsewhere, is refused here
         target = os.path.join(self._root, file)
         try:
-            before = await to_thread.run_sync(lambda: load(target, self._context.granting(target)).text)
+            before = await to_thread.run_sync(lambda: load(target, with_grant(self._context, target)).text)
         except OSError as error:
             raise InputError(f"{file} cannot be read: {error.strerror}") from None
         old, new = _text(call.input, "old_string"), _text(call.input, "new_string")

@@ -1,0 +1,45 @@
+"""The events of one agent: counted, passed to listeners, and queued for the query that is running."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+
+from ...events import Event, Listener
+from .status import Meter
+
+__all__ = ["EventFeed"]
+
+
+class EventFeed:
+    """Passes each event to the meter and to every listener, and queues those of a running query."""
+
+    def __init__(self) -> None:
+        self.meter = Meter()
+        self.listeners: list[Listener] = []
+        self._queue: deque[Event] = deque()
+        self._is_queueing = False
+
+    def emit(self, event: Event) -> None:
+        """Count an event, queue it if a query runs, and call every listener; their exceptions are ignored."""
+        self.meter.on_event(event)
+        if self._is_queueing:
+            self._queue.append(event)
+        for listener in self.listeners:
+            with suppress(Exception):
+                listener(event)
+
+    def start_queue(self) -> None:
+        """Empty the queue and begin to fill it."""
+        self._queue.clear()
+        self._is_queueing = True
+
+    def stop_queue(self) -> None:
+        """Stop filling the queue."""
+        self._is_queueing = False
+
+    def new_events(self) -> list[Event]:
+        """Return the events queued since the last call, oldest first."""
+        events = list(self._queue)
+        self._queue.clear()
+        return events

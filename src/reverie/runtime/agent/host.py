@@ -1,0 +1,108 @@
+"""The agent as the query loop sees it: its model, limits, attachments and background work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import FellBack
+from ...ports import Model
+from ..session.limits import max_output_tokens
+from .loop import QueryEnd
+from .parts import AgentParts
+from .team.relay import Relay
+
+__all__ = ["AgentHost"]
+
+
+class AgentHost:
+    """Answers the questions of the query loop (``loop.QueryHost``) from an agent's parts."""
+
+    def __init__(self, parts: AgentParts, relay: Relay | None) -> None:
+        self.has_fallen_back = False
+        """Whether the fallback model already replaced the first one."""
+        self._parts = parts
+        self._relay = relay
+
+    @property
+    def model(self) -> Model:
+        """The model that answers now."""
+        return self._parts.model
+
+    @property
+    def max_tokens(self) -> int:
+        """The output limit of the next request."""
+        return self._parts.max_tokens
+
+    @max_tokens.setter
+    def max_tokens(self, tokens: int) -> None:
+        self._parts.max_tokens = tokens
+
+    def request_options(self) -> dict[str, Any]:
+        """Return the arguments of ``Session.prepare``: model, output limit, system prompt and tools."""
+        parts = self._parts
+        return {
+            "model": parts.model.model_id,
+            "max_tokens": parts.max_tokens,
+            "system": parts.system,
+            "tools": parts.runs.declared,
+        }
+
+    def raised_limit(self) -> int | None:
+        """Return a larger output limit; None if the model or the free part of the window allows none."""
+        parts = self._parts
+        wanted = parts.options.settings.agent.max_tokens_raised
+        most = parts.model.capabilities.max_output or max_output_tokens(parts.model.model_id)
+        left = parts.window_tokens() - parts.session.view.counted.tokens
+        raised = min(wanted, most or wanted, left)
+        return raised if raised > parts.max_tokens else None
+
+    def fall_back(self) -> bool:
+        """Switch to the fallback model, once; return whether that happened."""
+        parts = self._parts
+        spare = parts.options.settings.fallback_model
+        if spare is None or self.has_fallen_back:
+            return False
+        self.has_fallen_back = True
+        before = parts.model.name
+        parts.use_model(parts.models.open(spare))
+        parts.events.emit(FellBack(parts.options.name, "model", f"{before} declined; {parts.model.name} is asked"))
+        return True
+
+    def end_by_limit(self, turns: int) -> QueryEnd | None:
+        """Return the end that a limit on turns or money forces; None while there is room."""
+        options = self._parts.options
+        if turns >= options.max_turns:
+            return QueryEnd("max_turns", f"{turns} turns were taken, and no more are allowed")
+        over = options.lineage.over_limit() if options.lineage is not None else ""
+        if over:
+            return QueryEnd("budget", over)
+        spent = self.cost_usd() or 0.0
+        if options.budget_usd is not None and spent >= options.budget_usd:
+            return QueryEnd("budget", f"${spent:.2f} of ${options.budget_usd:.2f} is spent")
+        return None
+
+    async def begin_query(self, prompt: str) -> None:
+        """Start to search memories for a prompt, and attach everything that changed since the last one."""
+        if self._parts.memory is not None:
+            self._parts.memory.start_recall(prompt)
+        await self._parts.opening.refresh()
+        await self.add_attachments()
+
+    async def add_attachments(self) -> None:
+        """Attach nested instructions, a new date, messages of other agents, and recalled memories."""
+        runs = self._parts.runs
+        touched, runs.touched = runs.touched, set()
+        await self._parts.opening.attach(touched)
+        if self._relay is not None:
+            await self._relay.deliver()
+        if self._parts.memory is not None:
+            await self._parts.memory.attach_recalled()
+
+    async def end_query(self) -> None:
+        """Start to extract memories from the finished query, in the background."""
+        if self._parts.memory is not None:
+            await self._parts.memory.end_query()
+
+    def cost_usd(self) -> float | None:
+        """Return the cost of the session so far; None where no price is known."""
+        return self._parts.events.meter.cost_usd

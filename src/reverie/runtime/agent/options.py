@@ -1,0 +1,48 @@
+"""The options of one agent, with every default filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...ports import Model, Storage
+from ...settings import Mode, Settings
+from ...tools.tool import Tool
+from ...values import record
+from ..guard.permissions import Approver
+from ..mail.delivery import Heed
+from ..mail.post_office import Bridge
+from .team.lineage import Lineage
+
+__all__ = ["AgentOptions"]
+
+
+@record
+class AgentOptions:
+    """Everything an agent is told before it opens."""
+
+    model: str | Model | None
+    """A model, or the name of one; None uses the default of the provider table."""
+    cwd: Path
+    name: str
+    """The name of its session."""
+    is_named: bool
+    """Whether the caller chose the name; a generated name is never used again."""
+    settings: Settings
+    storage: Storage | None
+    """The place of its log; None means files under ``settings.home``."""
+    tools: Sequence[Tool] | None
+    """Its tools; None means the standard ones, and those for memory and for other agents."""
+    system: str | None
+    """Its system prompt; None means the built-in one."""
+    mode: Mode
+    approve: Approver | None
+    hooks: Mapping[str, Sequence[Callable[..., Any]]]
+    max_turns: int
+    budget_usd: float | None
+    clock: Callable[[], float]
+    bridge: Bridge | None = None
+    on_control: Heed | None = None
+    lineage: Lineage | None = None
+    """Its place in a team; None for a main agent."""
