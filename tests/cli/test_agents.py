@@ -74,18 +74,18 @@ def test_no_agents_is_said_and_watching_wants_a_screen(capsys: pytest.CaptureFix
 def test_the_transcript_has_a_line_while_an_agent_works_and_one_when_it_ends() -> None:
     paint = Paint(colour=False)
     lines = AgentLines(paint, clock=lambda: 7.0)
-    assert lines.hear(AgentStarted("s", "explore-1", "explore", "look\x07 around", True)) == (
+    assert lines.on_event(AgentStarted("s", "explore-1", "explore", "look\x07 around", True)) == (
         "◇ explore-1 started in the background: look around"
     )
-    lines.hear(AgentProgressed("s", "explore-1", "Reading view.py"))
+    lines.on_event(AgentProgressed("s", "explore-1", "Reading view.py"))
     assert lines.live() == ["◇ explore-1 Reading view.py 0 s"]
-    ended = lines.hear(AgentEnded("s", "explore-1", "completed", "Found it", 3, 12_000, 0.02))
+    ended = lines.on_event(AgentEnded("s", "explore-1", "completed", "Found it", 3, 12_000, 0.02))
     assert ended == "◆ explore-1 completed: Found it (3 turns, 12k tokens, $0.0200)"
     assert lines.live() == []
     for number in range(9):
-        lines.hear(AgentStarted("s", f"fork-{number}", "fork", "x"))
+        lines.on_event(AgentStarted("s", f"fork-{number}", "fork", "x"))
     assert len(lines.live()) == 7
-    assert lines.live()[-1].strip() == "and 3 more agents"
+    assert lines.live()[-1].strip() == "… 3 more agents"
 
 
 def test_the_screen_shows_agents_and_the_footer_counts_them() -> None:

@@ -105,7 +105,7 @@ def test_what_is_piped_in_can_be_the_whole_prompt(chat: Chat) -> None:
 def test_nothing_to_ask_is_bad_input(chat: Chat) -> None:
     code, out, err = chat("--print")
     assert (code, out) == (2, "")
-    assert "nothing to ask" in err
+    assert "there is no prompt" in err
 
 
 def test_json_is_one_object_with_all_there_is_to_say(chat: Chat) -> None:
@@ -148,7 +148,7 @@ def test_without_anybody_to_ask_a_tool_that_needs_permission_is_denied_and_that_
     assert code == 0
     assert not path.exists()
     assert "denied" in out
-    assert "Write was not allowed" in err
+    assert "Write was denied" in err
 
 
 @pytest.mark.parametrize("leave", [["--permission-mode", "accept-edits"], ["--allow", "Write"]])
@@ -214,13 +214,13 @@ def test_resume_goes_on_with_a_session_by_the_beginning_of_its_name(chat: Chat, 
     ("arguments", "complaint"),
     [
         (["--output-format", "json", "Hello"], "--output-format needs --print"),
-        (["-p", "Hello", "--continue"], "no session was held"),
-        (["-p", "Hello", "--resume", "nobody"], "is no session of this project"),
+        (["-p", "Hello", "--continue"], "there is no session in"),
+        (["-p", "Hello", "--resume", "nobody"], "matches no session of this project"),
         (["-p", "Hello", "-c", "-r", "x"], "exclude each other"),
         (["-p", "Hello", "--max-turns", "0"], "0 is not in the range"),
         (["-p", "Hello", "--permission-mode", "yolo"], "yolo"),
         (["-p", "Hello", "--cwd", "/no/such/place"], "/no/such/place"),
-        (["Hello", "--resume"], "no terminal to choose a session on"),
+        (["Hello", "--resume"], "choosing a session needs a terminal"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(chat: Chat, arguments: list[str], complaint: str) -> None:

@@ -58,7 +58,8 @@ def shown(lines: list[list[tuple[str, str]]]) -> list[str]:
 
 def test_the_footer_shows_everything_there_is_to_watch() -> None:
     assert shown(footer_lines(footer_parts(status()), 200)) == [
-        "window 12% · 143k to compaction · cache 87% · $0.0123 · claude-sonnet-5 · default mode · behind: notes"
+        "window 12% · 143k to compaction · cache 87% · $0.0123 · claude-sonnet-5 · default mode"
+        " · in background: writing notes"
     ]
 
 
@@ -168,7 +169,7 @@ def test_the_best_match_is_the_start_of_a_name() -> None:
 
 def completions(typed: str) -> list[str]:
     completer = InputCompleter(
-        {"context": "what fills the window", "cost": "money", "mode": "what tools may do"},
+        {"context": "context usage", "cost": "money", "mode": "permission mode"},
         lambda: ["src/app.py", "my file.txt"],
         lambda command: ["default", "plan"] if command == "mode" else [],
     )

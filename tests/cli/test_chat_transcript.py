@@ -165,8 +165,8 @@ def test_what_a_broken_reply_said_is_gone(voiding: Event) -> None:
 def test_what_had_gone_up_of_a_broken_reply_is_said_to_be_void() -> None:
     text = "".join(f"Paragraph {number}.\n\n" for number in range(30))
     watched = Watched(rows=20).show(TextStreamed("s", text), ModelRetried("s", "m", 2, 1.0, "the stream broke"))
-    assert "the reply above broke off and is begun again" in watched.text
-    assert "the stream broke; asking again (attempt 2)" in watched.text
+    assert "ignore the incomplete reply above; it starts again" in watched.text
+    assert "the stream broke; retrying (attempt 2)" in watched.text
 
 
 def test_a_call_is_one_line_live_and_one_line_when_it_is_done() -> None:
@@ -276,5 +276,5 @@ def test_memories_that_were_recalled_and_saved_are_said_with_the_way_back() -> N
     page.show(DecisionMade("s", "u3", MemoriesExtracted(shown, [])))
     said = page.text
     assert "recalled 2 memories: a.md, b.md" in said
-    assert "saved 1 memory: c.md · /memory undo takes it back" in said
+    assert "saved 1 memory: c.md · /memory undo undoes this" in said
     assert said.count("saved") == 1

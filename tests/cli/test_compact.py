@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from reverie import FileStorage, Session, load_settings
+from reverie.cli.compaction import compact, loss, undo
 from reverie.cli.main import run
-from reverie.cli.past import compact, loss, undo
 from reverie.conversation.view import View
 from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.request import build_request
@@ -110,7 +110,7 @@ def test_a_part_is_named_by_a_message(ran: Ran, harbour: list[str]):
     assert "stands in the view" in complaint
     code, _, complaint = ran(compact, "harbour", "--from", "a", "--up-to", "b")
     assert code == 2
-    assert "two different parts" in complaint
+    assert "exclude each other" in complaint
     code, _, complaint = ran(compact, "harbour", "--instructions", "Mind the tides.")
     assert code == 2
     assert "--model" in complaint

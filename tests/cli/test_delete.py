@@ -74,8 +74,8 @@ def test_where_nobody_can_be_asked_nothing_is_removed(
 def test_a_person_is_asked_and_no_means_no(keys: list[str], home: Path) -> None:
     before = files(home)
     refused = on_a_screen("purge", "fence-1", typed=b"n\n", code=1)
-    assert "fence-1 and 3 files more for good?" in refused
-    assert "nothing was removed" in refused
+    assert "fence-1 and 3 more files permanently?" in refused
+    assert "removed nothing" in refused
     assert files(home) == before
     assert "removed projects/" in on_a_screen("delete", "fence-1", typed=b"y\n")
     assert before - files(home) == {keys[0]}

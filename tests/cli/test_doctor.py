@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie.cli.machine import doctor
 from reverie.cli.main import run
+from reverie.cli.setup import doctor
 from reverie.tools.shell.sandbox import available
 
 
@@ -32,7 +32,7 @@ def test_a_home_that_is_not_there_yet_is_not_made(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REVERIE_HOME", str(home / "deep" / "down"))
-    assert "not there yet" in findings(capsys)["home"]["detail"]
+    assert "does not exist yet" in findings(capsys)["home"]["detail"]
     assert list(home.iterdir()) == []
 
 

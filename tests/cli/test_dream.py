@@ -66,14 +66,14 @@ def test_it_says_why_none_is_due_shows_what_one_would_do_dreams_and_takes_it_bac
     assert "says the same as" in run(project, "--report").output
     assert said(project, "--undo", "--dry-run")["dry_run"] is True
     assert len(contents(project)) == 2
-    assert "files put back" in run(project, "--undo").output
+    assert "restored 1 file." in run(project, "--undo").output
     assert contents(project) == before
 
 
 @pytest.mark.requirement("L6.8")
 def test_with_none_running_there_is_nothing_to_watch_or_to_end(project: Path) -> None:
-    assert "No dream runs." in run(project, "--watch").output
-    assert "No dream runs." in run(project, "--kill").output
+    assert "No dream is running." in run(project, "--watch").output
+    assert "No dream is running." in run(project, "--kill").output
     assert said(project, "--kill") == {"dry_run": False, "running": None, "killed": False}
     refused = CliRunner().invoke(command, ["--watch", "--kill"])
     assert refused.exit_code != 0
@@ -144,7 +144,7 @@ def test_a_systemd_timer_is_written_shown_and_taken_away(
     assert "enable --now" in calls.read_text()
     assert "removed" in run(project, "--remove-timer").output
     assert not any(Path(path).exists() for path in made)
-    assert "There is no timer" in run(project, "--remove-timer").output
+    assert "This project has no timer" in run(project, "--remove-timer").output
 
 
 def test_without_systemd_a_line_of_cron_is_added_once_beside_the_others(

@@ -79,7 +79,7 @@ def test_a_directory_is_searched_and_what_cannot_be_read_does_not_keep_the_rest_
     (tmp_path / "hollow").mkdir()
     code, out, err = reverie("import", tmp_path / "hollow")
     assert (code, out) == (2, "")
-    assert "no recorded session lies below it" in err
+    assert "it contains no recorded session" in err
 
 
 def test_damage_and_skipped_records_are_counted_and_said(

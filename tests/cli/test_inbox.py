@@ -41,11 +41,11 @@ def test_a_message_is_sent_seen_and_taken(reverie: Reverie, asked: Asked, home: 
     assert asked("inbox", "worker")["messages"] == []
     (kept,) = asked("inbox", "worker", "--all")["messages"]
     assert kept["read"]
-    assert "No messages wait for worker" in reverie("inbox", "worker")[1]
+    assert "No unread messages for worker" in reverie("inbox", "worker")[1]
 
 
 def test_agents_answer_the_user(reverie: Reverie, asked: Asked, home: Path):
-    assert "Nobody has written to user" in reverie("inbox")[1]
+    assert "No messages for user in team default yet" in reverie("inbox")[1]
     assert asked("inbox")["messages"] == []
     assert residents(home, TEAM) == [], "looking makes nothing"
     with Mailbox(home, TEAM, "worker") as worker:
@@ -66,7 +66,7 @@ def test_everybody_of_a_team_is_written_to(reverie: Reverie, asked: Asked, home:
     assert [one["from"] for one in asked("inbox", "b", "--team", "red")["messages"]] == ["a"]
     code, _, err = reverie("send", "*", "hello")
     assert code == 2
-    assert "nobody is in team" in err
+    assert "team default has no agents" in err
 
 
 def test_text_can_come_from_a_pipe(asked: Asked, home: Path, monkeypatch: pytest.MonkeyPatch):
@@ -79,14 +79,14 @@ def test_text_can_come_from_a_pipe(asked: Asked, home: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["send", "ghost", "hello"], "there are: worker"),
-        (["send", "../x", "hello"], "there are: worker"),
+        (["send", "ghost", "hello"], "its agents: worker"),
+        (["send", "../x", "hello"], "its agents: worker"),
         (["send", "bridge:x", "hello"], "no bridge"),
         (["send", "worker", ""], "nothing in that message"),
-        (["send", "worker", "hello", "--from", "worker"], "worker is who writes"),
+        (["send", "worker", "hello", "--from", "worker"], "worker is the sender"),
         (["send", "worker", "hello", "--from", "a/b"], "cannot name an agent"),
         (["send", "worker", "hello", "--team", ".."], "cannot name a team"),
-        (["inbox", "ghost"], "there are: worker"),
+        (["inbox", "ghost"], "its agents: worker"),
         (["inbox", "worker", "--team", "a/b"], "cannot name a team"),
     ],
 )
@@ -104,7 +104,7 @@ def test_nobody_speaks_for_an_agent_that_is_running_or_takes_its_letters(reverie
         lead.attend()
         code, _, err = reverie("send", "worker", "approved", "--from", "lead")
         assert code == 2
-        assert "lead is running" in err
+        assert "lead is a running agent" in err
         code, _, err = reverie("inbox", "lead", "--take")
         assert code == 2
         assert "runs in team default already" in err

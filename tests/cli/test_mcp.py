@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie.cli.hosts.mcp import tell
+from reverie.cli.hosts.mcp import print_address
 
 Answer = tuple[int, str, str]
 
@@ -43,12 +43,12 @@ def test_without_the_extra_it_says_how_to_get_it() -> None:
     code = "import sys; sys.modules['mcp'] = None; from reverie.cli.main import main; main(['mcp'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "reverie: the MCP server needs an extra: pip install 'reverie[mcp]'\n"
+    assert done.stderr == "reverie: the MCP server needs an optional package: pip install 'reverie[mcp]'\n"
 
 
 def test_it_says_where_it_listens_and_where_the_token_is(capsys: pytest.CaptureFixture[str], home: Path) -> None:
-    tell(home / "mcp-token", False, "http://127.0.0.1:1/mcp")
+    print_address(home / "mcp-token", False, "http://127.0.0.1:1/mcp")
     assert capsys.readouterr().out == f"listening on http://127.0.0.1:1/mcp\nthe token is in {home / 'mcp-token'}\n"
-    tell(home / "mcp-token", True, "http://127.0.0.1:1/mcp")
+    print_address(home / "mcp-token", True, "http://127.0.0.1:1/mcp")
     said = json.loads(capsys.readouterr().out)
     assert said == {"url": "http://127.0.0.1:1/mcp", "token_file": str(home / "mcp-token")}

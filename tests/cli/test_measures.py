@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reverie.cli.savings.measures import command
+from reverie.cli.costs.measures import command
 
 SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sessions" / "sample.jsonl"
 
@@ -26,7 +26,7 @@ def test_a_recording_is_measured_as_json_and_as_a_table(runner: CliRunner) -> No
     assert 0 < found["total"]["cache_hit_rate"] <= 1
     assert found["total"]["sessions"] == len(found["sessions"]) >= 1
     drawn = runner.invoke(command, [str(SAMPLE)], catch_exceptions=False).output
-    for name in ("cache-hit rate", "compactions a session", "facts kept", "background spend", "memory pollution"):
+    for name in ("cache-hit rate", "compactions per session", "facts kept", "background spend", "memory pollution"):
         assert name in drawn
 
 

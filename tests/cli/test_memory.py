@@ -85,7 +85,7 @@ def test_what_is_wrong_is_refused_in_one_clear_line(said: Callable[..., Answer])
         (["undo"], "nothing stands"),
         (["undo", "c99"], "no change"),
         (["rewind", "yesterday"], "is no time"),
-        (["rm"], "say which"),
+        (["rm"], "pass either"),
         (["edit", "nothing.md", "--text", "y"], "there is no memory"),
     ]:
         code, out, err = said(*arguments)
@@ -131,7 +131,7 @@ def test_forgetting_a_source_and_erasing_need_no_terminal_but_a_word(
     memory.save("Deploys run at night by cron", type="user", source="s1 m1")
     assert len(told("rm", "--source", "s1", "--dry-run")["files"]) == 1
     code, _, err = said("rm", "--source", "s1", "--erase")
-    assert (code, "nobody can be asked" in err) == (2, True)
+    assert (code, "confirmation needs a terminal" in err) == (2, True)
     kept = Path(os.environ["REVERIE_HOME"]) / "queue" / "words-of-hooks.json"
     kept.parent.mkdir(exist_ok=True)
     kept.write_text("{}")

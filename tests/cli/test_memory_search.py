@@ -25,4 +25,4 @@ def test_the_best_memory_comes_first_as_a_table_and_as_json(tmp_path: Path, monk
     assert "Dana" in found[0]["description"]
     assert "Dana" in CliRunner().invoke(command, given, catch_exceptions=False).output
     nothing = CliRunner().invoke(command, ["--project", str(project), "search", "zebra"], catch_exceptions=False)
-    assert "nothing was found" in nothing.output
+    assert "no matches" in nothing.output

@@ -96,7 +96,7 @@ def test_an_edit_that_loses_the_headings_is_refused_and_kept(tmp_path: Path) -> 
     editor.chmod(0o700)
     shown = on_a_screen("notes", "fence-7", "--edit", code=2, EDITOR=str(editor), VISUAL="")
     assert "damaged" in shown
-    left = Path(shown.split("what you wrote is at ")[1].split()[0].strip())
+    left = Path(shown.split("your text is in ")[1].split()[0].strip())
     assert left.read_text() == "mine"
     left.unlink()
 
@@ -132,7 +132,7 @@ def test_a_session_becomes_a_skill(reverie: Reverie, asked: Asked, tmp_path: Pat
     assert "2,000 sheep" in skill.description
     code, _, err = reverie("skill", "fence-7", "--out", tmp_path)
     assert code == 2
-    assert "left alone" in err
+    assert "was not changed" in err
     code, out, _ = reverie("skill", "fence-7", "--name", "mend-fences", "--dry-run", "--out", tmp_path)
     assert code == 0
     assert out.startswith("---\nname: mend-fences\n")

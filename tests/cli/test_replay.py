@@ -80,7 +80,7 @@ def test_prices_can_be_chosen(session: Path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["missing.jsonl"], "there is no missing.jsonl"),
+        (["missing.jsonl"], "missing.jsonl does not exist"),
         ([".", "--policy", "wishful"], "no policy is called 'wishful'"),
         (["--policy", "absent.toml"], "no such settings file"),
         ([], "no sessions of Claude Code or Codex"),
@@ -141,7 +141,7 @@ def test_the_demo_needs_nothing_leaves_nothing_and_ends_with_the_ledger(tmp_path
     done = reverie("demo", "--tokens", "60000", TMPDIR=str(work))
     assert done.returncode == 0, done.stderr
     assert "layer 2" in done.stdout
-    assert "the ledger" in done.stdout
+    assert "ledger" in done.stdout
     assert "\x1b" not in done.stdout
     assert list(work.iterdir()) == []
     assert list(home.iterdir()) == []

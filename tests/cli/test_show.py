@@ -26,7 +26,7 @@ def test_people_see_roles_calls_results_and_decisions(reverie: Reverie, stocked:
     assert "x" * 100 not in out
     assert "\n<- Read\n   line 0\n" in out
     assert "   ... 34 more lines\n" in out
-    assert "· compact: compacted: window is full (frees 4,321 tokens, moves the prefix)\n" in out
+    assert "· compact: compacted: window is full (frees 4,321 tokens, changes the prefix)\n" in out
     assert out.index("The fence stands.") < out.index("· compact") < out.index("And the gate?")
 
 
@@ -73,8 +73,8 @@ def test_damage_is_named_on_stderr(reverie: Reverie, stocked: str, home: Path) -
     code, out, err = reverie("show", stocked)
     assert code == 0
     assert "The fence stands." in out
-    assert "line 1 is left out" in err
-    assert "line 9 is left out: a torn end" in err
+    assert "skipped line 1" in err
+    assert "skipped line 9: an incomplete last line" in err
 
 
 JSON = st.recursive(

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from reverie.cache.ledger import Call, layer_of
 from reverie.cache.usage import Usage
-from reverie.cli.savings.stats import command
+from reverie.cli.costs.stats import command
 from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.session.ledger import LedgerStore
@@ -49,7 +49,7 @@ def test_money_and_tokens_are_summed_by_layer_day_project_and_session() -> None:
     assert budgets["extraction"]["usd"] == pytest.approx(0.10)
     assert budgets["extraction"]["of_usd"] == load_settings().extract.daily_usd
     drawn = CliRunner().invoke(command, ["--days", "7"], catch_exceptions=False).output
-    for word in ("cache-hit share", "by layer", "by day", "by project", "by session", "compactions a session", "█"):
+    for word in ("cache hits", "by layer", "by day", "by project", "by session", "compactions per session", "█"):
         assert word in drawn
     assert "0.10 of 2.00 USD" in drawn
 

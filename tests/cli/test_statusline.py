@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie import Memory
-from reverie.cli.hosts.session_line import described, line_of
+from reverie.cli.hosts.session_line import line_of, line_values
 from reverie.cli.main import run
 
 START = "import sys; sys.argv[0] = 'reverie'; from reverie.cli.start import main; main()"
@@ -52,13 +52,13 @@ def test_the_line_says_model_project_window_cache_cost_and_memories(tmp_path: Pa
     stamp.touch()
     os.utime(stamp, (time.time() - 7_300,) * 2)
     told = {**HOST, "workspace": {"current_dir": str(tmp_path)}}
-    line = line_of(described(json.dumps(told).encode()))
+    line = line_of(line_values(json.dumps(told).encode()))
     name = tmp_path.name if len(tmp_path.name) <= 40 else tmp_path.name[:39] + "…"
     assert line == f"Opus 4.6 · {name} · ████░░░░ 52% · cache 95% · $0.53 · 2 memories · 1 to review · dreamt 2h ago"
 
 
 def test_the_window_is_what_the_host_says_or_what_the_last_reply_used(tmp_path: Path) -> None:
-    said = described(json.dumps({**HOST, "context_window": {"used_percentage": 97.6}}).encode())
+    said = line_values(json.dumps({**HOST, "context_window": {"used_percentage": 97.6}}).encode())
     assert said["window_percent"] == 98
     usage = {"input_tokens": 10, "output_tokens": 0, "cache_read_input_tokens": 49_990}
     lines = [
@@ -70,10 +70,10 @@ def test_the_window_is_what_the_host_says_or_what_the_last_reply_used(tmp_path: 
     transcript = tmp_path / "t.jsonl"
     transcript.write_text("torn {\n" + "x" * 300_000 + "\n" + "\n".join(map(json.dumps, lines)) + '\n{"usage')
     told = {"transcript_path": str(transcript), "model": {"id": "claude-x"}}
-    said = described(json.dumps(told).encode())
+    said = line_values(json.dumps(told).encode())
     assert (said["window_percent"], said["cache_share"]) == (25, 0.9998)
     told["model"] = {"id": "claude-x[1m]"}
-    assert described(json.dumps(told).encode())["window_percent"] == 5
+    assert line_values(json.dumps(told).encode())["window_percent"] == 5
 
 
 def test_memories_that_are_switched_off_or_elsewhere_are_treated_so(tmp_path: Path, home: Path) -> None:
@@ -85,19 +85,19 @@ def test_memories_that_are_switched_off_or_elsewhere_are_treated_so(tmp_path: Pa
     (theirs / "logs" / "day.md").write_text("x")
     told = json.dumps({"cwd": str(tmp_path)}).encode()
     (home / "config.toml").write_text(f'memory_dir = "{theirs}"\n')
-    said = described(told)
+    said = line_values(told)
     assert (said["memories"], said["pending_reviews"]) == (1, 1)
     (home / "config.toml").write_text("[switches]\nmemory = false\n")
-    assert described(told)["memories"] is None
+    assert line_values(told)["memories"] is None
     (home / "config.toml").write_text("this is no TOML")
-    assert line_of(described(told)).startswith(tmp_path.name[:30])
+    assert line_of(line_values(told)).startswith(tmp_path.name[:30])
 
 
 @pytest.mark.requirement("S7")
 def test_nothing_a_host_says_drives_the_terminal() -> None:
     evil = "Opus\x1b[31m\x1b]0;owned\x07 4\n\r\t\u202e\x9b2J.6\x00"
     told = {**HOST, "model": {"display_name": evil[:-1]}, "workspace": {"current_dir": "/repo\x1b[2J/a\nb"}}
-    line = line_of(described(json.dumps(told).encode()))
+    line = line_of(line_values(json.dumps(told).encode()))
     assert line.startswith("Opus 4 2J.6 · a b · ")
     assert line.isprintable()
 
@@ -125,7 +125,7 @@ def spoiled(draw: st.DrawFn) -> Any:
 @pytest.mark.requirement("S7")
 @given(st.one_of(st.composite(spoiled)().map(lambda told: json.dumps(told).encode()), st.binary(max_size=200)))
 def test_whatever_stands_on_stdin_one_printable_line_comes_out(given: bytes) -> None:
-    said = described(given)
+    said = line_values(given)
     line = line_of(said)
     assert line.isprintable()
     assert line

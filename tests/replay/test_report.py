@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.cli.savings.replay_table import show
+from reverie.cli.costs.replay_table import show
 from reverie.replay.outcome import Point, ReplayOutcome, ReplayReport, totals
 from reverie.replay.report import cheapest, costs_by_reason, count_text, figures, money_text, places, report_json
 
@@ -122,8 +122,8 @@ def test_it_fits_the_screen(made: Made, monkeypatch: pytest.MonkeyPatch, columns
         row = next(line for line in printed.splitlines() if line.startswith(policy))
         assert "$" in row
         assert "█" in row
-    assert "What the layers did under reverie" in printed
-    assert "What broke the cache" in printed
+    assert "Actions of the layers under reverie" in printed
+    assert "Cache breaks" in printed
     assert printed.count(" * ") == 1
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie.cli.machine.trust import command
 from reverie.cli.main import run
+from reverie.cli.setup.trust import command
 from reverie.errors import InputError, StorageError
 from reverie.runtime.places.trust import TrustList, root_of
 
@@ -154,12 +154,12 @@ def test_the_command_trusts_lists_and_removes(
     for arguments in ([], [], ["--list"], ["--remove"], ["--remove", str(folder)], ["--list"]):
         assert run(arguments, commands=command) == 0
         said.append(capsys.readouterr().out)
-    assert said[0] == f"{folder} is trusted now\n"
+    assert said[0] == f"{folder} is now trusted\n"
     assert "already" in said[1]
     assert str(folder) in said[2]
     assert "no longer trusted" in said[3]
     assert "was not trusted" in said[4]
-    assert "no directory is trusted" in said[5]
+    assert "no trusted directories" in said[5]
     assert run(["--list", "--remove"], commands=command) == 2
     assert run(["--json"], commands=command) == 0
     assert '"changed": true' in capsys.readouterr().out

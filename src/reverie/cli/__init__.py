@@ -1,1 +1,1 @@
-"""The terminal door: one file a command, each imported only when it runs."""
+"""The terminal door: one module per command, imported only when the command runs."""

@@ -1,4 +1,4 @@
-"""``reverie chat``: talk with an agent, in a terminal or through a pipe."""
+"""``reverie chat``: talk with an agent in a terminal, or send one prompt through a pipe."""
 
 from __future__ import annotations
 
@@ -29,36 +29,38 @@ PICK = "\0pick"
 
 @click.command(short_help="Talk with an agent.")
 @click.argument("prompt", required=False, default="")
-@click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with the newest session of this project.")
+@click.option("-c", "--continue", "go_on", is_flag=True, help="Continue the newest session of this project.")
 @click.option(
     "-r",
     "--resume",
     metavar="[SESSION]",
     is_flag=False,
     flag_value=PICK,
-    help="Go on with a session; without a name, choose.",
+    help="Continue a session; without a name, choose from a list.",
 )
-@click.option("-p", "--print", "once", is_flag=True, help="Answer once and leave; stdin is read too.")
-@click.option("--model", metavar="NAME", help="The model to ask: anthropic:..., openai:..., local:..., or an alias.")
+@click.option("-p", "--print", "once", is_flag=True, help="Answer one prompt and exit; stdin is added to the prompt.")
+@click.option("--model", metavar="NAME", help="The model to use: anthropic:..., openai:..., local:..., or an alias.")
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),
     default="text",
     show_default=True,
-    help="With --print: what to print.",
+    help="Output format with --print.",
 )
-@click.option("--permission-mode", type=click.Choice(MODES), help="What tools may do without asking.")
-@click.option("--allow", metavar="RULE", multiple=True, help="Allow without asking, such as 'Bash(git status:*)'.")
-@click.option("--deny", metavar="RULE", multiple=True, help="Never allow, such as 'Edit(secrets/**)'.")
-@click.option("--max-turns", metavar="N", type=click.IntRange(min=1), help="Replies of one query, at most.")
-@click.option("--budget", metavar="USD", type=click.FloatRange(min=0), help="What the session may cost, in dollars.")
+@click.option("--permission-mode", type=click.Choice(MODES), help="Which actions need no approval.")
+@click.option("--allow", metavar="RULE", multiple=True, help="Allow without asking, for example 'Bash(git status:*)'.")
+@click.option("--deny", metavar="RULE", multiple=True, help="Never allow, for example 'Edit(secrets/**)'.")
+@click.option(
+    "--max-turns", metavar="N", type=click.IntRange(min=1), help="Maximum number of model replies per prompt."
+)
+@click.option("--budget", metavar="USD", type=click.FloatRange(min=0), help="Maximum cost of the session, in dollars.")
 @click.option(
     "--cwd",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Work in this directory.",
 )
-@click.option("--no-color", is_flag=True, help="No colours; NO_COLOR does the same.")
+@click.option("--no-color", is_flag=True, help="Print without colours; NO_COLOR does the same.")
 def command(
     prompt: str,
     go_on: bool,
@@ -74,18 +76,18 @@ def command(
     cwd: Path | None,
     no_color: bool,
 ) -> int:
-    """Talk with an agent that reads, searches, edits and runs what you allow.
+    """Talk with an agent that reads, searches and edits files and runs commands, as far as you allow it.
 
-    In a terminal this is a conversation: /help lists commands and keys. Without one, or with --print, it answers the
-    prompt joined with what comes in on stdin, and leaves: 0 completed, 1 ended otherwise, 2 bad input, 130
-    interrupted.
+    In a terminal this is a conversation; /help lists commands and keys. Without a terminal, or with --print, it
+    answers PROMPT followed by the text on stdin, and exits with 0 (completed), 1 (stopped early), 2 (bad input)
+    or 130 (interrupted).
     """
     from .terminal.options import Options
 
     if output_format != "text" and not once:
         raise InputError("--output-format needs --print")
     if go_on and resume is not None:
-        raise InputError("--continue and --resume exclude each other: give one")
+        raise InputError("--continue and --resume exclude each other: use one of them")
     if no_color:
         os.environ["NO_COLOR"] = "1"
     where = (cwd or Path.cwd()).resolve()
@@ -93,9 +95,9 @@ def command(
     alone = once or not sys.stdin.isatty()
     options = Options(
         cwd=where,
-        prompt=joined(prompt, piped_text()) if alone else prompt,
+        prompt=full_prompt(prompt, piped_text()) if alone else prompt,
         model=model,
-        session=session_asked(settings, where, go_on, resume),
+        session=requested_session(settings, where, go_on, resume),
         pick=resume == PICK,
         mode=cast("Mode | None", permission_mode),
         max_turns=max_turns,
@@ -111,10 +113,10 @@ def command(
 
 
 def run(options: Options, settings: Settings, *, once: bool, output: OutputFormat) -> int:
-    """Talk the way this terminal allows."""
+    """Start the chat in the mode that the options and the terminal allow, and return the exit code."""
     from ..models import open_model
 
-    # Says at once how to get a model where there is none; nothing is loaded or connected by it.
+    # Fails early with setup instructions when there is no model; it loads and connects nothing.
     open_model(options.model or settings.model, aliases=settings.model_aliases)
     import asyncio
 
@@ -126,7 +128,7 @@ def run(options: Options, settings: Settings, *, once: bool, output: OutputForma
         from .terminal.plain import talk_plainly
 
         if options.pick:
-            raise InputError("there is no terminal to choose a session on: name one, or use --continue")
+            raise InputError("choosing a session needs a terminal: pass its name to --resume, or use --continue")
         return asyncio.run(talk_plainly(options, settings))
     try:
         return asyncio.run(converse(options, settings))
@@ -135,7 +137,7 @@ def run(options: Options, settings: Settings, *, once: bool, output: OutputForma
 
 
 async def converse(options: Options, settings: Settings) -> int:
-    """Talk on a whole terminal."""
+    """Run the interactive terminal and return 0."""
     from .terminal.conversation import Conversation
 
     await Conversation(options, settings, colour=not os.environ.get("NO_COLOR")).run()
@@ -143,26 +145,26 @@ async def converse(options: Options, settings: Settings) -> int:
 
 
 def on_a_terminal() -> bool:
-    """Say whether a person sits at both ends and the terminal can move its cursor."""
+    """Return whether stdin and stdout are a terminal that can move its cursor."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def project_settings(cwd: Path) -> Settings:
-    """Read the settings that hold in a directory."""
+    """Load the settings that apply in a directory."""
     from ..runtime.places.projects import canonical_root
 
     return load_settings(project=canonical_root(cwd))
 
 
 def with_rules(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...]) -> Settings:
-    """Return the settings with rules of this run added to those that are set."""
+    """Return the settings with the permission rules of this run added."""
     rules = settings.permissions
     rules = replace(rules, allow=(*rules.allow, *allow), deny=(*rules.deny, *deny))
     return replace(settings, permissions=rules)
 
 
-def session_asked(settings: Settings, cwd: Path, go_on: bool, resume: str | None) -> str | None:
-    """Return the session to go on with, None for a new one or one yet to be chosen."""
+def requested_session(settings: Settings, cwd: Path, go_on: bool, resume: str | None) -> str | None:
+    """Return the session to continue, or None for a new session or one that the user still has to choose."""
     from .terminal.sessions import named_session, newest_session
 
     if go_on:
@@ -171,18 +173,18 @@ def session_asked(settings: Settings, cwd: Path, go_on: bool, resume: str | None
 
 
 def piped_text() -> str:
-    """Return what comes in on stdin where it is no terminal."""
+    """Return the text on stdin, or an empty string if stdin is a terminal."""
     if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
         return ""
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
-def joined(prompt: str, piped: str) -> str:
-    """Return the prompt with what was piped in below it."""
+def full_prompt(prompt: str, piped: str) -> str:
+    """Return the prompt followed by the piped text."""
     return "\n\n".join(part for part in (prompt, piped.rstrip("\n")) if part.strip())
 
 
 def refuse_silence(options: Options) -> None:
-    """Refuse to ask nothing."""
+    """Raise InputError if the prompt is empty."""
     if not options.prompt.strip():
-        raise InputError("there is nothing to ask: give a prompt, or pipe one in")
+        raise InputError("there is no prompt: pass one as an argument or on stdin")

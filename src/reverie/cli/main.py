@@ -1,4 +1,4 @@
-"""The ``reverie`` command: a table of commands and the one place where errors become exit codes."""
+"""The ``reverie`` command: the table of all commands, and the conversion of errors into exit codes."""
 
 from __future__ import annotations
 
@@ -15,54 +15,60 @@ from .output import printable
 
 __all__ = ["COMMANDS", "LazyGroup", "group", "main"]
 
-# title -> name -> (module that holds an attribute ``command``, the line shown by --help without importing it)
+# section title -> command name -> (module with an attribute ``command``, help line shown without importing it)
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Work": {
         "chat": ("reverie.cli.chat", "Talk with an agent."),
         "agents": ("reverie.cli.agents.agents", "List the agents that sessions started."),
-        "send": ("reverie.cli.agents.send", "Write to an agent."),
-        "inbox": ("reverie.cli.agents.inbox", "Show what was written to an agent, or to you."),
+        "send": ("reverie.cli.agents.send", "Send a message to an agent."),
+        "inbox": ("reverie.cli.agents.inbox", "Show messages sent to an agent, or to you."),
     },
-    "See what it saves": {
-        "demo": ("reverie.cli.savings.demo", "Play a long session through the layers and see the bill."),
-        "replay": ("reverie.cli.savings.replay", "Replay recorded sessions under policies and price them."),
-        "context": ("reverie.cli.savings.context", "Say what fills the window of a session or a recording."),
-        "stats": ("reverie.cli.savings.stats", "Say what the last days cost and how well the layers did."),
-        "ledger": ("reverie.cli.savings.ledger", "Say what calls cost and what broken caches lost."),
-        "measures": ("reverie.cli.savings.measures", "Say how well cache, compaction, memory and background work do."),
+    "Token usage and cost": {
+        "demo": ("reverie.cli.costs.demo", "Run a long demo session through all layers and show the bill."),
+        "replay": ("reverie.cli.costs.replay", "Replay recorded sessions under caching policies and price them."),
+        "context": ("reverie.cli.costs.context", "Show the context usage of a session or a recording."),
+        "stats": ("reverie.cli.costs.stats", "Show cost, cache hits and quality figures of the last days."),
+        "ledger": ("reverie.cli.costs.ledger", "Show the cost of model calls and the losses from cache breaks."),
+        "measures": ("reverie.cli.costs.measures", "Measure cache, compaction, memory and background work."),
     },
     "Sessions": {
-        "sessions": ("reverie.cli.sessions.sessions", "List the sessions of the library."),
-        "show": ("reverie.cli.sessions.show", "Show a session as a person reads it."),
+        "sessions": ("reverie.cli.sessions.sessions", "List the sessions in the library."),
+        "show": ("reverie.cli.sessions.show", "Show a session as readable text."),
         "search": ("reverie.cli.sessions.search", "Find messages in past sessions."),
-        "read": ("reverie.cli.sessions.read", "Read back what left a session's view."),
-        "import": ("reverie.cli.sessions.import_sessions", "Bring recorded sessions of other agents into the library."),
-        "export": ("reverie.cli.sessions.export", "Write out a session's log, byte for byte."),
+        "read": ("reverie.cli.sessions.read", "Show content that was removed from a session's view."),
+        "import": (
+            "reverie.cli.sessions.import_sessions",
+            "Import recorded sessions of other agents into the library.",
+        ),
+        "export": ("reverie.cli.sessions.export", "Export a session's log, byte for byte."),
         "delete": ("reverie.cli.sessions.delete", "Delete a session's log."),
-        "purge": ("reverie.cli.sessions.purge", "Delete a session and all that came from it."),
+        "purge": ("reverie.cli.sessions.purge", "Delete a session and everything derived from it."),
     },
-    "What left the window": {
-        "compact": ("reverie.cli.past.compact", "Turn a session's past into a summary."),
-        "undo": ("reverie.cli.past.undo", "Take a session's last compaction back."),
-        "loss": ("reverie.cli.past.loss", "Say what compactions took out of view."),
-        "notes": ("reverie.cli.past.notes", "Show, renew or edit the running notes of a session."),
-        "skill": ("reverie.cli.past.skill", "Turn a session into a skill."),
+    "Compaction and notes": {
+        "compact": ("reverie.cli.compaction.compact", "Replace old messages of a session with a summary."),
+        "undo": ("reverie.cli.compaction.undo", "Undo a session's last compaction."),
+        "loss": ("reverie.cli.compaction.loss", "List the names and numbers that compactions removed from view."),
+        "notes": ("reverie.cli.compaction.notes", "Show, update or edit the running notes of a session."),
+        "skill": ("reverie.cli.compaction.skill", "Turn a session into a skill."),
     },
     "Memory": {
-        "memory": ("reverie.cli.memory", "Read, change, take back and approve memories."),
-        "dream": ("reverie.cli.memory.dream", "Put memories in order: merge, correct, prune."),
+        "memory": ("reverie.cli.memory", "Read, change, undo and approve memories."),
+        "dream": ("reverie.cli.memory.dream", "Consolidate memories: merge, correct, prune."),
     },
-    "Beside other agents": {
-        "install": ("reverie.cli.hosts.install", "Put our hooks into another agent's settings."),
-        "uninstall": ("reverie.cli.hosts.uninstall", "Take our hooks out of another agent's settings."),
-        "mcp": ("reverie.cli.hosts.mcp", "Serve memories and past sessions to other agents."),
-        "hook": ("reverie.cli.hosts.hook", "Answer a hook of another agent."),
-        "worker": ("reverie.cli.hosts.worker", "Do what hooks of other agents left for later."),
-        "statusline": ("reverie.cli.hosts.statusline", "Print one line about a session for a host to show."),
+    "Other coding agents": {
+        "install": ("reverie.cli.hosts.install", "Add Reverie's hooks to another agent's settings."),
+        "uninstall": ("reverie.cli.hosts.uninstall", "Remove Reverie's hooks from another agent's settings."),
+        "mcp": ("reverie.cli.hosts.mcp", "Serve memories and past sessions to other agents over MCP."),
+        "hook": ("reverie.cli.hosts.hook", "Handle one hook call from another agent."),
+        "worker": ("reverie.cli.hosts.worker", "Run the background jobs that hooks queued."),
+        "statusline": (
+            "reverie.cli.hosts.statusline",
+            "Print a status line about a session for another agent to show.",
+        ),
     },
     "This machine": {
-        "trust": ("reverie.cli.machine.trust", "Trust a directory, or stop trusting it."),
-        "doctor": ("reverie.cli.machine.doctor", "Say what this machine offers and what is used instead."),
+        "trust": ("reverie.cli.setup.trust", "Trust a directory, or stop trusting it."),
+        "doctor": ("reverie.cli.setup.doctor", "Check this machine and report missing features."),
     },
 }
 COMMANDS: Mapping[str, tuple[str, str]] = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
@@ -73,7 +79,7 @@ PIPE_CLOSED = 141
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command's module only when that command is asked for."""
+    """A click group that imports a command's module only when that command runs."""
 
     def __init__(
         self,
@@ -87,7 +93,7 @@ class LazyGroup(click.Group):
         self.sections = sections or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name the commands in the order of the table."""
+        """Return the command names in table order."""
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -98,7 +104,7 @@ class LazyGroup(click.Group):
         return cast(click.Command, import_module(module_name).command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table as help, importing nothing."""
+        """Write the help lines from the table without importing any command."""
         width = max(map(len, self.table), default=0)
         for title, names in (self.sections or {"Commands": self.table}).items():
             with formatter.section(title):
@@ -106,7 +112,7 @@ class LazyGroup(click.Group):
 
 
 def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
-    """Print the installed version and stop."""
+    """Print the installed version and exit."""
     if not wanted or ctx.resilient_parsing:
         return
     from importlib.metadata import version
@@ -127,9 +133,9 @@ def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) 
 )
 @click.pass_context
 def group(ctx: click.Context) -> int | None:
-    """Context and memory for LLM agents.
+    """Keep long agent sessions inside the context window, cheaply, and undo anything.
 
-    Without a command, in a terminal, this is 'reverie chat'.
+    In a terminal, 'reverie' without a command starts 'reverie chat'.
     """
     if ctx.invoked_subcommand is not None:
         return None
@@ -140,12 +146,12 @@ def group(ctx: click.Context) -> int | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and leave with its exit code."""
+    """Run one command and exit with its exit code."""
     sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None, *, commands: click.Command = group) -> int:
-    """Run one command and return its exit code: 0 done, 2 bad input, 130 interrupted, 141 nobody reads."""
+    """Run one command and return its exit code: 0 done, 2 bad input, 130 interrupted, 141 output pipe closed."""
     never_fail_to_encode()
     try:
         code = invoke(commands, sys.argv[1:] if arguments is None else arguments)
@@ -166,9 +172,9 @@ def run(arguments: Sequence[str] | None = None, *, commands: click.Command = gro
 
 
 def invoke(commands: click.Command, arguments: Sequence[str]) -> int:
-    """Run a command and return the exit code it gives.
+    """Run a command and return its exit code.
 
-    Not through click's own main, which turns a closed pipe into exit code 1 before anyone can see it.
+    Bypasses click's own ``main``, which turns a closed pipe into exit code 1.
     """
     try:
         with commands.make_context("reverie", list(arguments)) as context:
@@ -179,7 +185,7 @@ def invoke(commands: click.Command, arguments: Sequence[str]) -> int:
 
 
 def complain(message: str) -> int:
-    """Print one clear line on stderr and return the exit code of bad input."""
+    """Print an error as one line on stderr and return the exit code for bad input."""
     line = " ".join(part.strip() for part in printable(message).splitlines() if part.strip())
     try:
         print(f"reverie: {line}", file=sys.stderr, flush=True)
@@ -189,19 +195,19 @@ def complain(message: str) -> int:
 
 
 def usage_line(error: click.ClickException) -> str:
-    """Say a usage error in one line that names where help is."""
+    """Return a usage error as one line that names the command's --help."""
     where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "reverie"
     return f"{error.format_message().rstrip('.')}. Try '{where} --help'."
 
 
 def os_line(error: OSError) -> str:
-    """Say an operating system error as a person would, with the path it is about."""
+    """Return an operating system error as its reason, preceded by the path if there is one."""
     reason = error.strerror or str(error) or type(error).__name__
     return f"{os.fsdecode(error.filename)}: {reason}" if isinstance(error.filename, str | bytes) else reason
 
 
 def never_fail_to_encode() -> None:
-    """Make the terminal's streams escape what their encoding cannot hold."""
+    """Make stdout and stderr escape characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -209,7 +215,7 @@ def never_fail_to_encode() -> None:
 
 
 def can_flush() -> bool:
-    """Say whether what was printed can still be delivered; on a full disk it cannot."""
+    """Return whether stdout can still be flushed; on a full disk it cannot."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -218,7 +224,7 @@ def can_flush() -> bool:
 
 
 def let_go_of_stdout() -> int:
-    """Point stdout nowhere, so that the interpreter's last flush is quiet too."""
+    """Redirect stdout to /dev/null, so that the interpreter's final flush raises no error, and return the code."""
     with open(os.devnull, "w") as nowhere:
         try:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())

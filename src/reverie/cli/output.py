@@ -1,4 +1,4 @@
-"""The one door through which commands print: nothing that passes it can drive a terminal."""
+"""Printing for all commands: text, tables, bars and JSON, with terminal escape sequences removed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..errors import InputError
 from ..values import record
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ __all__ = [
     "Styled",
     "bar",
     "bars",
+    "confirmed",
     "console",
+    "counted",
     "emit_json",
     "paint",
     "printable",
@@ -32,15 +35,15 @@ __all__ = [
 
 T = TypeVar("T")
 
-# A whole escape sequence goes with its ESC, so that no "[31m" is left standing in the text.
+# Match the whole sequence, not only its ESC, so that no "[31m" is left in the text.
 ESCAPE_SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor moves
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f\n]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS and other strings
     r"|\x1b[ -/]*[0-~]"  # two-character escapes
 )
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# What reorders or hides text without being a control character: bidi marks, zero-width and tag characters, line and
-# paragraph separators, lone surrogates. The joiners U+200C and U+200D stay: scripts and emoji need them.
+# Characters that reorder or hide text without being control characters: bidi marks, zero-width and tag characters,
+# line and paragraph separators, lone surrogates. The joiners U+200C and U+200D stay: scripts and emoji need them.
 DECEPTIVE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -49,19 +52,19 @@ SUSPECT = re.compile(f"{CONTROL.pattern}|{DECEPTIVE.pattern}")
 
 MIN_CUT = 12
 PIPED_WIDTH = 10_000
-"""Columns where nobody's screen sets a limit: wide enough that a table is never folded."""
+"""Width used when stdout is not a terminal: wide enough that a table is never folded."""
 
 
 @record
 class Styled:
-    """A table cell with a colour of its own."""
+    """A table cell with its own style."""
 
     text: str
     style: str
 
 
 def printable(text: str) -> str:
-    """Return the text without control characters except newline and tab; what hides or reorders is shown."""
+    """Return text with control characters removed (except newline, tab) and hidden ones shown as <U+XXXX>."""
     if SUSPECT.search(text) is None:
         return text
     text = CONTROL.sub("", ESCAPE_SEQUENCE.sub("", text))
@@ -69,19 +72,19 @@ def printable(text: str) -> str:
 
 
 def say(text: str = "") -> None:
-    """Print one piece of text as it is, made printable."""
+    """Print text and a newline on stdout, after removing control characters."""
     sys.stdout.write(printable(text) + "\n")
 
 
 def warn(text: str) -> None:
-    """Print one line on stderr, made printable."""
+    """Print text as one line on stderr, after removing control characters."""
     sys.stderr.write("reverie: " + " ".join(printable(text).split()) + "\n")
 
 
 def paint(pieces: Iterable[tuple[str, str]], *, wrap: bool = False) -> None:
-    """Print pieces of text one after another, each in its style where there are colours; they bring their newlines.
+    """Print (text, style) pieces one after another; the pieces contain their own newlines.
 
-    With ``wrap`` a long line breaks between words; without, the terminal breaks it and it can be copied whole.
+    With ``wrap``, a long line breaks between words; without it, the terminal breaks the line, which stays copyable.
     """
     from rich.text import Text
 
@@ -99,7 +102,7 @@ def paint(pieces: Iterable[tuple[str, str]], *, wrap: bool = False) -> None:
 
 
 def tracked(items: Sequence[T], label: str) -> Iterable[T]:
-    """Yield the items and show on stderr how far along they are, if a person is looking and it takes a while."""
+    """Return the items; if stderr is a terminal, iterating over them shows a progress bar there."""
     if len(items) < 2 or not sys.stderr.isatty():
         return items
     from rich.console import Console
@@ -111,7 +114,7 @@ def tracked(items: Sequence[T], label: str) -> Iterable[T]:
 
 @contextmanager
 def progressing(label: str, total: int) -> Generator[Callable[[], None], None, None]:
-    """Show on stderr how far along something is, if a person is looking; call what this yields after each step."""
+    """Show a progress bar if stderr is a terminal, and yield the function to call after each step."""
     if total < 2 or not sys.stderr.isatty():
         yield lambda: None
         return
@@ -124,8 +127,24 @@ def progressing(label: str, total: int) -> Generator[Callable[[], None], None, N
         yield lambda: shown.advance(task)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun in the right number, such as "1 section" or "1,200 sections"."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+
+
+def confirmed(question: str, refusal: str) -> bool:
+    """Ask a yes/no question on the terminal; without a terminal raise InputError with the refusal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(refusal)
+    import click
+
+    return click.confirm(printable(question), err=True)
+
+
 def size(count: int) -> str:
-    """Say a number of bytes as a person would."""
+    """Return a number of bytes with a unit, such as "1.2 MB"."""
     amount = float(count)
     for unit in ("B", "kB", "MB"):
         if amount < 1_000:
@@ -135,7 +154,7 @@ def size(count: int) -> str:
 
 
 def emit_json(value: object) -> None:
-    """Print a value as JSON in plain ASCII, so that any terminal and any pipe can take it."""
+    """Print a value as ASCII JSON, which every terminal and pipe accepts."""
     import json
 
     text = json.dumps(value, indent=2, default=as_plain, allow_nan=False)
@@ -143,14 +162,14 @@ def emit_json(value: object) -> None:
 
 
 def as_plain(value: Any) -> Any:
-    """Turn a record, path, date or set into what JSON has a form for."""
+    """Convert a record, path, date or set into a type that JSON supports."""
     import msgspec
 
     return msgspec.to_builtins(value, enc_hook=str)
 
 
 def console() -> Console:
-    """Make the console for stdout: coloured and as wide as the screen on a terminal, plain and unfolded elsewhere."""
+    """Return a console for stdout: coloured and screen-wide on a terminal, otherwise plain and unfolded."""
     from rich.console import Console
 
     if sys.stdout.isatty():
@@ -163,7 +182,7 @@ def console() -> Console:
 def table(
     headings: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = (), cut: int | None = None
 ) -> None:
-    """Print rows under headings; columns in ``right`` are set flush right, ``cut`` is shortened to fit the screen."""
+    """Print rows under headings; columns in ``right`` align right, column ``cut`` is shortened to fit the screen."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
@@ -181,20 +200,20 @@ def table(
 
 
 def coloured() -> bool:
-    """Say whether what is printed may have colours."""
+    """Return whether stdout shows colours."""
     screen = console()
     return screen.is_terminal and screen.color_system is not None and not screen.no_color
 
 
 def bars(rows: Sequence[tuple[str, float, str]], *, whole: float | None = None, width: int = 40) -> None:
-    """Print one labelled bar a row, each as long as its share of the whole (of the largest where none is given)."""
+    """Print one labelled bar per row, scaled to ``whole``, or to the largest amount if no ``whole`` is given."""
     largest = max((amount for _, amount, _ in rows), default=0.0)
     base = largest if whole is None else whole
     table(["", "", ""], [(label, bar(amount, base, width=width), note) for label, amount, note in rows], right=(2,))
 
 
 def bar(amount: float, whole: float, *, width: int = 40) -> str:
-    """Return a bar of at most ``width`` cells; what is above nothing shows at least one."""
+    """Return a bar of at most ``width`` cells; a positive amount gets at least one cell."""
     if whole <= 0 or amount <= 0:
         return ""
     filled = min(width, max(1, round(amount / whole * width)))
@@ -202,7 +221,7 @@ def bar(amount: float, whole: float, *, width: int = 40) -> str:
 
 
 def bar_cell() -> str:
-    """Return the character bars are made of: a block where the encoding has one."""
+    """Return the character for bars: a block if the encoding has one, else "#"."""
     try:
         "█".encode(sys.stdout.encoding or "ascii")
     except (LookupError, UnicodeEncodeError):
@@ -211,19 +230,19 @@ def bar_cell() -> str:
 
 
 def cell(value: object) -> Text:
-    """Return a table cell in which nothing is read as markup."""
+    """Return a value as a rich table cell, without interpreting markup."""
     from rich.text import Text
 
     style = value.style if isinstance(value, Styled) else ""
     return Text(printable(value.text if isinstance(value, Styled) else str(value)).replace("\n", " "), style)
 
 
-def print_without_trailing_space(what: Any) -> None:
-    """Print something rich can draw; into a pipe without the padding at the ends of lines."""
+def print_without_trailing_space(renderable: Any) -> None:
+    """Print a rich renderable; if stdout is not a terminal, strip the padding at line ends."""
     screen = console()
     if screen.is_terminal:
-        screen.print(what)
+        screen.print(renderable)
         return
     with screen.capture() as drawn:
-        screen.print(what)
+        screen.print(renderable)
     sys.stdout.write("".join(line.rstrip() + "\n" for line in drawn.get().splitlines()))

@@ -1,4 +1,4 @@
-"""Where the ``reverie`` command begins: hooks and the status line answer at once, all else loads the commands."""
+"""Entry point of ``reverie``: run hooks and the status line directly, and load click for all other commands."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["main"]
 
 
 def main() -> NoReturn:
-    """Run one command and leave with its exit code."""
+    """Run one command and exit with its exit code."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["hook"] and not {"-h", "--help"} & set(arguments):
-        gc.disable()  # it ends before there is anything to collect
+        gc.disable()  # the process ends before there is garbage to collect
         from ..hosts.hook import main as hook
 
         _leave(hook(arguments[1:]))
@@ -32,7 +32,7 @@ def main() -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """End at once: everything is written, and taking the interpreter down would only keep a host waiting."""
+    """Flush and end the process at once, because a normal interpreter shutdown would delay the calling host."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

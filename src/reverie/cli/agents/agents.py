@@ -22,16 +22,16 @@ STATES: Final = {"lost": "lost (its process ended)"}
 
 
 @click.command(short_help="List the agents that sessions started.")
-@click.option("--watch", is_flag=True, help="Look again every two seconds, until Ctrl-C.")
-@click.option("--running", is_flag=True, help="Only those that are at work.")
-@click.option("--session", metavar="NAME", help="Only those that this session started.")
+@click.option("--watch", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
+@click.option("--running", is_flag=True, help="Only running agents.")
+@click.option("--session", metavar="NAME", help="Only agents that this session started.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def command(watch: bool, running: bool, session: str | None, as_json: bool) -> int:
-    """List the agents that sessions started, the latest first: what each does, how far it is, what it cost."""
+    """List the agents that sessions started, newest first, with their state, task, turns, tokens and cost."""
     if watch and as_json:
-        raise InputError("--watch draws on a screen: leave out --json, or run it again by yourself")
+        raise InputError("--watch and --json exclude each other: use one of them")
     while True:
-        found = _found(running, session)
+        found = _selected_agents(running, session)
         if as_json:
             emit_json({"agents": found})
             return 0
@@ -43,7 +43,7 @@ def command(watch: bool, running: bool, session: str | None, as_json: bool) -> i
         time.sleep(EVERY_SECONDS)
 
 
-def _found(running: bool, session: str | None) -> list[AgentRecord]:
+def _selected_agents(running: bool, session: str | None) -> list[AgentRecord]:
     settings = load_settings()
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
@@ -58,16 +58,16 @@ def _found(running: bool, session: str | None) -> list[AgentRecord]:
 
 
 def draw(found: list[AgentRecord]) -> None:
-    """Print a row an agent."""
+    """Print one row per agent."""
     if not found:
-        say("No agents. A session starts them with its Agent tool.")
+        say("No agents yet. A session starts agents with its Agent tool.")
         return
     shown = found[:SHOWN]
     now = time.time()
     columns = {
         "agent": [one.agent for one in shown],
         "state": [STATES.get(one.state, one.state) for one in shown],
-        "does": [one.line or one.description for one in shown],
+        "task": [one.line or one.description for one in shown],
         "started by": [one.parent or one.session for one in shown],
         "depth": [str(one.depth) for one in shown],
         "turns": [f"{one.turns:,}" for one in shown],
@@ -79,11 +79,11 @@ def draw(found: list[AgentRecord]) -> None:
     right = [at for at, name in enumerate(headings) if name in ("depth", "turns", "tokens", "cost", "age")]
     table(headings, list(zip(*columns.values(), strict=True)), right=right, cut=2)
     if len(found) > SHOWN:
-        say(f"and {len(found) - SHOWN:,} earlier ones; --json prints all")
+        say(f"... and {len(found) - SHOWN:,} earlier; --json prints all")
 
 
 def age(passed: float) -> str:
-    """Say how long ago something was."""
+    """Return a duration in its largest whole unit, such as "3 h"."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if passed >= size:
             return f"{passed / size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""``reverie send``: write to an agent, or to all of a team."""
+"""``reverie send``: send a message to one agent or to a whole team."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from ..output import emit_json, say
 __all__ = ["USER", "command"]
 
 USER = "user"
-"""The name a person writes and is written to under, unless another is given."""
+"""Default sender and mailbox name of the person at the keyboard."""
 
 
-@click.command(short_help="Write to an agent.")
+@click.command(short_help="Send a message to an agent.")
 @click.argument("to")
 @click.argument("text")
-@click.option("--team", metavar="NAME", help="The team; by default the one of the settings.")
-@click.option("--from", "sender", metavar="NAME", default=USER, show_default=True, help="Whose mailbox answers go to.")
-@click.option("--summary", default="", help="What it is about, in a few words.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@click.option("--team", metavar="NAME", help="The team; default: the one in the settings.")
+@click.option(
+    "--from", "sender", metavar="NAME", default=USER, show_default=True, help="The sender; replies go to this mailbox."
+)
+@click.option("--summary", default="", help="The subject, in a few words.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(to: str, text: str, team: str | None, sender: str, summary: str, as_json: bool) -> None:
-    """Write TEXT to the agent TO, to '*' for all, or to 'uds:PATH'; with '-' the text is read from stdin.
+    """Send TEXT to the agent TO, to '*' for the whole team, or to 'uds:PATH'; if TEXT is '-', read it from stdin.
 
-    The agent reads it before its next step, or when it runs again. 'reverie inbox' shows what is answered.
+    The agent reads the message before its next step, or when it runs again. 'reverie inbox' shows replies.
     """
     import anyio
 
@@ -41,15 +43,15 @@ def command(to: str, text: str, team: str | None, sender: str, summary: str, as_
     message = sys.stdin.read() if text == "-" else text
     there = [one.name for one in residents(settings.home, chosen) if one.name != sender and not one.ended]
     if to == sender:
-        raise InputError(f"{to} is who writes: name somebody else, or another --from")
+        raise InputError(f"{to} is the sender: choose another recipient, or another --from")
     if to == EVERYBODY and not there:
-        raise InputError(f"nobody is in team {chosen} to write to; sessions come into it when they open")
+        raise InputError(f"team {chosen} has no agents; a session joins its team when it opens")
     if ":" not in to and to != EVERYBODY and to not in there:
-        raise InputError(f"nobody called {to[:80]!a} is in team {chosen}; there are: {', '.join(there) or 'none'}")
+        raise InputError(f"there is no agent {to[:80]!a} in team {chosen}; its agents: {', '.join(there) or 'none'}")
     with Mailbox(settings.home, chosen, sender) as mailbox:
         reader = mailbox.reader()
         if reader is not None:
-            raise InputError(f"{sender} is running ({reader}) and writes in its own name; choose another --from")
+            raise InputError(f"{sender} is a running agent ({reader}); choose another --from")
         post = AgentPost(sender, mailbox=mailbox, max_chars=settings.relay.max_message_chars)
         said = anyio.run(partial(post.send, to, message, summary=summary))
     if as_json:

@@ -1,4 +1,4 @@
-"""``reverie hook``: what other agents' hooks call; answered before this module is loaded, which only explains it."""
+"""``reverie hook``: the click command, used only for --help; ``cli.start`` handles real hook calls without click."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["command"]
 
 
 @click.command(
-    short_help="Answer a hook of another agent.",
+    short_help="Handle one hook call from another agent.",
     context_settings={"ignore_unknown_options": True},
     epilog="Events: " + "; ".join(f"{host}: {', '.join(EVENTS[host])}" for host in HOSTS),
 )
-@click.option("--host", metavar="NAME", required=True, help=f"Who calls: {', '.join(HOSTS)}.")
+@click.option("--host", metavar="NAME", required=True, help=f"The calling agent: {', '.join(HOSTS)}.")
 @click.argument("event", required=False, default="")
 def command(host: str, event: str) -> None:
-    """Answer a hook: JSON on stdin, JSON on stdout, always exit code 0.
+    """Handle one hook call: JSON on stdin, JSON on stdout, always exit code 0.
 
-    Session start shows the index of memories and, where the session goes on, its notes. A prompt brings the memories
-    that fit it. Big tool outputs move to disk where the agent takes something else in their place. Before and after a
-    compaction, at a stop and at the end, work is left for 'reverie worker'.
+    At session start it returns the memory index and, for a continued session, the notes. For a prompt it returns
+    matching memories. It moves large tool outputs to disk if the agent accepts a replacement. Around compactions, at a
+    stop and at the end it queues jobs for 'reverie worker'.
     """
     sys.exit(answer(["--host", host, event]))

@@ -1,4 +1,4 @@
-"""``reverie install`` and ``reverie uninstall``: our hooks in another agent's settings, and out again."""
+"""``reverie install`` and ``reverie uninstall``: add hooks to another agent's settings, or remove them."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ __all__ = ["command", "remove"]
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _NEXT = {
-    "claude-code": "For tools as well: claude mcp add reverie -- reverie mcp",
-    "codex": "For tools as well: codex mcp add reverie -- reverie mcp. Codex asks you to trust new hooks once.",
-    "gemini": "For tools as well: gemini mcp add reverie reverie mcp",
-    "cursor": 'For tools as well, in mcp.json: {"mcpServers": {"reverie": {"command": "reverie", "args": ["mcp"]}}}',
+    "claude-code": "To add tools too: claude mcp add reverie -- reverie mcp",
+    "codex": "To add tools too: codex mcp add reverie -- reverie mcp. Codex asks you to trust new hooks once.",
+    "gemini": "To add tools too: gemini mcp add reverie reverie mcp",
+    "cursor": 'To add tools too, in mcp.json: {"mcpServers": {"reverie": {"command": "reverie", "args": ["mcp"]}}}',
 }
 
 
-@click.command(short_help="Put our hooks into another agent's settings.")
+@click.command(short_help="Add Reverie's hooks to another agent's settings.")
 @click.option("--host", type=click.Choice(HOSTS), required=True, help="The agent.")
-@click.option("--project", metavar="DIR", help="Its settings for one project, in place of the user's.")
-@click.option("--statusline", is_flag=True, help="Also set the status line, where there is none (Claude Code).")
-@click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@click.option("--project", metavar="DIR", help="Use the agent's settings of this project, not the user's.")
+@click.option("--statusline", is_flag=True, help="Also set the status line if there is none (Claude Code).")
+@click.option("--dry-run", is_flag=True, help="Show the diff and write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(host: str, project: str | None, statusline: bool, dry_run: bool, as_json: bool) -> None:
-    """Merge our hooks into an agent's settings: what is there stays, comments too, and a copy is kept.
+    """Add Reverie's hooks to an agent's settings; existing settings and comments stay, and a backup is kept.
 
-    Doing it twice changes nothing; 'reverie uninstall' puts everything back byte for byte.
+    A second run changes nothing. 'reverie uninstall' restores the file byte for byte.
     """
     path = settings_file(cast(Host, host), project=_directory(project))
     home = load_settings().home
     made = install(cast(Host, host), path, home, statusline=statusline, dry_run=dry_run)
-    _tell([made], dry_run, as_json)
+    _print_changes([made], dry_run, as_json)
     if not as_json and not dry_run and made.state == "installed":
         say(_NEXT[host])
 
 
-@click.command(short_help="Take our hooks out of another agent's settings.")
-@click.option("--host", type=click.Choice(HOSTS), help="The agent; without one, all that we were put into.")
-@click.option("--project", metavar="DIR", help="Its settings for one project, in place of the user's.")
-@click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@click.command(short_help="Remove Reverie's hooks from another agent's settings.")
+@click.option("--host", type=click.Choice(HOSTS), help="The agent; default: all agents that have the hooks.")
+@click.option("--project", metavar="DIR", help="Use the agent's settings of this project, not the user's.")
+@click.option("--dry-run", is_flag=True, help="Show the diff and write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def remove(host: str | None, project: str | None, dry_run: bool, as_json: bool) -> None:
-    """Take our hooks out again: byte for byte where nobody edited the file since, else only what is ours."""
+    """Remove Reverie's hooks; restore the file byte for byte, or if it was edited since, remove only the hooks."""
     home = load_settings().home
     wanted: list[tuple[Host, Path]] = installed_files(home)
     if host is not None:
@@ -60,13 +60,13 @@ def remove(host: str | None, project: str | None, dry_run: bool, as_json: bool) 
     for one, path in wanted:
         try:
             made.append(uninstall(one, path, home, dry_run=dry_run))
-        except ReverieError as error:  # a file that cannot be read keeps nobody from the others
+        except ReverieError as error:  # continue with the other files
             wrong.append(str(error))
-    _tell(made, dry_run, as_json)
+    _print_changes(made, dry_run, as_json)
     if wrong:
         raise InputError("; ".join(wrong))
     if not made and not as_json:
-        say("Our hooks are in no agent's settings.")
+        say("No agent has Reverie's hooks.")
 
 
 def _directory(project: str | None) -> Path | None:
@@ -78,7 +78,7 @@ def _directory(project: str | None) -> Path | None:
     return path
 
 
-def _tell(changes: list[SettingsChange], dry_run: bool, as_json: bool) -> None:
+def _print_changes(changes: list[SettingsChange], dry_run: bool, as_json: bool) -> None:
     if as_json:
         rows: list[dict[str, Any]] = [
             {
@@ -95,11 +95,11 @@ def _tell(changes: list[SettingsChange], dry_run: bool, as_json: bool) -> None:
     for one in changes:
         if one.diff:
             paint((line, _style(line)) for line in one.diff.splitlines(keepends=True))
-        say(f"{one.path}: {'would be ' if dry_run and one.diff else ''}{one.state}" + _kept(one))
+        say(f"{one.path}: {'would be ' if dry_run and one.diff else ''}{one.state}" + _backup_note(one))
 
 
-def _kept(one: SettingsChange) -> str:
-    return f" (the file as it was: {one.backup})" if one.backup else ""
+def _backup_note(one: SettingsChange) -> str:
+    return f" (backup: {one.backup})" if one.backup else ""
 
 
 def _style(line: str) -> str:

@@ -1,7 +1,7 @@
-"""The one line of ``reverie statusline``: read what a host says about its session, add what is remembered, print.
+"""Compute and print the status line: session data from the host's JSON, and counts of the project's memories.
 
-Hosts run this after every message, so it loads as little as it can: no command framework, and settings only where there
-are any. Whatever stands on stdin, a line comes out and the exit code is 0: a host shows nothing at all otherwise.
+Hosts run this after every message, so it imports as little as possible: no click, and settings only if they exist. For
+any input it prints a line and exits with 0, because otherwise the host shows nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-__all__ = ["described", "line_of", "main"]
+__all__ = ["line_of", "line_values", "main"]
 
 _MAX_INPUT_BYTES = 1_048_576
 _WAIT_SECONDS = 1.0
@@ -34,25 +34,25 @@ _UNCONFIRMED = re.compile(rb"^trust:[ \t]*[\"']?unconfirmed\b", re.MULTILINE)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the line, or with ``--json`` what it says, and return 0."""
-    said = described(_read_stdin())
+    """Print the status line, or with ``--json`` its values, and return 0."""
+    values = line_values(_read_stdin())
     if "--json" in arguments:
-        text = json.dumps(said, indent=2)
+        text = json.dumps(values, indent=2)
     else:
-        text = line_of(said, colour=not os.environ.get("NO_COLOR"), blocks=_has_blocks())
+        text = line_of(values, colour=not os.environ.get("NO_COLOR"), blocks=_has_blocks())
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except (OSError, ValueError):
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - nobody reads; the interpreter's last flush is quiet too
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the pipe is closed; keeps the final flush from failing
     return 0
 
 
-# -- what there is to say
+# -- values
 
 
-def described(given: bytes) -> dict[str, Any]:
-    """Return what a host's JSON and the files of its project say; None stands for what nobody says."""
+def line_values(given: bytes) -> dict[str, Any]:
+    """Return the values of the line from a host's JSON and the project's files; None means unknown."""
     host = _decoded(given)
     directory = _text(_inside(host, "workspace").get("current_dir")) or _text(host.get("cwd")) or _here()
     window = _window(host)
@@ -64,17 +64,17 @@ def described(given: bytes) -> dict[str, Any]:
         "directory": _clean(directory, max_chars=4_096),
         **window,
         "cost_usd": cost if cost is not None and cost >= 0 else None,
-        **_remembered(directory),
+        **_memory_counts(directory),
     }
 
 
 def _window(host: Mapping[str, Any]) -> dict[str, Any]:
-    told = _inside(host, "context_window")
-    usage = _inside(told, "current_usage") or _last_usage(_text(host.get("transcript_path")))
+    reported = _inside(host, "context_window")
+    usage = _inside(reported, "current_usage") or _last_usage(_text(host.get("transcript_path")))
     parts = [_number(usage.get(name)) or 0.0 for name in ("cache_read_input_tokens", "cache_creation_input_tokens")]
     read, used = parts[0], sum(parts) + (_number(usage.get("input_tokens")) or 0.0)
-    size = _number(told.get("context_window_size")) or _window_of(host)
-    percent = _number(told.get("used_percentage"))
+    size = _number(reported.get("context_window_size")) or _window_of(host)
+    percent = _number(reported.get("used_percentage"))
     if percent is None and used > 0 and size > 0:
         percent = (used + (_number(usage.get("output_tokens")) or 0.0)) / size * 100
     return {
@@ -90,7 +90,7 @@ def _window_of(host: Mapping[str, Any]) -> float:
 
 
 def _last_usage(transcript: str) -> Mapping[str, Any]:
-    """Return the usage of the last reply in a host's transcript, looked for in its end."""
+    """Return the usage of the last reply, searched in the last part of a host's transcript."""
     for line in reversed(_tail(transcript).split(b"\n")):
         if b'"usage"' in line:
             entry = _decoded(line)
@@ -116,11 +116,11 @@ def _tail(path: str) -> bytes:
         os.close(descriptor)
 
 
-# -- what is remembered
+# -- memories
 
 
-def _remembered(directory: str) -> dict[str, Any]:
-    """Return how many memories a project has, how many wait for review, and when they were last put in order."""
+def _memory_counts(directory: str) -> dict[str, Any]:
+    """Return the number of memories, the number waiting for review, and the time of the last dream."""
     unknown: dict[str, Any] = {"memories": None, "pending_reviews": None, "last_dream": None}
     try:
         folders = _memory_directories(directory)
@@ -131,7 +131,7 @@ def _remembered(directory: str) -> dict[str, Any]:
         dream = os.path.join(folders[0], ".consolidate-lock")
         last = int(os.stat(dream).st_mtime) if os.path.isfile(dream) else None
     except Exception:
-        return unknown  # settings that are wrong, a directory that cannot be read: the rest of the line still stands
+        return unknown  # invalid settings or an unreadable directory must not suppress the rest of the line
     return {
         "memories": sum(one[0] for one in counted),
         "pending_reviews": sum(one[1] for one in counted),
@@ -140,7 +140,7 @@ def _remembered(directory: str) -> dict[str, Any]:
 
 
 def _memory_directories(directory: str) -> list[str]:
-    """Return where the memories of a directory's project are, its own first; nothing where they are switched off."""
+    """Return the memory directories of a project, its own first, or none if memory is switched off."""
     from pathlib import Path
 
     home = os.path.expanduser(os.environ.get("REVERIE_HOME", ""))
@@ -167,7 +167,7 @@ def _memory_directories(directory: str) -> list[str]:
 
 
 def _counted(folder: str, until: float) -> tuple[int, int]:
-    """Return how many memories there are and how many of those looked at in time wait for review."""
+    """Return the number of memories in a folder, and how many of those read before ``until`` wait for review."""
     count = waiting = 0
     for path in _memories_in(folder):
         count += 1
@@ -203,24 +203,24 @@ def _head(path: str) -> bytes:
         os.close(descriptor)
 
 
-# -- how it is said
+# -- text
 
 
-def line_of(said: Mapping[str, Any], *, colour: bool = False, blocks: bool = True) -> str:
-    """Return the line: model, project, window, cache, cost, memories, reviews, dream, as far as they are known."""
-    parts = [said["model"], said["project"]]
-    if said["window_percent"] is not None:
-        parts.append(_gauge(said["window_percent"], colour, blocks))
-    if said["cache_share"] is not None:
-        parts.append(f"cache {said['cache_share']:.0%}")
-    if said["cost_usd"] is not None:
-        parts.append(f"${said['cost_usd']:,.2f}")
-    if said["memories"] is not None:
-        parts.append(f"{said['memories']} {'memory' if said['memories'] == 1 else 'memories'}")
-    if said["pending_reviews"]:
-        parts.append(_painted(f"{said['pending_reviews']} to review", "33", colour))
-    if said["last_dream"] is not None:
-        parts.append(f"dreamt {_ago(time() - said['last_dream'])}")
+def line_of(values: Mapping[str, Any], *, colour: bool = False, blocks: bool = True) -> str:
+    """Return the known values as one line: model, project, window, cache, cost, memories, reviews, last dream."""
+    parts = [values["model"], values["project"]]
+    if values["window_percent"] is not None:
+        parts.append(_gauge(values["window_percent"], colour, blocks))
+    if values["cache_share"] is not None:
+        parts.append(f"cache {values['cache_share']:.0%}")
+    if values["cost_usd"] is not None:
+        parts.append(f"${values['cost_usd']:,.2f}")
+    if values["memories"] is not None:
+        parts.append(f"{values['memories']} {'memory' if values['memories'] == 1 else 'memories'}")
+    if values["pending_reviews"]:
+        parts.append(_painted(f"{values['pending_reviews']} to review", "33", colour))
+    if values["last_dream"] is not None:
+        parts.append(f"dreamt {_ago(time() - values['last_dream'])}")
     separator = _SEPARATOR if blocks else " | "
     return separator.join(part for part in parts if part) or "reverie"
 
@@ -251,11 +251,11 @@ def _has_blocks() -> bool:
     return True
 
 
-# -- what hosts say, taken with care
+# -- reading untrusted input
 
 
 def _read_stdin() -> bytes:
-    """Return what stands on stdin, up to a limit; nothing where it is a keyboard or nobody writes for a while."""
+    """Return the bytes on stdin up to a limit, or none if stdin is a terminal or stays silent."""
     from select import select
 
     data = bytearray()
@@ -295,7 +295,7 @@ def _number(value: Any) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    return number if abs(number) < 1e15 else None  # also leaves out what is no number
+    return number if abs(number) < 1e15 else None  # False for NaN too
 
 
 def _text(value: Any) -> str:
@@ -310,7 +310,7 @@ def _here() -> str:
 
 
 def _clean(text: str, *, max_chars: int = _MAX_PART_CHARS) -> str:
-    """Return text that cannot drive a terminal, on one line, of bounded length."""
+    """Return text as one line of limited length without escape sequences."""
     plain = "".join(one if one.isprintable() else " " for one in _ESCAPE.sub("", text[: 4 * max_chars + 64]))
     plain = " ".join(plain.split())
     return plain if len(plain) <= max_chars else plain[: max_chars - 1] + "…"

@@ -1,4 +1,4 @@
-"""``reverie statusline``: one line about a session, for hosts that show one."""
+"""``reverie statusline``: the click command; ``cli.start`` calls ``session_line`` directly when it can."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .session_line import main
 __all__ = ["command"]
 
 
-@click.command(short_help="Print one line about a session for a host to show.")
-@click.option("--json", "as_json", is_flag=True, help="Print what the line says as one JSON document.")
+@click.command(short_help="Print a status line about a session for another agent to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print the values of the line as one JSON document.")
 def command(as_json: bool) -> int:
-    """Print one line about a session for a host to show.
+    """Print a status line about a session for another agent to show.
 
-    The host's JSON is read from stdin, as Claude Code gives it. The line says the model, the project, how full the
-    window is, the share read from the cache, the cost, how many memories there are and how many wait for review.
+    Reads the agent's JSON from stdin, in Claude Code's format. The line shows the model, the project, context usage,
+    the share of cache hits, the cost, the number of memories, and the number of memories to review.
     """
     return main(["--json"] if as_json else [])

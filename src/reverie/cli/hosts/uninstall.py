@@ -1,4 +1,4 @@
-"""``reverie uninstall``: the way back from ``reverie install``."""
+"""``reverie uninstall``: see ``install``, which defines both commands."""
 
 from __future__ import annotations
 

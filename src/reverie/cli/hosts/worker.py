@@ -1,4 +1,4 @@
-"""``reverie worker``: do what hooks left for later, now."""
+"""``reverie worker``: run the jobs that hooks queued, in the foreground."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import click
 from ...hosts.queue import Queue
 from ...hosts.worker import work
 from ...settings import load_settings
-from ..output import emit_json, say, table
+from ..output import counted, emit_json, say, table
 
 __all__ = ["command"]
 
 
-@click.command(short_help="Do what hooks of other agents left for later.")
-@click.option("--status", is_flag=True, help="Only say what waits and whether somebody is at it.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@click.command(short_help="Run the background jobs that hooks queued.")
+@click.option("--status", is_flag=True, help="Only show queued jobs and whether a worker is running.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(status: bool, as_json: bool) -> None:
-    """Look through the sessions that hooks named: memories, notes, the library, and a dream where one is due.
+    """Process the sessions that hooks queued: extract memories, update notes, copy the session into the library, and
+    start a dream if one is due.
 
-    Hooks start a worker by themselves (REVERIE_WORKER=off keeps them from it); this is the same, in the foreground.
+    Hooks start a worker automatically unless REVERIE_WORKER=off; this command does the same in the foreground.
     """
     home = load_settings().home
     queue = Queue(home)
@@ -28,13 +29,14 @@ def command(status: bool, as_json: bool) -> None:
         if as_json:
             emit_json(state)
         else:
-            say(f"{len(found)} sessions wait; {'a worker is at it' if state['working'] else 'nobody is at it'}.")
+            worker = "a worker" if state["working"] else "no worker"
+            say(f"{counted(len(found), 'session')} queued; {worker} is running.")
         return
     done = work(home)
     if as_json:
         emit_json(done)
     elif not done:
-        say("A worker is at it already." if queue.has_worker() else "Nothing waits.")
+        say("A worker is already running." if queue.has_worker() else "No jobs are queued.")
     else:
         rows = [(one.host, one.session, one.by, len(one.saved), one.notes, one.filed, one.problem) for one in done]
-        table(["host", "session", "by", "memories", "notes", "filed", "problem"], rows, right=(3,), cut=6)
+        table(["host", "session", "method", "memories", "notes", "library", "problem"], rows, right=(3,), cut=6)

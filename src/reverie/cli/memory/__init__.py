@@ -1,4 +1,4 @@
-"""``reverie memory``: what is kept across sessions, to read, change, take back and approve."""
+"""``reverie memory``: read, change, undo and approve the memories of a project."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .review import review
 __all__ = ["command"]
 
 
-@click.group(name="memory", short_help="Read, change, take back and approve memories.")
+@click.group(name="memory", short_help="Read, change, undo and approve memories.")
 @click.option(
     "--project",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path(),
-    help="The project's directory, if it is not this one.",
+    help="The project's directory; default: the current one.",
 )
 @click.pass_context
 def command(ctx: click.Context, project: Path) -> None:
-    """Read, change, take back and approve memories.
+    """Read, change, undo and approve memories.
 
-    Memories are Markdown files; 'reverie memory path' says where. Edit them as you like: what was changed by hand is
-    noticed and can be taken back like everything else.
+    Memories are Markdown files; 'reverie memory path' prints their directory. You may edit them in any editor: manual
+    changes are detected and can be undone like all others.
     """
     ctx.obj = project
 

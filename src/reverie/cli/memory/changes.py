@@ -1,4 +1,4 @@
-"""``reverie memory add|edit|rm|reindex``."""
+"""``reverie memory add|edit|rm|reindex``: commands that change memories."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ...memories.store.records import Scope
 from ...runtime.memory.results import Forgotten, Saved
 from ...settings import load_settings
 from ..output import emit_json, say, warn
-from .project_store import agreed, given_text, opened, tell_change
+from .project_store import agreed, given_text, opened, print_change
 
 __all__ = ["add", "edit", "reindex", "rm"]
 
 
-@click.command(short_help="Keep something as a new memory.")
+@click.command(short_help="Save a new memory.")
 @click.argument("text", nargs=-1, required=True)
-@click.option("--type", "type_name", type=click.Choice(list(TYPES)), required=True, help="What kind of memory it is.")
-@click.option("--name", help="Its title; else the first words.")
-@click.option("--description", help="The line by which it is found again; else the first words.")
+@click.option("--type", "type_name", type=click.Choice(list(TYPES)), required=True, help="The type of the memory.")
+@click.option("--name", help="The title; default: the first words of TEXT.")
+@click.option("--description", help="One line for search; default: the first words of TEXT.")
 @click.option("--why", default="", help="The reason.")
 @click.option("--how", default="", help="When and how it applies.")
-@click.option("--scope", type=click.Choice(["private", "team"]), help="Whose it is, where memories are shared.")
-@click.option("--expires", metavar="DATE", help="The day after which it no longer holds.")
-@click.option("--dry-run", is_flag=True, help="Say what would be saved and save nothing.")
+@click.option("--scope", type=click.Choice(["private", "team"]), help="Private or shared with the team.")
+@click.option("--expires", metavar="DATE", help="The last day on which the memory is valid.")
+@click.option("--dry-run", is_flag=True, help="Show the result and save nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def add(
     text: tuple[str, ...],
@@ -39,9 +39,9 @@ def add(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Keep something as a new memory; with '-' for TEXT it is read from stdin.
+    """Save a new memory; if TEXT is '-', read it from stdin.
 
-    What code, version history or instruction files say already is refused, and so are secrets.
+    Refuses secrets, and facts that the code, version history or instruction files already contain.
     """
     saved = opened().save(
         given_text(text),
@@ -54,19 +54,19 @@ def add(
         expires=expires,
         dry_run=dry_run,
     )
-    tell_saved(saved, as_json=as_json)
+    print_saved(saved, as_json=as_json)
 
 
-@click.command(short_help="Write another version of a memory.")
+@click.command(short_help="Change a memory.")
 @click.argument("name")
 @click.option("--text", help="The new text; '-' reads it from stdin.")
-@click.option("--title", help="Another name.")
-@click.option("--description", help="Another description.")
-@click.option("--type", "type_name", type=click.Choice(list(TYPES)), help="Another type.")
+@click.option("--title", help="The new title.")
+@click.option("--description", help="The new description.")
+@click.option("--type", "type_name", type=click.Choice(list(TYPES)), help="The new type.")
 @click.option("--why", default="", help="The reason.")
 @click.option("--how", default="", help="When and how it applies.")
-@click.option("--expires", metavar="DATE", help="The day after which it no longer holds.")
-@click.option("--dry-run", is_flag=True, help="Say what would be changed and change nothing.")
+@click.option("--expires", metavar="DATE", help="The last day on which the memory is valid.")
+@click.option("--dry-run", is_flag=True, help="Show the result and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def edit(
     name: str,
@@ -80,19 +80,19 @@ def edit(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write another version of a memory; without options, in your editor."""
+    """Change a memory; without options, open it in your editor."""
     memory = opened()
     if (text, title, description, type_name, expires) == (None, None, None, None, None):
         there = memory.get(name)
         path = memory.path_of(there.file)
         if dry_run:
-            raise InputError("say what to change; an editor has no dry run")
+            raise InputError("--dry-run needs an option such as --text: it does not work with an editor")
         content = click.edit(path.read_text("utf-8"), extension=".md")
         if content is None:
             say("nothing changed")
             return
         saved = memory.write(there.file, content, author="user", why=why or "edited", expect=there.version)
-        tell_saved(saved, as_json=as_json)
+        print_saved(saved, as_json=as_json)
         return
     saved = memory.update(
         name,
@@ -105,11 +105,11 @@ def edit(
         expires=expires,
         dry_run=dry_run,
     )
-    tell_saved(saved, as_json=as_json)
+    print_saved(saved, as_json=as_json)
 
 
-def tell_saved(saved: Saved, *, as_json: bool) -> None:
-    """Say what was saved and what could be better about it."""
+def print_saved(saved: Saved, *, as_json: bool) -> None:
+    """Print the saved file and any warnings."""
     if as_json:
         emit_json(
             {
@@ -129,53 +129,57 @@ def tell_saved(saved: Saved, *, as_json: bool) -> None:
     for warning in saved.warnings:
         warn(warning)
     if saved.conflict:
-        warn(f"someone else changed {saved.conflict} meanwhile; both were kept, so choose one and forget the other")
+        warn(f"another writer changed {saved.conflict} at the same time; both versions exist: keep one, 'rm' the other")
     if saved.dry_run:
         say(f"would save {saved.file}")
     elif saved.changed:
-        say(f"saved {saved.file} ({saved.id}; 'reverie memory undo {saved.id}' takes it back)")
+        say(f"saved {saved.file} ({saved.id}; 'reverie memory undo {saved.id}' undoes this)")
     else:
-        say(f"{saved.file} says so already")
+        say(f"{saved.file} already contains this")
 
 
-@click.command(short_help="Forget memories.")
+@click.command(short_help="Delete memories.")
 @click.argument("names", nargs=-1)
 @click.option(
     "--source",
-    help="Forget all that came from this source: a session, 'outside' (written by other programs or by hand), 'team' "
-    "(by others into the shared folder).",
+    help="Delete all memories from this source: a session, 'outside' (written by hand or by other programs), or 'team' "
+    "(written by others into the shared folder).",
 )
 @click.option("--why", default="", help="The reason.")
-@click.option("--erase", is_flag=True, help="Take every version out of the journal too; this cannot be undone.")
-@click.option("--yes", is_flag=True, help="Do not ask before erasing.")
-@click.option("--dry-run", is_flag=True, help="Say what would be forgotten and forget nothing.")
+@click.option("--erase", is_flag=True, help="Also remove every version from the journal; this cannot be undone.")
+@click.option("--yes", is_flag=True, help="Erase without confirmation.")
+@click.option("--dry-run", is_flag=True, help="List the memories and delete nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def rm(
     names: tuple[str, ...], source: str | None, why: str, erase: bool, yes: bool, dry_run: bool, as_json: bool
 ) -> int:
-    """Forget memories, by file or name, or all that came from one source."""
+    """Delete memories by file or name, or all memories from one source."""
     if bool(names) == bool(source):
-        raise InputError("say which memories to forget, or give --source")
+        raise InputError("pass either the names of memories or --source")
     memory = opened()
 
-    def forget(*, trial: bool) -> Forgotten:
+    def delete(*, trial: bool) -> Forgotten:
         if source:
             return memory.forget_source(source, erase=erase, dry_run=trial)
         return memory.forget(*names, why=why, erase=erase, dry_run=trial)
 
-    planned = forget(trial=True)
-    if dry_run or (erase and not yes and not agreed(f"Erase {', '.join(planned.files)} for good?", "--yes erases")):
-        tell_forgotten(planned, dry_run=True, as_json=as_json)
+    planned = delete(trial=True)
+    if dry_run or (
+        erase
+        and not yes
+        and not agreed(f"Erase {', '.join(planned.files)} permanently?", "--yes erases without asking")
+    ):
+        print_forgotten(planned, dry_run=True, as_json=as_json)
         return 0 if dry_run else 1
-    gone = forget(trial=False)
+    gone = delete(trial=False)
     if erase:
         delete_word_caches(load_settings().home)
-    tell_forgotten(gone, dry_run=False, as_json=as_json)
+    print_forgotten(gone, dry_run=False, as_json=as_json)
     return 0
 
 
-def tell_forgotten(gone: Forgotten, *, dry_run: bool, as_json: bool) -> None:
-    """Say what went, and where copies stand that cannot be reached."""
+def print_forgotten(gone: Forgotten, *, dry_run: bool, as_json: bool) -> None:
+    """Print the deleted and restored files, and warn about session logs and links that still mention them."""
     if as_json:
         emit_json(
             {
@@ -189,24 +193,24 @@ def tell_forgotten(gone: Forgotten, *, dry_run: bool, as_json: bool) -> None:
         )
         return
     for file in gone.files:
-        say(f"{'would forget' if dry_run else 'forgot'} {file}")
+        say(f"{'would delete' if dry_run else 'deleted'} {file}")
     for file in gone.restored:
-        say(f"{'would bring' if dry_run else 'brought'} {file} back to what it was before")
+        say(f"{'would restore' if dry_run else 'restored'} an earlier version of {file}")
     if not gone.files and not gone.restored:
-        say("nothing to forget")
+        say("nothing to delete")
     if gone.surfaced:
-        warn(f"copies stand in the logs of {', '.join(gone.surfaced)}; 'reverie purge' removes a session")
+        warn(f"copies remain in the logs of {', '.join(gone.surfaced)}; 'reverie purge' removes a session")
     if gone.links:
-        warn(f"these still point to it: {', '.join(gone.links)}")
+        warn(f"these memories still link to it: {', '.join(gone.links)}")
 
 
-@click.command(short_help="Make the index say what the files say.")
-@click.option("--dry-run", is_flag=True, help="Say whether it would change and change nothing.")
+@click.command(short_help="Rebuild the index from the files.")
+@click.option("--dry-run", is_flag=True, help="Report whether the index would change, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def reindex(dry_run: bool, as_json: bool) -> None:
-    """Make the index say what the files say."""
+    """Rebuild the index from the files."""
     entry = opened().reindex(dry_run=dry_run)
     if as_json or entry is None:
-        tell_change(entry, dry_run=dry_run, as_json=as_json)
+        print_change(entry, dry_run=dry_run, as_json=as_json)
     else:
         say("the index would change" if dry_run else f"the index was rebuilt ({entry.id})")

@@ -1,4 +1,4 @@
-"""``reverie dream``: put memories in order, watch it, end it, take it back."""
+"""``reverie dream``: consolidate memories, and watch, stop, report or undo a dream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ...runtime.dream.scheduler import DREAMER
 from ...runtime.memory.memory import Memory
 from ...runtime.places.projects import canonical_root, project_slug
 from ...settings import Settings, load_settings
-from ..output import emit_json, paint, printable, say, warn
+from ..output import counted, emit_json, paint, printable, say, warn
 from .dream_timer import install_timer, remove_timer
 
 if TYPE_CHECKING:
@@ -36,23 +36,25 @@ _BEGIN_SECONDS = 20.0
 _STYLES = {"+": "green", "-": "red", "@": "cyan", "#": "bold"}
 
 
-@click.command(short_help="Put memories in order: merge, correct, prune.")
-@click.option("--now", "at_once", is_flag=True, help="Dream now, whether or not one is due.")
-@click.option("--dry-run", is_flag=True, help="Show what a dream would do and change nothing.")
-@click.option("--status", is_flag=True, help="Say when the last one was, what runs, and why none begins.")
-@click.option("--watch", is_flag=True, help="Follow the dream that runs.")
-@click.option("--kill", "ending", is_flag=True, help="End the dream that runs; nothing of it is kept.")
+@click.command(short_help="Consolidate memories: merge, correct, prune.")
+@click.option("--now", "at_once", is_flag=True, help="Dream now, even if none is due.")
+@click.option("--dry-run", is_flag=True, help="Show the changes and apply none.")
+@click.option("--status", is_flag=True, help="Show the last dream, the running one, and when the next is due.")
+@click.option("--watch", is_flag=True, help="Follow the running dream.")
+@click.option("--kill", "ending", is_flag=True, help="Stop the running dream and discard its changes.")
+@click.option("--undo", is_flag=False, flag_value="last", metavar="[DREAM]", help="Undo the last dream, or DREAM.")
 @click.option(
-    "--undo", is_flag=False, flag_value="last", metavar="[DREAM]", help="Take the last dream back, or this one."
+    "--report",
+    is_flag=False,
+    flag_value="last",
+    metavar="[DREAM]",
+    help="Show the report of the last dream, or of DREAM.",
 )
-@click.option(
-    "--report", is_flag=False, flag_value="last", metavar="[DREAM]", help="Show the last report, or this one."
-)
-@click.option("--confirmed", is_flag=True, help="Allow more deletions than a dream may make by itself.")
-@click.option("--local", is_flag=True, help="Ask no model, even where one is set.")
-@click.option("--install-timer", is_flag=True, help="Dream every night: a systemd user timer, or a line for cron.")
-@click.option("--remove-timer", is_flag=True, help="Take that timer away again.")
-@click.option("--project", metavar="DIR", default=".", help="The project whose memories are meant.")
+@click.option("--confirmed", is_flag=True, help="Allow more deletions than an automatic dream may make.")
+@click.option("--local", is_flag=True, help="Use no model, even if one is set.")
+@click.option("--install-timer", is_flag=True, help="Dream every night, with a systemd user timer or cron.")
+@click.option("--remove-timer", is_flag=True, help="Remove that timer.")
+@click.option("--project", metavar="DIR", default=".", help="The project; default: the current directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     at_once: bool,
@@ -69,37 +71,39 @@ def command(
     project: str,
     as_json: bool,
 ) -> int:
-    """Put the memories of a project in order: near-duplicates merged, dates made absolute, dead links and expired
-    memories handled, contradictions put to you.
+    """Consolidate the memories of a project: merge near-duplicates, make dates absolute, handle dead links and
+    expired memories, and ask you about contradictions.
 
-    Without an option: dream if one is due. It works on a copy; what is sound becomes one change, and --undo takes it
-    back byte for byte. A model takes part where one is set ('model', or the alias 'dream'), within its budget.
+    Without an option, dream if one is due. A dream works on a copy; its valid results are applied as one change, which
+    --undo reverts byte for byte. It uses a model if one is set ('model', or the alias 'dream'), within its budget.
     """
     asked = [status, watch, ending, undo is not None, report is not None, install_timer, remove_timer]
     if sum(asked) > 1:
-        raise InputError("give one of --status, --watch, --kill, --undo, --report, --install-timer and --remove-timer")
+        raise InputError(
+            "use only one of --status, --watch, --kill, --undo, --report, --install-timer and --remove-timer"
+        )
     if not os.path.isdir(project):
         raise InputError(f"--project {project} is not a directory")
-    door = _Door(Path(project).resolve(), as_json)
+    actions = _DreamCommand(Path(project).resolve(), as_json)
     if install_timer or remove_timer:
-        return door.timer(install=install_timer, dry_run=dry_run)
+        return actions.timer(install=install_timer, dry_run=dry_run)
     if status:
-        return door.status()
+        return actions.status()
     if watch:
-        return door.watch()
+        return actions.watch()
     if ending:
-        return door.kill(dry_run)
+        return actions.kill(dry_run)
     if undo is not None:
-        return door.undo(None if undo == "last" else undo, dry_run)
+        return actions.undo(None if undo == "last" else undo, dry_run)
     if report is not None:
-        return door.report(None if report == "last" else report)
+        return actions.report(None if report == "last" else report)
     if dry_run:
-        return door.dry_run(confirmed, local)
-    return door.dream(at_once, confirmed, local)
+        return actions.dry_run(confirmed, local)
+    return actions.dream(at_once, confirmed, local)
 
 
-class _Door:
-    """The command for one project."""
+class _DreamCommand:
+    """The actions of ``reverie dream`` for one project; each returns the exit code."""
 
     def __init__(self, project: Path, as_json: bool) -> None:
         self.project = project
@@ -111,18 +115,18 @@ class _Door:
     def _dreams(self, model: Any = None) -> Dreams:
         return Dreams(self.memory, self.settings, project=self.project, model=model)
 
-    # -- dreaming
+    # -- start a dream
 
     def dream(self, at_once: bool, confirmed: bool, local: bool) -> int:
         if not self.settings.switches.dream:
-            raise InputError("dreams are switched off; turn on switches.dream to have them")
+            raise InputError("dreams are switched off: set switches.dream to true")
         if not os.path.isdir(self.root):
-            raise InputError(f"there are no memories in {self.root} yet, so there is nothing to dream about")
+            raise InputError(f"there are no memories in {self.root} yet")
         if not at_once:
             slug = project_slug(self.project)
             gate = DreamGate(self.root, home=self.settings.home, project=slug, policy=self.settings.dream).check()
             if not isinstance(gate, Open):
-                return self._closed(gate.reason, gate.detail, gate.wait_seconds)
+                return self._not_due(gate.reason, gate.detail, gate.wait_seconds)
         before = read_progress(self.root)
         named = self.settings.model_aliases.get(DREAMER)
         start(
@@ -133,26 +137,26 @@ class _Door:
             local=local,
             confirmed=confirmed,
         )
-        return anyio.run(self._followed, before.dream if before else "")
+        return anyio.run(self._follow, before.dream if before else "")
 
-    def _closed(self, reason: str, detail: str, wait_seconds: float | None) -> int:
-        when = f"; ask again in {_duration(wait_seconds)}" if wait_seconds else ""
+    def _not_due(self, reason: str, detail: str, wait_seconds: float | None) -> int:
+        when = f"; try again in {_duration(wait_seconds)}" if wait_seconds else ""
         if self.json:
             emit_json({"dreamt": False, "reason": reason, "detail": detail, "wait_seconds": wait_seconds})
         else:
             say(f"No dream is due: {reason.replace('_', ' ')}{f' ({detail})' if detail else ''}{when}.")
-            say("'reverie dream --now' dreams all the same, 'reverie dream --dry-run' shows what it would do.")
+            say("'reverie dream --now' starts one anyway; 'reverie dream --dry-run' shows its changes.")
         return 0
 
-    async def _followed(self, before: str) -> int:
-        """Wait for the dream that was started, tell how it goes, and show its report."""
+    async def _follow(self, before: str) -> int:
+        """Wait for the started dream, print its progress and report, and return the exit code."""
         deadline = time.monotonic() + _BEGIN_SECONDS
         while (now := read_progress(self.root)) is None or now.dream == before:
             if time.monotonic() > deadline:
-                raise InputError(f"the dream did not begin; see {self.root}/.journal/dream-stderr")
+                raise InputError(f"the dream did not start; see {self.root}/.journal/dream-stderr")
             await anyio.sleep(0.05)
         async for change in self._dreams().watch():
-            self._tell(change)
+            self._print_progress(change)
         report = self._dreams().report(now.dream)
         self._show(report)
         return 0 if report.state == "completed" else 1
@@ -165,7 +169,7 @@ class _Door:
 
         async def run() -> DreamReport:
             try:
-                return await self._dreams(model).run(dry_run=True, confirmed=confirmed, tell=self._tell)
+                return await self._dreams(model).run(dry_run=True, confirmed=confirmed, tell=self._print_progress)
             finally:
                 if model is not None:
                     await model.aclose()
@@ -173,7 +177,7 @@ class _Door:
         self._show(anyio.run(run))
         return 0
 
-    # -- the one that runs
+    # -- the running dream
 
     def watch(self) -> int:
         async def follow() -> None:
@@ -181,14 +185,14 @@ class _Door:
                 if self.json:
                     emit_json(change)
                 else:
-                    self._tell(change, loud=True)
+                    self._print_progress(change, loud=True)
 
         running = read_progress(self.root)
         if running is None or running.is_over:
             if self.json:
                 emit_json(None)
             else:
-                say("No dream runs.")
+                say("No dream is running.")
             return 0
         anyio.run(follow)
         return 0
@@ -199,15 +203,15 @@ class _Door:
         if self.json:
             emit_json({"dry_run": dry_run, "running": running, "killed": ended is not None and ended.gone})
         elif ended is None:
-            say(f"The dream {running.dream} would be ended." if running is not None else "No dream runs.")
+            say(f"Would stop the dream {running.dream}." if running is not None else "No dream is running.")
         else:
-            say("It was ended; nothing of it is kept." if ended.gone else "It does not end; look at its process.")
+            say("Stopped the dream and discarded its changes." if ended.gone else "The dream's process does not stop.")
         return 0 if ended is None or ended.gone else 1
 
     def status(self) -> int:
         status = self._dreams().status()
         if self.json:
-            emit_json({"directory": self.root, "questions": self._dreams().questions(), **_plain(status)})
+            emit_json({"directory": self.root, "questions": self._dreams().questions(), **_status_object(status)})
         else:
             self._describe(status)
         return 0
@@ -218,21 +222,22 @@ class _Door:
         if status.running is not None:
             running = status.running
             say(f"running: {running.dream}, {running.state} for {_duration(time.time() - running.began)}")
-            say(f"  {running.tools} tool calls, {len(running.paths)} files touched: {printable(running.text)}")
+            work = f"{counted(running.tools, 'tool call')}, {counted(len(running.paths), 'file')}"
+            say(f"  {work}: {printable(running.text)}")
         else:
-            say(f"next: {'as soon as a query ends' if not status.gate else status.gate.replace('_', ' ')}")
+            say(f"next: {'after the next query' if not status.gate else status.gate.replace('_', ' ')}")
         if status.report is not None:
             say(f"last report: {status.report.dream}, {status.report.state}: {_summary(status.report)}")
         questions = self._dreams().questions()
         if questions:
-            say(f"{len(questions)} questions wait for you: 'reverie dream --report' shows them")
+            say(f"{counted(len(questions), 'open question')}: 'reverie dream --report' shows them")
 
-    # -- what was dreamt
+    # -- past dreams
 
     def report(self, dream: str | None) -> int:
         reports = self._dreams().reports()
         if dream is None and not reports:
-            raise InputError("there is no report yet: 'reverie dream --now' makes one")
+            raise InputError("there is no report yet: 'reverie dream --now' creates one")
         found = reports[0] if dream is None else self._dreams().report(dream)
         self._show(found)
         return 0
@@ -242,10 +247,10 @@ class _Door:
         if self.json:
             emit_json(undone)
             return 0
-        verb = "would be put back" if dry_run else "put back"
-        say(f"{undone.dream}: {len(undone.restored)} files {verb}.")
+        verb = "would restore" if dry_run else "restored"
+        say(f"{undone.dream}: {verb} {counted(len(undone.restored), 'file')}.")
         if undone.stayed:
-            say(f"Changed since, and left as they are: {', '.join(map(printable, undone.stayed))}")
+            say(f"Not restored, because they changed since: {', '.join(map(printable, undone.stayed))}")
         return 0
 
     def timer(self, *, install: bool, dry_run: bool) -> int:
@@ -257,13 +262,13 @@ class _Door:
             say(line)
         return 0
 
-    # -- telling
+    # -- output
 
-    def _tell(self, change: DreamChanged, *, loud: bool = False) -> None:
+    def _print_progress(self, change: DreamChanged, *, loud: bool = False) -> None:
         if self.json or not (loud or sys.stderr.isatty()):
             return
         text = printable(" ".join(change.text.split()))[:100]
-        line = f"{change.state}: {change.tools} calls, {len(change.paths)} files {text}".rstrip()
+        line = f"{change.state}: {counted(change.tools, 'call')}, {counted(len(change.paths), 'file')} {text}".rstrip()
         if loud:
             say(line)
         else:
@@ -275,16 +280,16 @@ class _Door:
             return
         paint((line, _STYLES.get(line[:1], "")) for line in markdown(report).splitlines(keepends=True))
         if report.entry and not report.undone:
-            say(f"'reverie dream --undo {report.dream}' takes all of it back.")
+            say(f"'reverie dream --undo {report.dream}' undoes all of it.")
 
 
 def _summary(report: DreamReport) -> str:
     acts = [change.act for change in report.changes]
     counts = [f"{acts.count(act)} {act}" for act in dict.fromkeys(acts)]
-    return ", ".join(counts) or "nothing changed"
+    return ", ".join(counts) or "no changes"
 
 
-def _plain(status: DreamStatus) -> dict[str, Any]:
+def _status_object(status: DreamStatus) -> dict[str, Any]:
     last = None if status.last is None else datetime.fromtimestamp(status.last, UTC).isoformat()
     return {
         "last": last,

@@ -1,4 +1,4 @@
-"""A dream every night: a systemd user timer where there is one, else a line for cron; and the way back."""
+"""Install or remove a nightly dream: a systemd user timer if systemd runs, else a line in the crontab."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARK = "# reverie dream"
 _HOUR, _MINUTE = 3, 17
 _SERVICE = """\
 [Unit]
-Description=Put the memories of {project} in order
+Description=Consolidate the memories of {project}
 
 [Service]
 Type=oneshot
@@ -29,7 +29,7 @@ Nice=10
 """
 _TIMER = """\
 [Unit]
-Description=A dream every night for {project}
+Description=Consolidate the memories of {project} every night
 
 [Timer]
 OnCalendar=*-*-* {hour:02}:{minute:02}:00
@@ -42,7 +42,7 @@ WantedBy=timers.target
 
 
 def install_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
-    """Write the timer of a project and return what was written, and where; with ``dry_run`` what would be."""
+    """Install the nightly dream of a project and return the written files or crontab line."""
     if _has_systemd():
         files = _units(project)
         if not dry_run:
@@ -57,7 +57,7 @@ def install_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
         return {"kind": "systemd", "files": written, "said": said}
     line = _cron_line(project)
     if shutil.which("crontab") is None:
-        raise InputError(f"there is neither a systemd of yours nor cron here; run this every night yourself: {line}")
+        raise InputError(f"found neither a systemd user session nor cron; run this every night yourself: {line}")
     before = _crontab()
     if not dry_run:
         _write_crontab([*_others(before, project), line])
@@ -69,7 +69,7 @@ def install_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
 
 
 def remove_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
-    """Take the timer of a project away, wherever it is."""
+    """Remove the timer of a project from systemd and cron, and return the removed files."""
     gone: list[str] = []
     files = [path for path in _units(project) if path.exists()]
     if files:
@@ -88,13 +88,13 @@ def remove_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
             gone.append("the line in your crontab")
             if not dry_run:
                 _write_crontab(kept)
-    verb = "would be removed" if dry_run else "removed"
-    return {"removed": gone, "said": [f"{what}: {verb}" for what in gone] or ["There is no timer for this project."]}
+    verb = "would remove" if dry_run else "removed"
+    return {"removed": gone, "said": [f"{verb}: {name}" for name in gone] or ["This project has no timer."]}
 
 
 def _program() -> list[str]:
-    beside = Path(sys.executable).with_name("reverie")
-    return [str(beside)] if os.access(beside, os.X_OK) else [sys.executable, "-P", "-m", "reverie.cli.start"]
+    script = Path(sys.executable).with_name("reverie")
+    return [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-P", "-m", "reverie.cli.start"]
 
 
 def _unit(project: Path) -> str:
@@ -111,7 +111,7 @@ def _units(project: Path) -> dict[Path, str]:
 
 
 def _quoted(word: str) -> str:
-    """Return a word as systemd reads it."""
+    """Return a word quoted for a systemd unit file."""
     plain = word.replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"')
     return f'"{plain}"' if any(sign in plain for sign in " \t'\"\\;") else plain
 
@@ -122,7 +122,7 @@ def _cron_line(project: Path) -> str:
 
 
 def _has_systemd() -> bool:
-    """Say whether this user has a systemd that is running."""
+    """Return whether a systemd user session is running."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     return bool(runtime) and shutil.which("systemctl") is not None and os.path.isdir(os.path.join(runtime, "systemd"))
 

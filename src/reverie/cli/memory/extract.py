@@ -1,4 +1,4 @@
-"""``reverie memory extract``: what past sessions hold that is worth keeping."""
+"""``reverie memory extract``: save memories from past sessions."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from typing import Any
 import click
 
 from ...errors import ReverieError
-from ...importers import find_sessions, read_session
+from ...importers import find_sessions
 from ...runtime.memory.extract.report import Extraction, Outcome, is_imported
 from ...runtime.places.projects import project_slug
-from ..output import emit_json, say, table, tracked, warn
-from ..sessions.recordings import Recording, opened_library, recordings
+from ..output import counted, emit_json, say, table, tracked, warn
+from ..sessions.recordings import opened_library, recordings
 from .project_store import opened
-from .read import whose
+from .read import trust_cell
 
 __all__ = ["extract"]
 
 
-@click.command(short_help="Keep what past sessions hold that is worth keeping.")
+@click.command(short_help="Save memories from past sessions.")
 @click.argument("names", nargs=-1, metavar="[SESSION|PATH]...")
-@click.option("--mine", is_flag=True, help="The recordings are my own: what I said there counts as my word.")
-@click.option("--dry-run", is_flag=True, help="Say what would be kept and keep nothing.")
+@click.option("--mine", is_flag=True, help="The recordings are your own: trust your statements in them.")
+@click.option("--dry-run", is_flag=True, help="List the memories and save nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def extract(names: tuple[str, ...], mine: bool, dry_run: bool, as_json: bool) -> int:
-    """Keep what past sessions hold that is worth keeping, found without a model.
+    """Save memories from past sessions, without a model.
 
-    Give sessions of the library, recordings of other agents, or directories of them; without any, all sessions of this
-    project are looked through. What a recording says waits in 'reverie memory review', unless --mine is given. A second
-    run finds nothing new, and what you have forgotten does not come back.
+    Pass sessions in the library, recordings of other agents, or directories of recordings; without any, all sessions of
+    this project are searched. Memories from recordings wait in 'reverie memory review' unless you pass --mine. A second
+    run saves nothing twice, and deleted memories do not return.
     """
     failed: list[dict[str, str]] = []
     extraction = Extraction(opened(), dry_run=dry_run)
     found: list[Outcome] = []
-    for name in tracked(listed(names, failed), "looking"):
+    for name in tracked(listed(names, failed), "extracting"):
         try:
-            for one, from_file in heard(name):
-                imported = not mine and (from_file or one.format != "reverie" or is_imported(one.entries))
+            for one in recordings(name):
+                imported = not mine and (os.path.isfile(name) or one.format != "reverie" or is_imported(one.entries))
                 found.append(extraction.look(one.session, one.entries, imported=imported))
         except ReverieError as error:
             failed.append({"path": name, "error": str(error)})
@@ -53,7 +53,7 @@ def extract(names: tuple[str, ...], mine: bool, dry_run: bool, as_json: bool) ->
 
 
 def listed(names: Sequence[str], failed: list[dict[str, str]]) -> list[str]:
-    """Return what to look through: sessions and files by name; without any, this project's sessions."""
+    """Return the named sessions and files, with directories expanded; without names, this project's sessions."""
     if not names:
         project = project_slug(Path(click.get_current_context().obj or "."))
         with opened_library() as library:
@@ -67,22 +67,12 @@ def listed(names: Sequence[str], failed: list[dict[str, str]]) -> list[str]:
         below = [str(path) for path in find_sessions(name)]
         out.update(dict.fromkeys(below))
         if not below:
-            failed.append({"path": name, "error": f"{name}: no recorded session lies below it"})
+            failed.append({"path": name, "error": f"{name}: it contains no recorded session"})
     return list(out)
 
 
-def heard(name: str) -> list[tuple[Recording, bool]]:
-    """Return the sessions under a name, and whether they were read from a file."""
-    if os.path.isfile(name):
-        return [
-            (Recording(one.session_id, one.format, one.title, one.model, one.cwd, one.entries), True)
-            for one in read_session(name)
-        ]
-    return [(one, False) for one in recordings(name)]
-
-
 def as_report(found: Sequence[Outcome], failed: list[dict[str, str]], *, dry_run: bool) -> dict[str, Any]:
-    """Return everything that was found as plain values."""
+    """Return all results as a JSON object."""
     return {
         "dry_run": dry_run,
         "sessions": len(found),
@@ -94,17 +84,19 @@ def as_report(found: Sequence[Outcome], failed: list[dict[str, str]], *, dry_run
 
 
 def draw(found: Sequence[Outcome], *, dry_run: bool) -> None:
-    """Print a row a memory, then what was refused, then the sum."""
+    """Print one row per memory, then the refused ones, then the totals."""
     memories = [memory for one in found for memory in one.memories]
     if memories:
-        rows = [(one.status, one.type, whose(one.trust), one.by, one.source.split()[0], one.text) for one in memories]
-        table(["", "type", "trust", "told by", "session", "memory"], rows, cut=5)
+        rows = [
+            (one.status, one.type, trust_cell(one.trust), one.by, one.source.split()[0], one.text) for one in memories
+        ]
+        table(["", "type", "trust", "speaker", "session", "memory"], rows, cut=5)
     for one in found:
         for refused in one.refused:
-            say(f"not kept ({refused.source}): {refused.why.removeprefix('not saved: ')}")
+            say(f"not saved ({refused.source}): {refused.why.removeprefix('not saved: ')}")
     messages = sum(one.messages for one in found)
-    sessions = f"{len(found)} {'session' if len(found) == 1 else 'sessions'}"
-    say(f"{len(memories)} worth keeping in {messages} messages of {sessions}.")
+    source = f"{counted(messages, 'message')} of {counted(len(found), 'session')}"
+    say(f"Found {counted(len(memories), 'memory')} in {source}.")
     waiting = sum(one.trust == "unconfirmed" and one.status in ("saved", "updated") for one in memories)
     if waiting and not dry_run:
-        say(f"{waiting} {'waits' if waiting == 1 else 'wait'} to be confirmed: 'reverie memory review'.")
+        say(f"{waiting} {'waits' if waiting == 1 else 'wait'} for your approval: 'reverie memory review'.")

@@ -1,21 +1,21 @@
-"""``reverie memory log|blame|undo|rewind``."""
+"""``reverie memory log|blame|undo|rewind``: commands on the journal of changes."""
 
 from __future__ import annotations
 
 import click
 
 from ..output import emit_json, say, table
-from .project_store import as_change, opened, tell_change
+from .project_store import as_change, opened, print_change
 
 __all__ = ["blame", "log", "rewind", "undo"]
 
 
-@click.command(short_help="Show what was changed, by whom and why.")
+@click.command(short_help="Show the history of changes.")
 @click.argument("name", required=False)
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="How many changes.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of changes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def log(name: str | None, limit: int, as_json: bool) -> None:
-    """Show what was changed, by whom and why, newest first; of one memory or of all."""
+    """Show the changes of one memory or of all, newest first: time, author, action, files and reason."""
     entries = opened().log(name)[:limit]
     if as_json:
         emit_json([as_change(entry) for entry in entries])
@@ -24,14 +24,14 @@ def log(name: str | None, limit: int, as_json: bool) -> None:
         (entry.id, entry.time[:19].replace("T", " "), entry.who, entry.act, ", ".join(entry.files[:3]), entry.why)
         for entry in entries
     ]
-    table(["change", "time (UTC)", "who", "what", "files", "why"], rows, cut=5)
+    table(["change", "time (UTC)", "author", "action", "files", "reason"], rows, cut=5)
 
 
-@click.command(short_help="Show who brought each line of a memory.")
+@click.command(short_help="Show the author of each line of a memory.")
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def blame(name: str, as_json: bool) -> None:
-    """Show who brought each line of a memory, when and why."""
+    """Show the change, date and author of each line of a memory."""
     lines = opened().blame(name)
     if as_json:
         keys = ("number", "text", "id", "time", "who", "why")
@@ -42,23 +42,23 @@ def blame(name: str, as_json: bool) -> None:
         say(f"{one.id:>5} {one.time[:10]} {one.who:<{width}} | {one.text}")
 
 
-@click.command(short_help="Take changes back.")
-@click.argument("what", default="1")
-@click.option("--dry-run", is_flag=True, help="Say what would change and change nothing.")
+@click.command(short_help="Undo changes.")
+@click.argument("target", metavar="[N|CHANGE]", default="1")
+@click.option("--dry-run", is_flag=True, help="Show the effect and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def undo(what: str, dry_run: bool, as_json: bool) -> None:
-    """Take back the last change, the last so many, or the one with an id such as c12.
+def undo(target: str, dry_run: bool, as_json: bool) -> None:
+    """Undo the last change, the last N changes, or the one CHANGE with an id such as c12.
 
-    Undoing an undo by its id brings back what it took.
+    To redo, undo the undo by its id.
     """
-    entry = opened().undo(int(what) if what.isdecimal() else what, dry_run=dry_run)
-    tell_change(entry, dry_run=dry_run, as_json=as_json)
+    entry = opened().undo(int(target) if target.isdecimal() else target, dry_run=dry_run)
+    print_change(entry, dry_run=dry_run, as_json=as_json)
 
 
-@click.command(short_help="Bring all memories to what they were at a time.")
+@click.command(short_help="Restore all memories to an earlier time.")
 @click.argument("when")
-@click.option("--dry-run", is_flag=True, help="Say what would change and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the effect and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def rewind(when: str, dry_run: bool, as_json: bool) -> None:
-    """Bring all memories to what they were at a time such as 2026-11-15T14:30, or after a change such as c12."""
-    tell_change(opened().rewind(when, dry_run=dry_run), dry_run=dry_run, as_json=as_json)
+    """Restore all memories to their state at a time such as 2026-11-15T14:30, or after a change such as c12."""
+    print_change(opened().rewind(when, dry_run=dry_run), dry_run=dry_run, as_json=as_json)

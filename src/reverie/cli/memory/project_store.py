@@ -1,4 +1,4 @@
-"""What all commands of ``reverie memory`` share: the store of the project that was named, and how changes are told."""
+"""Shared by the commands of ``reverie memory``: open the project's memories and print changes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from typing import Any
 
 import click
 
-from ...errors import InputError
 from ...memories.store.journal import JournalEntry
 from ...memories.store.records import MemoryRecord
 from ...runtime.memory.memory import Memory
-from ..output import emit_json, printable, say
+from ..output import confirmed, emit_json, say
 
-__all__ = ["agreed", "as_change", "as_head", "given_text", "opened", "tell_change"]
+__all__ = ["agreed", "as_change", "as_head", "given_text", "opened", "print_change"]
 
 
 def opened() -> Memory:
-    """Open the memories of the project that was named."""
+    """Open the memories of the project given by --project."""
     return Memory.open(click.get_current_context().obj or ".")
 
 
 def as_head(memory: MemoryRecord) -> dict[str, Any]:
-    """Return a memory but for its text as plain values."""
+    """Return a memory without its text as a JSON object."""
     head = {
         "file": memory.file,
         "name": memory.name,
@@ -40,7 +39,7 @@ def as_head(memory: MemoryRecord) -> dict[str, Any]:
 
 
 def as_change(entry: JournalEntry) -> dict[str, Any]:
-    """Return a change but for the contents as plain values."""
+    """Return a change without file contents as a JSON object."""
     return {
         "id": entry.id,
         "time": entry.time,
@@ -54,8 +53,8 @@ def as_change(entry: JournalEntry) -> dict[str, Any]:
     }
 
 
-def tell_change(entry: JournalEntry | None, *, dry_run: bool, as_json: bool) -> None:
-    """Say what a change did or would do."""
+def print_change(entry: JournalEntry | None, *, dry_run: bool, as_json: bool) -> None:
+    """Print the files that a change modified, or in a dry run would modify."""
     if as_json:
         emit_json({"dry_run": dry_run, "change": as_change(entry) if entry is not None else None})
         return
@@ -63,21 +62,18 @@ def tell_change(entry: JournalEntry | None, *, dry_run: bool, as_json: bool) -> 
         say("nothing to change")
         return
     for change in entry.changes:
-        what = "remove" if change.after is None else "bring back" if change.before is None else "change"
-        done = {"remove": "removed", "bring back": "brought back", "change": "changed"}[what]
-        say(f"would {what} {change.file}" if dry_run else f"{done} {change.file}")
+        verb = "remove" if change.after is None else "restore" if change.before is None else "change"
+        say(f"would {verb} {change.file}" if dry_run else f"{verb.removesuffix('e')}ed {change.file}")
     if not dry_run:
-        say(f"this was {entry.id}; 'reverie memory undo {entry.id}' takes it back")
+        say(f"recorded as {entry.id}; 'reverie memory undo {entry.id}' undoes this")
 
 
 def given_text(words: Iterable[str]) -> str:
-    """Return a text given as words, or what stands on stdin where the one word is '-'."""
+    """Return the words joined by spaces, or the text on stdin if the only word is '-'."""
     text = " ".join(words)
     return sys.stdin.read() if text == "-" else text
 
 
 def agreed(question: str, instead: str) -> bool:
-    """Ask whether to go on; where nobody can answer, refuse."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InputError(f"nothing was changed: nobody can be asked here; {instead}")
-    return click.confirm(printable(question), err=True)
+    """Ask the user to confirm; without a terminal raise InputError that names the alternative."""
+    return confirmed(question, f"changed nothing: confirmation needs a terminal; {instead}")

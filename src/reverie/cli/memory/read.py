@@ -1,4 +1,4 @@
-"""``reverie memory list|show|lint|path``."""
+"""``reverie memory list|show|search|lint|path``: commands that only read."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def list_memories(type_name: str | None, as_json: bool) -> None:
         emit_json([as_head(head) for head in heads])
         return
     if not heads:
-        say("no memories yet; 'reverie memory add' keeps one")
+        say("no memories yet; 'reverie memory add' saves one")
         return
-    rows = [(head.modified[:10], head.type, whose(head.trust), head.file, head.description) for head in heads]
+    rows = [(head.modified[:10], head.type, trust_cell(head.trust), head.file, head.description) for head in heads]
     table(["modified", "type", "trust", "file", "description"], rows, cut=4)
 
 
-def whose(trust: Trust) -> Styled:
-    """Return a trust as a table shows it."""
+def trust_cell(trust: Trust) -> Styled:
+    """Return a trust level as a table cell, red if unconfirmed."""
     return Styled(trust, "red" if trust == "unconfirmed" else "")
 
 
@@ -51,26 +51,26 @@ def show(name: str, as_json: bool) -> None:
     say(memory.body.strip("\n"))
 
 
-@click.command(short_help="Find memories by what they say.")
+@click.command(short_help="Find memories by their text.")
 @click.argument("query", nargs=-1, required=True)
-@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="At most so many.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array, the best first.")
+@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="Maximum number of memories.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array, best match first.")
 def search(query: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Find memories by what they say, the best first; no model is asked."""
+    """Find memories by their text, best match first, without a model."""
     found = opened().recall(" ".join(query), limit=limit)
     if as_json:
         emit_json([as_head(one) for one in found])
     elif found:
-        rows = [(one.type, whose(one.trust), one.file, one.description) for one in found]
+        rows = [(one.type, trust_cell(one.trust), one.file, one.description) for one in found]
         table(["type", "trust", "file", "description"], rows, cut=3)
     else:
-        say("nothing was found; 'reverie memory list' shows what there is")
+        say("no matches; 'reverie memory list' lists all memories")
 
 
-@click.command(short_help="Say what is wrong with memories.")
+@click.command(short_help="Check memories for problems.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def lint(as_json: bool) -> int:
-    """Say what is wrong with memories and with the index; the exit code is 1 where something is."""
+    """Check memories and the index for problems; exit with 1 if there are any."""
     found = opened().lint()
     if as_json:
         emit_json([{"file": one.file, "problem": one.problem} for one in found])
@@ -78,14 +78,14 @@ def lint(as_json: bool) -> int:
         for one in found:
             say(f"{one.file} {one.problem}")
         if not found:
-            say("nothing is wrong")
+            say("no problems")
     return 1 if found else 0
 
 
-@click.command(short_help="Say where the memories are.")
+@click.command(short_help="Print the directory of the memories.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def path(as_json: bool) -> None:
-    """Say where the memories are."""
+    """Print the directory of the memories."""
     memory = opened()
     if as_json:
         emit_json({"path": str(memory.path)})

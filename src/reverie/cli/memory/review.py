@@ -1,4 +1,4 @@
-"""``reverie memory review``: memories that wait for the user's word."""
+"""``reverie memory review``: approve or reject unconfirmed memories, and answer questions from dreams."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["review"]
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-@click.command(short_help="Accept or reject memories nobody has confirmed.")
-@click.option("--accept", multiple=True, metavar="NAME", help="Confirm this one; may be given again.")
-@click.option("--reject", multiple=True, metavar="NAME", help="Take this one back; may be given again.")
-@click.option("--dry-run", is_flag=True, help="Show what waits and ask nothing.")
+@click.command(short_help="Accept or reject unconfirmed memories.")
+@click.option("--accept", multiple=True, metavar="NAME", help="Accept this memory (repeatable).")
+@click.option("--reject", multiple=True, metavar="NAME", help="Reject this memory (repeatable).")
+@click.option("--dry-run", is_flag=True, help="Show the unconfirmed memories and ask nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
-    """Accept or reject memories that came from text nobody vouches for, each shown as a diff, and answer what dreams
-    asked: which of two memories that contradict each other holds.
+    """Accept or reject memories derived from untrusted text, each shown as a diff, and decide which of two
+    contradicting memories is right.
 
-    What is rejected goes back to what it was when it could be trusted. On a terminal, asks about each.
+    A rejected memory returns to its last trusted version, or is deleted. On a terminal, asks about each memory.
     """
     memory = opened()
     if not dry_run:
@@ -44,7 +44,7 @@ def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_j
         emit_json({**answered, "pending": pending, "questions": questions})
         return
     if not waiting and not questions:
-        say("nothing waits to be confirmed")
+        say("nothing waits for approval")
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not (accept or reject or dry_run)
     for one in waiting:
         show(one)
@@ -58,11 +58,13 @@ def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_j
 
 
 def choose(memory: Memory, question: Asked) -> None:
-    """Ask which of the memories holds, and forget the others; that too can be undone."""
+    """Ask which of the contradicting memories is right, and delete the others; 'memory undo' restores them."""
     for number, file in enumerate(question.files, 1):
         say(f"  {number}  {file}")
     numbers = [str(number) for number in range(1, len(question.files) + 1)]
-    answer = click.prompt("Which one holds? The others are forgotten", type=click.Choice([*numbers, "s"]), default="s")
+    answer = click.prompt(
+        "Which one is right? The others are deleted (s skips)", type=click.Choice([*numbers, "s"]), default="s"
+    )
     if answer != "s":
         kept = question.files[int(answer) - 1]
         memory.forget(*(file for file in question.files if file != kept), why=f"the user chose {kept}")
@@ -77,8 +79,8 @@ def show(one: Pending) -> None:
 
 
 def decide(memory: Memory, one: Pending) -> None:
-    """Ask about one memory and do what is said."""
-    question = f"Is {printable(one.name)} right? Accept, reject or skip"
+    """Ask whether to accept, reject or skip one memory, and do so."""
+    question = f"{printable(one.name)}: accept (a), reject (r) or skip (s)"
     answer = click.prompt(question, type=click.Choice(["a", "r", "s"]), default="s", err=True)
     if answer == "a":
         memory.confirm(one.file)

@@ -1,18 +1,17 @@
-"""``reverie delete``: a session's log goes; what belongs to it stays until it is purged."""
+"""``reverie delete``: delete a session's log; its stored results, notes and memories stay until a purge."""
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
-from ...errors import InputError, StorageError
+from ...errors import StorageError
 from ...runtime.library import Removed
 from ...runtime.search.sessions import SessionSearch
 from ...runtime.session.ledger import LedgerStore
 from ...settings import load_settings
-from ..output import emit_json, printable, say, warn
+from ..output import confirmed, counted, emit_json, say, warn
 from .recordings import opened_library
 
 __all__ = ["command", "remove"]
@@ -20,25 +19,25 @@ __all__ = ["command", "remove"]
 
 @click.command(short_help="Delete a session's log.")
 @click.argument("session")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would be removed and remove nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was removed as JSON.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="List the files and remove nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(session: str, yes: bool, dry_run: bool, as_json: bool) -> int:
     """Delete a session's log.
 
-    Stored results, notes and memories made from it stay; 'reverie purge' removes those as well.
+    Its stored results, notes and memories stay; 'reverie purge' removes those as well.
     """
     return remove(session, purge=False, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
 def remove(session: str, *, purge: bool, yes: bool, dry_run: bool, as_json: bool) -> int:
-    """Remove a session once the person agrees, say what went, and return the exit code."""
+    """Ask for confirmation, remove a session, print the removed files, and return the exit code."""
     with opened_library() as library:
         key = library.find(session)
         removed = library.remove(key, purge=purge, dry_run=True)
         if not dry_run:
             if not yes and not agreed(removed, purge):
-                warn("nothing was removed")
+                warn("removed nothing")
                 return 1
             removed = library.remove(key, purge=purge)
             forget_lines(key)
@@ -54,16 +53,16 @@ def remove(session: str, *, purge: bool, yes: bool, dry_run: bool, as_json: bool
 
 
 def forget_calls(session: str) -> None:
-    """Take a purged session's calls out of the ledger; one that cannot be read is said and stops nothing."""
+    """Remove a purged session's calls from the ledger, and only warn if the ledger cannot be opened."""
     try:
         with LedgerStore(load_settings().home) as ledger:
             ledger.forget(session)
     except StorageError as error:
-        warn(f"its calls are still in the ledger: {error}")
+        warn(f"the session's calls are still in the ledger: {error}")
 
 
 def forget_lines(key: str) -> None:
-    """Take a removed session out of the search; one that cannot be opened is said and stops nothing."""
+    """Remove a session's messages from the search index, and only warn if the index cannot be opened."""
     home = load_settings().home
     if not (home / "search.sqlite").exists():
         return
@@ -71,23 +70,19 @@ def forget_lines(key: str) -> None:
         with SessionSearch(home) as search:
             search.forget(key)
     except StorageError as error:
-        warn(f"its messages are still in the search: {error}")
+        warn(f"the session's messages are still in the search index: {error}")
 
 
 def agreed(removed: Removed, purge: bool) -> bool:
-    """Ask whether to go on; where nobody can answer, refuse."""
-    what = (
-        f"{removed.session} and {len(removed.keys) - 1 + len(removed.memories)} files more"
-        if purge
-        else (f"the log of {removed.session}")
-    )
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InputError(f"nothing was removed: nobody can be asked here; --yes removes {what}")
-    return click.confirm(f"Remove {printable(what)} for good?", err=True)
+    """Ask the user to confirm the removal and return the answer."""
+    others = counted(len(removed.keys) - 1 + len(removed.memories), "more file")
+    target = f"{removed.session} and {others}" if purge else f"the log of {removed.session}"
+    refusal = f"removed nothing: confirmation needs a terminal; --yes removes {target}"
+    return confirmed(f"Remove {target} permanently?", refusal)
 
 
 def as_report(removed: Removed, key: str, *, purge: bool, dry_run: bool) -> dict[str, Any]:
-    """Return what went as plain values."""
+    """Return the removed files as a JSON object."""
     return {
         "session": removed.session,
         "key": key,

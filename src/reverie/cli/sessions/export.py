@@ -1,4 +1,4 @@
-"""``reverie export``: a session's log, byte for byte."""
+"""``reverie export``: write a session's log to a file or stdout, byte for byte."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ...errors import InputError
 from ..output import emit_json, printable, say, size
 from .recordings import opened_library
 
-__all__ = ["command"]
+__all__ = ["command", "pour", "text_or_base64", "write"]
 
 
-@click.command(short_help="Write out a session's log, byte for byte.")
+@click.command(short_help="Export a session's log, byte for byte.")
 @click.argument("session")
 @click.option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.")
-@click.option("--force", is_flag=True, help="Replace the file if it exists.")
-@click.option("--dry-run", is_flag=True, help="Say what would be written and write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was written, and without --output the log, as JSON.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--dry-run", is_flag=True, help="Print the size and write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; without --output it contains the log.")
 def command(session: str, output: str | None, force: bool, dry_run: bool, as_json: bool) -> None:
-    """Write out a session's log, byte for byte, damage and all.
+    """Export a session's log, byte for byte, including damaged lines.
 
-    Into a file or a pipe every byte is as it is in the library; on a terminal control characters are left out.
+    A file or pipe gets the exact bytes; a terminal gets the text without control characters.
     """
     with opened_library() as library:
         key = library.find(session)
@@ -44,7 +44,7 @@ def command(session: str, output: str | None, force: bool, dry_run: bool, as_jso
     if output is not None:
         write(Path(output), data, force=force, dry_run=dry_run)
     if as_json:
-        emit_json(report if output is not None or dry_run else {**report, **as_text(data)})
+        emit_json(report if output is not None or dry_run else {**report, **text_or_base64(data, "log", "log_base64")})
     elif output is not None or dry_run:
         say(f"{'would write' if dry_run else 'wrote'} {size(len(data))} to {output or 'stdout'}")
     else:
@@ -52,15 +52,15 @@ def command(session: str, output: str | None, force: bool, dry_run: bool, as_jso
 
 
 def write(path: Path, data: bytes, *, force: bool, dry_run: bool) -> None:
-    """Write a new file readable by its owner alone, whole or not at all."""
+    """Write a file atomically, readable by its owner alone."""
     if path.is_dir():
-        raise InputError(f"{path} is a directory; give --output a file")
+        raise InputError(f"{path} is a directory; --output needs a file")
     if path.exists() and not force:
         raise InputError(f"{path} exists; --force replaces it")
     if not path.parent.is_dir():
-        raise InputError(f"{path.parent} is not a directory; make it first")
+        raise InputError(f"{path.parent} is not a directory; create it first")
     if path.exists() and not path.is_file():
-        raise InputError(f"{path} is not a regular file; give --output another")
+        raise InputError(f"{path} is not a regular file; use another --output")
     if dry_run:
         return
     if force:
@@ -83,21 +83,21 @@ def write(path: Path, data: bytes, *, force: bool, dry_run: bool) -> None:
 
 
 def pour(data: bytes) -> None:
-    """Write to stdout: raw into a pipe, harmless on a terminal."""
+    """Write bytes to stdout: unchanged to a pipe, without control characters to a terminal."""
     stream = getattr(sys.stdout, "buffer", None)
     if stream is None or sys.stdout.isatty():
         sys.stdout.write(printable(data.decode("utf-8", "replace")))
     else:
         sys.stdout.flush()
         rest = memoryview(data)
-        while rest:  # where stdout is unbuffered, one write may take only a part
+        while rest:  # an unbuffered stdout may accept only part of one write
             rest = rest[stream.write(rest) or 0 :]
         stream.flush()
 
 
-def as_text(data: bytes) -> dict[str, str]:
-    """Return the log as text, or in base64 where its bytes are no text."""
+def text_or_base64(data: bytes, text_key: str, base64_key: str) -> dict[str, str]:
+    """Return bytes as text under one key, or in base64 under the other if they are not UTF-8."""
     try:
-        return {"log": data.decode()}
+        return {text_key: data.decode()}
     except UnicodeDecodeError:
-        return {"log_base64": b64encode(data).decode()}
+        return {base64_key: b64encode(data).decode()}

@@ -1,4 +1,4 @@
-"""``reverie import``: recordings of other agents become sessions of the library."""
+"""``reverie import``: copy recorded sessions of other agents into the library."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ...importers import ImportedSession, find_sessions, read_session
 from ...runtime.library import Library
 from ...runtime.places.projects import log_key, project_slug
 from ...values import record, replace
-from ..output import console, emit_json, say, table, tracked, warn
+from ..output import console, counted, emit_json, say, table, tracked, warn
 from .recordings import opened_library
 
-__all__ = ["Brought", "command"]
+__all__ = ["ImportOutcome", "command"]
 
 IMPORTED, PLANNED, KNOWN = "imported", "would be imported", "already there"
 NAMED = 5
@@ -28,8 +28,8 @@ WIDE = 110
 
 
 @record
-class Brought:
-    """What became of one recorded session."""
+class ImportOutcome:
+    """The result of importing one recorded session."""
 
     status: str
     session: str
@@ -44,41 +44,43 @@ class Brought:
     damage: list[str]
 
 
-@click.command(short_help="Bring recorded sessions of other agents into the library.")
+@click.command(short_help="Import recorded sessions of other agents into the library.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--project", metavar="DIR", default=".", help="Where to file what names no directory that exists here.")
-@click.option("--dry-run", is_flag=True, help="Say what would be imported and write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@click.option(
+    "--project", metavar="DIR", default=".", help="Project for recordings whose own directory does not exist."
+)
+@click.option("--dry-run", is_flag=True, help="List the sessions and write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(paths: tuple[str, ...], project: str, dry_run: bool, as_json: bool) -> int:
-    """Bring recorded sessions of other agents into the library.
+    """Import recorded sessions of other agents into the library.
 
-    PATH is a recording of Claude Code, Codex, pi, mini-swe-agent, SWE-agent or OpenHands, a log of ours, or a
-    directory that is searched for them. A session that is in the library already is left as it is. Exits with 2 when
-    something could not be imported; the rest is.
+    PATH is a recording of Claude Code, Codex, pi, mini-swe-agent, SWE-agent or OpenHands, an exported Reverie log, or
+    a directory that is searched for them. A session that is already in the library stays unchanged. Exits with 2 if a
+    recording could not be imported; all others still are.
     """
     if not os.path.isdir(project):
         raise InputError(f"--project {project} is not a directory")
-    brought: list[Brought] = []
+    outcomes: list[ImportOutcome] = []
     failed: list[dict[str, str]] = []
     with opened_library() as library:
-        shelf = Shelf(library, Path(project), dry_run)
+        importer = SessionImporter(library, Path(project), dry_run)
         for path in tracked(listed(paths, failed), "importing"):
             try:
                 for found in read_session(path):
-                    brought.append(shelf.take(found, path))
+                    outcomes.append(importer.store(found, path))
             except ReverieError as error:
                 failed.append({"path": str(path), "error": str(error)})
     if as_json:
-        emit_json(as_report(brought, failed, dry_run))
+        emit_json(as_report(outcomes, failed, dry_run))
     else:
-        draw(brought)
+        draw(outcomes)
     for failure in failed:
         warn(failure["error"])
     return 2 if failed else 0
 
 
 def listed(paths: tuple[str, ...], failed: list[dict[str, str]]) -> list[Path]:
-    """Return the files to read: those named, and those that are recordings below the directories named."""
+    """Return the named files and all recordings below the named directories; add empty directories to ``failed``."""
     files: dict[Path, None] = {}
     for name in paths:
         if not os.path.isdir(name):
@@ -88,13 +90,13 @@ def listed(paths: tuple[str, ...], failed: list[dict[str, str]]) -> list[Path]:
         files.update(dict.fromkeys(below))
         if not below:
             readable = os.access(name, os.R_OK | os.X_OK)
-            why = "no recorded session lies below it" if readable else "it may not be read by this user"
+            why = "it contains no recorded session" if readable else "no permission to read it"
             failed.append({"path": name, "error": f"{name}: {why}"})
     return list(files)
 
 
-class Shelf:
-    """Puts sessions into the library, or says what it would do."""
+class SessionImporter:
+    """Stores recorded sessions in the library, or in a dry run only reports the result."""
 
     def __init__(self, library: Library, project: Path, dry_run: bool) -> None:
         self._library = library
@@ -102,8 +104,8 @@ class Shelf:
         self._dry_run = dry_run
         self._keys = set(library.keys())
 
-    def take(self, found: ImportedSession, path: Path) -> Brought:
-        """Store one session under its project, unless it is there already."""
+    def store(self, found: ImportedSession, path: Path) -> ImportOutcome:
+        """Store one session under its project, unless the library has it already."""
         here = Path(found.cwd) if found.cwd and os.path.isabs(found.cwd) and os.path.isdir(found.cwd) else self._project
         project = project_slug(here)
         session = storable(found.session_id)
@@ -116,9 +118,9 @@ class Shelf:
             try:
                 self._library.store(key, described(found, session))
             except (InputError, SessionBusy, StorageConflict):
-                status = KNOWN  # another process is bringing the same session in
+                status = KNOWN  # another process is importing the same session
         self._keys.add(key)
-        return Brought(
+        return ImportOutcome(
             status,
             session,
             project,
@@ -134,12 +136,12 @@ class Shelf:
 
 
 def storable(session: str) -> str:
-    """Return a session id that can be the name of a log."""
+    """Return a session id changed so that it is a valid log name."""
     return session.removesuffix(".jsonl").lstrip("._-")[:128] or "session"
 
 
 def described(found: ImportedSession, session: str) -> list[Entry]:
-    """Return the entries of a session, its system prompt and tools noted where the recording holds them."""
+    """Return the entries of a session, with the recorded system prompt, tools and cost added."""
     entries = [entry if entry.session == session else replace(entry, session=session) for entry in found.entries]
     known: dict[str, Any] = {"system": found.system, "tools": found.tools, "cost_usd": found.cost_usd}
     recorded = {name: value for name, value in known.items() if value is not None}
@@ -154,41 +156,41 @@ def described(found: ImportedSession, session: str) -> list[Entry]:
     return entries
 
 
-def as_report(brought: list[Brought], failed: list[dict[str, str]], dry_run: bool) -> dict[str, Any]:
-    """Return everything that was done as plain values."""
-    counts = {status: sum(one.status == status for one in brought) for status in (IMPORTED, PLANNED, KNOWN)}
+def as_report(outcomes: list[ImportOutcome], failed: list[dict[str, str]], dry_run: bool) -> dict[str, Any]:
+    """Return all results as a JSON object."""
+    counts = {status: sum(one.status == status for one in outcomes) for status in (IMPORTED, PLANNED, KNOWN)}
     return {
         "dry_run": dry_run,
         "imported": counts[IMPORTED] + counts[PLANNED],
         "already_there": counts[KNOWN],
-        "skipped_records": sum(sum(one.skipped.values()) for one in brought),
-        "damaged_lines": sum(len(one.damage) for one in brought),
-        "sessions": brought,
+        "skipped_records": sum(sum(one.skipped.values()) for one in outcomes),
+        "damaged_lines": sum(len(one.damage) for one in outcomes),
+        "sessions": outcomes,
         "failed": failed,
     }
 
 
-def draw(brought: list[Brought]) -> None:
-    """Print a row a session and what was left out of each."""
-    if not brought:
+def draw(outcomes: list[ImportOutcome]) -> None:
+    """Print one row per session and the records that were skipped."""
+    if not outcomes:
         return
     if console().width < WIDE:
-        short = [(one.status, one.session, one.title) for one in brought]
+        short = [(one.status, one.session, one.title) for one in outcomes]
         table(["", "session", "title"], short, cut=2)
     else:
-        rows = [(one.status, one.session, one.project, one.format, f"{one.messages:,}", one.title) for one in brought]
+        rows = [(one.status, one.session, one.project, one.format, f"{one.messages:,}", one.title) for one in outcomes]
         table(["", "session", "project", "format", "messages", "title"], rows, right=(4,), cut=5)
-    for one in brought:
+    for one in outcomes:
         if one.status != KNOWN and (one.skipped or one.damage):
-            say(f"{one.session}: {left_out(one)}")
-    done = sum(one.status in (IMPORTED, PLANNED) for one in brought)
-    known = sum(one.status == KNOWN for one in brought)
-    verb = "would be imported" if any(one.status == PLANNED for one in brought) else "imported"
+            say(f"{one.session}: {skipped_text(one)}")
+    done = sum(one.status in (IMPORTED, PLANNED) for one in outcomes)
+    known = sum(one.status == KNOWN for one in outcomes)
+    verb = "would be imported" if any(one.status == PLANNED for one in outcomes) else "imported"
     say(f"{done} {verb}" + (f", {known} already there" if known else "") + ".")
 
 
-def left_out(one: Brought) -> str:
-    """Say in one line what of a recording is not in the session."""
+def skipped_text(one: ImportOutcome) -> str:
+    """Return one line that counts the skipped records and damaged lines of a recording."""
     kinds: dict[str, int] = {}
     for reason, count in one.skipped.items():
         kind = reason.partition(":")[0]
@@ -196,5 +198,5 @@ def left_out(one: Brought) -> str:
     parts = [f"{count} x {kind}" for kind, count in sorted(kinds.items(), key=lambda item: -item[1])]
     parts += one.damage[:NAMED]
     if len(one.damage) > NAMED:
-        parts.append(f"{len(one.damage) - NAMED} more damaged lines")
-    return "left out " + ", ".join(parts)
+        parts.append(counted(len(one.damage) - NAMED, "more damaged line"))
+    return "skipped " + ", ".join(parts)

@@ -1,8 +1,7 @@
-"""``reverie read``: what left a session's view, by its handle."""
+"""``reverie read``: print content that was removed from a session's view, by its handle."""
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import Any
 
 import click
@@ -13,20 +12,18 @@ from ...runtime.session.offload.read_back import Found, ReadBack
 from ...settings import load_settings
 from ...storage.files import FileStorage
 from ..output import emit_json, say
-from .export import pour
+from .export import pour, text_or_base64
 
 __all__ = ["command"]
 
 
-@click.command(short_help="Read back what left a session's view.")
+@click.command(short_help="Show content that was removed from a session's view.")
 @click.argument("session")
 @click.argument("handle")
-@click.option(
-    "--offset", type=click.IntRange(min=0), help="The first line, counted from 1; with --bytes, bytes to skip."
-)
-@click.option("--limit", type=click.IntRange(min=0), help="How many lines, or with --bytes how many bytes.")
-@click.option("--bytes", "by_bytes", is_flag=True, help="Count in bytes and write them as they are.")
-@click.option("--search", "pattern", metavar="PATTERN", help="Only lines that match, with their numbers.")
+@click.option("--offset", type=click.IntRange(min=0), help="First line, counted from 1; with --bytes, bytes to skip.")
+@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of lines, or with --bytes of bytes.")
+@click.option("--bytes", "by_bytes", is_flag=True, help="Count --offset and --limit in bytes and write raw bytes.")
+@click.option("--search", "pattern", metavar="PATTERN", help="Only matching lines, with line numbers.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     session: str,
@@ -37,13 +34,13 @@ def command(
     pattern: str | None,
     as_json: bool,
 ) -> None:
-    """Read back what left a session's view, whole or in part.
+    """Show content that was removed from a session's view, completely or in part.
 
-    HANDLE is the id of a tool call, the path of a stored result, or the uuid of a message or of a cut. Into a pipe the
-    bytes are exactly those that were given; with --offset, --limit or --search it is lines of text.
+    HANDLE is the id of a tool call, the path of a stored result, or the uuid of a message or a compaction. A pipe gets
+    the exact bytes; with --offset, --limit or --search the output is lines of text.
     """
     if by_bytes and pattern is not None:
-        raise InputError("--search looks at lines; leave out --bytes")
+        raise InputError("--search and --bytes exclude each other: use one of them")
     settings = load_settings()
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
@@ -56,7 +53,7 @@ def command(
         start = offset or 0
         data = found.data[start:] if limit is None else found.data[start : start + limit]
         if as_json:
-            emit_json({**report(found), **as_text(data)})
+            emit_json({**report(found), **text_or_base64(data, "text", "base64")})
         else:
             pour(data)
         return
@@ -69,7 +66,7 @@ def command(
 
 
 def report(found: Found) -> dict[str, Any]:
-    """Return what was found, but for its content, as plain values."""
+    """Return a JSON object that describes the found content, without the content itself."""
     return {
         "handle": found.handle,
         "source": found.source,
@@ -78,11 +75,3 @@ def report(found: Found) -> dict[str, Any]:
         "sha256": found.sha256,
         "total_lines": len(found.lines),
     }
-
-
-def as_text(data: bytes) -> dict[str, str]:
-    """Return bytes as text, or in base64 where they are no text."""
-    try:
-        return {"text": data.decode()}
-    except UnicodeDecodeError:
-        return {"base64": b64encode(data).decode()}

@@ -1,4 +1,4 @@
-"""From what a person names, a session of the library or a file of any known format, to what was recorded."""
+"""Load a recorded session by its name in the library or from a file of any known format."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ...settings import load_settings
 from ...storage.files import FileStorage
 from ...values import field, record
 
-__all__ = ["Recording", "opened_library", "recordings"]
+__all__ = ["Recording", "opened_library", "recordings", "slug_of"]
 
 _ENDINGS = (".jsonl", ".json", ".traj", ".zst", ".ndjson")
 
 
 @record
 class Recording:
-    """One recorded session, wherever it came from."""
+    """One recorded session from the library or from a file."""
 
     session: str
     format: str
@@ -38,7 +38,7 @@ class Recording:
 
 @contextmanager
 def opened_library() -> Generator[Library]:
-    """Open the library of the user's home."""
+    """Open the library in the user's home directory and close it at the end."""
     settings = load_settings()
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
@@ -48,7 +48,7 @@ def opened_library() -> Generator[Library]:
 
 
 def recordings(name: str) -> list[Recording]:
-    """Return what is recorded under a session's name or in a file, the main session first."""
+    """Return the sessions that a name or file refers to, the main session first."""
     if os.path.isfile(name):
         return [_from_file(one) for one in read_session(name)]
     with opened_library() as library:
@@ -58,8 +58,17 @@ def recordings(name: str) -> list[Recording]:
             if os.path.lexists(name) or _is_path(name):
                 return [_from_file(one) for one in read_session(name)]
             raise InputError(
-                f"{name!r} is neither a session nor a file; 'reverie sessions' lists the sessions there are"
+                f"{name!r} is neither a session nor a file; 'reverie sessions' lists all sessions"
             ) from None
+
+
+def slug_of(project: str | None) -> str | None:
+    """Return the project name for the value of --project, or None if the option was not given."""
+    if project is None:
+        return None
+    if not os.path.isdir(project):
+        raise InputError(f"--project {project} is not a directory")
+    return project_slug(Path(project))
 
 
 def _is_path(name: str) -> bool:
@@ -84,7 +93,7 @@ def _from_library(library: Library, key: str) -> Recording:
     damage = loaded.damage
     if loaded.torn:
         line = library.export(key).count(b"\n") + 1
-        damage = (*damage, Damage(line, "a torn end, not acknowledged", len(loaded.torn)))
+        damage = (*damage, Damage(line, "an incomplete last line, never acknowledged", len(loaded.torn)))
     source = next((entry.body.get("source") for entry in loaded.entries if entry.kind == META), None)
     made_by: object = source.get("format") if isinstance(source, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return Recording(

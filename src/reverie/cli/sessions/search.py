@@ -1,58 +1,55 @@
-"""``reverie search``: messages in all past sessions, found by their words."""
+"""``reverie search``: full-text search over the messages of all sessions."""
 
 from __future__ import annotations
-
-import os
-from pathlib import Path
 
 import click
 
 from ...errors import InputError
 from ...events import Event, FellBack
-from ...runtime.places.projects import project_slug
 from ...runtime.search.sessions import Found, SessionSearch
 from ...settings import load_settings
 from ..output import emit_json, paint, say, warn
+from .recordings import slug_of
 
 __all__ = ["command"]
 
 
 @click.command(short_help="Find messages in past sessions.")
 @click.argument("query")
-@click.option("--project", metavar="DIR", help="Only the sessions of the project this directory belongs to.")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=10, show_default=True, help="How many messages.")
-@click.option("--json", "as_json", is_flag=True, help="Print what is found as JSON.")
+@click.option("--project", metavar="DIR", help="Only sessions of the project that contains this directory.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000), default=10, show_default=True, help="Maximum number of messages."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the messages as JSON.")
 def command(query: str, project: str | None, limit: int, as_json: bool) -> None:
-    """Find messages in past sessions, the likeliest first, with no model.
+    """Find messages in past sessions by their words, best match first, without a model.
 
-    'reverie read SESSION HANDLE' opens a message that was found.
+    'reverie read SESSION HANDLE' shows a message in full.
     """
     if not query.strip():
-        raise InputError("say what to search for, in a few words")
-    if project is not None and not os.path.isdir(project):
-        raise InputError(f"--project {project} is not a directory")
+        raise InputError("the query is empty: pass a few words to search for")
+    slug = slug_of(project)
     settings = load_settings()
     if not settings.switches.memory:
-        raise InputError("search over past sessions is switched off; turn on switches.memory to use it")
-    slug = None if project is None else project_slug(Path(project))
-    with SessionSearch(settings.home, listener=told) as search:
+        raise InputError("search over past sessions is switched off: set switches.memory to true")
+    with SessionSearch(settings.home, listener=on_event) as search:
         found = search.search(query, project=slug, limit=limit)
     if as_json:
         emit_json({"query": query, "messages": found})
     elif found:
         draw(found)
     else:
-        say("Nothing found. Other words may do: names, identifiers, parts of a path.")
+        say("No matches. Try other words: names, identifiers, parts of a path.")
 
 
-def told(event: Event) -> None:
-    """Warn where the index had to be made anew or a log could not be read."""
+def on_event(event: Event) -> None:
+    """Warn when the index was rebuilt or a log could not be read."""
     if isinstance(event, FellBack):
         warn(event.why)
 
 
 def draw(found: list[Found]) -> None:
-    """Print a message a paragraph: where it is and what it says."""
+    """Print one paragraph per message: its session, time, speaker, handle and a snippet."""
     for number, one in enumerate(found):
         when = one.time[:16].replace("T", " ")
         who = one.speaker or one.kind

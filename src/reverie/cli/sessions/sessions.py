@@ -1,20 +1,17 @@
-"""``reverie sessions``: what is in the library, newest first."""
+"""``reverie sessions``: list the sessions in the library, last changed first."""
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 from typing import Final
 
 import click
 
 from ...conversation.entries import seconds
-from ...errors import InputError, ReverieError
+from ...errors import ReverieError
 from ...runtime.library import Shelved
-from ...runtime.places.projects import project_slug
-from ..output import console, emit_json, say, size, table, tracked, warn
-from .recordings import opened_library
+from ..output import console, counted, emit_json, say, size, table, tracked, warn
+from .recordings import opened_library, slug_of
 
 __all__ = ["command"]
 
@@ -22,14 +19,12 @@ WIDE: Final = 110
 RANDOM_NAME: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
 
 
-@click.command(short_help="List the sessions of the library.")
-@click.option("--project", metavar="DIR", help="Only the sessions of the project this directory belongs to.")
+@click.command(short_help="List the sessions in the library.")
+@click.option("--project", metavar="DIR", help="Only sessions of the project that contains this directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def command(project: str | None, as_json: bool) -> int:
-    """List the sessions of the library, the one last touched first."""
-    if project is not None and not os.path.isdir(project):
-        raise InputError(f"--project {project} is not a directory")
-    wanted = None if project is None else project_slug(Path(project))
+    """List the sessions in the library, last changed first."""
+    wanted = slug_of(project)
     found: list[Shelved] = []
     unreadable: list[dict[str, str]] = []
     with opened_library() as library:
@@ -46,14 +41,14 @@ def command(project: str | None, as_json: bool) -> int:
         draw(found)
     elif not unreadable:
         where = "" if project is None else " in this project"
-        say(f"No sessions{where} yet. 'reverie import PATH' brings in recordings of other agents.")
+        say(f"No sessions{where} yet. 'reverie import PATH' adds recordings of other agents.")
     for one in unreadable:
         warn(one["error"])
     return 2 if unreadable else 0
 
 
 def draw(found: list[Shelved]) -> None:
-    """Print a row a session; on a narrow screen only what tells sessions apart."""
+    """Print one row per session, with fewer columns on a narrow screen."""
     screen = console()
     short = screen.is_terminal
     narrow = short and screen.width < WIDE
@@ -64,8 +59,8 @@ def draw(found: list[Shelved]) -> None:
         "model": [one.model.split("/")[-1] if short else one.model for one in found],
         "messages": [f"{one.messages:,}" for one in found],
         "size": [size(one.bytes) for one in found],
-        "touched": [one.touched[: 10 if narrow else 16].replace("T", " ") for one in found],
-        "damage": [f"{one.damaged} lines" if one.damaged else "" for one in found],
+        "changed": [one.touched[: 10 if narrow else 16].replace("T", " ") for one in found],
+        "damage": [counted(one.damaged, "line") if one.damaged else "" for one in found],
     }
     dropped = {"project", "model", "size"} if narrow else set[str]()
     if not any(columns["damage"]):
@@ -76,6 +71,6 @@ def draw(found: list[Shelved]) -> None:
 
 
 def shown_name(name: str, found: list[Shelved]) -> str:
-    """Return the start of a long random name if that is enough to find the session by."""
+    """Return the first 8 characters of a random name if they are unique, else the full name."""
     start = name[:8]
     return start if RANDOM_NAME.match(name) and sum(one.session.startswith(start) for one in found) == 1 else name

@@ -1,4 +1,4 @@
-"""``reverie show``: a session as a person reads it, or as the model sees it."""
+"""``reverie show``: print a session as readable text, or as the model sees it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .transcript import of_entries, of_messages
 __all__ = ["command"]
 
 
-@click.command(short_help="Show a session as a person reads it.")
+@click.command(short_help="Show a session as readable text.")
 @click.argument("session", metavar="SESSION|FILE")
-@click.option("--view", "as_view", is_flag=True, help="What the model is shown now, not all that was said.")
-@click.option("--raw", is_flag=True, help="Every entry, or with --view every message, whole, a line of JSON each.")
+@click.option("--view", "as_view", is_flag=True, help="Show the messages the model sees now, not the whole log.")
+@click.option("--raw", is_flag=True, help="Print every entry, or with --view every message, as one line of JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(session: str, as_view: bool, raw: bool, as_json: bool) -> None:
-    """Show a session as a person reads it.
+    """Show a session as readable text.
 
-    Tool inputs and results are shortened; decisions of the layers are single dim lines. SESSION|FILE is a session of
-    the library or a recording of any format that can be imported.
+    Tool inputs and results are shortened; each decision of a layer is one dim line. SESSION|FILE is a session in the
+    library or a recording in any format that 'reverie import' reads.
     """
     found = recordings(session)
     if as_json:
@@ -39,26 +39,26 @@ def command(session: str, as_view: bool, raw: bool, as_json: bool) -> None:
             print_raw(one, as_view)
             continue
         paint(heading(one))
-        paint(of_messages(sent(one)) if as_view else of_entries(one.entries))
+        paint(of_messages(request_messages(one)) if as_view else of_entries(one.entries))
         for damage in one.damage:
-            warn(f"{one.session}: line {damage.line} is left out: {damage.reason}")
+            warn(f"{one.session}: skipped line {damage.line}: {damage.reason}")
 
 
-def sent(recording: Recording) -> list[dict[str, Any]]:
-    """Return the messages of the next request."""
+def request_messages(recording: Recording) -> list[dict[str, Any]]:
+    """Return the messages that the next request would contain."""
     return build_request(View().fold_all(recording.entries))["messages"]
 
 
 def heading(recording: Recording) -> list[tuple[str, str]]:
-    """Return the lines that say which session this is."""
+    """Return the title line and one line with the session's name, format, model and directory."""
     about = " · ".join(part for part in (recording.session, recording.format, recording.model, recording.cwd) if part)
     return [(f"{recording.title or recording.session}\n", "bold"), (f"{about}\n", "dim")]
 
 
 def print_raw(recording: Recording, as_view: bool) -> None:
-    """Print a line of JSON an entry, or a message."""
+    """Print one line of JSON per entry or message."""
     if as_view:
-        for message in sent(recording):
+        for message in request_messages(recording):
             say(json.dumps(message, ensure_ascii=False, default=str))
         return
     for entry in recording.entries:
@@ -66,7 +66,7 @@ def print_raw(recording: Recording, as_view: bool) -> None:
 
 
 def as_report(recording: Recording, as_view: bool) -> dict[str, Any]:
-    """Return a session as plain values."""
+    """Return a session as a JSON object."""
     report: dict[str, Any] = {
         "session": recording.session,
         "format": recording.format,

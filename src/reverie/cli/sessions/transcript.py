@@ -1,4 +1,4 @@
-"""A session as a person reads it: pieces of text, each with the style it is shown in."""
+"""Convert a session into readable text: a sequence of (text, style) pieces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEDIA: Final = ("image", "document")
 
 
 def of_entries(entries: Iterable[Entry]) -> Iterator[Piece]:
-    """Yield everything that was said and decided, in order."""
+    """Yield all messages, decisions and metadata of a log, in order."""
     names: dict[str, str] = {}
     for entry in entries:
         if entry.kind == DECISION:
@@ -38,7 +38,7 @@ def of_entries(entries: Iterable[Entry]) -> Iterator[Piece]:
 
 
 def of_messages(messages: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
-    """Yield messages as a provider is sent them."""
+    """Yield the messages of a request."""
     names: dict[str, str] = {}
     for message in messages:
         yield from of_message(message, names, str(message.get("role") or "user"))
@@ -47,7 +47,7 @@ def of_messages(messages: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
 def of_message(
     message: Mapping[str, Any], names: dict[str, str], who: str, kind: str = "", time: str = ""
 ) -> Iterator[Piece]:
-    """Yield one message: who, when, and its blocks."""
+    """Yield one message: its speaker, its time, and its blocks."""
     content = message.get("content")
     if not only_results(content):
         yield f"\n{who}{f' ({kind})' if kind else ''}", HEAD.get(who, "bold")
@@ -60,7 +60,7 @@ def of_message(
 
 
 def only_results(content: Any) -> bool:
-    """Say whether a message is nothing but results, which read best right after their calls."""
+    """Return whether a message has only tool results; these get no heading, so that they follow their calls."""
     if not isinstance(content, list) or not content:
         return False
     blocks = cast("list[Any]", content)
@@ -68,7 +68,7 @@ def only_results(content: Any) -> bool:
 
 
 def of_block(block: Record, names: dict[str, str]) -> Iterator[Piece]:
-    """Yield one block."""
+    """Yield one content block."""
     kind = block.get("type")
     if kind == "text":
         yield f"{as_text(block.get('text'))}\n", ""
@@ -92,25 +92,25 @@ def of_block(block: Record, names: dict[str, str]) -> Iterator[Piece]:
 
 
 def decision_line(entry: Entry) -> str:
-    """Say in one line who decided what and why."""
+    """Return a decision as one line: layer, decision, reason and effects."""
     body = entry.body
     frees, moves = body.get("frees"), body.get("moves_prefix")
     effects = [f"frees {frees:,} tokens"] if isinstance(frees, int) and frees > 0 else []
     if moves is True:
-        effects.append("moves the prefix")
+        effects.append("changes the prefix")
     name = as_text(body.get("decision")).replace("_", " ")
     tail = f" ({', '.join(effects)})" if effects else ""
     return f"· {as_text(body.get('layer')) or '?'}: {name}: {one_line(as_text(body.get('reason')))}{tail}\n"
 
 
 def meta_line(entry: Entry) -> str:
-    """Say what a line of metadata says, as far as it fits in one."""
+    """Return a metadata entry as one line of names and values."""
     facts = {name: value for name, value in entry.body.items() if isinstance(value, str | int) and value != ""}
     return "· " + one_line(", ".join(f"{name} {value}" for name, value in facts.items()) or "metadata") + "\n"
 
 
 def short_input(given: Any) -> str:
-    """Return a tool's input in one line: names with the start of their values."""
+    """Return a tool's input as one line of names and shortened values."""
     if not isinstance(given, dict):
         return one_line(as_text(given))
     fields = cast(Record, given)
@@ -119,7 +119,7 @@ def short_input(given: Any) -> str:
 
 
 def result_text(content: Any) -> str:
-    """Return what a tool gave back as text; pictures are named."""
+    """Return a tool result as text, with a placeholder such as [image] for other content."""
     if not isinstance(content, list):
         return as_text(content)
     parts: list[str] = []
@@ -130,7 +130,7 @@ def result_text(content: Any) -> str:
 
 
 def shortened(text: str, lines: int, margin: str) -> str:
-    """Return the first lines of a text, none too long, and how many more there are."""
+    """Return the first lines of a text, each shortened, and the number of omitted lines."""
     found = text.strip("\n").split("\n")
     shown = [margin + one_line(line, LINE_CHARS, keep=True) for line in found[:lines]]
     left = len(found) - lines
@@ -140,13 +140,13 @@ def shortened(text: str, lines: int, margin: str) -> str:
 
 
 def one_line(text: str, limit: int = LINE_CHARS, *, keep: bool = False) -> str:
-    """Return a text as one line that is not too long; ``keep`` leaves the spaces in it alone."""
+    """Return a text as one shortened line; ``keep`` preserves its spaces."""
     line = text[: limit * 4] if keep else " ".join(text[: limit * 8].split())
     return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
 def as_text(value: Any) -> str:
-    """Return any value as text."""
+    """Return a string unchanged, None as an empty string, and any other value as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)

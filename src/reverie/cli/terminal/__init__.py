@@ -1,8 +1,4 @@
-"""The terminal: what a person sees and types while an agent works.
-
-``conversation`` talks on a real terminal: ``screen`` is its bottom lines, ``transcript`` what scrolls up above them.
-``plain`` is the same in plain lines, ``printing`` answers once and leaves.
-"""
+"""The user interface of ``reverie chat``: interactive, plain lines, or one printed answer."""
 
 from __future__ import annotations
 

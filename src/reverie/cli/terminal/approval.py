@@ -1,4 +1,4 @@
-"""Asking a person whether a tool may run: what it would do, and four answers."""
+"""Ask the user on the screen whether a tool may run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..output import printable
+from ..output import counted, printable
 from .calls import call_title, one_line
 from .colours import Paint
 from .questions import Option
@@ -22,13 +22,15 @@ __all__ = ["ScreenApprover", "preview_lines"]
 HEADS: Final = ("--- ", "+++ ")
 DIFF_LINES: Final = 80
 TEXT_LINES: Final = 20
-NO_REASON: Final = "the user said no"
+NO_REASON: Final = "refused by the user"
 
 
 def preview_lines(approval: Approval, paint: Paint) -> list[str]:
-    """Return what a person should see before they answer: the diff, else the command, else the input."""
+    """Return a preview of a tool call: its diff, or its command or URL, or its input as JSON."""
     if approval.preview:
-        shown = [line for line in _plain(approval.preview) if not line.startswith(HEADS)]  # the title names the file
+        shown = [
+            line for line in _plain(approval.preview) if not line.startswith(HEADS)
+        ]  # the title already names the file
         return _cut([_diff_line(line, paint) for line in shown], DIFF_LINES, paint)
     if approval.access.kind in ("run", "fetch") and approval.access.target:
         return _cut([f"  {line}" for line in _plain(approval.access.target)], TEXT_LINES, paint)
@@ -48,11 +50,11 @@ def _diff_line(line: str, paint: Paint) -> str:
 def _cut(lines: Sequence[str], limit: int, paint: Paint) -> list[str]:
     if len(lines) <= limit:
         return list(lines)
-    return [*lines[:limit], paint(f"  … {len(lines) - limit:,} more lines", "dim")]
+    return [*lines[:limit], paint(f"  … {counted(len(lines) - limit, 'more line')}", "dim")]
 
 
 class ScreenApprover:
-    """Asks on a screen."""
+    """Asks for approval on the screen."""
 
     def __init__(self, screen: Screen, transcript: Transcript, *, paint: Paint, cwd: Path) -> None:
         self._screen = screen
@@ -61,7 +63,7 @@ class ScreenApprover:
         self._cwd = cwd
 
     async def __call__(self, approval: Approval) -> ApprovalAnswer:
-        """Show what would be done and wait for an answer."""
+        """Show a preview of the call and return the user's answer."""
         from ...runtime.guard.permissions import ApprovalAnswer
 
         title = call_title(approval.tool, approval.input, self._cwd)
@@ -69,7 +71,9 @@ class ScreenApprover:
         self._transcript.put("approval", [head, *preview_lines(approval, self._paint)])
         options = [Option("y", "yes, once", "once")]
         if approval.suggestion:
-            options.append(Option("a", f"always: allow {one_line(approval.suggestion, 60)} in this session", "always"))
+            options.append(
+                Option("a", f"yes, always allow {one_line(approval.suggestion, 60)} in this session", "always")
+            )
         options += [Option("n", "no", "no"), Option("t", "no, and tell the model why", "why")]
         match await self._screen.choose(f"Allow {one_line(approval.tool)}?", options):
             case "once":

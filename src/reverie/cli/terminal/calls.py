@@ -1,4 +1,4 @@
-"""Tool calls as one line each: what was called with what, and what came of it."""
+"""Describe a tool call and its result in one line."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ..output import printable
+from ..output import counted, printable
 
 __all__ = ["call_title", "one_line", "outcome"]
 
 TITLE_CHARS: Final = 120
 OUTCOME_CHARS: Final = 80
-# What of an input names the call best, most telling first.
+# Input fields that describe a call, best first.
 TELLING: Final = ("file_path", "path", "command", "pattern", "url", "query", "skill", "name", "description", "prompt")
 PATHS: Final = frozenset({"file_path", "path"})
-COUNTED: Final[Mapping[str, tuple[str, str]]] = {
-    "Read": ("line", "lines"),
-    "Grep": ("line", "lines"),
-    "Glob": ("file", "files"),
-}
+RESULT_NOUNS: Final[Mapping[str, str]] = {"Read": "line", "Grep": "line", "Glob": "file"}
 
 
 def call_title(name: str, given: Mapping[str, Any], cwd: Path) -> str:
@@ -29,7 +25,7 @@ def call_title(name: str, given: Mapping[str, Any], cwd: Path) -> str:
         where = f" in {_short_path(str(given['path']), cwd)}" if given.get("path") else ""
         return f"Grep({one_line(given['pattern'], TITLE_CHARS // 2)}{where})"
     if isinstance(given.get("todos"), list):
-        return f"{one_line(name)}({len(given['todos'])} items)"
+        return f"{one_line(name)}({counted(len(given['todos']), 'item')})"
     for key in TELLING:
         value = given.get(key)
         if isinstance(value, str) and value:
@@ -40,14 +36,13 @@ def call_title(name: str, given: Mapping[str, Any], cwd: Path) -> str:
 
 
 def outcome(name: str, text: str, *, lines: int, is_error: bool, seconds: float = 0.0) -> str:
-    """Return in a few words what a call gave; ``text`` is the beginning of it and ``lines`` how much there was."""
+    """Return a short description of a result from the start of its text and its total number of lines."""
     took = f" ({seconds:.0f} s)" if seconds >= 2 else ""
     first = next((line for line in text.splitlines() if line.strip()), "")
     if is_error:
         return one_line(first or "failed", OUTCOME_CHARS) + took
-    if name in COUNTED and lines:
-        one, many = COUNTED[name]
-        return f"{lines:,} {one if lines == 1 else many}{took}"
+    if name in RESULT_NOUNS and lines:
+        return counted(lines, RESULT_NOUNS[name]) + took
     if not first:
         return f"done{took}"
     more = f" … {lines - 1:,} more lines" if lines > 2 else ""
@@ -55,13 +50,13 @@ def outcome(name: str, text: str, *, lines: int, is_error: bool, seconds: float 
 
 
 def one_line(text: str, limit: int = OUTCOME_CHARS) -> str:
-    """Return text on one line, harmless, and at most so long."""
+    """Return text as one printable line of at most ``limit`` characters."""
     flat = " ".join(printable(text).split())
     return flat if len(flat) <= limit else flat[: max(1, limit - 1)] + "…"
 
 
 def _short_path(path: str, cwd: Path) -> str:
-    """Return a path as a person in that directory would say it."""
+    """Return a path relative to the working directory if it is inside it, else unchanged."""
     if not os.path.isabs(path):
         return path
     inside = os.path.relpath(path, cwd)

@@ -1,4 +1,4 @@
-"""The few colours there are, by what they mean."""
+"""The colours of the terminal, named by their meaning."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 __all__ = ["STYLES", "Paint"]
 
-# what it means -> (SGR codes of a terminal, prompt_toolkit's words for the same)
+# meaning -> (SGR codes, prompt_toolkit style)
 STYLES: Final = {
     "prompt": ("1", "bold"),
     "done": ("32", "ansigreen"),
@@ -29,13 +29,13 @@ STYLES: Final = {
 
 
 class Paint:
-    """Puts text into a colour, or leaves it as it is."""
+    """Adds colour codes to text, or returns it unchanged if colours are off."""
 
     def __init__(self, *, colour: bool) -> None:
         self.colour = colour
 
     def __call__(self, text: str, meaning: str) -> str:
-        """Return the text in the colour of what it means."""
+        """Return the text in the colour for its meaning."""
         if not self.colour or not text:
             return text
         return f"\x1b[{STYLES[meaning][0]}m{text}\x1b[0m"

@@ -1,4 +1,4 @@
-"""The commands after ``/``: a table, and what each one does."""
+"""The slash commands of the chat: their table and their functions."""
 
 from __future__ import annotations
 
@@ -6,233 +6,267 @@ import io
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, get_args
 
 from anyio import to_thread
 
 from ...errors import InputError, ReverieError
-from ...settings import Mode
+from ...settings import Mode, Settings
 from ...values import record
-from .agents import agents_command
+from ..output import counted
 from .calls import one_line
+from .colours import Paint
 from .footer import dollars, thousands
 
 if TYPE_CHECKING:
-    from .conversation import Conversation
+    from ...runtime.agent.agent import Agent
+    from .transcript import Transcript
 
-__all__ = ["COMMANDS", "MODES", "Command", "drawn_lines", "run_command"]
+__all__ = ["COMMANDS", "MODES", "Chat", "Command", "drawn_lines", "run_command"]
+
+T = TypeVar("T")
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 KEYS: Final = (
-    ("Enter", "send; Alt-Enter, Ctrl-J or a backslash at the end: a new line"),
+    ("Enter", "send; for a new line: Alt-Enter, Ctrl-J, or a backslash at the end"),
     ("Esc", "interrupt"),
-    ("Ctrl-C", "clear the line or interrupt; twice: leave"),
-    ("Ctrl-R", "search what was typed before"),
+    ("Ctrl-C", "clear the input or interrupt; twice: quit"),
+    ("Ctrl-R", "search the input history"),
     ("Shift-Tab", f"next mode: {', '.join(MODES)}"),
     ("@file", "complete a file name"),
-    ("!command", "run a command yourself; the model sees what it printed"),
+    ("!command", "run a shell command yourself; the model sees its output"),
 )
+
+
+class Chat(Protocol):
+    """The parts of a conversation that commands use."""
+
+    settings: Settings
+    agent: Agent
+    paint: Paint
+    transcript: Transcript
+
+    def go_to(self, session: str) -> None: ...
+    def leave(self) -> None: ...
+    def session_named(self, name: str) -> str: ...
+    async def pick_session(self) -> str | None: ...
+    async def interruptible(self, work: Awaitable[T]) -> T | None: ...
 
 
 @record
 class Command:
-    """One command: what it does in words, how, and whether it may run while the model works."""
+    """One command: its help text, its function, and whether it may run while the model works."""
 
     meaning: str
-    act: Callable[[Conversation, str], Awaitable[None]]
+    act: Callable[[Chat, str], Awaitable[None]]
     anytime: bool = False
 
 
-async def show_help(talk: Conversation, rest: str) -> None:
+async def show_help(chat: Chat, rest: str) -> None:
     """List commands and keys."""
     rows = [(f"/{name}", command.meaning) for name, command in COMMANDS.items()]
-    lines = [f"  {talk.paint(f'{name:<12}', 'chosen')} {meaning}" for name, meaning in (*rows, ("", ""), *KEYS)]
-    talk.transcript.put("block", [line.rstrip() for line in lines])
+    lines = [f"  {chat.paint(f'{name:<12}', 'chosen')} {meaning}" for name, meaning in (*rows, ("", ""), *KEYS)]
+    chat.transcript.put("block", [line.rstrip() for line in lines])
 
 
-async def show_context(talk: Conversation, rest: str) -> None:
-    """Draw what fills the window."""
+async def show_context(chat: Chat, rest: str) -> None:
+    """Print the context usage."""
     from ...cache.prices import capabilities_of
-    from ..savings.context import draw
-    from ..savings.window_usage import filling
+    from ..costs.context import draw
+    from ..costs.window_usage import window_usage
     from ..sessions.recordings import Recording
     from .recent_messages import logged_entries
 
-    agent = talk.agent
+    agent = chat.agent
     entries = await to_thread.run_sync(logged_entries, agent)
     recording = Recording(agent.name, "reverie", "", agent.model.model_id, str(agent.cwd), tuple(entries))
-    found = filling(recording, settings=agent.session.settings, lookup=capabilities_of, model=agent.model.model_id)
-    talk.transcript.put("block", drawn_lines(lambda: draw(found)))
+    found = window_usage(recording, settings=agent.session.settings, lookup=capabilities_of, model=agent.model.model_id)
+    chat.transcript.put("block", drawn_lines(lambda: draw(found)))
 
 
-async def show_cost(talk: Conversation, rest: str) -> None:
-    """Say what the session cost and what its cache did."""
+async def show_cost(chat: Chat, rest: str) -> None:
+    """Print the cost and the cache use of the session."""
     from ...runtime.agent.status import Meter
     from .recent_messages import logged_entries
 
-    status = talk.agent.status()
-    usage = Meter(await to_thread.run_sync(logged_entries, talk.agent)).usage
+    status = chat.agent.status()
+    usage = Meter(await to_thread.run_sync(logged_entries, chat.agent)).usage
     cache = "no reply yet" if status.cache_share is None else f"{status.cache_share:.0%} of input read from the cache"
     lines = [
         f"{dollars(status.cost_usd)} in this session · {cache}",
-        f"{usage.read:,} tokens read from the cache · {usage.write:,} written to it · {usage.uncached:,} uncached",
-        f"{usage.output:,} tokens of output · {thousands(status.tokens)} of {thousands(status.window)} in the window",
+        f"{usage.read:,} tokens read from the cache · {usage.write:,} written · {usage.uncached:,} uncached",
+        f"{usage.output:,} output tokens · {thousands(status.tokens)} of {thousands(status.window)} in the window",
     ]
-    talk.transcript.put("block", [f"  {line}" for line in lines])
+    chat.transcript.put("block", [f"  {line}" for line in lines])
 
 
-async def set_model(talk: Conversation, rest: str) -> None:
-    """Ask another model from now on, or say which one answers."""
+async def set_model(chat: Chat, rest: str) -> None:
+    """Switch to another model, or print the current one."""
     if not rest:
-        aliases = ", ".join(f"{name} = {full}" for name, full in talk.settings.model_aliases.items())
-        talk.transcript.note(f"{talk.agent.model.name} answers; /model NAME asks another one")
+        aliases = ", ".join(f"{name} = {full}" for name, full in chat.settings.model_aliases.items())
+        chat.transcript.note(f"model: {chat.agent.model.name}; /model NAME switches")
         if aliases:
-            talk.transcript.note(f"names of yours: {aliases}")
+            chat.transcript.note(f"aliases: {aliases}")
         return
-    await talk.agent.use_model(rest)
-    talk.transcript.note(f"{talk.agent.model.name} answers from now on; its cache begins empty")
+    await chat.agent.use_model(rest)
+    chat.transcript.note(f"model: {chat.agent.model.name}; its cache starts empty")
 
 
-async def set_mode(talk: Conversation, rest: str) -> None:
-    """Say or change what tools may do without asking."""
+async def set_mode(chat: Chat, rest: str) -> None:
+    """Print or change the permission mode."""
     for mode in MODES:
         if rest == mode:
-            talk.agent.mode = mode
+            chat.agent.mode = mode
     if rest and rest not in MODES:
         raise InputError(f"there is no mode {rest!r}; choose from {', '.join(MODES)}")
-    talk.transcript.note(f"mode: {talk.agent.mode}")
+    chat.transcript.note(f"mode: {chat.agent.mode}")
 
 
-async def resume(talk: Conversation, rest: str) -> None:
-    """Go on with another session."""
-    chosen = talk.session_named(rest) if rest else await talk.pick_session()
+async def resume(chat: Chat, rest: str) -> None:
+    """Continue another session."""
+    chosen = chat.session_named(rest) if rest else await chat.pick_session()
     if not chosen:
         return
-    if chosen == talk.agent.name:
-        talk.transcript.note("this is that session")
+    if chosen == chat.agent.name:
+        chat.transcript.note("this session is already open")
         return
-    talk.go_to(chosen)
+    chat.go_to(chosen)
 
 
-async def clear(talk: Conversation, rest: str) -> None:
-    """Begin a new session; the old one stays in the library."""
-    talk.transcript.note(f"{talk.agent.name} is kept; /resume brings it back")
-    talk.go_to("")
+async def clear(chat: Chat, rest: str) -> None:
+    """Start a new session; the old one stays in the library."""
+    chat.transcript.note(f"{chat.agent.name} is saved; /resume continues it")
+    chat.go_to("")
 
 
-async def compact(talk: Conversation, rest: str) -> None:
-    """Make a summary of the past, by hand."""
-    await talk.interruptible(talk.agent.session.compact(instructions=rest))
+async def compact(chat: Chat, rest: str) -> None:
+    """Replace old messages with a summary now."""
+    await chat.interruptible(chat.agent.session.compact(instructions=rest))
 
 
-async def undo(talk: Conversation, rest: str) -> None:
-    """Take the last compaction back."""
-    await talk.agent.session.undo()
-    talk.transcript.note("undone: the past is in the view again")
+async def undo(chat: Chat, rest: str) -> None:
+    """Undo the last compaction."""
+    await chat.agent.session.undo()
+    chat.transcript.note("undone: all messages are in view again")
 
 
-async def show_notes(talk: Conversation, rest: str) -> None:
+async def show_notes(chat: Chat, rest: str) -> None:
     """Show the running notes."""
     from .recent_messages import written_notes
 
-    text = await to_thread.run_sync(written_notes, talk.agent)
+    text = await to_thread.run_sync(written_notes, chat.agent)
     if text.strip():
-        talk.transcript.prose(text)
+        chat.transcript.prose(text)
     else:
-        talk.transcript.note("no notes yet: they are written as the conversation grows")
+        chat.transcript.note("no notes yet: they are written as the session grows")
 
 
-async def make_skill(talk: Conversation, rest: str) -> None:
-    """Turn this session into a skill of the user's."""
-    from ..past.skill import skill_text, write_skill
+async def make_skill(chat: Chat, rest: str) -> None:
+    """Turn this session into a skill in the user's home directory."""
+    from ..compaction.skill import skill_text, write_skill
 
-    name, text = await to_thread.run_sync(skill_text, talk.agent.session.view, rest)
-    path = talk.settings.home / "skills" / name / "SKILL.md"
+    name, text = await to_thread.run_sync(skill_text, chat.agent.session.view, rest)
+    path = chat.settings.home / "skills" / name / "SKILL.md"
     await to_thread.run_sync(write_skill, path, text)
-    talk.transcript.note(f"wrote {path}: read it before you share it, it repeats what was said")
+    chat.transcript.note(f"wrote {path}: read it before you share it, it quotes this session")
 
 
-async def show_todos(talk: Conversation, rest: str) -> None:
-    """Show the agent's plan."""
+async def show_todos(chat: Chat, rest: str) -> None:
+    """Show the agent's todo list."""
     marks = {"completed": "✓", "in_progress": "▸"}
-    todos = talk.agent.parts.context.todos
+    todos = chat.agent.parts.context.todos
     lines = [f"  {marks.get(todo.status, '·')} {one_line(todo.content, 200)}" for todo in todos]
-    talk.transcript.put("block", lines or [talk.paint("nothing is planned", "dim")])
+    chat.transcript.put("block", lines or [chat.paint("the todo list is empty", "dim")])
 
 
-async def show_memory(talk: Conversation, rest: str) -> None:
-    """List the memories, show one, or take the last change of them back."""
-    agent_memory = talk.agent.parts.memory
+async def show_memory(chat: Chat, rest: str) -> None:
+    """List the memories, show one, or undo the last change."""
+    agent_memory = chat.agent.parts.memory
     if agent_memory is None:
-        talk.transcript.note("this agent has no memory: it is switched off, or the model's window is too small for it")
+        chat.transcript.note("memory is off: switched off in the settings, or the model's window is too small")
         return
     memory = agent_memory.memory
     if rest == "undo":
         entry = await to_thread.run_sync(memory.undo)
-        talk.transcript.note(
-            f"taken back: {one_line(entry.why)}" if entry is not None else "there is nothing to take back"
-        )
+        chat.transcript.note(f"undone: {one_line(entry.why)}" if entry is not None else "there is nothing to undo")
     elif rest:
         found = await to_thread.run_sync(memory.get, rest)
-        talk.transcript.prose(f"**{found.name}** ({found.type}, {found.trust})\n\n{found.body}")
+        chat.transcript.prose(f"**{found.name}** ({found.type}, {found.trust})\n\n{found.body}")
     else:
         listed = await to_thread.run_sync(memory.list)
         lines = [f"  {one_line(one.file, 40):<42} {one_line(one.description, 100)}" for one in listed]
         lines.append(
-            talk.paint(f"  in {agent_memory.path} · /memory FILE shows one, /memory undo takes a change back", "dim")
+            chat.paint(f"  in {agent_memory.path} · /memory FILE shows one, /memory undo undoes a change", "dim")
         )
-        talk.transcript.put("block", lines)
+        chat.transcript.put("block", lines)
 
 
-async def leave(talk: Conversation, rest: str) -> None:
-    """Leave."""
-    talk.leave()
+async def show_agents(chat: Chat, rest: str) -> None:
+    """List the agents of this session, or stop one."""
+    word, _, name = rest.partition(" ")
+    if word == "stop" and name.strip():
+        chat.transcript.note(await chat.agent.stop_agent(name.strip()))
+        return
+    if rest:
+        raise InputError("usage: /agents, or /agents stop ID")
+    lines: list[str] = []
+    for one in chat.agent.agents():
+        cost = "" if one.cost_usd is None else f" · {dollars(one.cost_usd)}"
+        used = f"{counted(one.turns, 'turn')} · {thousands(one.tokens)} tokens{cost} · {one.seconds:.0f} s"
+        shown = one_line(one.line if one.state == "running" else one.description, 60)
+        lines.append(f"{'  ' * one.depth}{one.agent}  {one.state}  {shown}  {chat.paint(used, 'dim')}")
+    chat.transcript.put("block", lines or [chat.paint("this session has started no agents", "dim")])
+
+
+async def leave(chat: Chat, rest: str) -> None:
+    """Leave the chat."""
+    chat.leave()
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
     "help": Command("commands and keys", show_help, anytime=True),
-    "context": Command("what fills the window", show_context, anytime=True),
-    "cost": Command("what this session cost, and what its cache did", show_cost, anytime=True),
-    "model": Command("ask another model: /model NAME", set_model),
-    "mode": Command(f"what tools may do: {', '.join(MODES)}", set_mode, anytime=True),
-    "compact": Command("make a summary of the past: /compact [what matters]", compact),
-    "undo": Command("take the last compaction back", undo),
+    "context": Command("context usage by category", show_context, anytime=True),
+    "cost": Command("cost and cache hits of this session", show_cost, anytime=True),
+    "model": Command("switch the model: /model NAME", set_model),
+    "mode": Command(f"permission mode: {', '.join(MODES)}", set_mode, anytime=True),
+    "compact": Command("replace old messages with a summary: /compact [INSTRUCTIONS]", compact),
+    "undo": Command("undo the last compaction", undo),
     "notes": Command("the running notes", show_notes, anytime=True),
-    "skill": Command("turn this session into a skill of yours: /skill [NAME]", make_skill),
-    "memory": Command("what is remembered: /memory [FILE | undo]", show_memory, anytime=True),
-    "agents": Command("agents of this session: /agents [stop ID]", agents_command, anytime=True),
-    "todos": Command("the agent's plan", show_todos, anytime=True),
-    "resume": Command("go on with another session: /resume [NAME]", resume),
-    "clear": Command("begin a new session; this one is kept", clear),
-    "quit": Command("leave", leave, anytime=True),
+    "skill": Command("turn this session into a skill: /skill [NAME]", make_skill),
+    "memory": Command("list, show or undo memories: /memory [FILE | undo]", show_memory, anytime=True),
+    "agents": Command("agents of this session: /agents [stop ID]", show_agents, anytime=True),
+    "todos": Command("the agent's todo list", show_todos, anytime=True),
+    "resume": Command("continue another session: /resume [NAME]", resume),
+    "clear": Command("start a new session; this one is saved", clear),
+    "quit": Command("quit", leave, anytime=True),
 }
 
 
-async def run_command(talk: Conversation, line: str) -> None:
-    """Run what stands after the slash; whatever is wrong with it is said."""
+async def run_command(chat: Chat, line: str) -> None:
+    """Run one slash command and show its error, if any."""
     name, _, rest = line.removeprefix("/").partition(" ")
     command = COMMANDS.get({"exit": "quit", "new": "clear"}.get(name, name))
     if command is None:
-        talk.transcript.note(f"there is no /{one_line(name)}; /help lists what there is", "warning")
+        chat.transcript.note(f"there is no /{one_line(name)}; /help lists all commands", "warning")
         return
     try:
-        await command.act(talk, rest.strip())
+        await command.act(chat, rest.strip())
     except ReverieError as error:
-        talk.transcript.note(f"! {error}", "warning")
+        chat.transcript.note(f"! {error}", "warning")
 
 
-class _Paper(io.StringIO):
-    """A page that those who look take for the terminal."""
+class _TerminalBuffer(io.StringIO):
+    """A text buffer that reports itself as a terminal if stdout is one."""
 
-    encoding = "utf-8"  # type: ignore[assignment]  # StringIO has none, and bars ask for it
+    encoding = "utf-8"  # type: ignore[assignment]  # StringIO has no encoding, and bars need one
 
     def isatty(self) -> bool:
         return sys.__stdout__ is not None and sys.__stdout__.isatty()
 
 
 def drawn_lines(draw: Callable[[], None]) -> list[str]:
-    """Return what a command of the command line draws, line by line."""
-    paper = _Paper()
-    with redirect_stdout(paper):
+    """Return the output of a drawing function of the command line, as lines."""
+    buffer = _TerminalBuffer()
+    with redirect_stdout(buffer):
         draw()
-    return paper.getvalue().rstrip("\n").split("\n")
+    return buffer.getvalue().rstrip("\n").split("\n")

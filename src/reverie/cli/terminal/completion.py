@@ -1,4 +1,4 @@
-"""What can be completed: a command after ``/``, a file after ``@``."""
+"""Completion of commands after ``/``, of their arguments, and of files after ``@``."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class InputCompleter(Completer):
         self._arguments = arguments
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Yield what fits the text before the cursor."""
+        """Yield completions for the text before the cursor."""
         before = document.text_before_cursor
         found = AT_FILE.search(before)
         if found is not None:
             typed = found.group(1)
             for path in best_matches(typed, self._files(), limit=MAX_SHOWN):
-                yield Completion(_spelled(path), start_position=-len(typed), display=printable(path))
+                yield Completion(_escaped(path), start_position=-len(typed), display=printable(path))
         elif before.startswith("/") and "\n" not in before:
             yield from self._of_command(before[1:])
 
@@ -54,6 +54,6 @@ class InputCompleter(Completer):
                 yield Completion(value, start_position=-len(rest))
 
 
-def _spelled(path: str) -> str:
-    """Return a path as it can stand in a line of text."""
+def _escaped(path: str) -> str:
+    """Return a path with its spaces escaped."""
     return path.replace(" ", "\\ ")

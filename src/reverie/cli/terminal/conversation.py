@@ -1,4 +1,4 @@
-"""A conversation on a screen: sessions, prompts, commands, and the agent that answers them."""
+"""The interactive chat: runs sessions, and passes the user's prompts and commands to the agent."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from anyio import to_thread
 from ...errors import ReverieError
 from ...events import Event
 from ...settings import Settings
+from ..output import counted
 from .approval import ScreenApprover
 from .colours import Paint
 from .commands import COMMANDS, MODES, run_command
@@ -35,11 +36,11 @@ __all__ = ["Conversation"]
 T = TypeVar("T")
 SLOW: Final = ("reverie.runtime.agent.agent", "reverie.cli.terminal.markdown")
 SHOWN_LINES: Final = 200
-"""Lines of a shell command's output that are shown; the rest is counted."""
+"""Maximum number of output lines shown per shell command; further lines are only counted."""
 
 
 class Conversation:
-    """Everything between a person at a terminal and an agent."""
+    """Connects the screen and the transcript with an agent."""
 
     def __init__(self, options: Options, settings: Settings, *, colour: bool) -> None:
         self.settings = settings
@@ -55,24 +56,24 @@ class Conversation:
         self._leaving = False
         self._side: asyncio.Task[Any] | None = None
         self._main: asyncio.Task[Any] | None = None
-        self._problem: BaseException | None = None
+        self._listener_error: BaseException | None = None
         completer = InputCompleter(
             {name: command.meaning for name, command in COMMANDS.items()}, lambda: self._files, self._values
         )
         self.screen = Screen(colour=colour, history=open_history(settings.home / "history"), completer=completer)
         self.transcript = Transcript(self.screen.write, paint=self.paint, cwd=options.cwd, size=self.screen.size)
-        self.screen.on_submit = self._submitted
-        self.screen.on_interrupt = self._interrupted
+        self.screen.on_submit = self._on_submit
+        self.screen.on_interrupt = self._on_interrupt
         self.screen.on_leave = self.leave
         self.screen.on_mode = self._next_mode
         self.screen.live = self._live
         self.screen.footer = self._footer
         self.screen.activity = self._activity
 
-    # -- from opening to leaving
+    # -- start and end
 
     async def run(self) -> None:
-        """Talk until the person leaves; the terminal is as it was afterwards, whatever happens."""
+        """Run sessions until the user leaves, and restore the terminal in every case."""
         self._main = asyncio.current_task()
         shown = asyncio.create_task(self.screen.run())
         shown.add_done_callback(lambda _: None if self._leaving else self.leave())
@@ -83,18 +84,18 @@ class Conversation:
                     name = await self.pick_session()
                     self._leaving = name is None
                 while not self._leaving:
-                    name = await self._held(name or None)
+                    name = await self._run_session(name or None)
             finally:
                 self.screen.leave()
                 await shown
-        if self._problem is not None:
-            raise self._problem
+        if self._listener_error is not None:
+            raise self._listener_error
         if self._open:
-            print(f"reverie chat --resume {self.agent.name}  goes on with this conversation")
+            print(f"To continue this conversation: reverie chat --resume {self.agent.name}")
 
     @contextmanager
     def _signals(self) -> Generator[None]:
-        """Let a request to end the process end the conversation, so that the terminal is given back."""
+        """End the conversation on SIGTERM and SIGHUP, so that the terminal is restored."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self.leave)
@@ -104,25 +105,25 @@ class Conversation:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
 
-    async def _held(self, name: str | None) -> str | None:
-        """Hold one session to its end and return which one is next."""
+    async def _run_session(self, name: str | None) -> str | None:
+        """Run one session to its end and return the name of the next one."""
         self._next = None
-        for module in SLOW:  # the prompt is there already
+        for module in SLOW:  # the user can already type
             await to_thread.run_sync(import_module, module, abandon_on_cancel=True)
         agent = self._options.agent(self.settings, session=name, approve=self._approver())
-        agent.listen(self._heard)
+        agent.listen(self._on_event)
         async with agent:
             self.agent, self._open = agent, True
             self._greet(resumed=name is not None)
-            reading = asyncio.create_task(self._load_behind())
+            reading = asyncio.create_task(self._load_slow_parts())
             try:
                 if self._options.prompt:
                     prompt, self._options = self._options.prompt, self._options.without_prompt()
-                    self._submitted(prompt)
+                    self._on_submit(prompt)
                 while not self._leaving and self._next is None:
                     line = await self._waiting.get()
                     if line is not None:
-                        await self._said(line)
+                        await self._handle_line(line)
             finally:
                 reading.cancel()
         return self._next
@@ -135,26 +136,26 @@ class Conversation:
             from .recent_messages import last_exchange
 
             prompt, reply = last_exchange(self.agent.session.view)
-            self.transcript.note(f"going on with {self.agent.name}")
+            self.transcript.note(f"continuing {self.agent.name}")
             if prompt:
                 self.transcript.prompt(prompt)
             if reply:
                 self.transcript.prose(reply)
             return
         head = f"{self.paint('Reverie', 'title')} {version('reverie')} · {self.agent.model.name} · {self.agent.cwd}"
-        tips = "/help · @file · !command · Shift-Tab mode · Esc interrupt · Ctrl-C twice leave"
+        tips = "/help · @file · !command · Shift-Tab mode · Esc interrupt · Ctrl-C twice to quit"
         self.transcript.put("head", [head, self.paint(tips, "dim")])
 
-    async def _load_behind(self) -> None:
-        """Load what takes long while the person types: the provider's library, and the names of files."""
+    async def _load_slow_parts(self) -> None:
+        """Load file names and the provider's library while the user types."""
         self._files = await to_thread.run_sync(project_files, self.agent.cwd)
         vendor = self.agent.model.name.split(":", 1)[0]
         if vendor in ("anthropic", "openai") and find_spec(vendor) is not None:
             await to_thread.run_sync(import_module, vendor, abandon_on_cancel=True)
 
-    # -- what was typed
+    # -- user input
 
-    def _submitted(self, text: str) -> None:
+    def _on_submit(self, text: str) -> None:
         name = text.strip().removeprefix("/").partition(" ")[0]
         if self._busy and text.startswith("/") and name in COMMANDS and COMMANDS[name].anytime:
             self._side = asyncio.get_running_loop().create_task(run_command(self, text.strip()))
@@ -162,7 +163,7 @@ class Conversation:
         self._queued.append(text)
         self._waiting.put_nowait(text)
 
-    async def _said(self, text: str) -> None:
+    async def _handle_line(self, text: str) -> None:
         self._queued.remove(text)
         line = text.strip()
         self._busy = True
@@ -182,7 +183,7 @@ class Conversation:
         self.transcript.prompt(prompt)
         try:
             async with aclosing(self.agent.ask(prompt)) as events:
-                async for _ in events:  # they were shown when they happened
+                async for _ in events:  # the listener shows each event
                     pass
         except ReverieError as error:
             self.transcript.note(f"! {error}", "warning")
@@ -205,13 +206,13 @@ class Conversation:
         output = await self.interruptible(run_shell(command, self.agent.cwd, show))
         if output is None:
             return
-        more = f"… {shown - SHOWN_LINES:,} more lines; " if shown > SHOWN_LINES else ""
+        more = f"… {counted(shown - SHOWN_LINES, 'more line')}; " if shown > SHOWN_LINES else ""
         if output.exit_code or more or not shown:
             self.transcript.output(f"{more}exit code {output.exit_code}", "dim")
         await self.agent.session.attach(as_attachment(output), type="local_command")
 
     async def interruptible(self, work: Awaitable[T]) -> T | None:
-        """Wait for work that Esc may end; None where it did."""
+        """Return the result of work that Esc can cancel, or None if it was cancelled."""
         self._side = asyncio.ensure_future(work)
         try:
             return await self._side
@@ -223,44 +224,44 @@ class Conversation:
         finally:
             self._side = None
 
-    # -- what commands use
+    # -- used by commands
 
     def go_to(self, session: str) -> None:
-        """Go on with that session, or with a new one where the name is empty."""
+        """Switch to that session, or to a new one if the name is empty."""
         self._next = session
 
     def leave(self) -> None:
-        """Leave as soon as what runs has stopped; asked a second time, do not wait for that."""
+        """Interrupt the running work and leave when it has stopped; the second call leaves at once."""
         if self._leaving:
             if self._busy and self._main is not None:
                 self._main.cancel()
             return
         self._leaving = True
-        self._interrupted()
+        self._on_interrupt()
         self._waiting.put_nowait(None)
 
     def session_named(self, name: str) -> str:
-        """Return the whole name of a session of this project."""
+        """Return the full name of a session of this project from its start."""
         from .sessions import named_session
 
         return named_session(self.settings, self._options.cwd, name)
 
     async def pick_session(self) -> str | None:
-        """Let the person choose a session of this project: None where they would not, empty where there is none."""
+        """Return the session of this project that the user chooses, None if cancelled, or "" if there is none."""
         from .sessions import earlier_sessions
 
         found = await to_thread.run_sync(lambda: earlier_sessions(self.settings, self._options.cwd))
         if not found:
-            self.transcript.note("no session was held here yet")
+            self.transcript.note("there are no earlier sessions in this project")
             return ""
         keys: Sequence[str] = "123456789"
         options = [
             Option(keys[number] if number < len(keys) else "", one.about, one.session)
             for number, one in enumerate(found)
         ]
-        return await self.screen.choose("Which conversation? (Esc: none)", options)
+        return await self.screen.choose("Continue which session? (Esc cancels)", options)
 
-    # -- what the screen asks
+    # -- callbacks of the screen
 
     def _values(self, command: str) -> Sequence[str]:
         if command == "mode":
@@ -272,9 +273,9 @@ class Conversation:
             self.agent.mode = MODES[(MODES.index(self.agent.mode) + 1) % len(MODES)]
             self.screen.app.invalidate()
 
-    def _interrupted(self) -> None:
+    def _on_interrupt(self) -> None:
         if self.screen.choice is not None:
-            self.screen.choice.give(None)
+            self.screen.choice.resolve(None)
         if self._side is not None:
             self._side.cancel()
         elif self._open and self._busy:
@@ -295,10 +296,10 @@ class Conversation:
     def _footer(self) -> list[Part]:
         return footer_parts(self.agent.status()) if self._open else [("footer", "opening the session …")]
 
-    def _heard(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         try:
             self.transcript.show(event)
-        except Exception as error:  # a mistake of ours: an agent keeps its listeners' mistakes to itself
-            self._problem = self._problem or error
+        except Exception as error:  # the agent would swallow an error of its listener
+            self._listener_error = self._listener_error or error
             self.leave()
         self.screen.app.invalidate()

@@ -1,4 +1,4 @@
-"""The files a person may mean by ``@name``: those git knows, else those a short walk finds."""
+"""Files for the completion of ``@name``: from git, or from a limited directory walk."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SKIPPED: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "di
 
 
 def project_files(cwd: Path) -> list[str]:
-    """Return paths below a directory, relative to it, as many as one can look through at once."""
+    """Return up to 20,000 relative paths below a directory."""
     listed = _git_files(cwd)
-    return listed if listed is not None else list(_walked(cwd))
+    return listed if listed is not None else list(_walk_files(cwd))
 
 
 def _git_files(cwd: Path) -> list[str] | None:
@@ -33,7 +33,7 @@ def _git_files(cwd: Path) -> list[str] | None:
     return [os.fsdecode(name) for name in done.stdout.split(b"\0")[:MAX_FILES] if name]
 
 
-def _walked(cwd: Path) -> Iterator[str]:
+def _walk_files(cwd: Path) -> Iterator[str]:
     found = 0
     for folder, folders, names in os.walk(cwd):
         inside = os.path.relpath(folder, cwd)
@@ -49,7 +49,7 @@ def _walked(cwd: Path) -> Iterator[str]:
 
 
 def best_matches(typed: str, paths: Iterable[str], *, limit: int) -> list[str]:
-    """Return the paths that fit what was typed: by the start of a name, then by what they contain, then by letters."""
+    """Return the paths that match the typed text: first by prefix, then by substring, then by letters in order."""
     wanted = typed.lower()
     ranked: list[tuple[int, int, str]] = []
     for path in paths:

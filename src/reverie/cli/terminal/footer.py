@@ -1,10 +1,11 @@
-"""The line that is always there: how full the window is, what it costs, who answers, what runs behind."""
+"""The footer: context usage, tokens to compaction, cache hits, cost, model, mode and background work."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from ..output import counted
 from .calls import one_line
 
 if TYPE_CHECKING:
@@ -17,11 +18,12 @@ Part = tuple[str, str]
 SEPARATOR: Final = " · "
 FULL_PERCENT: Final = 90
 FILLING_PERCENT: Final = 75
+WORK_NAMES: Final = {"extraction": "saving memories", "notes": "writing notes", "dream": "consolidating memories"}
 MODE_STYLES: Final = {"default": "footer", "accept-edits": "edits", "plan": "plan", "bypass": "danger"}
 
 
 def footer_parts(status: Status) -> list[Part]:
-    """Return what the footer says, most wanted first."""
+    """Return the parts of the footer, most important first."""
     percent = status.window_percent
     full = "danger" if percent >= FULL_PERCENT else "warning" if percent >= FILLING_PERCENT else "footer"
     left = f"{thousands(status.to_compaction)} to compaction"
@@ -35,15 +37,15 @@ def footer_parts(status: Status) -> list[Part]:
         (MODE_STYLES.get(status.mode, "footer"), f"{status.mode} mode" if status.mode == "default" else status.mode),
     ]
     if status.agents:
-        parts.append(("background", f"{status.agents} {'agent' if status.agents == 1 else 'agents'}"))
+        parts.append(("background", counted(status.agents, "agent")))
     if status.background:
-        running = one_line(", ".join(status.background), 40)
-        parts.append(("background", f"behind: {running}"))
+        running = one_line(", ".join(WORK_NAMES.get(name, name) for name in status.background), 40)
+        parts.append(("background", f"in background: {running}"))
     return parts
 
 
 def footer_lines(parts: Sequence[Part], columns: int) -> list[list[Part]]:
-    """Lay the parts out on as many lines as they need."""
+    """Distribute the parts over as many lines as they need."""
     lines: list[list[Part]] = [[]]
     used = 0
     for style, text in parts:
@@ -59,14 +61,14 @@ def footer_lines(parts: Sequence[Part], columns: int) -> list[list[Part]]:
 
 
 def dollars(usd: float | None) -> str:
-    """Say an amount of money, finely where it is small."""
+    """Return an amount of money, with four decimals below one dollar."""
     if usd is None:
         return "$ –"
     return f"${usd:,.4f}" if usd < 1 else f"${usd:,.2f}"
 
 
 def thousands(count: int) -> str:
-    """Say a number of tokens shortly."""
+    """Return a number of tokens in short form, such as 12k or 1.5M."""
     if count < 1_000:
         return str(count)
     return f"{count / 1_000:.0f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"

@@ -1,4 +1,4 @@
-"""An application that keeps to the bottom of the terminal while finished lines scroll up above it."""
+"""A prompt_toolkit application at the bottom of the terminal, with finished lines scrolling above it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-__all__ = ["Inline", "OneFrameOutput"]
+__all__ = ["FrameOutput", "InlineApplication"]
 
 REDRAW_SECONDS: Final = 0.03
 ESCAPE_SECONDS: Final = 0.1
@@ -21,7 +21,7 @@ END_FRAME: Final = "\x1b[?2026l"
 
 
 def terminal_size() -> Size:
-    """Return the size of the terminal as it is now; one that does not say has 80 columns and 24 rows."""
+    """Return the current size of the terminal, or 80 columns and 24 rows if it is unknown."""
     try:
         found = os.get_terminal_size(sys.stdout.fileno())
     except (OSError, ValueError):
@@ -29,26 +29,26 @@ def terminal_size() -> Size:
     return Size(found.lines or 24, found.columns or 80)
 
 
-class OneFrameOutput(Vt100_Output):
-    """Terminal output that can be held back until a whole frame is there, so that nothing half drawn is ever seen."""
+class FrameOutput(Vt100_Output):
+    """Terminal output that buffers a whole frame and writes it at once, to avoid flicker."""
 
     _held = 0
 
     def flush(self) -> None:
-        """Write what there is, unless a frame is being put together."""
+        """Write the buffered output, unless a frame is open."""
         if not self._held:
             super().flush()
 
     def erase_down(self) -> None:
-        """Erase all that is below, line by line first.
+        """Erase everything below the cursor, the current line first.
 
-        A terminal that is asked to erase all of its screen may take it for something to keep in its history.
+        Some terminals copy the screen into their scrollback when asked to erase all of it.
         """
         self.write_raw("\x1b7\x1b[K\x1b[B\r\x1b[J\x1b8")
 
     @contextmanager
     def frame(self) -> Generator[None]:
-        """Write all that is drawn within this block at once."""
+        """Buffer all output inside this block and write it at once at the end."""
         self._held += 1
         if self._held == 1:
             self.write_raw(BEGIN_FRAME)
@@ -61,12 +61,12 @@ class OneFrameOutput(Vt100_Output):
                 self.flush()
 
 
-class Inline(Application[None]):
-    """An application whose every redraw first lets finished lines go up, in the same frame."""
+class InlineApplication(Application[None]):
+    """An application that prints finished lines above itself, in the same frame as its own redraw."""
 
     def __init__(self, **attributes: Any) -> None:
-        # Without asking where the cursor is: the footer stands right below the input, and nothing waits for an answer.
-        self.frames = OneFrameOutput(sys.stdout, terminal_size, term=os.environ.get("TERM"), enable_cpr=False)
+        # No cursor position request: the footer is directly below the input, and startup need not wait for a reply.
+        self.frames = FrameOutput(sys.stdout, terminal_size, term=os.environ.get("TERM"), enable_cpr=False)
         self._finished: list[str] = []
         super().__init__(
             output=self.frames,
@@ -79,13 +79,13 @@ class Inline(Application[None]):
         self.ttimeoutlen = ESCAPE_SECONDS
         self.timeoutlen = ESCAPE_SECONDS * 2
 
-    def lift(self, lines: Sequence[str]) -> None:
-        """Let lines go up for good; they bring their own escape sequences."""
+    def write_above(self, lines: Sequence[str]) -> None:
+        """Print finished lines above the application at the next redraw; they may contain escape sequences."""
         self._finished += lines
         self.invalidate()
 
     def write_rest(self) -> None:
-        """Write what has not been drawn when the application is no longer there to do it."""
+        """Print the remaining finished lines after the application has ended."""
         lines, self._finished = self._finished, []
         if lines:
             sys.stdout.write("\n".join(lines) + "\n")
@@ -106,9 +106,9 @@ class Inline(Application[None]):
             super()._on_resize()
 
     def _follow_size(self) -> None:
-        """Where the terminal has another size than at the last drawing, take back what was drawn.
+        """Erase the last drawing if the terminal's size has changed since.
 
-        A redraw may come before the news of the resize: both must find the place where our lines begin now.
+        A redraw may happen before the resize signal arrives, so both paths call this.
         """
         last = cast(Any, self.renderer)._last_size
         if last is not None and last != self.frames.get_size():
@@ -116,7 +116,7 @@ class Inline(Application[None]):
             self.renderer.erase(leave_alternate_screen=False)
 
     def _rows_gained_by_wrapping(self) -> int:
-        """Return how many rows more our lines above the cursor take in a terminal that is narrower now."""
+        """Return the number of extra rows that our lines above the cursor take after the terminal became narrower."""
         renderer: Any = self.renderer
         screen, cursor = renderer._last_screen, renderer._cursor_pos
         if screen is None:

@@ -1,69 +1,78 @@
-"""What keys do."""
+"""Key bindings of the screen."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
-from prompt_toolkit.filters import Condition, has_completions, is_searching
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition, Filter, has_completions, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-if TYPE_CHECKING:
-    from .screen import Screen
+from .questions import Choice
 
-__all__ = ["key_bindings"]
+__all__ = ["KeyTarget", "key_bindings"]
 
 TWICE_SECONDS: Final = 2.0
 
 
-def key_bindings(screen: Screen) -> KeyBindings:
-    """Return the keys of a screen; prompt_toolkit's own for editing lie below them."""
+class KeyTarget(Protocol):
+    """The parts of a screen that keys read and change."""
+
+    on_submit: Callable[[str], None]
+    on_interrupt: Callable[[], None]
+    on_leave: Callable[[], None]
+    on_mode: Callable[[], None]
+    activity: Callable[[], str | None]
+    choice: Choice | None
+    reply: asyncio.Future[str] | None
+    stopped_at: float
+    buffer: Buffer
+
+    def show_hint(self, text: str) -> None: ...
+
+
+def key_bindings(screen: KeyTarget) -> KeyBindings:
+    """Return the key bindings of a screen, which override prompt_toolkit's own editing keys."""
     keys = KeyBindings()
     _bind_choice(keys, screen)
     _bind_typing(keys, screen)
+    _bind_escape_and_mode(keys, screen)
     _bind_leaving(keys, screen)
     return keys
 
 
-def _bind_choice(keys: KeyBindings, screen: Screen) -> None:
+def _bind_choice(keys: KeyBindings, screen: KeyTarget) -> None:
     choosing = Condition(lambda: screen.choice is not None)
 
-    @keys.add("up", filter=choosing, eager=True)
-    @keys.add("c-p", filter=choosing, eager=True)
-    def _(event: KeyPressEvent) -> None:
-        if screen.choice is not None:
-            screen.choice.move(-1)
+    def bind(names: tuple[Keys | str, ...], act: Callable[[Choice, KeyPressEvent], None]) -> None:
+        def handle(event: KeyPressEvent) -> None:
+            if screen.choice is not None:
+                act(screen.choice, event)
 
-    @keys.add("down", filter=choosing, eager=True)
-    @keys.add("c-n", filter=choosing, eager=True)
-    @keys.add("tab", filter=choosing, eager=True)
-    def _(event: KeyPressEvent) -> None:
-        if screen.choice is not None:
-            screen.choice.move(1)
+        for name in names:
+            keys.add(name, filter=choosing, eager=True)(handle)
 
-    @keys.add("enter", filter=choosing, eager=True)
-    def _(event: KeyPressEvent) -> None:
-        if screen.choice is not None:
-            screen.choice.take()
-
-    @keys.add("escape", filter=choosing, eager=True)
-    @keys.add("c-c", filter=choosing, eager=True)
-    @keys.add("c-d", filter=choosing, eager=True)
-    def _(event: KeyPressEvent) -> None:
-        if screen.choice is not None:
-            screen.choice.give(None)
+    def cancel(choice: Choice, _: KeyPressEvent) -> None:
+        choice.resolve(None)
         screen.on_interrupt()
 
-    @keys.add(Keys.Any, filter=choosing, eager=True)
-    def _(event: KeyPressEvent) -> None:
-        if screen.choice is not None:
-            screen.choice.press(event.data.lower())
+    bind(("up", "c-p"), lambda choice, _: choice.move(-1))
+    bind(("down", "c-n", "tab"), lambda choice, _: choice.move(1))
+    bind(("enter",), lambda choice, _: choice.accept())
+    bind(("escape", "c-c", "c-d"), cancel)
+    bind((Keys.Any,), lambda choice, event: choice.press(event.data.lower()))
 
 
-def _bind_typing(keys: KeyBindings, screen: Screen) -> None:
-    typing = Condition(lambda: screen.choice is None) & ~is_searching
-    busy = Condition(lambda: screen.activity() is not None)
+def _is_typing(screen: KeyTarget) -> Filter:
+    return Condition(lambda: screen.choice is None) & ~is_searching
+
+
+def _bind_typing(keys: KeyBindings, screen: KeyTarget) -> None:
+    typing = _is_typing(screen)
 
     @keys.add("enter", filter=typing)
     def _(event: KeyPressEvent) -> None:
@@ -94,6 +103,11 @@ def _bind_typing(keys: KeyBindings, screen: Screen) -> None:
         else:
             buffer.complete_next()
 
+
+def _bind_escape_and_mode(keys: KeyBindings, screen: KeyTarget) -> None:
+    typing = _is_typing(screen)
+    busy = Condition(lambda: screen.activity() is not None)
+
     @keys.add("s-tab", filter=typing & ~has_completions)
     def _(event: KeyPressEvent) -> None:
         screen.on_mode()
@@ -108,7 +122,7 @@ def _bind_typing(keys: KeyBindings, screen: Screen) -> None:
         screen.on_interrupt()
 
 
-def _submit(screen: Screen) -> None:
+def _submit(screen: KeyTarget) -> None:
     buffer = screen.buffer
     text = buffer.text
     if screen.reply is not None:
@@ -122,8 +136,8 @@ def _submit(screen: Screen) -> None:
     screen.on_submit(text)
 
 
-def _bind_leaving(keys: KeyBindings, screen: Screen) -> None:
-    typing = Condition(lambda: screen.choice is None) & ~is_searching
+def _bind_leaving(keys: KeyBindings, screen: KeyTarget) -> None:
+    typing = _is_typing(screen)
 
     @keys.add("c-c", filter=typing)
     @keys.add("<sigint>")
@@ -137,7 +151,7 @@ def _bind_leaving(keys: KeyBindings, screen: Screen) -> None:
         elif screen.buffer.text:
             screen.buffer.reset()
         else:
-            screen.say_briefly("Ctrl-C again leaves")
+            screen.show_hint("Press Ctrl-C again to quit")
 
     @keys.add("c-d", filter=typing & Condition(lambda: not screen.buffer.text))
     def _(event: KeyPressEvent) -> None:

@@ -1,4 +1,4 @@
-"""Markdown as lines of a terminal, and where a text that still grows can be cut into finished blocks."""
+"""Render Markdown as terminal lines, and split streamed Markdown into finished blocks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..output import printable
 __all__ = ["ansi_lines", "blocks_of", "markdown_lines"]
 
 MAX_PROSE_COLUMNS: Final = 100
-_DRESS: Final = Theme({"markdown.code": "cyan", "markdown.hr": "dim", "markdown.item.bullet": "cyan"})
+_THEME: Final = Theme({"markdown.code": "cyan", "markdown.hr": "dim", "markdown.item.bullet": "cyan"})
 
 
 class _Heading(Heading):
-    """A heading that stands where text stands, told from it by weight alone."""
+    """A left-aligned heading in bold."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -31,7 +31,7 @@ class _Heading(Heading):
 
 
 class _Code(CodeBlock):
-    """Code with a margin and no background, so that what is copied is the code."""
+    """Code with a margin and no background, so that a copy contains only the code."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = Syntax(
@@ -41,7 +41,7 @@ class _Code(CodeBlock):
 
 
 class _Prose(Markdown):
-    """Markdown in the house's dress."""
+    """Markdown with our headings and code blocks."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -52,7 +52,7 @@ class _Prose(Markdown):
 
 
 def blocks_of(text: str) -> list[str]:
-    """Cut Markdown into its outermost blocks; of whole lines all but the last are finished whatever comes after."""
+    """Split Markdown into its top-level blocks; later text can only change the last one."""
     starts = [start for start in _block_starts(text) if start]
     lines = text.splitlines(keepends=True)
     edges = [0, *sorted(set(starts)), len(lines)]
@@ -73,13 +73,13 @@ def _parser() -> Any:
 
 
 def markdown_lines(text: str, *, columns: int, colour: bool) -> list[str]:
-    """Return Markdown as lines with the escape sequences of their styles, and no others."""
+    """Return Markdown as lines that contain only the escape sequences of their styles."""
     shown = _Prose(printable(text), code_theme="ansi_dark", hyperlinks=False)
     return ansi_lines(shown, columns=min(columns, MAX_PROSE_COLUMNS), colour=colour)
 
 
 def ansi_lines(shown: Any, *, columns: int, colour: bool) -> list[str]:
-    """Return something rich can draw as lines, without the spaces that only fill them up."""
+    """Return a rich renderable as lines, without padding and without empty lines at both ends."""
     console = Console(
         width=max(10, columns),
         force_terminal=True,
@@ -89,7 +89,7 @@ def ansi_lines(shown: Any, *, columns: int, colour: bool) -> list[str]:
         markup=False,
         emoji=False,
         legacy_windows=False,
-        theme=_DRESS,
+        theme=_THEME,
     )
     lines = console.render_lines(shown, pad=False)
     drawn: list[str] = []

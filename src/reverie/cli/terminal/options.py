@@ -1,4 +1,4 @@
-"""What was asked for on the command line."""
+"""The command-line options of ``reverie chat``."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["Options"]
 
 @record
 class Options:
-    """How to talk, with whom, and where."""
+    """Directory, first prompt, model, session and limits of a chat."""
 
     cwd: Path
     prompt: str = ""
     model: str | None = None
     session: str | None = None
     pick: bool = False
-    """Let the person choose a session first."""
+    """Let the user choose a session first."""
     mode: Mode | None = None
     max_turns: int | None = None
     budget_usd: float | None = None
 
     def agent(self, settings: Settings, *, session: str | None, approve: Approver | None) -> Agent:
-        """Make the agent that was asked for."""
+        """Create an agent with these options."""
         from ...runtime.agent.agent import Agent
 
         return Agent(
@@ -45,5 +45,5 @@ class Options:
         )
 
     def without_prompt(self) -> Options:
-        """Return the same, with nothing to say first."""
+        """Return the same options without the first prompt."""
         return replace(self, prompt="")

@@ -1,4 +1,4 @@
-"""The conversation in plain lines, for terminals that can do no more and for pipes: no escape sequence at all."""
+"""``reverie chat`` without escape sequences, for simple terminals and pipes."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from .calls import call_title, one_line, outcome
 from .colours import Paint
 from .footer import footer_parts
 from .options import Options
-from .print_mode import EXIT_CODES, OTHER_END, interrupting, remark
+from .print_mode import EXIT_CODES, OTHER_END, interrupt_on_signal, print_warning
 from .transcript import ENDS
 
 __all__ = ["PlainLines", "talk_plainly"]
 
-NEVER = Paint(colour=False)
+NO_COLOUR = Paint(colour=False)
 
 
 class PlainLines:
-    """Prints a query as it goes; a reply is printed when it is whole, since a line cannot be taken back."""
+    """Prints the events of a query as lines; prints a reply only when complete, since a line cannot be erased."""
 
     def __init__(self, cwd: Path) -> None:
         self.ended: QueryEnded | None = None
@@ -47,12 +47,13 @@ class PlainLines:
         self._titles: dict[str, str] = {}
 
     def show(self, event: Event) -> None:
-        """Take in one event."""
+        """Print one event."""
         match event:
             case TextStreamed():
                 self._text += event.text
-            case RequestPrepared():
-                self._text = ""
+            case RequestPrepared() | ModelRetried():
+                self._text = ""  # discard the text of an incomplete reply
+                print_warning(event)
             case ReplyObserved():
                 self._flush()
             case ToolStarted():
@@ -71,9 +72,7 @@ class PlainLines:
                 if event.end != "completed":
                     put(f"! {ENDS.get(event.end, event.end)} {event.detail}")
             case _:
-                if isinstance(event, ModelRetried):
-                    self._text = ""
-                remark(event)
+                print_warning(event)
 
     def _flush(self) -> None:
         text, self._text = self._text.strip("\n"), ""
@@ -82,13 +81,13 @@ class PlainLines:
 
 
 def put(text: str) -> None:
-    """Print something at once."""
+    """Print text and flush."""
     say(text.rstrip())
     sys.stdout.flush()
 
 
 async def talk_plainly(options: Options, settings: Settings) -> int:
-    """Answer the prompt, and where a person sits at the other end, go on until they leave."""
+    """ApprovalAnswer the prompt and, on a terminal, further prompts until the user leaves; return the exit code."""
     person = sys.stdin.isatty()
     agent = options.agent(settings, session=options.session, approve=LineApprover(options.cwd) if person else None)
     lines = PlainLines(options.cwd)
@@ -98,9 +97,9 @@ async def talk_plainly(options: Options, settings: Settings) -> int:
         while prompt is not None:
             if prompt.strip():
                 try:
-                    with interrupting(agent):
+                    with interrupt_on_signal(agent):
                         async with aclosing(agent.ask(prompt)) as events:
-                            async for _ in events:  # they were shown when they happened
+                            async for _ in events:  # the listener handles each event
                                 pass
                 except ReverieError as error:
                     put(f"! {error}")
@@ -115,20 +114,20 @@ async def talk_plainly(options: Options, settings: Settings) -> int:
 
 
 async def ask_for_line(mark: str) -> str | None:
-    """Ask for a line on stderr, so that stdout has answers only; None at the end of input."""
+    """Prompt on stderr, which keeps stdout free for answers, and return the next line or None at the end of input."""
     sys.stderr.write(mark)
     sys.stderr.flush()
-    return await TYPED.line()
+    return await STDIN_LINES.line()
 
 
-class TypedLines:
-    """Lines of a terminal, waited for without a thread that would outlive an interrupt."""
+class LineReader:
+    """Reads lines from stdin in the event loop, because a reader thread would survive an interrupt."""
 
     def __init__(self) -> None:
         self._begun = b""
 
     async def line(self) -> str | None:
-        """Return the next line without its end; None where the input has ended."""
+        """Return the next line without its newline, or None at the end of input."""
         loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
         while b"\n" not in self._begun:
             arrived = asyncio.Event()
@@ -139,7 +138,7 @@ class TypedLines:
                 loop.remove_reader(number)
             try:
                 read = os.read(number, 65_536)
-            except OSError:  # the terminal has gone away
+            except OSError:  # the terminal was closed
                 read = b""
             if not read:
                 rest, self._begun = self._begun, b""
@@ -149,21 +148,21 @@ class TypedLines:
         return line.decode("utf-8", "replace")
 
 
-TYPED = TypedLines()
+STDIN_LINES = LineReader()
 
 
 class LineApprover:
-    """Asks with plain lines whether a tool may run."""
+    """Asks the user in plain lines whether a tool may run."""
 
     def __init__(self, cwd: Path) -> None:
         self._cwd = cwd
 
     async def __call__(self, approval: Approval) -> ApprovalAnswer:
-        """Show what would be done and wait for a line."""
+        """Print the call and its preview, and return the user's answer."""
         title = call_title(approval.tool, approval.input, self._cwd)
-        put("\n".join([f"? {title} {one_line(approval.reason)}", *preview_lines(approval, NEVER)]))
+        put("\n".join([f"? {title} {one_line(approval.reason)}", *preview_lines(approval, NO_COLOUR)]))
         always = f", a: always ({approval.suggestion})" if approval.suggestion else ""
-        typed = await ask_for_line(f"Allow it? y: once{always}, n: no, or say why not: ")
+        typed = await ask_for_line(f"Allow? y: once{always}, n: no, or type a reason to refuse: ")
         match (typed or "n").strip():
             case "y" | "yes":
                 return ApprovalAnswer("once")

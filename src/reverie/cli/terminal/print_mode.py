@@ -1,4 +1,4 @@
-"""One prompt, one answer, no screen: as text, as one JSON object, or as every event."""
+"""``reverie chat --print``: answer one prompt as text, as one JSON object, or as a stream of JSON events."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ EXIT_CODES: Final = {"completed": 0, "aborted": 130}
 OTHER_END: Final = 1
 
 
-class Answer:
-    """Gathers what a query comes to from its events."""
+class QueryResult:
+    """Collects the answer text, the usage and the end of a query from its events."""
 
     def __init__(self) -> None:
         self.usage = Usage()
@@ -47,16 +47,16 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """What the model said after its last tool call."""
+        """The model's text after its last tool call."""
         return self._settled + self._growing
 
-    def hear(self, event: Event) -> None:
-        """Take in one event."""
+    def on_event(self, event: Event) -> None:
+        """Update the result from one event."""
         match event:
             case TextStreamed():
                 self._growing += event.text
             case RequestPrepared() | ModelRetried():
-                self._growing = ""  # whatever was not followed by a whole reply counts for nothing
+                self._growing = ""  # discard the text of an incomplete reply
             case ReplyObserved():
                 self._settled, self._growing = self._settled + self._growing, ""
                 self.usage = self.usage.plus(usage_of(event.usage))
@@ -69,15 +69,15 @@ class Answer:
 
 
 async def print_answer(options: Options, settings: Settings, output: OutputFormat) -> int:
-    """Ask, print the answer, and return the exit code: 0 completed, 130 interrupted, 1 any other end."""
+    """Run one prompt, print the answer, and return the exit code: 0 completed, 130 interrupted, 1 any other end."""
     agent = options.agent(settings, session=options.session, approve=None)
-    answer = Answer()
-    agent.listen(emit_event if output == "stream-json" else remark)
-    agent.listen(answer.hear)
+    answer = QueryResult()
+    agent.listen(emit_event if output == "stream-json" else print_warning)
+    agent.listen(answer.on_event)
     async with agent:
-        with interrupting(agent):
+        with interrupt_on_signal(agent):
             async with aclosing(agent.ask(options.prompt)) as events:
-                async for _ in events:  # they were heard when they happened
+                async for _ in events:  # the listeners handle each event
                     pass
         assert answer.ended is not None
         if output == "text":
@@ -91,12 +91,12 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
 
 
 def ending_line(ended: QueryEnded) -> str:
-    """Say how a query ended."""
+    """Return one line about the end of a query."""
     return f"the query ended with {ended.end}: {ended.detail}" if ended.detail else f"the query ended with {ended.end}"
 
 
-def as_object(agent: Agent, answer: Answer, ended: QueryEnded) -> dict[str, Any]:
-    """Return everything there is to say about an answer."""
+def as_object(agent: Agent, answer: QueryResult, ended: QueryEnded) -> dict[str, Any]:
+    """Return the answer, its end, usage and cost as a JSON object."""
     used = answer.usage
     return {
         "result": answer.text.strip("\n"),
@@ -121,29 +121,29 @@ def emit_event(event: Event) -> None:
 
 
 def write_line(value: dict[str, Any]) -> None:
-    """Print a value as one line of JSON in plain ASCII, at once."""
+    """Print a value as one line of ASCII JSON and flush."""
     sys.stdout.write(json.dumps(value, default=str).replace("\x7f", "\\u007f") + "\n")
     sys.stdout.flush()
 
 
-def remark(event: Event) -> None:
-    """Say on stderr what a person should know beside the answer."""
+def print_warning(event: Event) -> None:
+    """Print fallbacks, log damage, denied tools and retries on stderr."""
     match event:
         case FellBack():
             warn(f"{event.what}: {event.why}")
         case LogDamaged():
-            warn(f"line {event.line} of the log cannot be read: {event.reason}")
+            warn(f"cannot read line {event.line} of the log: {event.reason}")
         case PermissionDecided(allowed=False):
-            warn(f"{event.tool} was not allowed: {event.reason}")
+            warn(f"{event.tool} was denied: {event.reason}")
         case ModelRetried():
-            warn(f"{event.why}; asking again (attempt {event.attempt})")
+            warn(f"{event.why}; retrying (attempt {event.attempt})")
         case _:
             pass
 
 
 @contextmanager
-def interrupting(agent: Agent) -> Generator[None]:
-    """Let Ctrl-C and a request to end interrupt the agent, so that its log is left whole."""
+def interrupt_on_signal(agent: Agent) -> Generator[None]:
+    """Interrupt the agent on SIGINT and SIGTERM, so that it can complete its log."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:

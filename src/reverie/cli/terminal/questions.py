@@ -1,4 +1,4 @@
-"""Questions that take the place of the input line: a choice, or a line of text."""
+"""A multiple-choice question that replaces the input line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_ROWS: Final = 12
 
 @record
 class Option:
-    """One answer: the key that gives it, what it says, and what it means."""
+    """One answer: its key, its label, and the value it returns."""
 
     key: str
     label: str
@@ -26,7 +26,7 @@ class Option:
 
 @dataclass(slots=True)
 class Choice:
-    """A question with a few answers; ``answer`` is done once one is given, with None where it was refused."""
+    """A question with a few options; ``answer`` resolves to the chosen value, or to None if cancelled."""
 
     title: str
     options: Sequence[Option]
@@ -34,26 +34,26 @@ class Choice:
     at: int = 0
 
     def move(self, by: int) -> None:
-        """Point at another answer."""
+        """Move the selection up or down."""
         self.at = (self.at + by) % len(self.options)
 
     def press(self, key: str) -> None:
-        """Give the answer that has this key, if there is one."""
+        """Choose the option with this key, if there is one."""
         for option in self.options:
             if option.key and option.key == key:
-                self.give(option.value)
+                self.resolve(option.value)
 
-    def give(self, value: str | None) -> None:
-        """Give an answer."""
+    def resolve(self, value: str | None) -> None:
+        """Set the answer, if none is set yet."""
         if not self.answer.done():
             self.answer.set_result(value)
 
-    def take(self) -> None:
-        """Give the answer that is pointed at."""
-        self.give(self.options[self.at].value)
+    def accept(self) -> None:
+        """Choose the selected option."""
+        self.resolve(self.options[self.at].value)
 
     def parts(self) -> list[Part]:
-        """Return how the question looks."""
+        """Return the question as styled text, with the options around the selected one."""
         first = max(0, min(self.at - MAX_ROWS // 2, len(self.options) - MAX_ROWS))
         shown: list[Part] = [("class:title", self.title)]
         for number, option in enumerate(self.options[first : first + MAX_ROWS], start=first):

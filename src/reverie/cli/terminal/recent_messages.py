@@ -1,4 +1,4 @@
-"""What was said last, for somebody who comes back."""
+"""Read the last exchange, the log and the notes of a session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["last_exchange", "logged_entries", "written_notes"]
 
 
 def last_exchange(view: View) -> tuple[str, str]:
-    """Return the last prompt a person wrote and what the model said after it."""
+    """Return the user's last prompt and the model's text after it."""
     prompt, said = "", list[str]()
     for entry in view.said:
         if entry.message is None:
@@ -41,7 +41,7 @@ def _texts(content: Any) -> list[str]:
 
 
 def logged_entries(agent: Agent) -> list[Entry]:
-    """Return everything in the log of an agent's session."""
+    """Return all entries in the log of an agent's session."""
     storage = FileStorage(agent.settings.home)
     try:
         return list(Library(storage).load(log_key(project_slug(agent.cwd), agent.name)).entries)
@@ -50,7 +50,7 @@ def logged_entries(agent: Agent) -> list[Entry]:
 
 
 def written_notes(agent: Agent) -> str:
-    """Return the running notes of an agent's session; empty where there are none."""
+    """Return the running notes of an agent's session, or an empty string if there are none."""
     storage = FileStorage(agent.settings.home)
     try:
         found = storage.read(f"{session_key(project_slug(agent.cwd), agent.name)}/session-memory/summary.md")

@@ -1,4 +1,4 @@
-"""The bottom of the terminal: what is live, the input line or a question, completions, and the footer."""
+"""The bottom part of the terminal: live lines, the input or a question, completions, and the footer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from .colours import STYLES
 from .footer import Part, footer_lines
-from .inline import Inline
+from .inline import InlineApplication
 from .keys import key_bindings
 from .questions import Choice, Option
 
@@ -37,7 +37,7 @@ HINT_SECONDS: Final = 2.0
 
 
 class Screen:
-    """Everything a person looks at and types into; what it means is somebody else's business."""
+    """The prompt_toolkit layout and input; its owner sets the callbacks that give it content and meaning."""
 
     def __init__(self, *, colour: bool, history: History, completer: Completer) -> None:
         self.on_submit: Callable[[str], None] = lambda text: None
@@ -53,7 +53,7 @@ class Screen:
         self._draft = ""
         self._left = False
         self.stopped_at = -inf
-        """When Ctrl-C was last pressed with nothing typed since; a second time soon after leaves."""
+        """Time of the last Ctrl-C without input since; a second one shortly after quits."""
         self._hint = ""
         self._hint_until = 0.0
         self._busy_since: float | None = None
@@ -65,7 +65,7 @@ class Screen:
             on_text_changed=self._typed,
         )
         self._search = SearchToolbar(ignore_case=True)
-        self.app = Inline(
+        self.app = InlineApplication(
             layout=self._layout(),
             key_bindings=key_bindings(self),
             style=Style.from_dict({name: words for name, (_, words) in STYLES.items()} if colour else {}),
@@ -76,7 +76,7 @@ class Screen:
         if buffer.text:
             self.stopped_at = -inf
 
-    # -- what is drawn
+    # -- drawing
 
     def _layout(self) -> Layout:
         choosing = Condition(lambda: self.choice is not None)
@@ -118,7 +118,7 @@ class Screen:
         doing = self.activity() or ""
         spin = SPINNER[int(time.monotonic() / SPIN_SECONDS) % len(SPINNER)]
         seconds = time.monotonic() - self._busy_since if self._busy_since is not None else 0.0
-        return [("class:busy", f"{spin} {doing}"), ("class:dim", f"  {seconds:.0f} s · esc interrupts")]
+        return [("class:busy", f"{spin} {doing}"), ("class:dim", f"  {seconds:.0f} s · Esc interrupts")]
 
     def _menu(self) -> StyleAndTextTuples:
         state = self.buffer.complete_state
@@ -144,10 +144,10 @@ class Screen:
             shown += [(f"class:{style}", text) for style, text in line]
         return shown
 
-    # -- what others do with it
+    # -- used by the owner
 
     async def run(self) -> None:
-        """Be there until somebody leaves."""
+        """Run the application until ``leave`` is called."""
         if self._left:
             return
         spinning = asyncio.create_task(self._spin())
@@ -170,32 +170,32 @@ class Screen:
                 self._busy_since = None
 
     def leave(self) -> None:
-        """Take the application down and give the terminal back."""
+        """End the application and restore the terminal."""
         self._left = True
         if self.app.is_running and not self.app.is_done:
             self.app.exit()
 
     def write(self, lines: Sequence[str]) -> None:
-        """Let finished lines go up."""
-        self.app.lift(lines)
+        """Print finished lines above the application."""
+        self.app.write_above(lines)
 
     def size(self) -> tuple[int, int]:
-        """Return columns and rows as they are now."""
+        """Return the current columns and rows."""
         found = self.app.frames.get_size()
         return found.columns, found.rows
 
     @property
     def hint(self) -> str:
-        """What is said for a moment above the footer."""
+        """The temporary message above the footer, or an empty string."""
         return self._hint if time.monotonic() < self._hint_until else ""
 
-    def say_briefly(self, text: str) -> None:
-        """Say something for a moment."""
+    def show_hint(self, text: str) -> None:
+        """Show a message above the footer for two seconds."""
         self._hint, self._hint_until = text, time.monotonic() + HINT_SECONDS
         self.app.invalidate()
 
     async def choose(self, title: str, options: Sequence[Option]) -> str | None:
-        """Ask for one of a few answers; None where the person would not say."""
+        """Ask a multiple-choice question and return the chosen value, or None if cancelled."""
         self.choice = Choice(title, options)
         self.app.invalidate()
         try:
@@ -205,7 +205,7 @@ class Screen:
             self.app.invalidate()
 
     async def ask_line(self, mark: str) -> str:
-        """Ask for a line of text in place of the next prompt; what was being typed comes back afterwards."""
+        """Ask for a line of text in the input, and restore the user's draft afterwards."""
         self._draft, self._reply_mark = self.buffer.text, mark
         self.buffer.text = ""
         self.reply = asyncio.get_running_loop().create_future()
@@ -220,7 +220,7 @@ class Screen:
 
 
 def open_history(path: Path) -> History:
-    """Open the file of everything typed, for its owner's eyes only."""
+    """Open the input history, in a file that only its owner can read."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     path.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Which session to go on with: the newest of a project, or one that is chosen."""
+"""Find an earlier session of a project to continue."""
 
 from __future__ import annotations
 
@@ -10,44 +10,47 @@ from ...errors import SessionNotFound
 from ...runtime.places.projects import project_slug
 from ...settings import Settings
 from ...values import record
+from ..output import counted
 from .calls import one_line
 
 if TYPE_CHECKING:
     from ...runtime.library import Shelved
 
-__all__ = ["Earlier", "earlier_sessions", "named_session", "newest_session"]
+__all__ = ["EarlierSession", "earlier_sessions", "named_session", "newest_session"]
 
 LISTED: Final = 20
 
 
 @record
-class Earlier:
-    """A session as a list to choose from shows it."""
+class EarlierSession:
+    """A session in the list that the user chooses from."""
 
     session: str
     about: str
 
 
 def newest_session(settings: Settings, cwd: Path) -> str:
-    """Return the name of the session of this project in which something was said last."""
+    """Return the name of this project's session with the newest log, ignoring sessions without messages."""
     found = earlier_sessions(settings, cwd, limit=1)
     if not found:
-        raise SessionNotFound(f"no session was held in {cwd} yet; 'reverie chat' begins one")
+        raise SessionNotFound(f"there is no session in {cwd} yet; 'reverie chat' starts one")
     return found[0].session
 
 
 def named_session(settings: Settings, cwd: Path, name: str) -> str:
-    """Return the whole name of a session of this project from the beginning of it."""
+    """Return the full name of the one session of this project that starts with ``name``."""
     names = [_name(key) for key in _keys_by_age(settings, cwd)]
     fitting = [name] if name in names else [one for one in names if one.startswith(name)]
     if len(fitting) != 1:
-        problem = f"could be {len(fitting)} sessions" if fitting else "is no session of this project"
+        problem = f"matches {len(fitting)} sessions" if fitting else "matches no session of this project"
         raise SessionNotFound(f"{name!r} {problem}; 'reverie sessions' lists them")
     return fitting[0]
 
 
-def earlier_sessions(settings: Settings, cwd: Path, *, limit: int = LISTED, now: float | None = None) -> list[Earlier]:
-    """Return the sessions of this project in which something was said, the last written first."""
+def earlier_sessions(
+    settings: Settings, cwd: Path, *, limit: int = LISTED, now: float | None = None
+) -> list[EarlierSession]:
+    """Return this project's sessions that have messages, newest first."""
     from ...runtime.library import Library
     from ...storage.files import FileStorage
 
@@ -55,7 +58,7 @@ def earlier_sessions(settings: Settings, cwd: Path, *, limit: int = LISTED, now:
     try:
         library = Library(storage, project=project_slug(cwd))
         moment = time.time() if now is None else now
-        found: list[Earlier] = []
+        found: list[EarlierSession] = []
         for key in _keys_by_age(settings, cwd):
             shelved = library.shelved(key)
             if shelved.messages:
@@ -67,9 +70,9 @@ def earlier_sessions(settings: Settings, cwd: Path, *, limit: int = LISTED, now:
         storage.close()
 
 
-def _described(one: Shelved, age_seconds: float) -> Earlier:
-    title = one_line(one.title or "(nothing said)", 48)
-    return Earlier(one.session, f"{title}  {one.messages} messages, {_ago(age_seconds)}")
+def _described(one: Shelved, age_seconds: float) -> EarlierSession:
+    title = one_line(one.title or "(no title)", 48)
+    return EarlierSession(one.session, f"{title}  {counted(one.messages, 'message')}, {_ago(age_seconds)}")
 
 
 def _keys_by_age(settings: Settings, cwd: Path) -> list[str]:
@@ -93,5 +96,5 @@ def _ago(seconds: float) -> str:
     for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         count = int(seconds // size)
         if count:
-            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+            return f"{counted(count, unit)} ago"
     return "just now"

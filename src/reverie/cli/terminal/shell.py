@@ -1,4 +1,4 @@
-"""A line that begins with ``!``: a command the user runs, with what it printed told to the model."""
+"""Run a ``!command`` of the user and attach its output to the conversation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINE_BYTES: Final = 65_536
 
 @record
 class ShellOutput:
-    """What a command printed, as far as it is kept, and how it ended; the code is negative for a signal."""
+    """The output of a command, limited in length, and its exit code, which is negative for a signal."""
 
     command: str
     text: str
@@ -30,7 +30,7 @@ class ShellOutput:
 
 
 async def run_shell(command: str, cwd: Path, show: Callable[[str], None]) -> ShellOutput:
-    """Run a command as the user would, showing each line as it comes; cancelling ends it and all it started."""
+    """Run a shell command and show each line as it arrives; cancelling kills its whole process group."""
     process = await asyncio.create_subprocess_shell(
         command,
         cwd=cwd,
@@ -75,7 +75,7 @@ def _kill_group(pid: int) -> None:
 
 
 def as_attachment(output: ShellOutput) -> str:
-    """Return what the model is told about it."""
+    """Return the command, its exit code and its output as text for the model."""
     text = output.text.replace(f"</{LOCAL_COMMAND_TAG}", f"<\\/{LOCAL_COMMAND_TAG}")
     if output.cut_chars:
         text += f"\n[{output.cut_chars:,} more characters were shown to the user only]"

@@ -1,4 +1,4 @@
-"""What scrolls by: finished lines go up for good, and what is still growing stays live below them."""
+"""Convert events into lines: finished lines scroll up, unfinished ones stay in the live area below them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ...events import (
     ToolFinished,
     ToolStarted,
 )
-from ..output import printable
+from ..output import counted, printable
 from .agents import AgentLines
 from .calls import call_title, one_line, outcome
 from .colours import Paint
@@ -43,26 +43,26 @@ __all__ = ["ENDS", "Transcript"]
 
 MIN_LIVE_ROWS: Final = 4
 CLOSE: Final = frozenset({"call", "note", "thought"})
-"""Kinds of lines that stand together without an empty line between them."""
+"""Kinds of lines that follow each other without an empty line."""
 ENDS: Final = {
-    "blocking_limit": "The window is full: /compact makes room, /clear starts afresh.",
-    "prompt_too_long": "The prompt does not fit the window: /compact makes room, /clear starts afresh.",
-    "model_error": "The model did not answer.",
+    "blocking_limit": "The context window is full: use /compact, or /clear for a new session.",
+    "prompt_too_long": "The prompt does not fit the context window: use /compact, or /clear for a new session.",
+    "model_error": "The model call failed.",
     "aborted": "Interrupted.",
-    "hook_stopped": "A hook stopped the query.",
-    "max_turns": "The limit of turns is reached; say 'go on' to continue.",
+    "hook_stopped": "A hook stopped the agent.",
+    "max_turns": "Reached the maximum number of turns; type 'continue' to go on.",
     "budget": "The budget is spent.",
 }
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningCall:
     title: str
     since: float
 
 
 class Transcript:
-    """Turns events into lines; ``write`` takes those that are final."""
+    """Converts events into lines and passes finished ones to ``write``."""
 
     def __init__(
         self,
@@ -81,45 +81,45 @@ class Transcript:
         self._last = ""
         self._text = ""
         self._shown = 0
-        """How much of the text of this reply has gone up already."""
+        """Number of characters of this reply that are already written."""
         self._thinking = ""
         self._thinking_since = 0.0
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _RunningCall] = {}
         self._compacting = ""
         self._agents = AgentLines(paint, clock)
 
-    # -- what others put here
+    # -- direct output
 
     def put(self, kind: str, lines: Sequence[str]) -> None:
-        """Write final lines, with an empty one before them where another kind of thing stood last."""
+        """Write finished lines, with an empty line before them if the kind of content changes."""
         if lines:
             self._write([*self._gap(kind), *lines])
             self._last = kind
 
     def prompt(self, text: str) -> None:
-        """Show what the user said."""
+        """Show the user's prompt."""
         shown = printable(text).expandtabs(4).splitlines() or [""]
         marks = ["> ", *["  "] * (len(shown) - 1)]
         self.put("prompt", [self._paint(mark + line, "prompt") for mark, line in zip(marks, shown, strict=True)])
 
     def note(self, text: str, style: str = "dim") -> None:
-        """Show a line of the program's own."""
+        """Show a message of the program itself."""
         columns, _ = self._size()
         for line in printable(text).expandtabs(4).splitlines():
             folded = wrap(line, max(20, columns - 1), break_long_words=False, break_on_hyphens=False)
             self.put("note", [self._paint(one, style) for one in folded])
 
     def denied(self, title: str, why: str) -> None:
-        """Show a call that was not allowed."""
+        """Show a denied tool call."""
         self.put("call", [f"{self._paint('●', 'failed')} {title} {self._paint(f'denied: {one_line(why)}', 'dim')}"])
 
     def output(self, text: str, style: str = "") -> None:
-        """Show what a command printed."""
+        """Show the output of a command."""
         for line in printable(text).expandtabs(8).splitlines() or [""]:
             self.put("output", [f"  {self._paint(line, style) if style else line}"])
 
     def prose(self, text: str) -> None:
-        """Show a finished piece of Markdown."""
+        """Show finished Markdown."""
         from .markdown import blocks_of, markdown_lines
 
         columns, _ = self._size()
@@ -129,55 +129,61 @@ class Transcript:
     # -- events
 
     def show(self, event: Event) -> None:
-        """Take in one event."""
+        """Show one event."""
         match event:
             case TextStreamed():
-                self._think_no_more()
+                self._end_thinking()
                 self._text += event.text
-                self._lift()
+                self._write_finished_blocks()
             case ThinkingStreamed():
                 self._thinking_since = self._thinking_since or self._clock()
                 self._thinking += event.text
             case RequestPrepared():
-                self._void("")
+                self._discard_reply("")
             case ModelRetried():
-                self._void(f"{one_line(event.why)}; asking again (attempt {event.attempt})")
+                self._discard_reply(f"{one_line(event.why)}; retrying (attempt {event.attempt})")
             case ReplyObserved():
-                self._think_no_more()
+                self._end_thinking()
                 self._finish_text()
             case ToolStarted():
-                self._running[event.id] = _Running(call_title(event.name, event.input, self._cwd), self._clock())
+                self._running[event.id] = _RunningCall(call_title(event.name, event.input, self._cwd), self._clock())
             case ToolFinished():
                 self._finish_call(event)
             case QueryEnded():
                 self._end(event)
             case AgentStarted() | AgentProgressed() | AgentEnded():
-                line = self._agents.hear(event)
+                line = self._agents.on_event(event)
                 self.put("call", [line] if line else [])
             case _:
-                self._remark(event)
+                self._show_warning(event)
+                self._show_layer_action(event)
 
-    def _remark(self, event: Event) -> None:
+    def _show_warning(self, event: Event) -> None:
         match event:
             case PermissionDecided(allowed=False, by=by) if by != "user":
                 self.denied(one_line(event.tool), event.reason)
             case FellBack():
                 self.note(f"! {one_line(event.what)}: {one_line(event.why, 200)}", "warning")
             case LogDamaged():
-                self.note(f"! line {event.line} of the log cannot be read: {one_line(event.reason)}", "warning")
+                self.note(f"! cannot read line {event.line} of the log: {one_line(event.reason)}", "warning")
             case HookRan() if event.problem:
                 self.note(f"! hook {one_line(event.hook)}: {one_line(event.problem)}", "warning")
             case HookRan() if event.message:
                 self.note(event.message)
+            case _:
+                pass
+
+    def _show_layer_action(self, event: Event) -> None:
+        match event:
             case ResultsTrimmed():
                 freed = thousands(max(0, event.tokens_before - event.tokens_after))
-                self.note(f"⌁ old tool results left the window ({event.trigger}): {freed} tokens freed")
+                self.note(f"⌁ cleared old tool results ({event.trigger}): {freed} tokens freed")
             case CacheBroken():
                 cost = f", ${event.lost_usd:.4f}" if event.lost_usd else ""
-                self.note(f"⌁ cache broken: {one_line(event.reason)} ({thousands(event.tokens)} tokens{cost})")
+                self.note(f"⌁ cache break: {one_line(event.reason)} ({thousands(event.tokens)} tokens{cost})")
             case CompactionProgressed():
-                counted = f" {event.characters:,} characters" if event.characters else ""
-                self._compacting = "" if event.phase == "done" else f"{event.phase}{counted}"
+                length = f" {event.characters:,} characters" if event.characters else ""
+                self._compacting = "" if event.phase == "done" else f"{event.phase}{length}"
             case CompactionEnded():
                 self._compacting = ""
                 before, after = thousands(event.tokens_before), thousands(event.tokens_after)
@@ -185,7 +191,7 @@ class Transcript:
             case DecisionMade(decision=MemoriesSurfaced(names=names)) if names:
                 self.note(f"⌁ recalled {_memories(names)}")
             case DecisionMade(decision=MemoriesExtracted(names=names)) if names:
-                self.note(f"⌁ saved {_memories(names)} · /memory undo takes it back")
+                self.note(f"⌁ saved {_memories(names)} · /memory undo undoes this")
             case _:
                 pass
 
@@ -198,7 +204,7 @@ class Transcript:
         self.put("call", [f"{mark} {title} {self._paint(said, 'failed' if event.is_error else 'dim')}"])
 
     def _end(self, event: QueryEnded) -> None:
-        self._think_no_more()
+        self._end_thinking()
         self._finish_text()
         for running in self._running.values():
             self.put("call", [f"{self._paint('●', 'failed')} {running.title} {self._paint('stopped', 'dim')}"])
@@ -208,25 +214,25 @@ class Transcript:
             detail = "" if event.end == "aborted" else f" {event.detail}"
             self.note(f"{ENDS.get(event.end, event.end)}{detail}", "dim" if event.end == "aborted" else "warning")
 
-    # -- text that grows
+    # -- streamed text
 
-    def _void(self, why: str) -> None:
-        """Forget what a broken reply said; what has gone up already is said to count no more."""
-        gone_up, self._text, self._shown = self._shown, "", 0
+    def _discard_reply(self, why: str) -> None:
+        """Discard an incomplete reply, and tell the user if part of it is already written."""
+        written, self._text, self._shown = self._shown, "", 0
         self._thinking, self._thinking_since = "", 0.0
-        if gone_up:
-            self.note("↑ the reply above broke off and is begun again", "warning")
+        if written:
+            self.note("↑ ignore the incomplete reply above; it starts again", "warning")
         if why:
             self.note(f"↻ {why}", "warning")
 
-    def _think_no_more(self) -> None:
+    def _end_thinking(self) -> None:
         if self._thinking:
             seconds = self._clock() - self._thinking_since
             self._thinking, self._thinking_since = "", 0.0
             self.put("thought", [self._paint(f"✻ thought for {seconds:.0f} s", "thought")])
 
-    def _lift(self) -> None:
-        """Let finished blocks go up where all of them together are more than the live part of the screen holds."""
+    def _write_finished_blocks(self) -> None:
+        """Write the finished blocks of the reply once they no longer fit the live area."""
         from .markdown import blocks_of
 
         whole = self._text.rfind("\n") + 1
@@ -251,7 +257,7 @@ class Transcript:
         lines: list[str] = []
         rest = self._text[self._shown :]
         if rest.strip():
-            from .markdown import markdown_lines  # rich takes as long to load as all the rest of the screen
+            from .markdown import markdown_lines  # rich loads slowly
 
             drawn = markdown_lines(rest, columns=columns - 1, colour=self._paint.colour)
             lines += [*self._gap("prose"), *drawn[-self._live_rows() :]]
@@ -270,7 +276,7 @@ class Transcript:
 
     @property
     def doing(self) -> str:
-        """Say in a word what is going on."""
+        """One word for the current activity."""
         if self._compacting:
             return "compacting"
         if self._running:
@@ -283,4 +289,4 @@ class Transcript:
 
 
 def _memories(names: Sequence[str]) -> str:
-    return f"{len(names)} {'memory' if len(names) == 1 else 'memories'}: {one_line(', '.join(names), 160)}"
+    return f"{counted(len(names), 'memory')}: {one_line(', '.join(names), 160)}"

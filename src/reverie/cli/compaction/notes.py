@@ -1,4 +1,4 @@
-"""``reverie notes``: the running notes of a session, shown, brought up to date, edited by hand."""
+"""``reverie notes``: show, update or edit the running notes of a session."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from ..sessions.recordings import recordings
 __all__ = ["command"]
 
 
-@click.command(short_help="Show, renew or edit the running notes of a session.")
+@click.command(short_help="Show, update or edit the running notes of a session.")
 @click.argument("session", metavar="SESSION|FILE")
-@click.option("--update", is_flag=True, help="Bring them up to date now, without a model.")
-@click.option("--edit", is_flag=True, help="Open them in $VISUAL or $EDITOR and log what was changed.")
+@click.option("--update", is_flag=True, help="Update the notes now, without a model.")
+@click.option("--edit", is_flag=True, help="Edit the notes in $VISUAL or $EDITOR and log the changes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(session: str, update: bool, edit: bool, as_json: bool) -> None:
-    """Show, renew or edit the running notes of a session.
+    """Show, update or edit the running notes of a session.
 
-    Where a session has none yet, or FILE is a recording of another agent, they are written for the occasion and not
-    kept. --update and --edit keep what they write: in the session's log, and in its summary.md.
+    If a session has no notes yet, or FILE is a recording of another agent, temporary notes are written and printed.
+    --update and --edit save the notes in the session's log and in its summary.md.
     """
     settings = load_settings()
     if update and edit:
-        raise InputError("--update and --edit are two different things: give one of them")
+        raise InputError("--update and --edit exclude each other: use one of them")
     if edit and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InputError("--edit opens an editor and there is no terminal here; edit the session's summary.md instead")
+        raise InputError("--edit needs a terminal; edit the session's summary.md instead")
     if update or edit:
-        made = anyio.run(_changed, session, settings, edit)
+        made = anyio.run(_change_notes, session, settings, edit)
         show(made["notes"], settings, {key: value for key, value in made.items() if key != "notes"}, as_json)
         return
     for one in recordings(session):
@@ -56,12 +56,12 @@ def command(session: str, update: bool, edit: bool, as_json: bool) -> None:
         kept = Notes(dict(view.facts.notes))
         about = {"session": one.session, "kept": not kept.empty, "covered": view.facts.notes_covered}
         if kept.empty and not as_json:
-            warn(f"{one.session} has no notes yet: these are written for the occasion; --update keeps them")
+            warn(f"{one.session} has no notes yet: these are temporary; --update saves them")
         show(take_notes(view) if kept.empty else kept, settings, about, as_json)
 
 
 def show(notes: Notes, settings: Settings, about: dict[str, Any], as_json: bool) -> None:
-    """Print notes, as the document or as JSON."""
+    """Print notes as a Markdown document or as JSON."""
     if as_json:
         tokens = {name: estimate_text(content) for name, content in notes.sections.items()}
         emit_json({**about, "sections": dict(notes.sections), "tokens": tokens, "total_tokens": sum(tokens.values())})
@@ -69,16 +69,16 @@ def show(notes: Notes, settings: Settings, about: dict[str, Any], as_json: bool)
     say(render_notes(notes, template_of(settings.notes)).rstrip("\n"))
 
 
-async def _changed(name: str, settings: Settings, edit: bool) -> dict[str, Any]:
-    """Open the session for writing, change its notes, and return them with what was logged."""
+async def _change_notes(name: str, settings: Settings, edit: bool) -> dict[str, Any]:
+    """Update or edit the notes of a session, and return them with the names of the changed sections."""
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
         key = Library(storage).find(name)
         project, session = key.removeprefix("projects/").removesuffix(".jsonl").split("/", 1)
         async with Session(SessionOptions(session, storage=storage, project=project, settings=settings)) as opened:
             noting = opened.parts.notes
-            opened.listen(_said)
-            made = await (_by_hand(noting) if edit else noting.update(manual=True, local=True))
+            opened.listen(_on_event)
+            made = await (_edit_notes(noting) if edit else noting.update(manual=True, local=True))
             return {
                 "session": session,
                 "kept": True,
@@ -91,13 +91,13 @@ async def _changed(name: str, settings: Settings, edit: bool) -> dict[str, Any]:
         storage.close()
 
 
-def _said(event: Event) -> None:
+def _on_event(event: Event) -> None:
     if isinstance(event, FellBack):
         warn(event.why)
 
 
-async def _by_hand(noting: NotesKeeper) -> NotesUpdated | None:
-    """Let a person edit the notes; what cannot be taken in is kept where they can find it."""
+async def _edit_notes(noting: NotesKeeper) -> NotesUpdated | None:
+    """Open the notes in the user's editor and log the result; on failure keep the file and name its path."""
     await noting.adopt()
     with tempfile.NamedTemporaryFile("w", suffix=".md", prefix="notes-", delete=False, encoding="utf-8") as file:
         file.write(await noting.document())
@@ -106,12 +106,12 @@ async def _by_hand(noting: NotesKeeper) -> NotesUpdated | None:
     try:
         code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
     except OSError as error:
-        raise InputError(f"{editor} cannot be started ({error}): set EDITOR to an editor that is here") from None
+        raise InputError(f"cannot start {editor} ({error}): set EDITOR to an installed editor") from None
     if code != 0:
-        raise InputError(f"{editor} ended with {code}: nothing was changed; what it wrote is at {path}")
+        raise InputError(f"{editor} exited with code {code}: the notes are unchanged; your text is in {path}")
     try:
         made = await noting.edit(path.read_text("utf-8"))
     except InputError as error:
-        raise InputError(f"{error}; what you wrote is at {path}") from None
+        raise InputError(f"{error}; your text is in {path}") from None
     path.unlink()
     return made

@@ -1,4 +1,4 @@
-"""A replay's findings in the terminal: what each policy cost, what the layers did, what breaks cost."""
+"""Tables of a replay report: cost per policy, actions of the layers, and cost of cache breaks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...replay.report import (
     sessions_of,
     ttl_text,
 )
-from ..output import Styled, bar, bar_cell, coloured, console, paint, say, table
+from ..output import Styled, bar, bar_cell, coloured, console, counted, paint, say, table
 
 __all__ = ["show"]
 
@@ -35,7 +35,12 @@ def show(report: ReplayReport) -> None:
         say("Nothing was replayed.")
         return draw_left_out(report)
     requests = max(one["requests"] for one in found.values())
-    about = [many(len(sessions_of(report)), "session"), many(requests, "request"), report.model, ttl_text(report.ttl)]
+    about = [
+        counted(len(sessions_of(report)), "session"),
+        counted(requests, "request"),
+        report.model,
+        ttl_text(report.ttl),
+    ]
     paint([(" · ".join(part for part in about if part) + "\n\n", "dim")], wrap=True)
     if console().width >= WIDE:
         draw_all(report, found)
@@ -44,7 +49,7 @@ def show(report: ReplayReport) -> None:
         say()
         draw_tokens(found)
     if cheapest(report):
-        paint([("* cheapest input; read-backs are in the bill\n", "dim")])
+        paint([("* cheapest input; the cost of read-backs is included\n", "dim")])
     draw_invalid(found)
     draw_layers(found)
     draw_breaks(costs_by_reason(report))
@@ -52,13 +57,8 @@ def show(report: ReplayReport) -> None:
     return None
 
 
-def many(count: int, noun: str) -> str:
-    """Say how many there are of something."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def draw_all(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:
-    """Print money and tokens in one table, for screens that are wide."""
+    """Print cost and tokens in one table, for wide screens."""
     money = money_rows(report, found, taken=90)
     rows = [[*one[:4], *tokens[1:], one[4]] for one, tokens in zip(money, token_rows(found), strict=True)]
     headings = ["policy", "input", "/uncached", "/append", "read", "written", "uncached", "breaks", "backs", "peak"]
@@ -66,24 +66,24 @@ def draw_all(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:
 
 
 def draw_money(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:
-    """Print what each policy cost."""
+    """Print the cost of each policy."""
     rows = money_rows(report, found, taken=35)
     table(["policy", "input", "/uncached", "/append", ""], rows, right=(1, 2, 3))
 
 
 def draw_tokens(found: dict[str, dict[str, Any]]) -> None:
-    """Print where each policy's tokens went."""
+    """Print the tokens of each policy: read from the cache, written to it, uncached."""
     headings = ["policy", "read", "written", "uncached", "breaks", "backs", "peak", "mean"]
     table(headings, token_rows(found), right=range(1, 8))
 
 
 def room_for_bar(labels: Iterable[str], taken: int) -> int:
-    """Return how long a bar may be beside labels and columns that take so much."""
+    """Return the width left for a bar next to the labels and columns of ``taken`` characters."""
     return max(6, min(MAX_BAR, console().width - taken - max(map(len, labels))))
 
 
 def money_rows(report: ReplayReport, found: dict[str, dict[str, Any]], *, taken: int) -> list[list[object]]:
-    """Return a row a policy: its cost, beside that of two others, and as a bar; the cheapest is marked."""
+    """Return one row per policy: its cost, the ratio to two other policies, and a bar; mark the cheapest."""
     best, labels = cheapest(report), labels_of(report, found)
     width = room_for_bar(labels.values(), taken)
     decimals = places(one["input_usd"] for one in found.values())
@@ -93,7 +93,7 @@ def money_rows(report: ReplayReport, found: dict[str, dict[str, Any]], *, taken:
     for policy, one in found.items():
         style = "bold green" if policy == best else ""
         usd = one["input_usd"]
-        # What costs many times as much would leave nothing to see of the others: its bar runs off.
+        # A policy that costs many times more would shrink all other bars: its bar is cut off instead.
         drawn = bar(usd, whole, width=width - 1) + ("»" if usd > whole * 1.02 and fits("»") else "")
         rows.append(
             [
@@ -108,24 +108,24 @@ def money_rows(report: ReplayReport, found: dict[str, dict[str, Any]], *, taken:
 
 
 def labels_of(report: ReplayReport, found: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Return what each policy is called: the cheapest has a star, one not run everywhere says on how many."""
+    """Return each policy's label: a star for the cheapest, the session count for one that skipped sessions."""
     best, every = cheapest(report), len(sessions_of(report))
     partly = {policy: f" ({one['sessions']} of {every})" for policy, one in found.items() if one["sessions"] < every}
     return {policy: policy + (" *" if policy == best else partly.get(policy, "")) for policy in found}
 
 
 def fits(character: str) -> bool:
-    """Say whether the terminal's encoding has a character."""
+    """Return whether the terminal's encoding has a character."""
     return bar_cell() != "#" or character.isascii()
 
 
 def share(ratio: float | None) -> str:
-    """Say a ratio, or that there is none."""
+    """Return a ratio with three decimals, or "-" if there is none."""
     return "-" if ratio is None else f"{ratio:.3f}"
 
 
 def token_rows(found: dict[str, dict[str, Any]]) -> list[list[object]]:
-    """Return a row a policy: where its tokens went, what broke, how full the window was."""
+    """Return one row per policy: its tokens, cache breaks, read-backs, and peak and mean window."""
     return [
         [
             policy,
@@ -142,72 +142,71 @@ def token_rows(found: dict[str, dict[str, Any]]) -> list[list[object]]:
 
 
 def draw_invalid(found: dict[str, dict[str, Any]]) -> None:
-    """Say which policies made requests that a provider would refuse."""
+    """Warn about policies that made requests a provider would refuse."""
     for policy, one in found.items():
         if one["invalid_requests"]:
-            count = many(one["invalid_requests"], "request")
+            count = counted(one["invalid_requests"], "request")
             paint([(f"\n{policy}: a provider would refuse {count} of {one['requests']:,}.\n", "bold red")], wrap=True)
 
 
 def draw_layers(found: dict[str, dict[str, Any]]) -> None:
-    """Print what each layer did, under our own policy or else under each that has layers."""
+    """Print the actions of each layer under our own policy, or under each policy that has layers."""
     chosen = [OURS] if found.get(OURS, {}).get("layers") else [name for name, one in found.items() if one["layers"]]
     for policy in chosen:
         one = found[policy]
-        paint([(f"\nWhat the layers did under {policy}\n", "bold")])
+        paint([(f"\nActions of the layers under {policy}\n", "bold")])
         rows = [
             (layer, f"{did['acts']:,}", f"{did['items']:,}", count_text(did["tokens"]))
             for layer, did in one["layers"].items()
         ]
-        table(["layer", "acts", "items", "tokens freed"], rows, right=(1, 2, 3))
+        table(["layer", "actions", "items", "tokens freed"], rows, right=(1, 2, 3))
         if one["removed_tokens"]:
             paint([(read_back_line(one) + "\n", "dim")], wrap=True)
 
 
 def read_back_line(one: dict[str, Any]) -> str:
-    """Say how much of what was taken out was needed again, and what that cost."""
+    """Return one sentence: the share of removed tokens that was needed later, and the cost of reading it back."""
     removed, backs = one["removed_tokens"], one["read_backs"]
-    needed = f"{one['needed_share']:.1%} of the {count_text(removed)} tokens taken out of view were needed later"
+    needed = f"{one['needed_share']:.1%} of the {count_text(removed)} removed tokens were needed later"
     if not backs:
-        return f"{needed}; nothing had to be read back."
+        return f"{needed}; none had to be read back."
     usd = money_text(one["read_back_usd"], places([one["read_back_usd"]]))
-    return (
-        f"{needed}; {many(backs, 'read-back')} ({count_text(one['read_back_tokens'])} tokens, {usd}) are in the bill."
-    )
+    count = counted(backs, "read-back")
+    return f"{needed}; {count} ({count_text(one['read_back_tokens'])} tokens, {usd}) are included in the cost."
 
 
 def draw_breaks(rows: Sequence[BreakCosts]) -> None:
-    """Print breaks by reason with their price, the dearest first."""
+    """Print cache breaks by reason with their cost, most expensive first."""
     if not rows:
         return
-    paint([("\nWhat broke the cache\n", "bold")])
+    paint([("\nCache breaks\n", "bold")])
     decimals = places(row.usd for row in rows)
     ordered = sorted(rows, key=lambda row: -row.usd)[:LISTED]
     listed = [
         (row.policy, f"{row.count:,}", count_text(row.tokens), money_text(row.usd, decimals), reason(row))
         for row in ordered
     ]
-    table(["policy", "breaks", "tokens", "price", "reason"], listed, right=(1, 2, 3), cut=4)
+    table(["policy", "breaks", "tokens", "cost", "reason"], listed, right=(1, 2, 3), cut=4)
     if len(rows) > LISTED:
         say(f"... and {len(rows) - LISTED} more; --json has them all")
 
 
 def reason(row: BreakCosts) -> Styled:
-    """Return a break's reason, loud where no decision announced it."""
+    """Return a break's reason, highlighted if no decision announced it."""
     if not row.unannounced:
         return Styled(row.reason, "")
     return Styled(f"{row.reason} ({row.unannounced:,} unannounced)", "yellow" if coloured() else "")
 
 
 def draw_left_out(report: ReplayReport) -> None:
-    """Say what was assumed and what could not be replayed."""
+    """Print the assumptions, and the sessions that could not be replayed."""
     notes = list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes))
     left_out = [f"note: {one}" for one in report.skipped]
     if report.simulator is not None:
-        told = report.simulator
+        check = report.simulator
         notes.append(
-            f"replaying as recorded, the simulator bills {told.cost_ratio - 1:+.1%} of what was billed and reads "
-            f"{told.read_share:.1%} of input from the cache where {told.billed_read_share:.1%} was"
+            f"check of the simulator on the sessions as recorded: cost {check.cost_ratio - 1:+.1%} against the real "
+            f"bill; cache hits {check.read_share:.1%}, in reality {check.billed_read_share:.1%}"
         )
     lines = [*notes[:LISTED], *left_out[:LISTED]]
     hidden = len(notes) + len(left_out) - len(lines)

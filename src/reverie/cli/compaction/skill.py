@@ -1,4 +1,4 @@
-"""``reverie skill``: a session turned into a skill that another agent can use."""
+"""``reverie skill``: turn a session into a skill file that agents can use."""
 
 from __future__ import annotations
 
@@ -17,17 +17,22 @@ __all__ = ["command", "skill_text", "write_skill"]
 
 @click.command(short_help="Turn a session into a skill.")
 @click.argument("session", metavar="SESSION|FILE")
-@click.option("--name", metavar="NAME", default="", help="What the skill is called; else after the session's title.")
+@click.option("--name", metavar="NAME", default="", help="Name of the skill; default: from the session's title.")
 @click.option(
-    "--out", "folder", metavar="DIR", default="skills", show_default=True, help="Where the skill's folder goes."
+    "--out",
+    "folder",
+    metavar="DIR",
+    default="skills",
+    show_default=True,
+    help="Parent directory of the skill's folder.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the file and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(session: str, name: str, folder: str, dry_run: bool, as_json: bool) -> None:
     """Turn a session into a skill: DIR/NAME/SKILL.md in the Agent Skills format.
 
-    It is made, without a model, from the session's notes and from what the user said since the last compaction. Read
-    it before you share it: it repeats what was said.
+    The skill is built, without a model, from the session's notes and the user's messages since the last compaction.
+    Read it before you share it: it quotes the session.
     """
     one = recordings(session)[0]
     called, text = skill_text(View().fold_all(one.entries), name)
@@ -43,19 +48,19 @@ def command(session: str, name: str, folder: str, dry_run: bool, as_json: bool) 
 
 
 def skill_text(view: View, name: str = "") -> tuple[str, str]:
-    """Return a session's skill: what it is called, and its file."""
+    """Return the name of a session's skill and the text of its SKILL.md."""
     notes = Notes(dict(view.facts.notes))
     skill = skill_of(take_notes(view) if notes.empty else notes, words_since_compaction(view), name=name)
     return skill.name, render_skill(skill)
 
 
 def write_skill(path: Path, text: str) -> None:
-    """Write a skill where there is none yet."""
+    """Write a new skill file, and raise InputError if the file exists."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise InputError(f"{path} is there already and was left alone; give another --name or --out") from None
+        raise InputError(f"{path} exists already and was not changed; use another --name or --out") from None
     except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}); give another --out") from None
+        raise InputError(f"cannot write {path} ({error.strerror}); use another --out") from None

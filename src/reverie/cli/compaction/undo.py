@@ -1,4 +1,4 @@
-"""``reverie undo``: what the last compaction took out of view comes back."""
+"""``reverie undo``: undo the last compaction of a session."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .compact import opened_for_writing, place_of
 __all__ = ["command"]
 
 
-@click.command(short_help="Take a session's last compaction back.")
+@click.command(short_help="Undo a session's last compaction.")
 @click.argument("session")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(session: str, as_json: bool) -> None:
-    """Take a session's last compaction back: all it took out of view stands there again, byte for byte.
+    """Undo the last compaction: every removed message is restored, byte for byte.
 
-    What was said since stays. The session does not compact by itself again before its window is full or it is asked to.
+    Messages added since then stay. The session does not compact automatically again until its window is full.
     """
     anyio.run(_undo, session, load_settings(), as_json)
 
@@ -40,22 +40,22 @@ async def _undo(name: str, settings: Settings, as_json: bool) -> None:
             else:
                 say(f"undone: {before:,} tokens before, {after:,} after")
     except SessionBusy:
-        _left_in_inbox(name, settings, as_json)
+        _queue_undo(name, settings, as_json)
 
 
-def _left_in_inbox(name: str, settings: Settings, as_json: bool) -> None:
-    """Ask the process that has the session to undo the compaction that stands last now."""
+def _queue_undo(name: str, settings: Settings, as_json: bool) -> None:
+    """Queue an undo of the session's last compaction for the process that has the session open."""
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
         project, session = place_of(storage, name)
         view: View = Library(storage).view(f"projects/{project}/{session}.jsonl")
-        standing = [one for one in view.facts.compactions if one not in view.facts.undone]
-        if not standing:
-            raise SessionError("there is no compaction to undo in this session")
-        left = post(storage, inbox_key(project, session), "undo", {"compaction": standing[-1]}, sender="reverie undo")
+        active = [one for one in view.facts.compactions if one not in view.facts.undone]
+        if not active:
+            raise SessionError("this session has no compaction to undo")
+        left = post(storage, inbox_key(project, session), "undo", {"compaction": active[-1]}, sender="reverie undo")
     finally:
         storage.close()
     if as_json:
         emit_json({"session": session, "undone": None, "queued": left.id})
     else:
-        say(f"{session} is open in another process; it is undone at its next turn")
+        say(f"{session} is open in another process, which undoes the compaction at its next turn")

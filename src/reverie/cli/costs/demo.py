@@ -1,4 +1,4 @@
-"""``reverie demo``: a long session of our own making, played through the layers, live, with the bill at the end."""
+"""``reverie demo``: run a generated session through all layers, show each step live, and print the bill."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..output import bar, emit_json, paint, say, table
+from ..output import bar, counted, emit_json, paint, say, table
 
 if TYPE_CHECKING:
     from ...runtime.session.session import Session
@@ -21,33 +21,33 @@ _PACE_SECONDS = 0.03
 _WINDOW = 200_000
 
 
-@click.command(short_help="Play a long session through the layers and see the bill.")
-@click.option("--seed", default=1, show_default=True, help="Which session is made up.")
-@click.option("--tokens", default=350_000, show_default=True, help="About how many tokens are said in it.")
-@click.option("--fast", is_flag=True, help="Do not slow down to be watched.")
-@click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
+@click.command(short_help="Run a long demo session through all layers and show the bill.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the generated session.")
+@click.option("--tokens", default=350_000, show_default=True, help="Approximate size of the session.")
+@click.option("--fast", is_flag=True, help="Run at full speed.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(seed: int, tokens: int, fast: bool, as_json: bool) -> None:
-    """Play a made-up week of coding work through a real session in a temporary home, with a simulated provider.
+    """Run a generated week of coding work through a real session, with a simulated provider.
 
-    It needs no account, key or network, and writes nothing outside that home, which is removed at the end.
+    It needs no account, key or network. It writes only to a temporary directory, which is removed at the end.
     """
     import anyio
 
     from ...errors import InputError
 
     if not 20_000 <= tokens <= 5_000_000:
-        raise InputError("--tokens takes a number from 20000 to 5000000")
+        raise InputError("--tokens must be between 20000 and 5000000")
     with tempfile.TemporaryDirectory(prefix="reverie-demo-") as home:
         stage = _Stage(quiet=as_json, pace=0.0 if fast or as_json or not sys.stdout.isatty() else _PACE_SECONDS)
         found = anyio.run(_perform, Path(home), seed, tokens, stage)
     if as_json:
         emit_json(found)
     else:
-        _close(found)
+        _show_bill(found)
 
 
 class _Stage:
-    """Shows what happens, line by line, with the window as a bar where a person is looking."""
+    """Prints one line per step and, on a terminal, a live bar of the window."""
 
     def __init__(self, *, quiet: bool, pace: float) -> None:
         self.quiet = quiet
@@ -57,8 +57,8 @@ class _Stage:
         self.peak = 0
         self._live = sys.stdout.isatty() and not quiet
 
-    def heard(self, event: Any) -> None:
-        """Tell of what a layer did."""
+    def on_event(self, event: Any) -> None:
+        """Print and count one action of a layer."""
         from ...conversation.decisions import ResultOffloaded
         from ...events import CompactionEnded, DecisionMade, FellBack, NotesWritten, ResultsTrimmed
 
@@ -70,25 +70,28 @@ class _Stage:
         elif isinstance(event, DecisionMade) and isinstance(event.decision, ResultOffloaded):
             self.acts["offload"] += 1
             self.freed["offload"] += event.decision.cause.frees
-            self.line(f"  layer 1  moved a result of {event.decision.size:,} characters to disk", "a preview stays")
+            self.line(
+                f"  layer 1  moved a result of {event.decision.size:,} characters to disk", "a preview stays in view"
+            )
         elif isinstance(event, NotesWritten):
             self.acts["notes"] += 1
-            self.line(f"  layer 3  noted {len(event.sections)} sections of what happened so far", "no model call")
+            self.line(f"  layer 3  updated {counted(len(event.sections), 'section')} of the notes", "no model call")
         elif isinstance(event, CompactionEnded):
             freed = event.tokens_before - event.tokens_after
             self.acts["compact"] += 1
             self.freed["compact"] += freed
             sizes = f"{event.tokens_before:,} -> {event.tokens_after:,} tokens"
-            self.line(f"  layer 4  the past became a summary: {sizes}", f"from notes, {event.model_calls} model calls")
+            calls = counted(event.model_calls, "model call")
+            self.line(f"  layer 4  replaced old messages with a summary: {sizes}", f"from notes, {calls}")
         elif isinstance(event, FellBack):
             self.line(f"  {event.what}: {event.why}", "")
 
-    def said(self, words: str) -> None:
-        """Show what the user asked for."""
+    def show_prompt(self, words: str) -> None:
+        """Print the user's prompt."""
         self.line(f"> {' '.join(words.split())[:100]}", "", style="bold")
 
     def turn(self, number: int, window: int, spent: float) -> None:
-        """Show how full the window is."""
+        """Redraw the bar that shows context usage and cost so far."""
         self.peak = max(self.peak, window)
         if self._live:
             filled = bar(window, _WINDOW, width=24).ljust(24, "·")
@@ -98,12 +101,12 @@ class _Stage:
             time.sleep(self.pace)
 
     def end(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._live:
             sys.stdout.write("\r\x1b[2K")
 
     def line(self, text: str, why: str, *, style: str = "") -> None:
-        """Print one line, over the bar if there is one."""
+        """Print one line, replacing the bar if there is one."""
         if self.quiet:
             return
         if self._live:
@@ -125,15 +128,17 @@ async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[st
     settings = load_settings(home=home / "home", environ={})
     clock = PlayedClock()
     session = Session.open("demo", cwd=home, settings=settings, clock=clock)
-    session.listen(stage.heard)
+    session.listen(stage.on_event)
     spent = 0.0
     async with session:
-        turns = play_session(entries, session, clock, model=MODEL, system=SYSTEM, tools=TOOLS, on_said=stage.said)
+        turns = play_session(
+            entries, session, clock, model=MODEL, system=SYSTEM, tools=TOOLS, on_said=stage.show_prompt
+        )
         async for turn in turns:
             last = session.view.facts.last_call
             spent += (last.cost_usd or 0.0) if last is not None else 0.0
             stage.turn(turn.number, turn.window, spent)
-        kept = await _compacted_and_back(session, stage)
+        kept = await _compact_and_undo(session, stage)
     stage.end()
     with LedgerStore(settings.home) as store:
         (sums,) = store.by("session").values()
@@ -159,27 +164,36 @@ async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[st
     }
 
 
-async def _compacted_and_back(session: Session, stage: _Stage) -> float:
-    """Let the past become a summary, take that back, and say what it kept."""
+async def _compact_and_undo(session: Session, stage: _Stage) -> float:
+    """Compact the session, undo that, print both results, and return the share of exact names kept."""
     before = session.view.messages()
     stage.line("> /compact", "", style="bold")
     report = await session.compact()
     names = f"{report.loss.share_kept:.0%} of the uses of exact names are still in view"
-    stage.line(f"           your words stand byte for byte; {names}", f"the rest by handle {report.handle}")
+    stage.line(
+        f"           your own messages stay, byte for byte; {names}", f"read the rest with handle {report.handle}"
+    )
     stage.line("> /undo", "", style="bold")
     await session.undo()
     same = session.view.messages()[: len(before)] == before
-    stage.line(f"           the part before it is back, byte for byte: {'yes' if same else 'NO'}", "")
+    stage.line(f"           all earlier messages are back, byte for byte: {'yes' if same else 'NO'}", "")
     return report.loss.share_kept
 
 
-def _close(found: dict[str, Any]) -> None:
-    """Draw the ledger and what the same work costs otherwise."""
+def _show_bill(found: dict[str, Any]) -> None:
+    """Print the ledger and the cost of the same work under other policies."""
     ledger, policies = found["ledger"], found["policies"]
     say("")
-    kinds = {"read": "read from the cache", "written": "written to it", "uncached": "uncached", "output": "output"}
-    table(["the ledger", "tokens"], [[name, f"{ledger[kind]:,}"] for kind, name in kinds.items()], right=(1,))
-    say(f"{found['requests']} requests, ${ledger['usd']:.2f} in all, {ledger['hit_rate']:.1%} of input from the cache")
+    kinds = {
+        "read": "read from the cache",
+        "written": "written to the cache",
+        "uncached": "uncached",
+        "output": "output",
+    }
+    table(["ledger", "tokens"], [[name, f"{ledger[kind]:,}"] for kind, name in kinds.items()], right=(1,))
+    say(
+        f"{found['requests']} requests, ${ledger['usd']:.2f} in total, {ledger['hit_rate']:.1%} of input from the cache"
+    )
     say("")
     whole = policies["uncached"]["input_usd"] or 1.0
     rows = [
@@ -188,5 +202,5 @@ def _close(found: dict[str, Any]) -> None:
     ]
     table(["input cost of the same work", "", "", "fullest window"], rows, right=(1, 3))
     saved = 1 - policies["reverie"]["input_usd"] / policies["append-only"]["input_usd"]
-    say(f"reverie costs {saved:.0%} less than caching alone; reading back what it cleared is charged.")
-    say("Point it at your own sessions: reverie replay ~/.claude/projects/<project>")
+    say(f"reverie costs {saved:.0%} less than caching alone, including the cost of reading back cleared results.")
+    say("Try it on your own sessions: reverie replay ~/.claude/projects/<project>")

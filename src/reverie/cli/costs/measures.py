@@ -1,4 +1,4 @@
-"""``reverie measures``: how well we do, in numbers that follow from the logs."""
+"""``reverie measures``: quality figures computed from session logs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ...conversation.entries import Entry
 from ...runtime.reports.measures import Measures, measure, summed
 from ...runtime.reports.stats import price_list
 from ...settings import load_settings
-from ..output import emit_json, say, table, tracked
+from ..output import counted, emit_json, say, table, tracked
 from ..sessions.recordings import opened_library, recordings
 
-__all__ = ["command"]
+__all__ = ["as_row", "command", "number_text", "percent_text"]
 
 
-@click.command(short_help="Say how well cache, compaction, memory and background work do.")
+@click.command(short_help="Measure cache, compaction, memory and background work.")
 @click.argument("sessions", metavar="[SESSION|FILE]...", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, in sum and by session.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, total and per session.")
 def command(sessions: tuple[str, ...], as_json: bool) -> None:
-    """Measure sessions or recordings; without a name, every session of the library.
+    """Measure sessions or recordings; without a name, every session in the library.
 
-    Cache-hit rate and breaks, compactions a session and what they keep of exact names (paths, shas, test names, error
-    lines, numbers), money spent behind the conversation, breaker openings, and memories that were shown and never used.
+    Prints cache-hit rate and cache breaks, compactions per session, the share of exact names (paths, shas, test names,
+    error lines, numbers) they keep, cost of background work, breaker openings, and memories shown but never used.
     """
     failures_open = load_settings().compact.failures
     found: dict[str, Measures] = {}
@@ -35,7 +35,7 @@ def command(sessions: tuple[str, ...], as_json: bool) -> None:
     elif found:
         draw(summed(found.values()))
     else:
-        say("There are no sessions yet to measure: name a recording, or 'reverie import' some.")
+        say("No sessions to measure yet: name a recording, or add sessions with 'reverie import'.")
 
 
 def _logs(names: tuple[str, ...]) -> list[tuple[str, tuple[Entry, ...]]]:
@@ -47,7 +47,7 @@ def _logs(names: tuple[str, ...]) -> list[tuple[str, tuple[Entry, ...]]]:
 
 
 def as_row(one: Measures) -> dict[str, Any]:
-    """Return measures as JSON has them; a rate nothing is known about is null."""
+    """Return measures as a JSON object, with null for an unknown rate."""
     return {
         "sessions": one.sessions,
         "calls": one.calls,
@@ -74,35 +74,41 @@ def as_row(one: Measures) -> dict[str, Any]:
 
 
 def draw(one: Measures) -> None:
-    """Print one measure a line: its number and what it is made of."""
+    """Print one measure per line: its value and the counts behind it."""
     facts, memories = one.facts, one.pollution
     rows = [
-        ("cache-hit rate", _percent(one.hit_rate), f"{one.read_tokens:,} of {one.input_tokens:,} input tokens"),
+        ("cache-hit rate", percent_text(one.hit_rate), f"{one.read_tokens:,} of {one.input_tokens:,} input tokens"),
         ("cache breaks", f"{one.breaks:,}", f"{one.lost_usd:.4f} USD lost"),
         (
-            "compactions a session",
-            _number(one.compactions_per_session),
-            f"{one.compactions:,} in {one.sessions:,} sessions, {one.undone:,} undone, {one.failed:,} failed",
+            "compactions per session",
+            number_text(one.compactions_per_session),
+            f"{one.compactions:,} in {counted(one.sessions, 'session')}, {one.undone:,} undone, {one.failed:,} failed",
         ),
         (
             "facts kept",
-            _percent(facts.share),
-            f"{_number(facts.per_1000_tokens, 0)} uses of exact names kept in 1,000 tokens of summary",
+            percent_text(facts.share),
+            f"{number_text(facts.per_1000_tokens, 0)} uses of exact names kept per 1,000 tokens of summary",
         ),
         (
             "background spend",
             f"{one.background_usd:.4f} USD",
-            f"{one.background_calls:,} calls, {_percent(one.background_share)} of all money",
+            f"{counted(one.background_calls, 'call')}, {percent_text(one.background_share)} of the total cost",
         ),
-        ("breaker openings", f"{one.breaker_openings:,}", "automatic compaction stopped after failures"),
-        ("memory pollution", _percent(memories.rate), f"{memories.unused:,} of {memories.surfaced:,} shown, not used"),
+        ("breaker openings", f"{one.breaker_openings:,}", "automatic compaction paused after failures"),
+        (
+            "memory pollution",
+            percent_text(memories.rate),
+            f"{memories.unused:,} of {memories.surfaced:,} shown memories were not used",
+        ),
     ]
-    table(["measure", "", "of"], rows, right=(1,))
+    table(["measure", "value", "details"], rows, right=(1,))
 
 
-def _percent(share: float | None) -> str:
+def percent_text(share: float | None) -> str:
+    """Return a share as a percentage, or "-" if it is unknown."""
     return "-" if share is None else f"{share:.1%}"
 
 
-def _number(value: float | None, digits: int = 2) -> str:
+def number_text(value: float | None, digits: int = 2) -> str:
+    """Return a number with so many decimals, or "-" if it is unknown."""
     return "-" if value is None else f"{value:,.{digits}f}"

@@ -1,4 +1,4 @@
-"""``reverie context``: what fills the window, as a bar and a table, and how far each threshold is."""
+"""``reverie context``: show context usage as a bar and tables, and the tokens left to each threshold."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import click
 
 from ...cache.prices import capabilities_of
 from ...settings import load_settings
-from ..output import Styled, bar, bar_cell, coloured, console, emit_json, paint, say, table, tracked
+from ..output import Styled, bar, bar_cell, coloured, console, counted, emit_json, paint, say, table, tracked
 from ..sessions.recordings import recordings
-from .window_usage import filling, together
+from .window_usage import combined_usage, window_usage
 
 __all__ = ["command"]
 
-# category -> its label, its colour, and the letter that stands for it where there are no colours
+# category -> its label, its colour, and the letter that replaces the colour on a plain terminal
 CATEGORIES: Final = {
     "human": ("human", "cyan", "H"),
     "assistant": ("assistant", "green", "A"),
@@ -23,7 +23,7 @@ CATEGORIES: Final = {
     "tool_requests": ("tool requests", "yellow", "q"),
     "tool_results": ("tool results", "blue", "R"),
     "other": ("other", "red", "O"),
-    "beside": ("beside messages", "bright_black", "S"),
+    "beside": ("system and tools", "bright_black", "S"),
 }
 THRESHOLDS: Final = {
     "warning": "warning",
@@ -36,28 +36,32 @@ LISTED: Final = 10
 MAX_BAR: Final = 100
 
 
-@click.command(short_help="Say what fills the window of a session or a recording.")
+@click.command(short_help="Show the context usage of a session or a recording.")
 @click.argument("session", metavar="SESSION|FILE")
-@click.option("--model", metavar="NAME", default="", help="Reckon with this model's window; NAME[1m] has a million.")
 @click.option(
-    "--window", "window_tokens", metavar="N", type=click.IntRange(min=1), help="A window smaller than the model's."
+    "--model", metavar="NAME", default="", help="Use this model's context window; NAME[1m] means one million tokens."
 )
-@click.option("--whole", is_flag=True, help="Everything ever said, as if no layer had taken anything out of view.")
+@click.option(
+    "--window", "window_tokens", metavar="N", type=click.IntRange(min=1), help="Use a smaller window than the model's."
+)
+@click.option("--whole", is_flag=True, help="Count all messages, including those that layers removed from view.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def command(session: str, model: str, window_tokens: int | None, whole: bool, as_json: bool) -> None:
-    """Say what fills the window of a session or a recording.
+    """Show the context usage of a session or a recording.
 
-    By category and tool, with files that are in there more than once and the way to each threshold. Categories are
-    estimates, corrected by what replies reported; the count is what the last reply was billed and an estimate of
-    what came after it. After a compaction only what is still in view counts.
+    Prints tokens by category and tool, files included more than once, and tokens left to each threshold. Categories
+    are estimates, corrected by the usage that replies reported; the count is the billed input of the last reply plus
+    an estimate of everything after it. After a compaction, only messages still in view count.
     """
     settings = load_settings()
     found = [
-        filling(one, settings=settings, lookup=capabilities_of, model=model, window_tokens=window_tokens, whole=whole)
-        for one in tracked(recordings(session), "reckoning")
+        window_usage(
+            one, settings=settings, lookup=capabilities_of, model=model, window_tokens=window_tokens, whole=whole
+        )
+        for one in tracked(recordings(session), "counting")
     ]
     if as_json:
-        emit_json(together(found))
+        emit_json(combined_usage(found))
         return
     for number, one in enumerate(found):
         if number:
@@ -66,11 +70,11 @@ def command(session: str, model: str, window_tokens: int | None, whole: bool, as
 
 
 def draw(one: dict[str, Any]) -> None:
-    """Print one session."""
+    """Print the context usage of one session."""
     window = one["window"]
-    about = [one["format"], one["model"] or "unknown model", f"{one['messages']:,} messages in view"]
+    about = [one["format"], one["model"] or "unknown model", f"{counted(one['messages'], 'message')} in view"]
     if one["compactions"]:
-        about.append(f"{one['compactions']} x compacted")
+        about.append(f"compacted {counted(one['compactions'], 'time')}")
     paint([(f"{one['title'] or one['session']}\n", "bold"), (" · ".join(about) + "\n\n", "dim")], wrap=True)
     shares = {**one["by_category"], "beside": one["beside_messages_tokens"]}
     paint(window_bar(shares, window["window_tokens"]))
@@ -83,7 +87,7 @@ def draw(one: dict[str, Any]) -> None:
 
 
 def window_bar(shares: dict[str, int], window_tokens: int) -> list[tuple[str, str]]:
-    """Return the window as one bar, a segment a category; what is free is dots."""
+    """Return the window as one bar with a segment per category; dots show free space."""
     screen = console()
     width = min(screen.width, MAX_BAR)
     whole = max(window_tokens, sum(shares.values()))
@@ -100,7 +104,7 @@ def window_bar(shares: dict[str, int], window_tokens: int) -> list[tuple[str, st
 
 
 def verdict(window: dict[str, Any]) -> list[tuple[str, str]]:
-    """Say in one line how full the window is."""
+    """Return one coloured line: tokens used, window size, and percent left."""
     colour = {"fine": "green", "warning": "yellow", "error": "yellow"}.get(window["level"], "red")
     base = "auto-compact" if window["auto_compact_on"] else "the effective window"
     text = f"{window['used']:,} of {window['window_tokens']:,} tokens; {window['percent_left']} % left before {base}"
@@ -108,7 +112,7 @@ def verdict(window: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def draw_categories(one: dict[str, Any], shares: dict[str, int]) -> None:
-    """Print a row a category, largest first, then the sum and what the count has beyond it."""
+    """Print one row per category, largest first, then the sum, then tokens billed outside messages."""
     total = one["total_tokens"]
     width = max(8, min(40, console().width - 44))
     largest = max(shares.values())
@@ -119,25 +123,25 @@ def draw_categories(one: dict[str, Any], shares: dict[str, int]) -> None:
 
     ordered = sorted(one["by_category"], key=lambda name: -shares[name])
     rows = [row(name, f"{percent(shares[name], total)} %") for name in ordered]
-    rows.append(("messages in all", f"{total:,}", "", ""))
+    rows.append(("all messages", f"{total:,}", "", ""))
     if shares["beside"]:
         rows.append(row("beside", ""))
     table(["category", "tokens", "share", ""], rows, right=(1, 2))
 
 
 def label(name: str) -> str:
-    """Return a category's name and, where the bar is drawn with letters, its letter."""
+    """Return a category's label, with its letter in front if the bar consists of letters."""
     title, _, letter = CATEGORIES[name]
     return title if coloured() else f"{letter} {title}"
 
 
 def percent(part: int, whole: int) -> int:
-    """Return a share in whole percents."""
+    """Return ``part`` as a rounded percentage of ``whole``."""
     return round(part / whole * 100) if whole else 0
 
 
 def draw_tools(tools: Sequence[dict[str, Any]]) -> None:
-    """Print a row a tool."""
+    """Print one row per tool."""
     if not tools:
         return
     say()
@@ -147,7 +151,7 @@ def draw_tools(tools: Sequence[dict[str, Any]]) -> None:
 
 
 def draw_duplicates(reads: Sequence[dict[str, Any]]) -> None:
-    """Print a row a file that was read more than once."""
+    """Print one row per file that was read more than once."""
     if not reads:
         return
     say()
@@ -157,47 +161,47 @@ def draw_duplicates(reads: Sequence[dict[str, Any]]) -> None:
 
 
 def more(rows: Sequence[object]) -> None:
-    """Say how many rows are not listed."""
+    """Print how many rows were not listed."""
     if len(rows) > LISTED:
         say(f"... and {len(rows) - LISTED} more; --json has them all")
 
 
 def draw_thresholds(window: dict[str, Any]) -> None:
-    """Print a row a threshold, lowest first."""
+    """Print one row per threshold, lowest first."""
     say()
     ordered = sorted(THRESHOLDS, key=lambda name: window[name])
     rows = [(title(name, window), f"{window[name]:,}", away(window["distance"][name])) for name in ordered]
-    table(["threshold", "at", "distance"], rows, right=(1, 2))
+    table(["threshold", "at", "tokens left"], rows, right=(1, 2))
 
 
 def title(name: str, window: dict[str, Any]) -> str:
-    """Return a threshold's name, and whether it acts."""
+    """Return a threshold's label, marked if it is switched off."""
     off = name == "auto_compact" and not window["auto_compact_on"]
     return THRESHOLDS[name] + (" (off)" if off else "")
 
 
 def away(tokens: int) -> str:
-    """Say how far a threshold is."""
-    return f"{tokens:,} to go" if tokens > 0 else "reached" if tokens == 0 else f"passed by {-tokens:,}"
+    """Return the tokens left to a threshold, or by how many it was passed."""
+    return f"{tokens:,}" if tokens > 0 else "reached" if tokens == 0 else f"passed by {-tokens:,}"
 
 
 def draw_notes(one: dict[str, Any]) -> None:
-    """Print what the figures rest on and what was left out."""
+    """Print notes about estimates, unknown window sizes and skipped lines."""
     notes: list[str] = []
     if one["beside_messages_tokens"]:
-        notes.append("Beside messages: system prompt, tools and whatever else was billed and is not in the recording.")
+        notes.append("System and tools: everything that was billed but is not in the recorded messages.")
     if not one["count_from_usage"]:
-        notes.append("No reply reports usage for this view: the count is an estimate, padded against thresholds.")
+        notes.append("No reply reported usage for these messages: the count is an estimate, rounded up for safety.")
     if one["window"].get("source") == "default" and one.get("model"):
         assumed = f"{one['window']['tokens']:,}" if "tokens" in one["window"] else "200,000"
         notes.append(
-            f"The window of {one['model']} is not known: {assumed} is assumed; REVERIE_MODEL_WINDOW_TOKENS sets it."
+            f"The window of {one['model']} is unknown: assuming {assumed} tokens; REVERIE_MODEL_WINDOW_TOKENS sets it."
         )
     left_out = sum(one["skipped"].values())
     if left_out:
-        notes.append("Left out: " + ", ".join(f"{count} x {why}" for why, count in one["skipped"].items()) + ".")
+        notes.append("Skipped: " + ", ".join(f"{count} x {why}" for why, count in one["skipped"].items()) + ".")
     if one["damage"]:
-        notes.append(f"{len(one['damage'])} damaged lines were left out; --json names them.")
+        notes.append(f"Skipped {counted(len(one['damage']), 'damaged line')}; --json lists them.")
     if notes:
         say()
         paint([(f"{note}\n", "dim") for note in notes], wrap=True)

@@ -1,4 +1,4 @@
-"""``reverie replay``: what recorded sessions would have cost under other policies, and what broke their cache."""
+"""``reverie replay``: price recorded sessions under other caching policies and list their cache breaks."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from pathlib import Path
 import click
 
 from ...errors import InputError
-from ..output import emit_json, progressing, say
+from ..output import counted, emit_json, progressing, say
 from ..sessions.export import write
 
 __all__ = ["command"]
 
 
-@click.command(short_help="Replay recorded sessions under policies and price them.")
+@click.command(short_help="Replay recorded sessions under caching policies and price them.")
 @click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY]...")
 @click.option("--policy", "chosen", multiple=True, metavar="NAME|FILE.toml", help="Only these policies (repeatable).")
-@click.option("--model", metavar="NAME", help="Price as this model; by default as recorded.")
-@click.option("--ttl", type=click.Choice(("5m", "1h")), default="5m", show_default=True, help="How long caches live.")
-@click.option("--html", "html", metavar="FILE", type=click.Path(dir_okay=False), help="Write a page to look at.")
-@click.option("--force", is_flag=True, help="Overwrite the page if it is there.")
+@click.option("--model", metavar="NAME", help="Use the prices of this model; default: the recorded one.")
+@click.option(
+    "--ttl", type=click.Choice(("5m", "1h")), default="5m", show_default=True, help="Lifetime of cache entries."
+)
+@click.option(
+    "--html", "html", metavar="FILE", type=click.Path(dir_okay=False), help="Also write the report as an HTML page."
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     paths: tuple[str, ...],
@@ -31,10 +35,10 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Replay sessions of Claude Code, Codex and other agents under a simulator of the provider's cache.
+    """Replay recorded sessions of Claude Code, Codex and other agents in a simulator of the provider's cache.
 
-    Without a file, the sessions of Claude Code and Codex on this machine are found and you are asked which project.
-    A settings file given as a policy is replayed with those settings. Reading back what a policy removed is charged.
+    Without a file, it finds the sessions of Claude Code and Codex on this machine and asks you to choose a project.
+    A policy FILE.toml replays with those settings. Content that a policy removed and the agent needed again is charged.
     """
     from ...replay.compare import compare, recordings_in, settings_named
     from ...replay.policies import NAMES
@@ -43,10 +47,10 @@ def command(
     target = _page_file(html, force)
     names = [name for name in chosen if not name.endswith(".toml")]
     extra = settings_named(Path(name) for name in chosen if name.endswith(".toml"))
-    files = [_readable(path) for path in paths] if paths else _asked(as_json)
+    files = [_readable(path) for path in paths] if paths else _sessions_of_chosen_project(as_json)
     recordings, skipped = recordings_in(files, lenient=not paths)
     if not recordings:
-        raise InputError("there is no request to replay in what was given")
+        raise InputError("the given files contain no requests to replay")
     policies = names or (list(NAMES) if not chosen or extra else [])
     acts = len(recordings) * (len(policies) + len(extra))
     with progressing("Replaying", acts) as step:
@@ -70,7 +74,7 @@ def command(
 def _readable(path: str) -> Path:
     found = Path(path)
     if not found.exists():
-        raise InputError(f"there is no {path}; give a recorded session or a directory of them")
+        raise InputError(f"{path} does not exist; pass a recorded session or a directory of them")
     return found
 
 
@@ -79,14 +83,14 @@ def _page_file(html: str | None, force: bool) -> Path | None:
         return None
     target = Path(html)
     if target.exists() and not force:
-        raise InputError(f"{html} is there already; --force overwrites it")
+        raise InputError(f"{html} exists already; --force overwrites it")
     if not target.absolute().parent.is_dir():
-        raise InputError(f"there is no directory {target.parent} to write the page to")
+        raise InputError(f"cannot write the page: directory {target.parent} does not exist")
     return target
 
 
-def _asked(quiet: bool) -> list[Path]:
-    """Find the sessions other agents keep on this machine and ask which project's to replay."""
+def _sessions_of_chosen_project(quiet: bool) -> list[Path]:
+    """Find recorded sessions of other agents on this machine and return those of the project the user chooses."""
     import sys
 
     from ...importers import usual_places
@@ -97,13 +101,14 @@ def _asked(quiet: bool) -> list[Path]:
         for session in place.sessions():
             projects.setdefault(project_of(session), []).append(session)
     if not projects:
-        raise InputError("no sessions of Claude Code or Codex were found here; name a recorded session or a directory")
+        raise InputError("found no sessions of Claude Code or Codex; pass a recorded session or a directory")
     rows = sorted(projects, key=lambda name: -len(projects[name]))
     if quiet or not sys.stdin.isatty():
         first = projects[rows[0]][0].parent
-        raise InputError(f"{len(rows)} projects have sessions here; name one, for example: reverie replay {first}")
+        raise InputError(
+            f"found sessions of {counted(len(rows), 'project')}; pass one, for example: reverie replay {first}"
+        )
     for number, name in enumerate(rows, 1):
-        count = len(projects[name])
-        say(f"{number:>4}  {name}  ({count} session{'s' if count > 1 else ''})")
+        say(f"{number:>4}  {name}  ({counted(len(projects[name]), 'session')})")
     answer = click.prompt("Which project", type=click.IntRange(1, len(rows)), default=1)
     return projects[rows[answer - 1]]

@@ -1,4 +1,4 @@
-"""What fills a window, reckoned: categories, tools, repeated reads, and the way to each threshold."""
+"""Context usage as plain values: tokens by category and tool, repeated reads, and distance to each threshold."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ...conversation.view import View
 from ...settings import Settings
 from ..sessions.recordings import Recording
 
-__all__ = ["filling", "together"]
+__all__ = ["combined_usage", "window_usage"]
 
-# Decisions that take something out of view: without them the view is all that was ever said.
+# Decisions that remove content from view: a log without them folds into a view of all messages.
 REMOVALS: Final = frozenset(
     {"compacted", "collapsed", "snipped", "results_cleared", "result_offloaded", "images_dropped"}
 )
 
 
-def filling(
+def window_usage(
     recording: Recording,
     *,
     settings: Settings,
@@ -31,7 +31,7 @@ def filling(
     window_tokens: int | None = None,
     whole: bool = False,
 ) -> dict[str, Any]:
-    """Reckon what fills the window of one session."""
+    """Return the context usage of one session, as the values that ``reverie context --json`` prints."""
     entries = [entry for entry in recording.entries if not whole or not removes(entry)]
     view = View().fold_all(entries)
     model = model or recording.model or view.counted.model
@@ -43,7 +43,7 @@ def filling(
         window_tokens=min(limits, default=None),
         compact_percent=settings.compact_percent,
     )
-    # What was billed speaks of the view that was sent, not of one that nothing was ever taken out of.
+    # Billed usage describes the view that was sent, not the larger view without removals.
     known = view.counted.known and not (whole and len(entries) < len(recording.entries))
     count = view.counted.tokens if known else max(view.counted.tokens, found.total)
     used = view.counted.threshold_tokens if known or not whole else count
@@ -73,12 +73,12 @@ def filling(
 
 
 def removes(entry: Entry) -> bool:
-    """Say whether an entry is a decision that takes something out of view."""
+    """Return whether an entry is a decision that removes content from view."""
     return entry.kind == DECISION and entry.body.get("decision") in REMOVALS
 
 
 def accounting_of(view: View) -> Accounting:
-    """Account for a view with what its replies have taught the estimator."""
+    """Return a view's tokens by category, estimated with the correction learned from its replies."""
     correction = view.counted.estimator.correction(view.counted.model)
 
     def weigh(block: Any) -> float:
@@ -90,7 +90,7 @@ def accounting_of(view: View) -> Accounting:
 
 
 def tools_of(found: Accounting) -> list[dict[str, Any]]:
-    """Return the tokens of each tool, the largest first."""
+    """Return request and result tokens per tool, largest first."""
     names = {*found.tool_requests, *found.tool_results}
     rows = [(name, found.tool_requests.get(name, 0), found.tool_results.get(name, 0)) for name in names]
     rows.sort(key=lambda row: (-(row[1] + row[2]), row[0]))
@@ -98,7 +98,7 @@ def tools_of(found: Accounting) -> list[dict[str, Any]]:
 
 
 def duplicates_of(found: Accounting) -> list[dict[str, Any]]:
-    """Return the files that were read more than once, the most wasteful first."""
+    """Return the files that were read more than once, most wasted tokens first."""
     return [
         {"path": read.path, "reads": read.reads, "tokens": read.tokens, "wasted_tokens": read.wasted_tokens}
         for read in found.duplicate_reads
@@ -106,8 +106,8 @@ def duplicates_of(found: Accounting) -> list[dict[str, Any]]:
 
 
 def window_of(window: Window, lines: Thresholds, used: int) -> dict[str, Any]:
-    """Return the window, its thresholds, and how far it is to each."""
-    marks = {
+    """Return the window, its thresholds, and the tokens left to each."""
+    limits = {
         "warning": lines.warning,
         "error": lines.error,
         "auto_compact": lines.auto_compact,
@@ -117,17 +117,17 @@ def window_of(window: Window, lines: Thresholds, used: int) -> dict[str, Any]:
     return {
         "window_tokens": lines.window,
         "source": window.source,
-        **marks,
+        **limits,
         "auto_compact_on": lines.compacts,
         "used": used,
         "percent_left": lines.percent_left(used),
         "level": lines.level(used),
-        "distance": {name: at - used for name, at in marks.items()},
+        "distance": {name: at - used for name, at in limits.items()},
     }
 
 
-def together(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Sum the sessions of one file; the window is that of the fullest, since each has one of its own."""
+def combined_usage(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Sum the sessions of one file; report the window of the fullest session, since each has its own."""
     fullest = max(found, key=lambda one: one["window"]["used"] / max(1, one["window"]["effective"]))
     report = dict(fullest)
     if len(found) == 1:
@@ -147,13 +147,13 @@ def together(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def summed(counts: Sequence[dict[str, int]]) -> dict[str, int]:
-    """Add counts up by name."""
+    """Return the sum of the counts under each name."""
     names = dict.fromkeys(name for one in counts for name in one)
     return {name: sum(one.get(name, 0) for one in counts) for name in names}
 
 
 def summed_tools(lists: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Add the tokens of each tool up over sessions."""
+    """Return the sum of each tool's tokens over all sessions."""
     rows: dict[str, dict[str, Any]] = {}
     for row in (row for rows_of_one in lists for row in rows_of_one):
         total = rows.setdefault(row["tool"], {"tool": row["tool"], "request_tokens": 0, "result_tokens": 0})

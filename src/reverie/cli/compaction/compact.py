@@ -1,4 +1,4 @@
-"""``reverie compact``: a session's past becomes a summary; what that does is shown first."""
+"""``reverie compact``: preview and apply a compaction, which replaces old messages with a summary."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ from ...runtime.session.parts import SessionOptions
 from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
-from ..output import console, emit_json, printable, say, warn
+from ..output import console, counted, emit_json, printable, say, warn
 
 __all__ = ["command", "loss_report", "opened_for_writing", "place_of"]
 
 
-@click.command(short_help="Turn a session's past into a summary.")
+@click.command(short_help="Replace old messages of a session with a summary.")
 @click.argument("session")
-@click.option("--from", "from_message", metavar="MESSAGE", help="Only from this message on; the prefix stays.")
-@click.option("--up-to", "up_to", metavar="MESSAGE", help="Only up to this message; what follows stays.")
-@click.option("--instructions", default="", metavar="TEXT", help="What a model should mind; needs --model.")
-@click.option("--model", "model_name", metavar="NAME", help="Ask this model; without one it is written locally.")
-@click.option("--dry-run", is_flag=True, help="Show what it would do and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--from", "from_message", metavar="MESSAGE", help="Compact only from this message on; everything before it stays."
+)
+@click.option("--up-to", "up_to", metavar="MESSAGE", help="Compact only up to this message; everything after it stays.")
+@click.option("--instructions", default="", metavar="TEXT", help="Instructions for the summary; needs --model.")
+@click.option("--model", "model_name", metavar="NAME", help="Let this model write the summary; default: no model.")
+@click.option("--dry-run", is_flag=True, help="Show the preview and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     session: str,
@@ -50,17 +52,17 @@ def command(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Turn a session's past into a summary, all of it or a part.
+    """Replace old messages of a session, all or a part of them, with a summary.
 
-    Shown before anything is done: tokens before and after, the price both ways, what is kept, and what leaves the view.
-    'reverie undo' takes it back. MESSAGE is a message's uuid, or its beginning. A session that another process has open
-    compacts itself at its next turn.
+    A preview comes first: tokens before and after, cost and savings, kept messages, and lost names. 'reverie undo'
+    restores everything. MESSAGE is a message's uuid or the start of one. If another process has the session open,
+    that process compacts it at its next turn.
     """
     if from_message and up_to:
-        raise InputError("--from and --up-to are two different parts: give one of them")
+        raise InputError("--from and --up-to exclude each other: use one of them")
     settings = load_settings()
     if instructions and not (model_name or settings.model):
-        raise InputError("nobody can follow --instructions without a model: name one with --model")
+        raise InputError("--instructions needs a model: name one with --model")
     asked: dict[str, Any] = {"instructions": instructions, "from_message": from_message, "up_to": up_to}
     model = None
     if model_name or instructions:
@@ -75,7 +77,7 @@ async def _compact(
 ) -> int:
     try:
         async with opened_for_writing(name, settings, model) as session:
-            session.listen(_tell)
+            session.listen(_on_event)
             report = await session.parts.compact.compact(**asked, dry_run=True)
             prices = _prices(session)
             if not as_json:
@@ -90,19 +92,19 @@ async def _compact(
                     {**as_json_report(report, prices), "applied": entry is not None, "uuid": entry and entry.uuid}
                 )
             elif entry is not None:
-                say(f"compacted; 'reverie undo {session.name}' takes it back")
+                say(f"compacted; 'reverie undo {session.name}' restores the messages")
             return 0
     except SessionBusy as busy:
         if dry_run:
             raise
-        return _left_in_inbox(name, settings, asked, busy, as_json)
+        return _queue_compaction(name, settings, asked, busy, as_json)
     finally:
         if model is not None:
             await model.aclose()
 
 
-def _left_in_inbox(name: str, settings: Settings, asked: dict[str, Any], busy: SessionBusy, as_json: bool) -> int:
-    """Ask the process that has the session to compact it."""
+def _queue_compaction(name: str, settings: Settings, asked: dict[str, Any], busy: SessionBusy, as_json: bool) -> int:
+    """Queue a compaction for the process that has the session open, and return 0."""
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
         project, session = place_of(storage, name)
@@ -113,13 +115,15 @@ def _left_in_inbox(name: str, settings: Settings, asked: dict[str, Any], busy: S
     if as_json:
         emit_json({"session": session, "applied": False, "queued": left.id, "holder": busy.holder})
     else:
-        say(f"{session} is open in another process; it compacts at its next turn ({printable(busy.holder or '')})")
+        say(
+            f"{session} is open in another process ({printable(busy.holder or '')}), which compacts it at its next turn"
+        )
     return 0
 
 
 @asynccontextmanager
 async def opened_for_writing(name: str, settings: Settings, model: Model | None = None) -> AsyncGenerator[Session]:
-    """Open a session of the library by its name, as the only writer."""
+    """Open a session in the library for writing and close it at the end; a second writer gets SessionBusy."""
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
         project, session = place_of(storage, name)
@@ -132,21 +136,21 @@ async def opened_for_writing(name: str, settings: Settings, model: Model | None 
 
 
 def place_of(storage: FileStorage, name: str) -> tuple[str, str]:
-    """Return the project and the whole name of the session that is meant."""
+    """Return the project and the full name of the session that a name or its start refers to."""
     key = Library(storage, project=project_slug(Path.cwd())).find(name)
     project, session = key.removeprefix("projects/").removesuffix(".jsonl").split("/", 1)
     return project, session
 
 
 def _prices(session: Session) -> Prices | None:
-    """Return what the model of the session's last reply costs, where that is known."""
+    """Return the prices of the model that wrote the session's last reply, or None if unknown."""
     replied = (entry.reply.get("model") for entry in reversed(session.view.said) if entry.kind == ASSISTANT)
     model = next((name for name in replied if isinstance(name, str) and name), "")
     return prices_for(model) if model else None
 
 
 def as_json_report(report: CompactionReport, prices: Prices | None = None) -> dict[str, Any]:
-    """Return a report as plain values."""
+    """Return a compaction report as a JSON object."""
     return {
         "method": report.method,
         "trigger": report.decision.trigger,
@@ -175,18 +179,18 @@ def as_json_report(report: CompactionReport, prices: Prices | None = None) -> di
 
 
 def loss_report(loss: Loss) -> dict[str, Any]:
-    """Return a loss report as plain values."""
+    """Return a loss as a JSON object: counts by kind, share of names kept, and the lost names."""
     return {"by_kind": loss.counts, "share_kept": loss.share_kept, "lost": list(loss.lost)}
 
 
 def _usd(tokens: float, prices: Prices | None) -> float | None:
-    """Return what so many tokens cost at the input price."""
+    """Return the cost of so many tokens at the input price, or None without prices."""
     return prices.cost_of(Usage(uncached=round(tokens))) if prices is not None else None
 
 
 def _show(report: CompactionReport, prices: Prices | None) -> None:
     words, price = report.words, report.price
-    say(f"method      {report.method}, {report.model_calls} model calls")
+    say(f"method      {report.method}, {counted(report.model_calls, 'model call')}")
     say(f"tokens      {report.tokens_before:,} before, {report.tokens_after:,} after")
     cost, saves = _usd(price.cost, prices), _usd(price.saves, prices)
     if cost is not None and saves is not None:
@@ -196,15 +200,11 @@ def _show(report: CompactionReport, prices: Prices | None) -> None:
     say(f"            {price.reason}")
     if report.cost_usd is not None and report.model_calls:
         say(f"spent       ${report.cost_usd:.4f} on the summary")
-    say(f"kept        {report.kept_messages} messages as they are")
-    say(f"            {_counted(len(words.whole), 'message')} of the user word for word{_shortened(words)}")
-    say(f"read back   handle {report.handle}")
+    say(f"kept        {counted(report.kept_messages, 'message')} unchanged")
+    say(f"            {counted(len(words.whole), 'user message')} word for word{_shortened(words)}")
+    say(f"read back   with handle {report.handle}")
     say()
     say(loss_text(report.loss, width=console().width))
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _shortened(words: Words) -> str:
@@ -212,7 +212,7 @@ def _shortened(words: Words) -> str:
     return f"{short}, {words.by_handle} by handle" if words.by_handle else short
 
 
-def _tell(event: Event) -> None:
+def _on_event(event: Event) -> None:
     if isinstance(event, FellBack):
         warn(f"{event.what}: {event.why}")
     elif isinstance(event, CompactionProgressed) and event.phase.startswith("hooks"):

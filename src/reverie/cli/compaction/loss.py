@@ -1,4 +1,4 @@
-"""``reverie loss``: what every compaction of a session or a recording took out of view."""
+"""``reverie loss``: list the names that each compaction of a session or a recording removed from view."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["command", "losses"]
 
 
 @record
-class Taken:
-    """A compaction in a log, and what it took out of view."""
+class CompactionLoss:
+    """One compaction in a log and the names it removed from view."""
 
     uuid: str
     time: str
@@ -32,35 +32,35 @@ class Taken:
     loss: Loss
 
 
-@click.command(short_help="Say what compactions took out of view.")
+@click.command(short_help="List the names and numbers that compactions removed from view.")
 @click.argument("session", metavar="SESSION|FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(session: str, as_json: bool) -> None:
-    """Say what every compaction of a session, or of a recording of another agent, took out of view.
+    """List the exact names that each compaction of a session or a recording removed from view.
 
-    Names are looked up literally in all that was shown right after the compaction. Each one that is gone stands with
-    the handle by which 'reverie read' gives the message back.
+    A name (path, sha, test, error, number) counts as kept if it still appears literally right after the compaction.
+    Each missing name is listed with a handle; 'reverie read' shows its message.
     """
     found = [(one.session, losses(one.entries)) for one in recordings(session)]
     if as_json:
-        emit_json([{"session": name, "compactions": [_plain(one) for one in taken]} for name, taken in found])
+        emit_json([{"session": name, "compactions": [_json_object(one) for one in taken]} for name, taken in found])
         return
     for name, taken in found:
         if not taken:
-            say(f"{name}: nothing was compacted")
+            say(f"{name}: no compactions")
         for one in taken:
-            undone = ", undone since" if one.undone else ""
-            how = f"{one.decision.trigger} compaction by {one.decision.method}"
+            undone = ", undone later" if one.undone else ""
+            how = f"{one.decision.trigger} compaction, method {one.decision.method}"
             say(name)
-            say(f"  {how}, {one.time or 'at an unknown time'}{undone}")
+            say(f"  {how}, {one.time or 'time unknown'}{undone}")
             say(f"  {one.tokens_before:,} tokens before, {one.tokens_after:,} after; {one.uuid}")
             say(loss_text(one.loss, width=console().width))
             say()
 
 
-def losses(entries: Iterable[Entry]) -> list[Taken]:
-    """Fold a log and look at the view before and after each compaction in it."""
-    out: list[Taken] = []
+def losses(entries: Iterable[Entry]) -> list[CompactionLoss]:
+    """Return the loss of each compaction in a log, by comparing the view before and after it."""
+    out: list[CompactionLoss] = []
     view = View()
     for entry in entries:
         decision = decision_of(entry.body) if entry.kind == DECISION else None
@@ -68,16 +68,16 @@ def losses(entries: Iterable[Entry]) -> list[Taken]:
         if isinstance(decision, Compacted) and view.cuts != before.cuts:
             loss = loss_of(before, view, decision)
             tokens = decision.tokens_before or before.counted.tokens
-            out.append(Taken(entry.uuid, entry.time, decision, tokens, view.counted.tokens, False, loss))
+            out.append(CompactionLoss(entry.uuid, entry.time, decision, tokens, view.counted.tokens, False, loss))
     return [
-        Taken(one.uuid, one.time, one.decision, one.tokens_before, one.tokens_after, True, one.loss)
+        CompactionLoss(one.uuid, one.time, one.decision, one.tokens_before, one.tokens_after, True, one.loss)
         if one.uuid in view.facts.undone
         else one
         for one in out
     ]
 
 
-def _plain(one: Taken) -> dict[str, Any]:
+def _json_object(one: CompactionLoss) -> dict[str, Any]:
     return {
         "uuid": one.uuid,
         "time": one.time,

@@ -1,36 +1,33 @@
-"""``reverie ledger``: what the calls of all sessions read, wrote and cost, and what broken caches lost."""
+"""``reverie ledger``: sum tokens and cost of all model calls, and the losses from cache breaks."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any, cast
 
 import click
 
 from ...cache.ledger import Axis, Totals
-from ...errors import InputError
-from ...runtime.places.projects import project_slug
 from ...runtime.session.ledger import LedgerStore
 from ...settings import load_settings
-from ..output import bars, emit_json, say, table
+from ..output import bars, counted, emit_json, say, table
+from ..sessions.recordings import slug_of
 
-__all__ = ["command"]
+__all__ = ["as_json_row", "command"]
 
 AXES = ("session", "day", "project", "layer")
 KINDS = ("read", "written", "uncached", "output")
 
 
-@click.command(short_help="Say what calls cost and what broken caches lost.")
-@click.option("--by", "axis", type=click.Choice(AXES), default="session", show_default=True, help="What to sum by.")
-@click.option("--session", metavar="NAME", help="Only the calls of this session.")
-@click.option("--project", metavar="DIR", help="Only the calls of the project this directory belongs to.")
+@click.command(short_help="Show the cost of model calls and the losses from cache breaks.")
+@click.option(
+    "--by", "axis", type=click.Choice(AXES), default="session", show_default=True, help="Group the sums by this."
+)
+@click.option("--session", metavar="NAME", help="Only calls of this session.")
+@click.option("--project", metavar="DIR", help="Only calls of the project that contains this directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print the sums as JSON.")
 def command(axis: str, session: str | None, project: str | None, as_json: bool) -> None:
-    """Sum what calls were expected to read, write and cost, what they did, and what every break of the cache lost."""
-    if project is not None and not os.path.isdir(project):
-        raise InputError(f"--project {project} is not a directory")
-    slug = None if project is None else project_slug(Path(project))
+    """Sum the tokens and cost of model calls, actual and expected, and the money lost to each kind of cache break."""
+    slug = slug_of(project)
     with LedgerStore(load_settings().home) as store:
         found = store.by(cast(Axis, axis), session=session, project=slug)
     whole = summed(list(found.values()))
@@ -40,11 +37,11 @@ def command(axis: str, session: str | None, project: str | None, as_json: bool) 
     elif found:
         draw(axis, found, whole)
     else:
-        say("The ledger is empty: calls enter it as sessions make them.")
+        say("The ledger is empty: sessions add a row for each model call.")
 
 
 def summed(rows: list[Totals]) -> Totals:
-    """Add up totals."""
+    """Return the sum of all rows."""
     whole = Totals()
     for row in rows:
         whole = whole.and_also(row)
@@ -52,7 +49,7 @@ def summed(rows: list[Totals]) -> Totals:
 
 
 def as_json_row(row: Totals) -> dict[str, Any]:
-    """Return totals as JSON has them."""
+    """Return totals as a JSON object."""
     return {
         "calls": row.calls,
         "hit_rate": row.hit_rate,
@@ -70,7 +67,7 @@ def as_json_row(row: Totals) -> dict[str, Any]:
 
 
 def draw(axis: str, found: dict[str, Totals], whole: Totals) -> None:
-    """Print a row each, the sum, and what was lost by reason."""
+    """Print one row per group, the sum, and the losses by reason."""
     headings = [axis, "calls", *KINDS, "hit rate", "expected", "USD", "breaks", "lost USD"]
     rows = [cells(key or "(none)", row) for key, row in found.items()]
     if len(rows) > 1:
@@ -82,11 +79,11 @@ def draw(axis: str, found: dict[str, Totals], whole: Totals) -> None:
         bars([(reason, usd, f"{usd:.4f} USD") for reason, usd in ordered])
     if whole.unpriced:
         say()
-        say(f"{whole.unpriced} calls are of models without a price in the installed table; they count as 0 USD.")
+        say(f"{counted(whole.unpriced, 'call')} used a model without a known price and counted as 0 USD.")
 
 
 def cells(key: str, row: Totals) -> list[str]:
-    """Return one line of the table."""
+    """Return the cells of one table row."""
     used = row.actual
     return [
         key,

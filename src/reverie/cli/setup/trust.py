@@ -1,4 +1,4 @@
-"""``reverie trust``: whose settings, hooks, servers and skills are believed."""
+"""``reverie trust``: choose the directories whose settings, hooks, servers and skills are used."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["command"]
 
 @click.command(short_help="Trust a directory, or stop trusting it.")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
-@click.option("--list", "listing", is_flag=True, help="List the directories that are trusted.")
+@click.option("--list", "listing", is_flag=True, help="List the trusted directories.")
 @click.option("--remove", is_flag=True, help="Stop trusting the directory.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(path: Path | None, listing: bool, remove: bool, as_json: bool) -> int:
     """Trust a directory, or stop trusting it.
 
-    What a repository brings along (hooks, servers, skills, instruction files that import from elsewhere) counts only
-    where you trust it. PATH is the current directory unless given; inside a repository the whole repository is meant.
+    Hooks, servers, skills and importing instruction files of a repository are used only if you trust its directory.
+    PATH defaults to the current directory; inside a repository, trust applies to the whole repository.
     """
     if listing and (remove or path is not None):
-        raise click.UsageError("--list stands alone")
+        raise click.UsageError("--list takes no PATH and no --remove")
     trust = TrustList.open(default_home())
     if listing:
         return show(trust, as_json)
@@ -36,7 +36,7 @@ def command(path: Path | None, listing: bool, remove: bool, as_json: bool) -> in
     else:
         changed = not trust.is_trusted(directory)
         trust.trust(directory)
-        words = "is trusted now" if changed else "is trusted already"
+        words = "is now trusted" if changed else "was trusted already"
     root = root_of(directory)
     if as_json:
         emit_json({"directory": str(root), "trusted": trust.is_trusted(directory), "changed": changed})
@@ -46,14 +46,14 @@ def command(path: Path | None, listing: bool, remove: bool, as_json: bool) -> in
 
 
 def show(trust: TrustList, as_json: bool) -> int:
-    """Print what is trusted."""
+    """Print the trusted directories and return 0."""
     entries = trust.list()
     if as_json:
         rows = [{"directory": each.path, "since": each.since, "stands": each.still_stands()} for each in entries]
         emit_json({"trusted": rows})
     elif entries:
-        states = ["" if each.still_stands() else "no longer the same directory: not trusted" for each in entries]
+        states = ["" if each.still_stands() else "not trusted: the directory was replaced" for each in entries]
         table(["directory", "since", ""], [(e.path, e.since, state) for e, state in zip(entries, states, strict=True)])
     else:
-        say("no directory is trusted; 'reverie trust PATH' trusts one")
+        say("no trusted directories; 'reverie trust PATH' adds one")
     return 0
