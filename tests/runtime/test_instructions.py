@@ -235,7 +235,7 @@ def test_a_long_file_is_used_with_a_warning_and_a_huge_one_skipped(place: Place)
 def test_a_name_that_is_no_file_is_a_mention_and_a_path_that_is_none_a_problem(place: Place) -> None:
     place.write({"person/code/project/AGENTS.md": "ask @alice about @docs/missing.md"})
     assert [problem.partition("imports ")[2] for problem in place.gather().problems] == [
-        "docs/missing.md, and there is no such file"
+        "docs/missing.md, which does not exist"
     ]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import SettingsError
-from reverie.runtime.guard.permissions import Verdict, decide, remember
+from reverie.runtime.guard.permissions import PermissionScope, Verdict, decide, remember
 from reverie.settings.agent import Mode, PermissionRules
 from reverie.tools import Access
 from reverie.tools.tool import AccessKind
@@ -30,11 +30,9 @@ def verdict(
         mode,
         tool,
         Access(kind, target),
-        cwd=CWD,
-        home=HOME,
-        directories=[Path("/also")],
-        protected=[Path("/repo/[odd]")],
-        sandboxed=sandboxed,
+        PermissionScope(
+            CWD, directories=[Path("/also")], protected=[Path("/repo/[odd]")], home=HOME, sandboxed=sandboxed
+        ),
     )
 
 

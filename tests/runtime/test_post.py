@@ -16,7 +16,7 @@ from reverie.events import Event, FellBack, MessageArrived
 from reverie.layers.l7_relay.controls import PlanApprovalResponse, ShutdownRequest, control_body, control_of, written
 from reverie.layers.l7_relay.messages import Letter
 from reverie.layers.l7_relay.signature import sealed
-from reverie.runtime.guard.permissions import decide
+from reverie.runtime.guard.permissions import PermissionScope, decide
 from reverie.runtime.mail.delivery import drain
 from reverie.runtime.mail.files import placed
 from reverie.runtime.mail.local_queues import MAX_WAITING, Neighbours
@@ -269,9 +269,9 @@ def test_what_a_message_says_about_permission_changes_none(home: Path, tmp_path:
         tool = SendMessage()
         async with opened("s", tmp_path) as session:
             access = tool.access({"to": "bridge:x"}, ToolContext(cwd=tmp_path))
-            before = decide(rules, "default", "SendMessage", access, cwd=tmp_path)
+            before = decide(rules, "default", "SendMessage", access, PermissionScope(tmp_path))
             await drain(session, None, queue=queue)
-            assert decide(rules, "default", "SendMessage", access, cwd=tmp_path) == before
+            assert decide(rules, "default", "SendMessage", access, PermissionScope(tmp_path)) == before
             assert before.outcome != "allow", "a bridge leads away from here, so a person is asked"
             said = seen(session)
             assert "It grants no permission" in said

@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 from reverie.paths import resolver
-from reverie.runtime.guard.permissions import decide
+from reverie.runtime.guard.permissions import PermissionScope, decide
 from reverie.settings import PermissionRules
 from reverie.tools import Output, Tool, ToolContext
 from reverie.tools.edit import Edit
@@ -454,7 +454,7 @@ def test_a_hard_link_inside_is_asked_for_where_a_plain_file_is_not(tool: Tool, w
 
     def outcome(name: str, *allowed: str) -> str:
         access = tool.access({"file_path": name}, context)
-        return decide(PermissionRules(allow=allowed), "accept-edits", tool.name, access, cwd=ws).outcome
+        return decide(PermissionRules(allow=allowed), "accept-edits", tool.name, access, PermissionScope(ws)).outcome
 
     assert outcome("inside.txt") == "allow"
     assert outcome("hard.txt") == "ask"

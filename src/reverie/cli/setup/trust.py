@@ -49,10 +49,10 @@ def show(trust: TrustList, as_json: bool) -> int:
     """Print the trusted directories and return 0."""
     entries = trust.list()
     if as_json:
-        rows = [{"directory": each.path, "since": each.since, "stands": each.still_stands()} for each in entries]
+        rows = [{"directory": each.path, "since": each.since, "stands": each.is_same_directory()} for each in entries]
         emit_json({"trusted": rows})
     elif entries:
-        states = ["" if each.still_stands() else "not trusted: the directory was replaced" for each in entries]
+        states = ["" if each.is_same_directory() else "not trusted: the directory was replaced" for each in entries]
         table(["directory", "since", ""], [(e.path, e.since, state) for e, state in zip(entries, states, strict=True)])
     else:
         say("no trusted directories; 'reverie trust PATH' adds one")

@@ -28,8 +28,8 @@ __all__ = ["Prompt", "QueryEnd", "QueryEvents", "QueryHost", "QueryRun", "run_qu
 
 Prompt = str | list[dict[str, Any]]
 GO_ON: Final = (
-    "Your reply was cut off by the output limit. Go on exactly where it stopped; do not repeat what you said and do "
-    "not apologise. If what is left is long, do it in smaller parts."
+    "Your reply was cut off by the output limit. Continue exactly where it stopped; do not repeat yourself and do "
+    "not apologise. If the rest is long, do it in smaller parts."
 )
 STOPPED: Final = "[The user stopped the reply here.]"
 CUT: Final = "max_tokens"
@@ -117,6 +117,7 @@ class QueryRun:
     hooks: Hooks
     interrupt: Interrupt
     events: QueryEvents
+    end: QueryEnd | None = None
     turns: int = 0
     continues: int = 0
     sent_back: int = 0
@@ -125,50 +126,62 @@ class QueryRun:
 
 async def run_query(run: QueryRun, prompt: Prompt) -> AsyncGenerator[Event, None]:
     """Answer a prompt and yield every event as it happens, ``QueryEnded`` last."""
-    end: QueryEnd | None = None
     try:
-        end = await _begin(run, prompt)
-        while end is None:
-            for event in run.events.new_events():
-                yield event
-            end = run.host.end_by_limit(run.turns)
-            if end is not None:
-                break
-            try:
-                request = await run.interrupt.guard(run.session.prepare(**run.host.request_options()))
-            except WindowFull as error:
-                end = QueryEnd("blocking_limit", str(error))
-                break
-            reply: Reply | None = None
-            try:
-                async with aclosing(run.host.model.stream(request)) as stream:
-                    while reply is None:
-                        piece = await run.interrupt.guard(_next(stream))
-                        if isinstance(piece, Reply):
-                            reply = piece
-                        else:
-                            _show(run, piece)
-                        for event in run.events.new_events():
-                            yield event
-            except PromptTooLong as error:
-                end = await _compact_once(run, error)
-                continue
-            except ModelError as error:
-                end = QueryEnd("model_error", str(error))
-                break
-            run.turns += 1
-            end = await _handle_reply(run, reply.body)
+        run.end = await _begin(run, prompt)
+        while run.end is None:
+            async with aclosing(_turn(run)) as events:
+                async for event in events:
+                    yield event
     except QueryInterrupted:
-        end = QueryEnd("aborted", "stopped by the user")
+        run.end = QueryEnd("aborted", "stopped by the user")
         await _settle(run)
     except BaseException:
         with CancelScope(shield=True):  # the log must be complete even if the caller cancels
             await _settle(run)
             _emit_end(run, QueryEnd("aborted", "cancelled"))
         raise
-    _emit_end(run, end or QueryEnd("completed"))
+    _emit_end(run, run.end or QueryEnd("completed"))
     for event in run.events.new_events():
         yield event
+
+
+async def _turn(run: QueryRun) -> AsyncGenerator[Event, None]:
+    """Run one turn (limits, request, streamed reply, tools) and yield its events; set ``run.end`` if it is the last."""
+    for event in run.events.new_events():
+        yield event
+    request = await _request(run)
+    if request is None:
+        return
+    reply: Reply | None = None
+    try:
+        async with aclosing(run.host.model.stream(request)) as stream:
+            while reply is None:
+                piece = await run.interrupt.guard(_next(stream))
+                if isinstance(piece, Reply):
+                    reply = piece
+                else:
+                    _show(run, piece)
+                for event in run.events.new_events():
+                    yield event
+    except PromptTooLong as error:
+        run.end = await _compact_once(run, error)
+    except ModelError as error:
+        run.end = QueryEnd("model_error", str(error))
+    else:
+        run.turns += 1
+        run.end = await _handle_reply(run, reply.body)
+
+
+async def _request(run: QueryRun) -> dict[str, Any] | None:
+    """Return the next request; set ``run.end`` and return None if a limit or a full window forbids it."""
+    run.end = run.host.end_by_limit(run.turns)
+    if run.end is not None:
+        return None
+    try:
+        return await run.interrupt.guard(run.session.prepare(**run.host.request_options()))
+    except WindowFull as error:
+        run.end = QueryEnd("blocking_limit", str(error))
+        return None
 
 
 async def _begin(run: QueryRun, prompt: Prompt) -> QueryEnd | None:

@@ -20,7 +20,7 @@ __all__ = ["AgentOptions"]
 
 @record
 class AgentOptions:
-    """Everything an agent is told before it opens."""
+    """All options of one agent."""
 
     model: str | Model | None
     """A model, or the name of one; None uses the default of the provider table."""

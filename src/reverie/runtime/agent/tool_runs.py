@@ -18,7 +18,7 @@ from ...tools.files.workspace import with_grant
 from ...tools.tool import Access, Output, Tool
 from ...values import record, replace
 from ..guard.hooks import HookOutcome, Hooks
-from ..guard.permissions import Approval, ApprovalAnswer, Approver, Verdict, decide, remember
+from ..guard.permissions import Approval, ApprovalAnswer, Approver, PermissionScope, Verdict, decide, remember
 from ..session.replies import Call
 from ..session.session import Session
 
@@ -198,7 +198,7 @@ class ToolRuns:
         if self._permissions.approve is None:
             why = f"{verdict.reason}, and there is no person to ask"
             self._emit_decision(tool.name, False, "nobody", why)
-            return False, False, f"{why}. Say what you wanted to do instead, or go on without it."
+            return False, False, f"{why}. Describe the step you wanted to take, or continue without it."
         async with self._approval_lock:
             again = self._verdict(tool.name, access)  # an answer given in the meantime may cover this call too
             if again.outcome == "allow":
@@ -221,10 +221,12 @@ class ToolRuns:
             self.mode,
             tool,
             access,
-            cwd=self.context.cwd,
-            directories=self.context.directories,
-            protected=self._permissions.protected,
-            sandboxed=self._permissions.sandboxed,
+            PermissionScope(
+                self.context.cwd,
+                directories=self.context.directories,
+                protected=self._permissions.protected,
+                sandboxed=self._permissions.sandboxed,
+            ),
         )
 
     def _emit_decision(self, tool: str, allowed: bool, by: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""What a hook may answer, and what several answers to one event amount to."""
+"""Parse the answers of hooks, and merge several answers to one event."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = [
 HookPermission: TypeAlias = Literal["allow", "deny", "ask"]
 
 MAX_USED_CHARS: Final = 10_000
-"""Of what a hook says, this much of each text is used."""
+"""The most characters used of each text in an answer."""
 
 _CONTEXT_FROM_TEXT: Final = frozenset({"user_prompt", "session_start"})
 _STRICTER: Final[Mapping[HookPermission | None, int]] = {None: 0, "allow": 1, "ask": 2, "deny": 3}
-# Where each text may stand in an answer, nearest first.
+# The field names of each text, first choice first.
 _TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "reason": ("permissionDecisionReason", "reason"),
     "context": ("additionalContext",),
@@ -37,17 +37,17 @@ _TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @record
 class HookOutcome:
-    """What hooks want done about an event."""
+    """The effect that hooks ask for after an event."""
 
     block: bool = False
-    """Do not do it: the prompt, the tool call, the compaction; at ``stop``, go on working."""
+    """Refuse the prompt, tool call or compaction; at ``stop``, continue working."""
     reason: str = ""
     context: str = ""
-    """What the model is told."""
+    """Text for the model."""
     message: str = ""
-    """What the person is told."""
+    """Text for the person."""
     instructions: str = ""
-    """What a compaction should mind."""
+    """Instructions for a compaction."""
     permission: HookPermission | None = None
     updated_input: dict[str, Any] | None = None
     stop: bool = False
@@ -56,14 +56,14 @@ class HookOutcome:
 
 @record
 class HookAnswer:
-    """What one hook answered, and what was wrong with it."""
+    """The outcome of one hook, and a problem with its answer."""
 
     outcome: HookOutcome
     problem: str = ""
 
 
 def shortened(text: str) -> str:
-    """Return the part of a text that is used."""
+    """Return a text stripped and cut to the limit."""
     text = text.strip()
     if len(text) <= MAX_USED_CHARS:
         return text
@@ -71,10 +71,10 @@ def shortened(text: str) -> str:
 
 
 def read_output(event: str, code: int, out: str, err: str) -> HookAnswer:
-    """Read what a command said: 0 answers, 2 blocks, anything else is a failure that stops nothing."""
+    """Parse the output of a command hook: exit code 0 answers, 2 blocks, any other code is a failure."""
     if code == 2:
         reason = shortened(err) or shortened(out)
-        return HookAnswer(_settled(event, HookOutcome(block=True, reason=reason)))
+        return HookAnswer(_after_tool_as_context(event, HookOutcome(block=True, reason=reason)))
     if code != 0:
         how = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
         said = " ".join((err.strip() or out.strip()).split())[:500]
@@ -90,12 +90,12 @@ def read_output(event: str, code: int, out: str, err: str) -> HookAnswer:
 
 
 def read_answer(event: str, given: object) -> HookAnswer:
-    """Read an answer that is a table, text, an outcome or nothing; a field that is wrong is named and left out."""
+    """Parse an answer (a table, text, an outcome or None); report and ignore a field of the wrong type."""
     if given is None:
         return HookAnswer(HookOutcome())
     if isinstance(given, HookOutcome):
         texts = {name: shortened(getattr(given, name)) for name in _TEXTS}
-        return HookAnswer(_settled(event, replace(given, **texts)))
+        return HookAnswer(_after_tool_as_context(event, replace(given, **texts)))
     if isinstance(given, str):
         return HookAnswer(_from_text(event, given))
     if not isinstance(given, Mapping):
@@ -104,7 +104,7 @@ def read_answer(event: str, given: object) -> HookAnswer:
 
 
 def _from_text(event: str, text: str) -> HookOutcome:
-    """Plain text is context where a conversation or a turn begins, and instructions before a compaction."""
+    """Use plain text as context at the start of a session or turn, and as instructions before a compaction."""
     if event in _CONTEXT_FROM_TEXT:
         return HookOutcome(context=shortened(text))
     if event == "before_compact":
@@ -145,18 +145,18 @@ def _from_table(event: str, table: Mapping[str, object]) -> HookAnswer:
     )
     if outcome.stop and stop_reason:
         outcome = replace(outcome, reason=stop_reason)
-    return HookAnswer(_settled(event, outcome), "; ".join(problems))
+    return HookAnswer(_after_tool_as_context(event, outcome), "; ".join(problems))
 
 
-def _settled(event: str, outcome: HookOutcome) -> HookOutcome:
-    """A call that has been made can no longer be blocked: the model is told why it should not have been."""
+def _after_tool_as_context(event: str, outcome: HookOutcome) -> HookOutcome:
+    """Turn a block after a tool call into context for the model, because the call has already run."""
     if event == "after_tool" and outcome.block and outcome.reason:
         return replace(outcome, context=_joined([outcome.reason, outcome.context]))
     return outcome
 
 
 def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
-    """Return what the outcomes amount to, in their order: one block blocks, the strictest permission stands."""
+    """Merge outcomes in their order: one block blocks, and the strictest permission wins."""
     permission: HookPermission | None = None
     for one in outcomes:
         if _STRICTER[one.permission] > _STRICTER[permission]:

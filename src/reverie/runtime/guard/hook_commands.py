@@ -1,4 +1,4 @@
-"""A hook that is a command: a process of its own group, fed, read and ended within bounds."""
+"""Run a hook command in its own process group, with limits on time and output."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from ...values import record
 __all__ = ["MAX_READ_BYTES", "HookCommandResult", "run_command"]
 
 MAX_READ_BYTES: Final = 1_000_000
-"""What is read of a command's output; the rest is thrown away."""
+"""The most bytes kept of a command's output; the rest is dropped."""
 _GRACE_SECONDS: Final = 1.0
 _SHELL: Final = ("/bin/sh", "-c")
 
 
 @record
 class HookCommandResult:
-    """How a command ended and what it said."""
+    """The exit code and output of a command."""
 
     code: int | None
-    """None where it ran out of time."""
+    """None if it exceeded its time limit."""
     out: str
     err: str
 
 
 class _Output:
-    """The beginning of what a stream gives."""
+    """The beginning of a stream."""
 
     def __init__(self) -> None:
         self.ended = False
         self._data = bytearray()
 
     async def read(self, stream: ByteReceiveStream | None) -> None:
-        """Read to the end, keeping no more than the bound."""
+        """Read a stream to its end and keep at most the limit."""
         if stream is not None:
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
                 async for chunk in stream:
@@ -48,15 +48,15 @@ class _Output:
         self.ended = True
 
     def text(self) -> str:
-        """Return it as text, whatever the bytes."""
+        """Return the bytes as text, with replacement characters for invalid ones."""
         return self._data.decode("utf-8", "replace")
 
 
 async def run_command(
     command: str, given: bytes, *, cwd: str, environment: Mapping[str, str], timeout_seconds: float
 ) -> HookCommandResult:
-    """Run a command by ``/bin/sh -c`` with this on its stdin; what outlives its time is killed with all it started."""
-    process = await _started(command, cwd, environment)
+    """Run a command with ``/bin/sh -c`` and this input; kill its process group at the time limit."""
+    process = await _start(command, cwd, environment)
     out, err = _Output(), _Output()
     over = False
     try:
@@ -64,7 +64,7 @@ async def run_command(
             await _talk(process, given, out, err)
             over = True
     finally:
-        # Whoever still holds the output was left behind by the command. The group is alive then, so its number is too.
+        # A process that still holds the output is in the group, so the group's number is still valid.
         if not (over and out.ended and err.ended):
             _kill_group(process.pid)
         with anyio.CancelScope(shield=True):
@@ -72,8 +72,8 @@ async def run_command(
     return HookCommandResult(process.returncode if over else None, out.text(), err.text())
 
 
-async def _started(command: str, cwd: str, environment: Mapping[str, str]) -> Process:
-    """Start a command; one that is cancelled while it starts would run on without anybody."""
+async def _start(command: str, cwd: str, environment: Mapping[str, str]) -> Process:
+    """Start a command, shielded from cancellation: a command cancelled during its start would keep running."""
     with anyio.CancelScope(shield=True):
         return await anyio.open_process(
             [*_SHELL, command],
@@ -97,7 +97,7 @@ async def _talk(process: Process, given: bytes, out: _Output, err: _Output) -> N
 
 
 async def _feed(stream: ByteSendStream | None, given: bytes) -> None:
-    """Write what a command is told; one that does not listen is no failure."""
+    """Write the input of a command; ignore a command that does not read it."""
     if stream is not None:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             await stream.send(given)

@@ -1,7 +1,7 @@
-"""Hooks: commands and callables that are told what happens, and may have a say in it.
+"""Hooks: commands and callables that run at an event and may change its effect.
 
-All hooks of one event run at the same time, each within its own time; their answers count in the order in which the
-hooks were declared, commands first. One that fails is reported as ``HookRan`` and stops nothing: only an answer can.
+All hooks of one event run at the same time, each with its own time limit. Their answers are merged in the order of
+declaration, commands first. A hook that fails is reported as ``HookRan`` and has no effect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_CALLABLES: Final[Mapping[str, Sequence[Callable[..., Any]]]] = {}
 
 
 class Hooks:
-    """Everybody who is told what happens in one session."""
+    """Runs the hooks of one session."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Hooks:
         self._callable_seconds = callable_seconds
 
     def wants(self, event: str) -> bool:
-        """Say whether anybody listens for this event."""
+        """Say whether there is a hook for this event."""
         return bool(self._commands.get(event) or self._callables.get(event))
 
     async def run(self, event: str, payload: Mapping[str, Any], *, tool: str = "") -> HookOutcome:
-        """Tell everybody, and return what their answers amount to; cancelling ends every hook that runs."""
+        """Run all hooks of an event and return their merged outcome; cancelling ends the running hooks."""
         if not self.wants(event):
             return HookOutcome()
         given = _encoded({"hook_event_name": event, "session_id": self._session, "cwd": self._cwd, **payload})
@@ -74,7 +74,7 @@ class Hooks:
         return merged([answers[place].outcome for place in sorted(answers)])
 
     def _matches(self, command: HookCommand, event: str, tool: str) -> bool:
-        """Say whether a command is for this tool; where there is none, every command is asked."""
+        """Say whether a command's matcher accepts the tool; for events without a tool every command runs."""
         if not tool or command.matcher in ("", "*"):
             return True
         try:
@@ -117,7 +117,7 @@ class Hooks:
 
 
 async def _called(called: Callable[..., Any], given: dict[str, Any]) -> object:
-    """Call it: one that is not asynchronous in a worker thread, where it may take its time."""
+    """Call a hook; run a synchronous one in a worker thread, because it may block."""
     if inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None)):  # noqa: B004 - is it async?
         return await called(given)
     found: object = await to_thread.run_sync(called, given, abandon_on_cancel=True)
@@ -125,7 +125,7 @@ async def _called(called: Callable[..., Any], given: dict[str, Any]) -> object:
 
 
 def _encoded(given: Mapping[str, Any]) -> bytes:
-    """Return the event as JSON, in the nearest form where JSON has none."""
+    """Return the event as JSON, with values that JSON cannot hold converted to the nearest form."""
     try:
         return msgspec.json.encode(given) + b"\n"
     except (TypeError, ValueError, OverflowError, RecursionError):

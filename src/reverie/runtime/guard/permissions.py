@@ -1,7 +1,7 @@
-"""What an agent may do without asking, only after asking, or never.
+"""Decide whether a tool call is allowed, needs asking, or is denied.
 
-Pure: the rules, the mode and what a call would touch come in, a verdict goes out. Deny goes before ask, ask before
-allow; what no rule names is decided by the mode.
+Pure: it takes the rules, the mode and the access of a call, and returns a verdict. Deny rules go before ask rules, and
+those before allow rules; the mode decides on calls that no rule names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,17 @@ from .rules import (
     touches_command,
 )
 
-__all__ = ["PROTECTED", "Approval", "ApprovalAnswer", "Approver", "PermissionOutcome", "Verdict", "decide", "remember"]
+__all__ = [
+    "PROTECTED",
+    "Approval",
+    "ApprovalAnswer",
+    "Approver",
+    "PermissionOutcome",
+    "PermissionScope",
+    "Verdict",
+    "decide",
+    "remember",
+]
 
 PermissionOutcome: TypeAlias = Literal["allow", "ask", "deny"]
 
@@ -41,9 +51,9 @@ PROTECTED: Final = (
     ".bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin .kshrc .gitconfig .gitmodules .ssh "
     ".netrc .npmrc .pypirc .envrc .husky .vscode .idea"
 )
-"""Names whose content decides what is run or told later: a write there asks, whatever the rules and the mode allow."""
+"""Files and folders that control later commands or instructions: a write always asks, in every mode."""
 
-# Reading these tells nothing about the user.
+# These places hold no data of the user.
 _SYSTEM: Final = (
     "/usr",
     "/bin",
@@ -61,7 +71,7 @@ _PATTERN_BY_OPTION: Final = re.compile(r"-[A-Za-z]*[ef]|--(?:regexp|file|files|e
 
 @record
 class Verdict:
-    """What happens to a call, why, and by which rule or mode; ``restricted`` means: run it in the sandbox."""
+    """The decision on a call, its reason, and the rule or mode behind it; ``restricted`` runs it in the sandbox."""
 
     outcome: PermissionOutcome
     reason: str
@@ -71,7 +81,7 @@ class Verdict:
 
 @record
 class Approval:
-    """What a person is asked: the call, what it would touch, how it would look, and what 'always' would add."""
+    """A question for a person: the call, its access, a preview, and the rule that the answer 'always' would add."""
 
     tool: str
     input: Mapping[str, Any]
@@ -83,7 +93,7 @@ class Approval:
 
 @record
 class ApprovalAnswer:
-    """What a person answered; a message goes to the model with a denial."""
+    """The answer of a person; the model gets the message of a denial."""
 
     kind: Literal["once", "always", "deny"]
     message: str = ""
@@ -94,7 +104,7 @@ Approver: TypeAlias = Callable[[Approval], Awaitable[ApprovalAnswer]]
 
 @record
 class PermissionCase:
-    """One call to be decided, and where it stands."""
+    """One call to decide on, with the rules, paths and mode that apply."""
 
     rules: PermissionRules
     mode: Mode
@@ -107,7 +117,7 @@ class PermissionCase:
     sandboxed: bool
 
     def place(self, path: str, base: str = "") -> str:
-        """Return a path as written, made absolute."""
+        """Return a written path as an absolute path."""
         return placed(path, cwd=Path(base) if base else self.cwd, home=self.home)
 
     def is_inside(self, path: str, *, roots: Sequence[str] = ()) -> bool:
@@ -119,24 +129,24 @@ class PermissionCase:
         return rule.pattern is None or matches_path(rule.pattern, path, cwd=self.cwd, home=self.home)
 
 
-def decide(
-    rules: PermissionRules,
-    mode: Mode,
-    tool: str,
-    access: Access,
-    *,
-    cwd: Path,
-    directories: Sequence[Path] = (),
-    protected: Sequence[Path] = (),
-    home: Path | None = None,
-    sandboxed: bool = True,
-) -> Verdict:
-    """Say whether a call is allowed, asks or is denied.
+@record
+class PermissionScope:
+    """The directories of a session, and whether commands can be confined."""
 
-    ``protected`` adds places to those where every write asks; ``sandboxed`` says whether a command can be confined here
-    (``sandbox.available().works``). Paths are taken as given: the caller resolves links that leave the roots.
-    """
-    home = Path.home() if home is None else home
+    cwd: Path
+    directories: Sequence[Path] = ()
+    """Other directories that tools may use without asking."""
+    protected: Sequence[Path] = ()
+    """More paths where every write asks."""
+    home: Path | None = None
+    """The home directory of the user; None means that of this process."""
+    sandboxed: bool = True
+    """Whether this machine has a sandbox (``sandbox.available().works``)."""
+
+
+def decide(rules: PermissionRules, mode: Mode, tool: str, access: Access, scope: PermissionScope) -> Verdict:
+    """Return the verdict on a call; the caller has resolved links in the target."""
+    cwd, home = scope.cwd, Path.home() if scope.home is None else scope.home
     extra = [placed(each, cwd=cwd, home=home) for each in rules.directories]
     case = PermissionCase(
         rules=rules,
@@ -145,14 +155,14 @@ def decide(
         access=access,
         cwd=cwd,
         home=home,
-        roots=tuple(os.path.normpath(each) for each in (str(cwd), *map(str, directories), *extra)),
-        protected=(*PROTECTED.split(), *(re.sub(r"([*?[])", r"[\1]", str(each)) for each in protected)),
-        sandboxed=sandboxed,
+        roots=tuple(os.path.normpath(each) for each in (str(cwd), *map(str, scope.directories), *extra)),
+        protected=(*PROTECTED.split(), *(re.sub(r"([*?[])", r"[\1]", str(each)) for each in scope.protected)),
+        sandboxed=scope.sandboxed,
     )
     if rule := _first(case, parse_permission_rules(rules).deny, loosely=True):
         return Verdict("deny", f"the rule {rule.text} denies it", rule.text)
     if mode == "bypass":
-        return Verdict("allow", "bypass mode allows what no rule denies", "mode bypass")
+        return Verdict("allow", "bypass mode allows every call that no rule denies", "mode bypass")
     if access.kind == "run":
         return _decide_command(case)
     if mode == "plan" and access.kind not in ("none", "read"):
@@ -160,7 +170,7 @@ def decide(
     if rule := _first(case, parse_permission_rules(rules).ask, loosely=True):
         return Verdict("ask", f"the rule {rule.text} asks", rule.text)
     if access.kind == "write" and _is_protected(case):
-        return Verdict("ask", "what stands there decides what is run or told later", "protected")
+        return Verdict("ask", "it controls later commands or instructions", "protected")
     if rule := _first(case, parse_permission_rules(rules).allow):
         return Verdict("allow", f"the rule {rule.text} allows it", rule.text)
     if access.doubt:
@@ -169,7 +179,7 @@ def decide(
 
 
 def _planning(why: str) -> Verdict:
-    return Verdict("deny", f"plan mode: {why}; only read, then say what you would do", "mode plan")
+    return Verdict("deny", f"plan mode: {why}; only read, then describe your plan", "mode plan")
 
 
 def _by_mode(case: PermissionCase) -> Verdict:
@@ -184,7 +194,7 @@ def _by_mode(case: PermissionCase) -> Verdict:
         if case.mode == "accept-edits":
             return Verdict("allow", "it writes inside the directories of this session", by)
     words = {"write": "it writes a file", "fetch": "it reaches the network"}
-    return Verdict("ask", words.get(kind, "no rule says what this tool may do"), by)
+    return Verdict("ask", words.get(kind, "no rule names this tool"), by)
 
 
 def _is_protected(case: PermissionCase) -> bool:
@@ -193,13 +203,13 @@ def _is_protected(case: PermissionCase) -> bool:
 
 
 def _first(case: PermissionCase, rules: tuple[PermissionRule, ...], *, loosely: bool = False) -> PermissionRule | None:
-    """Return the first rule that is about this call; loosely also where it is only likely."""
-    return next((rule for rule in rules if _is_about(case, rule, loosely)), None)
+    """Return the first rule that matches this call; with ``loosely`` a probable match counts."""
+    return next((rule for rule in rules if _matches(case, rule, loosely)), None)
 
 
-def _is_about(case: PermissionCase, rule: PermissionRule, loosely: bool) -> bool:
+def _matches(case: PermissionCase, rule: PermissionRule, loosely: bool) -> bool:
     if case.access.kind == "run":
-        return loosely and _is_about_command(case, rule)
+        return loosely and _matches_command(case, rule)
     if not names_tool(rule, case.tool, case.access):
         return False
     if rule.pattern is None:
@@ -214,7 +224,7 @@ def _is_about(case: PermissionCase, rule: PermissionRule, loosely: bool) -> bool
             return rule.pattern == case.access.target
 
 
-def _is_about_command(case: PermissionCase, rule: PermissionRule) -> bool:
+def _matches_command(case: PermissionCase, rule: PermissionRule) -> bool:
     line = case.access.target
     if names_tool(rule, case.tool, case.access):
         return (
@@ -222,7 +232,7 @@ def _is_about_command(case: PermissionCase, rule: PermissionRule) -> bool:
             or rule.pattern == line.strip()
             or any(touches_command(rule.pattern, argv) for argv in runs(line))
         )
-    # A file that may not be read or written is not to be reached by a command that names it either.
+    # A rule against reading or writing a file also covers commands that name the file.
     if rule.pattern is None or rule.tool not in ("Read", "Edit", "Write"):
         return False
     if rule.tool != "Read" and is_read_only(line).allowed:
@@ -255,12 +265,12 @@ def _decide_command(case: PermissionCase) -> Verdict:
             "ask", f"it reads {outside}, which is outside the directories of this session", by, case.sandboxed
         )
     if not case.sandboxed:
-        return Verdict("ask", "it seems to only read, but there is no sandbox here to hold it to that", by)
+        return Verdict("ask", "it seems to only read, but there is no sandbox here to enforce that", by)
     return Verdict("allow", "it only reads, and runs in the sandbox", by, True)
 
 
 def _allowing(case: PermissionCase, rules: tuple[PermissionRule, ...]) -> PermissionRule | None:
-    """Return a rule by which the whole line is allowed: each of its commands must be, by a rule or by only reading."""
+    """Return a rule that allows the whole line: each command must match a rule or be read-only."""
     about = [rule for rule in rules if rule.tool == case.tool]
     for rule in about:
         if rule.pattern is None or rule.pattern == case.access.target.strip():
@@ -274,9 +284,9 @@ def _allowing(case: PermissionCase, rules: tuple[PermissionRule, ...]) -> Permis
 
 
 def _outside(case: PermissionCase, line: object) -> str:
-    """Return the first path outside the roots that a line of reading commands names.
+    """Return the first path outside the roots that a line of read-only commands names.
 
-    After a ``cd`` that may or may not have happened, a path must be inside from every directory it could start in.
+    After a ``cd`` that may have failed, a path must be inside the roots from every possible working directory.
     """
     bases = [str(case.cwd)]
     for command in line.commands if isinstance(line, Line) else ():
@@ -290,7 +300,7 @@ def _outside(case: PermissionCase, line: object) -> str:
 
 
 def _operands(command: Command) -> Iterator[str]:
-    """Yield the words of a command that may be paths; not the pattern or script that comes before them."""
+    """Yield the words of a command that may be paths, without a leading pattern or script."""
     name, *words = command.argv
     skips = name in _PATTERN_FIRST and not any(_PATTERN_BY_OPTION.match(word) for word in words)
     for word in words:
@@ -316,7 +326,7 @@ _BY_SECOND_WORD: Final[Mapping[str, frozenset[str]]] = {
 
 
 def remember(tool: str, access: Access, *, cwd: Path, home: Path | None = None) -> str:
-    """Return the narrow rule that 'always' adds for the session; nothing where none can be remembered."""
+    """Return the narrow rule that the answer 'always' adds for the session; an empty text if there is none."""
     home = Path.home() if home is None else home
     match access.kind:
         case "run":

@@ -1,4 +1,4 @@
-"""Permission rules as people write them, and what they match: tools, paths, commands, hosts."""
+"""Parse permission rules, and match them with tools, paths, commands and hosts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SYNTAX: Final = (
     "write a tool's name, or Tool(pattern): Edit(src/**), Bash(git status:*), WebFetch(docs.python.org), mcp__server"
 )
 _HOST: Final = re.compile(r"(?:\*\.)?[A-Za-z0-9.-]+\Z")
-# Programs that run the program named by a later word: a rule that denies the later one is not to be evaded by them.
+# Programs that run another program named by a later word; a deny rule for that program must still apply.
 _WRAPPERS: Final = words_of(
     "builtin busybox chroot command doas env exec find flock ionice nice nohup parallel setsid stdbuf strace sudo "
     "time timeout unshare watch xargs"
@@ -48,7 +48,7 @@ _MAX_DEPTH: Final = 4
 
 @record
 class PermissionRule:
-    """One rule, read: the tool it is about, and the pattern its target must match; none matches all."""
+    """One parsed rule: its tool, and the pattern for the target; a pattern of None matches everything."""
 
     text: str
     tool: str
@@ -57,7 +57,7 @@ class PermissionRule:
 
 @record
 class PermissionRuleSet:
-    """Rules, read."""
+    """All parsed rules."""
 
     deny: tuple[PermissionRule, ...]
     ask: tuple[PermissionRule, ...]
@@ -66,14 +66,14 @@ class PermissionRuleSet:
 
 @lru_cache(maxsize=64)
 def parse_permission_rules(rules: PermissionRules) -> PermissionRuleSet:
-    """Read the rules; one that cannot be read is a ``SettingsError`` that says what one looks like."""
+    """Parse all rules; raise ``SettingsError`` with an example of the syntax for an invalid one."""
     return PermissionRuleSet(
         *(tuple(map(parse_permission_rule, texts)) for texts in (rules.deny, rules.ask, rules.allow))
     )
 
 
 def parse_permission_rule(text: str) -> PermissionRule:
-    """Read one rule."""
+    """Parse one rule."""
     found = _RULE.match(text.strip())
     if found is None:
         raise SettingsError(f"permissions: {text!r} is not a rule; {_SYNTAX}")
@@ -98,7 +98,7 @@ def _is_command(pattern: str) -> bool:
 
 
 def placed(path: str, *, cwd: Path, home: Path) -> str:
-    """Return a path as written, made absolute and plain, without looking at the disk."""
+    """Return a written path as an absolute, normalized path, without reading the disk."""
     if path == "~" or path.startswith("~/"):
         path = f"{home}{path[1:]}"
     return os.path.normpath(os.path.join(cwd, path))
@@ -108,7 +108,7 @@ def matches_path(pattern: str, path: str, *, cwd: Path, home: Path) -> bool:
     """Say whether an absolute path matches a pattern as in ``.gitignore``.
 
     ``/etc/**`` and ``//etc/**`` are absolute, ``~/x`` is in the home, ``src/**`` and ``./x`` are below the working
-    directory, ``*.env`` without a slash matches at any depth anywhere; a directory stands for all that is in it.
+    directory, ``*.env`` without a slash matches at any depth anywhere; a directory includes everything in it.
     """
     if pattern.startswith("~/"):
         root, rest = str(home), pattern[1:]
@@ -148,9 +148,9 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def allows_command(pattern: str, command: Command) -> bool:
-    """Say whether a command is surely what the pattern names: exactly, or with its first words where it ends in ``:*``.
+    """Say whether a command certainly matches a pattern: exactly, or by its first words if the pattern ends in ``:*``.
 
-    Words are compared as the shell takes them: ``rm '*'`` is not ``rm *``.
+    Words are compared after the shell's quoting: ``rm '*'`` is not ``rm *``.
     """
     if pattern.endswith(":*"):
         prefix = pattern[:-2].split()
@@ -161,7 +161,7 @@ def allows_command(pattern: str, command: Command) -> bool:
 
 
 def touches_command(pattern: str, argv: tuple[str, ...]) -> bool:
-    """Say whether a command looks like what the pattern names, for rules that deny and ask."""
+    """Say whether a command may match a pattern, for rules that deny and ask."""
     words = tuple(pattern.removesuffix(":*").split())
     return argv[: len(words)] == words if pattern.endswith(":*") else argv == words or argv == _words(pattern)
 
@@ -171,9 +171,9 @@ def _words(pattern: str) -> tuple[str, ...]:
 
 
 def runs(line: str, depth: int = 0) -> Iterator[tuple[str, ...]]:
-    """Yield every command that a line runs as far as that can be told, also inside wrappers, quotes and brackets.
+    """Yield every command that a line may run, including those inside wrappers, quotes and brackets.
 
-    For rules that deny and ask: better one command too many than one too few.
+    Only for rules that deny and ask: an extra command does no harm there, a missing one would.
     """
     for argv in loose_commands(line):
         yield from _unwrapped(argv, depth)
@@ -195,7 +195,7 @@ def _unwrapped(argv: tuple[str, ...], depth: int) -> Iterator[tuple[str, ...]]:
 
 
 def names_tool(rule: PermissionRule, tool: str, access: Access) -> bool:
-    """Say whether a rule is about this tool: by name, or Read and Edit for everything that reads and writes files."""
+    """Say whether a rule applies to a tool: by its name, or Read and Edit for every tool that reads or writes files."""
     if rule.tool.startswith("mcp__"):
         server = rule.tool.removesuffix("*").removesuffix("__")
         return tool == rule.tool or (
@@ -207,7 +207,7 @@ def names_tool(rule: PermissionRule, tool: str, access: Access) -> bool:
 
 
 def host_of(url: str) -> str:
-    """Return the host a URL surely leads to; nothing where readers of URLs could differ."""
+    """Return the host of a URL; an empty text if URL parsers could disagree about it."""
     if re.search(r"[\s\\\x00-\x1f\x7f]", url):
         return ""
     try:
@@ -219,6 +219,6 @@ def host_of(url: str) -> str:
 
 
 def matches_host(pattern: str, host: str) -> bool:
-    """Say whether a host is the one named, or lies below it where the pattern begins with ``*.``."""
+    """Say whether a host equals the pattern, or is below it if the pattern begins with ``*.``."""
     pattern = pattern.lower().rstrip(".")
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern

@@ -1,4 +1,4 @@
-"""The file system as instruction files see it: bounded reads, no surprises, nothing outside without consent."""
+"""Read instruction files safely: limited sizes, regular files only, nothing outside the project without consent."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ...memories.rules.instructions import MAX_BYTES
 __all__ = ["Consent", "ReadableFiles"]
 
 Consent: TypeAlias = bool | Callable[[str], bool]
-"""Whether files outside the project may be read: for all of them, or asked by path."""
+"""Whether files outside the project may be read: one answer for all, or a function of the path."""
 
 _MAX_RULES: Final = 1_000
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
 
 class ReadableFiles:
-    """What may be read around a working directory, and what went wrong with it."""
+    """The readable files around a working directory, and the problems found on the way."""
 
     def __init__(self, cwd: Path, *, consent: Consent, user_home: Path | None) -> None:
         self.cwd = Path(os.path.realpath(cwd))
@@ -35,11 +35,11 @@ class ReadableFiles:
         return [*reversed(self.cwd.parents), self.cwd]
 
     def in_project(self, path: Path) -> bool:
-        """Say whether a path lies in the project, links followed."""
+        """Say whether a path, with its links resolved, is in the project."""
         return Path(os.path.realpath(path)).is_relative_to(self._project)
 
     def exists(self, path: Path) -> bool:
-        """Say whether something stands at a path; a link that leads nowhere is noted."""
+        """Say whether a path exists; note a dangling link as a problem."""
         try:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -55,7 +55,7 @@ class ReadableFiles:
         return True
 
     def named_by(self, importer: Path, named: str) -> Path | None:
-        """Return the path that an import means, without ``..`` and without links in the directories above it."""
+        """Return the path that an import names, with ``..`` and links in its directories resolved."""
         if "\0" in named:
             return None
         if named == "~" or named.startswith("~/"):
@@ -65,13 +65,14 @@ class ReadableFiles:
         return Path(os.path.realpath(meant.parent)) / meant.name
 
     def read(self, path: Path, *, trusted: bool, base: Path | None = None) -> str | None:
-        """Return a file's text, or note why it cannot be had.
+        """Return a file's text; note a problem and return None if it cannot be read.
 
-        ``base`` is the directory a file speaks for: there it may stand, even above the project. Imports have none.
+        ``base`` is the directory that a file applies to: the file may be there even above the project. Imports have
+        none.
         """
         real = Path(os.path.realpath(path))
         if not trusted and not self._allowed(real, base):
-            self.note(path, f"it lies outside the project, at {real}, and nobody has consented to reading it")
+            self.note(path, f"it is outside the project, at {real}, and there is no consent to read it")
             return None
         try:
             descriptor = os.open(real, _FLAGS)
@@ -87,7 +88,7 @@ class ReadableFiles:
             os.close(descriptor)
 
     def rules(self, directory: Path) -> Iterator[Path]:
-        """Yield the rule files of a directory, by name, each directory's own before those of the ones below."""
+        """Yield the rule files of a directory by name, the files of a directory before those of its sub-directories."""
         waiting, entered, found = [directory / ".claude" / "rules"], set[str](), 0
         while waiting:
             folder = waiting.pop(0)
@@ -110,7 +111,7 @@ class ReadableFiles:
                     yield folder / name
 
     def _allowed(self, real: Path, base: Path | None) -> bool:
-        """Say whether a file may be read: in the project, or not led away from where it stands, or with consent."""
+        """Say whether a file may be read: in the project, below its base directory, or with consent."""
         if real.is_relative_to(self._project) or (base is not None and real.is_relative_to(base)):
             return True
         return self._consent(str(real)) if callable(self._consent) else self._consent
@@ -139,12 +140,12 @@ class ReadableFiles:
         return text.replace("\r\n", "\n")
 
     def note(self, path: Path, why: str) -> None:
-        """Remember what went wrong, once."""
+        """Add a problem once."""
         line = f"{path}: {why}"
         if line not in self.problems:
             self.problems.append(line)
 
 
 def _top(cwd: Path) -> Path:
-    """Return the working tree a directory belongs to, else the directory itself."""
+    """Return the git working tree of a directory, or the directory itself if there is none."""
     return next((one for one in (cwd, *cwd.parents) if os.path.lexists(one / ".git")), cwd)

@@ -1,7 +1,7 @@
-"""Reading instruction files: those a session begins with, and those that attach when a file near them is touched.
+"""Read instruction files: those at the start of a session, and nested ones when a tool touches a file near them.
 
-Everything here waits on the file system: call it from a worker thread. Nothing raises; what cannot be used is a line
-of ``problems``, and what could be collected is used.
+Everything here may block on the file system: call it from a worker thread. Nothing raises; a file that cannot be used
+becomes a line in ``problems``.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _MAX_FILES: Final = 500
 
 
 class InstructionRegistry(Protocol):
-    """Where a session keeps which instruction files stand in its view; a compaction empties it."""
+    """The instruction files that a session's view shows; a compaction empties it."""
 
     @property
     def registered(self) -> set[str]:
-        """The paths of the files that stand in the view."""
+        """The paths of the files that the view shows."""
         ...
 
 
@@ -66,10 +66,10 @@ def gather(
     user_home: Path | None = None,
     permission: ReadPermission | None = None,
 ) -> Gathered:
-    """Read what a session begins with: the user's file, then every directory's from the root down to this one.
+    """Read the instruction files for the start of a session: the user's, then those from the root down to ``cwd``.
 
-    The user's file is ``AGENTS.md`` in Reverie's home directory, else ``~/.claude/CLAUDE.md``. Imports that lead out
-    of the project are followed only with consent; the user's own file may import anything.
+    The user's file is ``AGENTS.md`` in the Reverie directory, or else ``~/.claude/CLAUDE.md``. Imports from outside the
+    project need consent; the user's own file may import any file.
     """
     files = ReadableFiles(Path(cwd), consent=consent, user_home=user_home)
     reading = _Collector(files, permission)
@@ -82,13 +82,13 @@ def gather(
 
 
 class NestedInstructions:
-    """The instruction files that attach when something near them is read, written or edited."""
+    """The instruction files of sub-directories, attached when a tool reads or writes a file near them."""
 
     def __init__(
         self, cwd: str | Path, gathered: Gathered, *, consent: Consent = False, user_home: Path | None = None
     ) -> None:
         self.problems: list[str] = []
-        """What went wrong the last time something was pending."""
+        """The problems of the last call of ``pending``."""
         self._cwd = Path(cwd)
         self._consent = consent
         self._user_home = user_home
@@ -97,15 +97,15 @@ class NestedInstructions:
         self._triggers: set[str] = set()
 
     def touched(self, paths: Iterable[str | Path]) -> None:
-        """Remember files that were read, written or edited until somebody asks what is pending."""
+        """Remember files that a tool read or wrote, for the next call of ``pending``."""
         self._triggers.update(os.fspath(path) for path in paths)
 
     def pending(self, registry: InstructionRegistry, permission: ReadPermission) -> list[InstructionFile]:
-        """Return what is to be attached for the files touched since last time, and register it.
+        """Return and register the instruction files to attach for the files touched since the last call.
 
-        For every file touched: the directories from below the working directory down to it, then the rules of the
-        working directory and those above it whose ``paths`` match. What stands in the view already, by its path or by
-        its text, is left out.
+        For every touched file, take the files of each directory between the working directory and it, then the rules
+        of the working directory and of those above whose ``paths`` match. Files that the view already shows, by path
+        or by text, are left out.
         """
         triggers, self._triggers = self._triggers, set()
         files = ReadableFiles(self._cwd, consent=self._consent, user_home=self._user_home)
@@ -124,13 +124,13 @@ class NestedInstructions:
 
 
 def _between(above: Path, below: Path) -> list[Path]:
-    """Return the directories from below one down to another, the upper ones first."""
+    """Return the directories below ``above`` down to ``below``, the upper ones first."""
     between = [directory for directory in (below, *below.parents) if directory != above and above in directory.parents]
     return between[::-1]
 
 
 class _Collector:
-    """What has been collected so far, each file and each text once."""
+    """Collects instruction files, each path and each text once."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class _Collector:
         self.rules(directory, trigger=trigger, always=True)
 
     def rules(self, directory: Path, *, trigger: Path | None, always: bool) -> None:
-        """Collect one directory's rules: those for what was touched and, where asked, those for everything."""
+        """Collect the rules of a directory that match the touched file and, with ``always``, those without patterns."""
         for path in self._disk.rules(directory):
             if (rule := self._rule(path, directory)) is None:
                 continue
@@ -169,7 +169,7 @@ class _Collector:
                 self._take(path, body, "rule", trusted=False)
 
     def _rule(self, path: Path, directory: Path) -> Rule | None:
-        """Return a rule that is new; each is read once, however many files were touched."""
+        """Return a rule that was not collected yet; each rule file is read only once."""
         if str(path) in self._seen:
             return None
         if path not in self._rules:
@@ -191,7 +191,7 @@ class _Collector:
         parent: str = "",
         hops: int = 0,
     ) -> bool:
-        """Collect a file and what it imports; say whether it is there."""
+        """Collect a file and its imports; return whether the file exists."""
         text = self._read(path, trusted=trusted, base=base)
         if text is None:
             return str(path) in self._seen
@@ -199,7 +199,7 @@ class _Collector:
         return True
 
     def _read(self, path: Path, *, trusted: bool, base: Path | None) -> str | None:
-        """Return a file's text where it is new, may be read and can be."""
+        """Return the text of a file that is new and may be read; otherwise None."""
         if str(path) in self._seen or not self._disk.exists(path):
             return None
         if len(self.files) >= _MAX_FILES:
@@ -228,7 +228,7 @@ class _Collector:
             return
         if not self._disk.exists(path):
             if "/" in named or "." in named:  # a bare word is more likely a person's name
-                self._disk.note(importer, f"it imports {named}, and there is no such file")
+                self._disk.note(importer, f"it imports {named}, which does not exist")
             return
         if hops > MAX_HOPS:
             self._disk.note(importer, f"{named} is more than {MAX_HOPS} imports deep and was left out")

@@ -1,7 +1,7 @@
-"""Which process is meant: a number alone is given to another soon, so its start and the machine's go with it.
+"""Identify a process beyond its number, because the system reuses process numbers.
 
-A process is signalled only where its number, start time, boot of the machine and number space are those that were
-written down, and where the system can, by a handle that cannot come to mean another process in between.
+A signal is sent only if process number, start time, machine boot and PID namespace match the stored identity. Where
+the system supports it, a process handle is used that can never refer to another process.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ _DEAD: Final = ("Z", "X", "x")
 
 @record
 class ProcessIdentity:
-    """One process of one boot of one machine."""
+    """A process, identified across number reuse and reboots."""
 
     pid: int
     started: str
-    """When it started, as the system says it: clock ticks since boot, or the date that ps prints."""
+    """Its start time in the system's form: clock ticks since boot, or the date that ps prints."""
     boot: str
-    """The id of the machine's boot; empty where that cannot be known."""
+    """The id of the machine's boot; empty if unknown."""
     space: str = ""
-    """The space its number is from: in a container the same number means another process."""
+    """Its PID namespace: in a container the same number means another process."""
 
 
 def own_identity() -> ProcessIdentity:
-    """Return who this process is."""
+    """Return the identity of this process."""
     return ProcessIdentity(os.getpid(), _started(os.getpid()) or "", _boot(), _space())
 
 
 def is_alive(who: ProcessIdentity) -> bool | None:
-    """Say whether this very process lives; None where that cannot be said from here."""
+    """Say whether exactly this process is alive; None if that cannot be determined here."""
     if not who.started or not who.boot or (who.boot, who.space) != (_boot(), _space()):
         return None
     return _started(who.pid) == who.started
 
 
 def send(who: ProcessIdentity, number: signal.Signals) -> bool:
-    """Send a signal to this very process and to no other; say whether it was there to get it."""
+    """Send a signal to exactly this process; return whether it was alive."""
     handle = _handle(who.pid)
     try:
         if is_alive(who) is not True:
@@ -71,9 +71,9 @@ def send(who: ProcessIdentity, number: signal.Signals) -> bool:
 
 
 def end(who: ProcessIdentity, *, grace_seconds: float, wait_seconds: float = 5.0) -> bool:
-    """Ask a process to end, make it end where it does not, and say whether it is gone."""
+    """Terminate a process, kill it after a grace period, and return whether it is gone."""
     asked = send(who, signal.SIGTERM)
-    send(who, signal.SIGCONT)  # a stopped one hears it only then
+    send(who, signal.SIGCONT)  # a stopped process handles SIGTERM only after it continues
     if asked and not _is_gone_within(who, grace_seconds):
         send(who, signal.SIGKILL)
         _is_gone_within(who, wait_seconds)
@@ -81,7 +81,7 @@ def end(who: ProcessIdentity, *, grace_seconds: float, wait_seconds: float = 5.0
 
 
 def _is_gone_within(who: ProcessIdentity, seconds: float) -> bool:
-    """Wait for a process to be gone."""
+    """Wait until a process is gone; return whether that happened in time."""
     deadline = time.monotonic() + seconds
     handle = _handle(who.pid)
     try:
@@ -102,7 +102,7 @@ def _is_gone_within(who: ProcessIdentity, seconds: float) -> bool:
 
 
 def _handle(pid: int) -> int | None:
-    """Return a descriptor that means whatever process has this number now, for good."""
+    """Return a descriptor of the process that has this number now; it never refers to another one."""
     if sys.platform == "linux":
         with suppress(OSError):
             return os.pidfd_open(pid)
@@ -110,7 +110,7 @@ def _handle(pid: int) -> int | None:
 
 
 def _started(pid: int) -> str | None:
-    """Return when the process with this number started; None where there is none, or only its remains."""
+    """Return the start time of a process; None if it does not exist or is a zombie."""
     try:
         data = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -120,7 +120,7 @@ def _started(pid: int) -> str | None:
 
 
 def _started_by_ps(pid: int) -> str | None:
-    words = _asked(["ps", "-o", "stat=,lstart=", "-p", str(pid)]).split(maxsplit=1)
+    words = _output_of(["ps", "-o", "stat=,lstart=", "-p", str(pid)]).split(maxsplit=1)
     return words[1].strip() if len(words) == 2 and not words[0].startswith(_DEAD) else None
 
 
@@ -129,7 +129,7 @@ def _boot() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
-        return _asked(["sysctl", "-n", "kern.bootsessionuuid"]).strip()
+        return _output_of(["sysctl", "-n", "kern.bootsessionuuid"]).strip()
 
 
 @cache
@@ -139,8 +139,8 @@ def _space() -> str:
     return ""
 
 
-def _asked(command: list[str]) -> str:
-    """Return what a command of the system prints; nothing where it is not there."""
+def _output_of(command: list[str]) -> str:
+    """Return the output of a system command; an empty text if it cannot run."""
     with suppress(OSError, subprocess.SubprocessError):
         environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
         ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""Which project a directory belongs to, and the keys its sessions have in the store."""
+"""Find the project of a directory, and the storage keys of its sessions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SESSION: Final = pattern(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}\Z")
 
 
 def canonical_root(directory: Path) -> Path:
-    """Return the git root a directory belongs to, the main one for a worktree; else the directory itself."""
+    """Return the git root of a directory (for a worktree the main repository), or the directory itself."""
     return type(directory)(root_of(str(directory)))
 
 
 def root_of(directory: str) -> str:
-    """Return the same, of paths that are plain text."""
+    """Return the git root of a directory, as ``canonical_root`` does, for text paths."""
     candidate = directory = os.path.realpath(directory)
     while True:
         marker = os.path.join(candidate, ".git")
@@ -40,9 +40,9 @@ def root_of(directory: str) -> str:
 
 
 def _main_worktree(marker: str) -> str | None:
-    """Follow a worktree's ``.git`` file to the repository it was made from, if that repository knows of it too.
+    """Follow a worktree's ``.git`` file to its main repository, if that repository lists the worktree too.
 
-    Anybody can write a ``.git`` file into a folder that others download; only git writes the other half.
+    Anyone can put a ``.git`` file into a folder that others download; only git writes the entry in the repository.
     """
     text = _beginning(marker)
     if text is None or not text.startswith("gitdir:"):
@@ -67,14 +67,14 @@ def _beginning(path: str) -> str | None:
 
 
 def project_slug(directory: Path | str) -> str:
-    """Return the readable, collision-free name of a directory's project."""
+    """Return a readable, unique name for the project of a directory."""
     root = root_of(str(directory))
     readable = _UNSAFE.sub("-", os.path.basename(root)).strip("-.") or "root"
     return f"{readable[:48]}-{hex_of(root.encode('utf-8', 'surrogateescape'))[:8]}"
 
 
 def session_key(slug: str, session: str) -> str:
-    """Return the folder that holds what belongs to a session."""
+    """Return the folder key of a session's files."""
     if not _SESSION.match(session) or session.endswith(".jsonl"):
         raise InputError(
             f"{session!r} cannot name a session: use letters, digits, '.', '_' and '-', at most 128, starting with a "
@@ -89,5 +89,5 @@ def log_key(slug: str, session: str) -> str:
 
 
 def inbox_key(slug: str, session: str) -> str:
-    """Return the folder in which other processes leave commands for a session."""
+    """Return the folder key where other processes put commands for a session."""
     return f"{session_key(slug, session)}/inbox"

@@ -1,7 +1,7 @@
-"""Which directories the user trusts: what a repository brings along counts only there.
+"""The directories that the user trusts; settings, hooks and skills of a repository are used only there.
 
-Trust is the user's alone. It stands in ``trust.toml`` of the home, never in a repository, and is tied to the directory
-itself: another directory put in its place is a stranger. A repository inside a trusted one needs trust of its own.
+Trust is stored in ``trust.toml`` in the Reverie directory, never in a repository. It is tied to the directory's inode:
+another directory at the same path is not trusted. A repository inside a trusted one needs trust of its own.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _MAX_MARKER_BYTES: Final = 4_096
 
 @record
 class TrustedDirectory:
-    """A directory that was trusted, and what it was when that happened."""
+    """A trusted directory with its device and inode at that time."""
 
     path: str
     device: int
     inode: int
     since: str
 
-    def still_stands(self) -> bool:
-        """Say whether the same directory is still there."""
+    def is_same_directory(self) -> bool:
+        """Say whether the path still is the directory that was trusted."""
         try:
             found = os.stat(self.path, follow_symlinks=False)
         except OSError:
@@ -51,34 +51,34 @@ class TrustedDirectory:
 
 
 class TrustList:
-    """The directories one user trusts."""
+    """The trusted directories of one user."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
 
     @classmethod
     def open(cls, home: Path) -> TrustList:
-        """Open the list that stands in a home; it is read anew at every question."""
+        """Open the list in a Reverie directory; the file is read again at every call."""
         return cls(home)
 
     def of(self, directory: Path) -> TrustLevel:
-        """Return how far what a directory brings along may be believed."""
+        """Return the trust level of a directory."""
         return "trusted" if self.is_trusted(directory) else "untrusted"
 
     def is_trusted(self, directory: Path) -> bool:
-        """Say whether the user trusts the repository (or plain directory) that a directory belongs to."""
+        """Say whether the user trusts the repository, or the plain directory, of a directory."""
         root = root_of(directory)
         entries = {entry.path: entry for entry in self.list()}
         if str(root) in entries:
-            return entries[str(root)].still_stands()
+            return entries[str(root)].is_same_directory()
         if (root / ".git").exists():
             return False
         # A plain directory is covered by a trusted one above it; a home or a whole disk would cover too much.
         above = [entries[str(each)] for each in root.parents if str(each) in entries and _covers(each)]
-        return any(entry.still_stands() for entry in above)
+        return any(entry.is_same_directory() for entry in above)
 
     def trust(self, directory: Path) -> TrustedDirectory:
-        """Trust the repository (or plain directory) that a directory belongs to."""
+        """Add the repository, or the plain directory, of a directory to the list."""
         root = root_of(directory)
         try:
             str(root).encode()
@@ -95,7 +95,7 @@ class TrustList:
         return entry
 
     def forget(self, directory: Path) -> bool:
-        """Stop trusting a directory; say whether it was trusted."""
+        """Remove a directory from the list; return whether it was on it."""
         names = {str(root_of(directory)), os.path.abspath(directory)}
         with self._changing():
             before = self.list()
@@ -105,7 +105,7 @@ class TrustList:
         return len(left) != len(before)
 
     def list(self) -> list[TrustedDirectory]:
-        """Return what was trusted, oldest first; a list that others could have written is refused."""
+        """Return all entries, oldest first; refuse a file that other users could have written."""
         path = str(self._home / FILE)
         try:
             with explained("read", path):
@@ -135,7 +135,7 @@ class TrustList:
 
     @contextmanager
     def _changing(self) -> Generator[None]:
-        """Keep other processes from changing the list meanwhile."""
+        """Lock the list against other processes."""
         path = str(self._home / _LOCK)
         with explained("lock", path):
             folder = open_folder(str(self._home), (), create=True)
@@ -151,10 +151,9 @@ class TrustList:
 
 
 def root_of(directory: Path) -> Path:
-    """Return the repository a directory belongs to, by real path.
+    """Return the real path of a directory's repository.
 
-    A worktree belongs to the repository it was made from only where that repository knows it: a ``.git`` file is easily
-    forged.
+    A worktree belongs to its main repository only if that repository lists it: a ``.git`` file is easily forged.
     """
     real = directory.resolve()
     root = canonical_root(real)

@@ -178,7 +178,7 @@ class Spawner:
         if forking():
             raise InputError(f"a fork ({forking()}) cannot start agents: do the work here, and answer")
         if not prompt.strip():
-            raise InputError("the prompt is empty: say what the agent is to do, with all it needs to know")
+            raise InputError("the prompt is empty: describe the whole task for the agent")
         problem = start_problem(self.roster.policy, self.roster.census(self.depth), prompt_chars=len(prompt))
         if problem:
             raise InputError(problem)

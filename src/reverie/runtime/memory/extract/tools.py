@@ -24,7 +24,7 @@ from ....tools.files.replacement import text_edit
 from ....tools.files.workspace import with_grant
 from ....tools.shell.read_only import is_read_only
 from ....tools.tool import Output, Tool
-from ...guard.permissions import decide
+from ...guard.permissions import PermissionScope, decide
 from ...session.forks import DENIED, Answered, ForkState
 from ...session.replies import Call
 from ..results import Saved
@@ -95,7 +95,8 @@ class ExtractTools:
     async def _looked(self, call: Call) -> Answered:
         tool = self._tool(call.name)
         access = tool.access(call.input, self._context)
-        verdict = decide(self._rules, "default", call.name, access, cwd=self._context.cwd, sandboxed=self._sandboxed)
+        scope = PermissionScope(self._context.cwd, sandboxed=self._sandboxed)
+        verdict = decide(self._rules, "default", call.name, access, scope)
         if verdict.outcome == "deny":
             return self._denied(call, verdict.reason)
         return self._heard(await tool.run(call.input, with_grant(self._context, access.target)), access.target)
@@ -111,7 +112,7 @@ class ExtractTools:
             return self._denied(call, "commands cannot be confined on this machine")
         tool = self._tool("Bash")
         access = tool.access(call.input, self._context)
-        if decide(self._rules, "default", "Bash", access, cwd=self._context.cwd, sandboxed=True).outcome == "deny":
+        if decide(self._rules, "default", "Bash", access, PermissionScope(self._context.cwd)).outcome == "deny":
             return self._denied(call, "a rule denies it")
         return self._heard(await tool.run(call.input, self._context), "")
 
