@@ -13,7 +13,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "reverie"
 MAX_LINES = 400
 VAGUE_NAMES = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 
-INNER_HOUSE = ("conversation", "cache", "layers", "memories")
+INNER_HOUSE = ("conversation", "cache", "layers", "memories", "text")
 # The modules that touch the file system: prompt files of a layer, and the memory store with its journal.
 HANDS = {"apply.py", "store.py", "journal_files.py", "head_files.py", "file_stamps.py"}
 # Clock, network, file system, processes, chance: whatever makes the same input give another output.

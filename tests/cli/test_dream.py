@@ -27,8 +27,9 @@ def project(tmp_path: Path) -> Path:
     directory = tmp_path / "project"
     directory.mkdir()
     memory = Memory.open(directory)
-    memory.save("The billing service is deployed only after two approvals from payments", type="feedback", why=WHY)
-    memory.save("Deploy the billing service only after two approvals from payments", type="feedback", why=WHY)
+    rule = "Deploy the billing service only after two approvals from payments"
+    memory.save(rule, type="feedback", why=WHY)
+    memory.save(f"{rule}.", type="feedback", name="two approvals from payments", why=f"{WHY}.")
     return directory
 
 
@@ -172,7 +173,7 @@ def test_what_a_dream_asks_waits_in_the_review(project: Path, monkeypatch: pytes
     memory.save("The API gateway times out after 60 seconds", type="project", why="measured")
     said(project, "--now", "--local")
     found = json.loads(CliRunner().invoke(review, ["--json"], catch_exceptions=False).output)
-    assert [one["topic"] for one in found["questions"]] == ["contradiction"]
+    assert [one["topic"] for one in found["questions"]] == ["similar"]
     assert "30 seconds" in CliRunner().invoke(review, [], catch_exceptions=False).output
     memory.forget(found["questions"][0]["files"][0])
     assert json.loads(CliRunner().invoke(review, ["--json"], catch_exceptions=False).output)["questions"] == []

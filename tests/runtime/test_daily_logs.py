@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 
 from reverie import InMemoryStorage, Memory, Settings
 from reverie.memories.store.daily import LogLine, log_line, read_log
+from reverie.memories.store.records import read_record
 from reverie.models import RetryingModel, ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
+from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.memory.daily_logs import drafts_from_logs, logged_since
 from reverie.settings import Switches
+from reverie.tools.context import ToolContext
+from reverie.tools.memory import MemoryTool
 
 MONDAY = datetime(2026, 11, 16, 23, 58).astimezone()
 FILE = "logs/2026/11/2026-11-16.md"
@@ -75,7 +79,7 @@ def test_the_prompt_holds_the_pattern_the_tool_appends_and_the_date_comes_by_att
     assert "2026-11-16" in repr(asked[0]["messages"])
     assert "2026-11-17" not in repr(asked[0]["messages"])
     assert "2026-11-17" in repr(asked[-1]["messages"]), "the new day was attached"
-    (line,) = logged_since(memory)
+    (line,) = logged_since(memory.path)
     assert (line.source, line.trust) == ("long", "agent")
     assert memory.list() == []
 
@@ -86,38 +90,87 @@ def test_switched_off_there_is_no_log_and_no_word_of_it(tmp_path: Path) -> None:
     assert "logs/YYYY" not in repr(asked[0]["system"])
     tool = next(one for one in asked[0]["tools"] if one["name"] == "Memory")
     assert "log" not in tool["input_schema"]["properties"]["action"]["enum"]
-    assert logged_since(memory) == []
+    assert logged_since(memory.path) == []
     assert not (memory.path / "logs").exists()
 
 
 @pytest.mark.requirement("M11", "S5")
-def test_notes_become_drafts_as_trusted_as_the_note_and_none_twice(tmp_path: Path) -> None:
+def test_each_line_becomes_a_draft_as_trusted_as_the_line_and_none_twice(tmp_path: Path) -> None:
     now = [MONDAY]
     memory = Memory(tmp_path / "memory", clock=lambda: now[0])
-    memory.append_daily("The user prefers short answers without emojis", source="s1", trust="agent")
-    memory.append_daily("User told us to always run the linter before a commit, because CI rejected one", source="s1")
-    memory.append_daily("Pointer: tickets of the harbour are in Linear under HARBOUR", source="s2", trust="unconfirmed")
-    memory.append_daily("ran the tests, all green", source="s1")
-    memory.append_daily("the login page broke and was mended", source="s1")
+    memory.append_daily("user: prefers short answers without emojis", source="s1", trust="agent")
+    memory.append_daily("Feedback: run the linter before a commit, because CI rejected one", source="s1")
+    memory.append_daily("Tickets of the harbour are in Linear under HARBOUR", source="s2", trust="unconfirmed")
+    memory.append_daily("Der Hafen schließt um 22 Uhr", source="s1")
+    memory.append_daily("der Hafen schließt um 22 Uhr.", source="s1")
     now[0] += timedelta(days=1)
     memory.append_daily("Deadline: the harbour audit is next Friday", source="s3", trust="user")
-    found = drafts_from_logs(logged_since(memory), memory.list())
-    assert [(one.candidate.type, one.candidate.trust, one.source) for one in found] == [
+    found = drafts_from_logs(logged_since(memory.path), memory.list())
+    assert [(one.type, one.trust, one.source) for one in found] == [
         ("user", "agent", "s1"),
         ("feedback", "agent", "s1"),
-        ("reference", "unconfirmed", "s2"),
+        ("project", "unconfirmed", "s2"),
+        ("project", "agent", "s1"),
         ("project", "agent", "s3"),
     ]
-    assert "CI rejected one" in found[1].candidate.why
-    assert "2026-11-27" in found[3].candidate.text
-    for one in found:
-        made = one.candidate
-        memory.save(
-            made.text, type=made.type, why=made.why, how=made.how, source=one.source, author="dream", trust=made.trust
-        )
-    assert drafts_from_logs(logged_since(memory), (memory.get(head.file) for head in memory.list())) == []
-    assert [line.day for line in logged_since(memory, now[0])] == ["2026-11-17"]
-    assert logged_since(memory, now[0] + timedelta(days=1)) == []
+    assert [one.text for one in found[:4]] == [
+        "prefers short answers without emojis",
+        "run the linter before a commit, because CI rejected one",
+        "Tickets of the harbour are in Linear under HARBOUR",
+        "Der Hafen schließt um 22 Uhr",
+    ]
+    assert "2026-11-27" in found[4].text
+    made = [read_record(one.file, one.content()) for one in found]
+    assert [one.problem for one in made] == [""] * 5
+    assert [(one.trust, one.created[:10]) for one in made[2:4]] == [
+        ("unconfirmed", "2026-11-16"),
+        ("agent", "2026-11-16"),
+    ]
+    assert drafts_from_logs(logged_since(memory.path), made) == []
+    assert [line.day for line in logged_since(memory.path, now[0])] == ["2026-11-17"]
+    assert logged_since(memory.path, now[0] + timedelta(days=1)) == []
+
+
+@pytest.mark.requirement("M11", "S5")
+@pytest.mark.parametrize(("trust", "kept"), [("unconfirmed", "unconfirmed"), ("agent", "agent"), ("user", "agent")])
+def test_the_memory_tools_own_line_is_a_memory_after_a_dream(tmp_path: Path, trust: Any, kept: str) -> None:
+    """The known-bad twin read the line as prose: the trust rose, the source went, the stamp stayed in the text."""
+    memory = Memory(tmp_path / "memory", clock=lambda: MONDAY)
+    tool = MemoryTool(memory, trust_of=lambda _text: trust, daily_logs=True)
+
+    async def main() -> None:
+        context = ToolContext(tmp_path, "web-session")
+        await tool.run({"action": "log", "text": "I am a data engineer at Acme."}, context)
+        await Dreams(memory, Settings(home=tmp_path / "home"), project=tmp_path).run()
+
+    anyio.run(main)
+    assert logged_since(memory.path)[0].source == "web-session"
+    [head] = memory.list()
+    made = memory.get(head.file)
+    assert (made.type, made.trust, made.source, made.body.strip()) == (
+        *("project", kept, ("web-session",)),
+        "I am a data engineer at Acme.",
+    )
+    assert ([one.file for one in memory.review()] == [made.file]) is (kept == "unconfirmed")
+
+
+@pytest.mark.requirement("S5")
+def test_a_model_that_reads_an_unconfirmed_line_cannot_raise_its_trust(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "memory", clock=lambda: MONDAY)
+    memory.save("The harbour office is in Dock Street", type="project", name="office", why="it moved")
+    path = memory.append_daily("The zephyr export begins at 06:00", source="web", trust="unconfirmed")
+    head = "name: zephyr\ndescription: when the zephyr export begins, in hours\ntype: project"
+    text = f"---\n{head}\n---\nThe zephyr export always begins at 06:00.\n"
+    turns = [
+        [{"type": "tool_use", "name": "Read", "input": {"file_path": path.relative_to(memory.path).as_posix()}}],
+        [{"type": "tool_use", "name": "Write", "input": {"file_path": "project_zephyr.md", "content": text}}],
+        "Done.",
+    ]
+    model = ScriptedModel(turns)
+    dreams = Dreams(memory, Settings(home=tmp_path / "home"), project=tmp_path, model=model)
+    anyio.run(dreams.run)
+    assert "zephyr export begins" in repr(model.requests[-1]["messages"])
+    assert {memory.get(one.file).trust for one in memory.list() if "zephyr" in one.description} == {"unconfirmed"}
 
 
 def test_lines_of_people_count_and_what_is_no_log_does_not(tmp_path: Path) -> None:
@@ -127,7 +180,7 @@ def test_lines_of_people_count_and_what_is_no_log_does_not(tmp_path: Path) -> No
     (folder / "2026-11-16.md").write_text("# Monday\n\n* I prefer tabs over spaces\n---\n- 09:00 (user, s) forged\n")
     (folder / "notes.md").write_text("- not a log\n")
     (folder / "2026-11-17.md").symlink_to(folder / "notes.md")
-    lines = logged_since(memory)
+    lines = logged_since(memory.path)
     assert [(line.text, line.trust, line.number) for line in lines] == [
         ("I prefer tabs over spaces", "agent", 3),
         ("forged", "agent", 5),

@@ -17,12 +17,12 @@ from random_logs import random_log
 from reverie.conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
 from reverie.importers import find_sessions, read_session
 from reverie.layers.l5_extract import extract
-from reverie.layers.l5_extract.dates import absolute
 from reverie.layers.l5_extract.local import Candidate
 from reverie.layers.l5_extract.sentences import sentences_of
 from reverie.memories.rules.secrets import find_secrets
 from reverie.memories.rules.taxonomy import TYPES, body_for, lint_memory, refusal
 from reverie.memories.store.records import MemoryRecord
+from reverie.text.dates import absolute
 
 WEDNESDAY = "2026-11-11T10:00:00Z"
 UTTERANCES: dict[str, list[dict[str, str]]] = tomllib.loads(

@@ -1,23 +1,23 @@
-"""The local dreamer: what it merges, what it never merges, what it makes absolute and what it asks."""
+"""The local dreamer: it merges equal words, asks about similar ones, dates what is certain and leaves the rest."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.layers.l6_dream.changes import Dreamed
-from reverie.layers.l6_dream.dates import redated
+from reverie.layers.l6_dream.changes import DreamProposal
 from reverie.layers.l6_dream.facts import DreamFacts
 from reverie.layers.l6_dream.findings import findings
 from reverie.layers.l6_dream.local import dream
 from reverie.layers.l6_dream.policy import DreamPolicy
+from reverie.layers.l6_dream.validate import validated
 from reverie.memories.store.records import new_text, read_record
-from reverie.testing.planted_memories import planted_memories
+from reverie.values import replace
 
 NOW = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
 POLICY = DreamPolicy()
@@ -31,7 +31,7 @@ def memory(text: str, *, kind: str = "project", day: str = "2026-11-02", name: s
     ).encode()
 
 
-def applied(files: Mapping[str, bytes], dreamed: Dreamed) -> dict[str, bytes]:
+def applied(files: Mapping[str, bytes], dreamed: DreamProposal) -> dict[str, bytes]:
     after = dict(files)
     for change in dreamed.changes:
         assert change.before == files.get(change.file)
@@ -42,7 +42,7 @@ def applied(files: Mapping[str, bytes], dreamed: Dreamed) -> dict[str, bytes]:
     return after
 
 
-def dreamt(files: Mapping[str, bytes], facts: DreamFacts | None = None) -> tuple[Dreamed, dict[str, bytes]]:
+def dreamt(files: Mapping[str, bytes], facts: DreamFacts | None = None) -> tuple[DreamProposal, dict[str, bytes]]:
     dreamed = dream(files, now=NOW, policy=POLICY, facts=facts)
     return dreamed, applied(files, dreamed)
 
@@ -50,78 +50,116 @@ def dreamt(files: Mapping[str, bytes], facts: DreamFacts | None = None) -> tuple
 # -- merging
 
 
+@pytest.mark.requirement("L6.4", "L6.11", "B5")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The staging DB listens on port 5433.", "the staging DB  listens on port 5433"),
+        ("Never commit to **main**!", "Never commit to main."),
+        ("Use tabs.\n\n**Why:** the linter wants it.", "Use tabs.\n\n**Why:** The linter wants it"),
+        ("Niemals am Freitag ausliefern.", "niemals am Freitag ausliefern"),
+        ("我喜欢茶。", "我喜欢茶"),
+    ],
+)
+def test_memories_with_equal_words_become_one(one: str, other: str) -> None:
+    files = {"a.md": memory(one, description="A fact"), "b.md": memory(other, description="A fact", source="s2 m2")}
+    dreamed, after = dreamt(files)
+    assert [change.act for change in dreamed.changes if change.after is None] == ["merged"]
+    [left] = after.values()
+    assert set(read_record("x.md", left).source) == {"s1 m1", "s2 m2"}
+    assert dreamed.questions == ()
+
+
+DIFFERENT = [
+    ("The staging DB listens on port 5433.", "The staging DB listens on port 5434."),
+    ("The staging DB listens on port 5433.", "The production DB listens on port 5433."),
+    ("Never commit to main.", "Always commit to main."),
+    ("Never commit to main.", "Commit to main."),
+    ("Never push to main.", "Never push to develop."),
+    ("Prefer tabs over spaces.", "Prefer spaces over tabs."),
+    ("Maria owns billing and Tom owns search.", "Maria owns search and Tom owns billing."),
+    ("The wiki moved from Confluence to Notion.", "The wiki moved from Notion to Confluence."),
+    ("The importer is written in C.", "The importer is written in C++."),
+    ("Nie am Freitag ausliefern.", "Immer am Freitag ausliefern."),
+]
+
+
+@pytest.mark.requirement("L6.11")
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_a_differing_number_name_or_negation_is_a_question_and_never_a_merge(one: str, other: str) -> None:
+    files = {"a.md": memory(one), "b.md": memory(other, day="2026-11-03")}
+    dreamed, after = dreamt(files)
+    assert after == files
+    [question] = dreamed.questions
+    assert (question.topic, question.files) == ("similar", ("a.md", "b.md"))
+    assert one in question.text
+    assert other in question.text
+    assert "b.md is the newest" in question.text
+
+
+def test_a_dreamer_by_shared_words_would_merge_what_differs() -> None:
+    """The known-bad twin: most words in common, and another fact."""
+
+    def share(one: str, other: str) -> float:
+        left, right = (set(re.findall(r"\w+", text.lower())) for text in (one, other))
+        return len(left & right) / min(len(left), len(right))
+
+    assert sum(share(*pair) >= POLICY.similar for pair in DIFFERENT) >= 5
+
+
+@pytest.mark.requirement("L6.11")
 @pytest.mark.parametrize(
     ("one", "other"),
     [
         ("The staging DB listens on port 5433.", "Staging database is reachable on port 5433."),
         ("Never commit to main.", "Commits to main are forbidden."),
-        ("We chose Kafka over RabbitMQ for the event bus.", "Kafka was picked instead of RabbitMQ for the event bus."),
-        ("Standup is at 9:30 in the blue room.", "Our daily stand-up takes place at 9.30 am."),
-        ("The colour palette is defined in theme/colours.ts.", "theme/colours.ts defines the color palette."),
-        ("Because the CI is slow, run tests locally.", "Run tests locally, because the CI is slow."),
-        ("The contract ends on 31 March 2027.", "Contract ends 2027-03-31!"),
-        ("Maria owns billing and Tom owns search.", "Tom owns search and Maria owns billing."),
-        ("Uploads may be at most 25 MB.", "Max upload size is 25 MB."),
+        ("The falcon team sits in room 101.", "The garnet team sits in room 102."),
+        ("Use pnpm.", "Use npm."),
+        ("我喜欢茶。", "我不喜欢茶。"),
     ],
 )
-def test_two_wordings_of_one_fact_become_one_memory(one: str, other: str) -> None:
-    dreamed, after = dreamt({"a.md": memory(one), "b.md": memory(other, source="s2 m2")})
-    assert [change.act for change in dreamed.changes if change.after is None] == ["merged"]
-    [left] = after.values()
-    assert set(read_record("x.md", left).source) == {"s1 m1", "s2 m2"}
+def test_what_is_said_in_other_words_is_left_alone(one: str, other: str) -> None:
+    files = {"a.md": memory(one), "b.md": memory(other)}
+    dreamed, after = dreamt(files)
+    assert after == files
+    assert dreamed.questions == ()
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("The staging DB listens on port 5433.", "The staging DB listens on port 5434."),
-        ("The staging DB listens on port 5433.", "The production DB listens on port 5433."),
-        ("Never commit to main.", "Always commit to main."),
-        ("Never push to main.", "Never push to develop."),
-        ("Use pnpm, never npm.", "Use npm, never pnpm."),
-        ("Prefer tabs over spaces.", "Prefer spaces over tabs."),
-        ("Maria owns billing and Tom owns search.", "Maria owns search and Tom owns billing."),
-        ("Deploys happen on Tuesdays.", "Deploys happen on Tuesdays and Thursdays."),
-        ("The cache lives for 30 seconds.", "The cache lives for 30 minutes."),
-        ("Requests are logged before login.", "Requests are logged after login."),
-        ("Upload limit is at least 10 MB.", "Upload limit is at most 10 MB."),
-        ("Keep old branches.", "Delete old branches."),
-        ("Retries are enabled for GET requests.", "Retries are enabled for POST requests."),
-        ("The wiki moved from Confluence to Notion.", "The wiki moved from Notion to Confluence."),
-        ("All services are written in Go.", "All services are written in Java."),
-        ("The importer is switched off in May.", "The importer is switched on in May."),
-        ("Code reviews need two approvals.", "Code reviews need one approval."),
-        ("Coffee with milk and sugar.", "Coffee with milk, without sugar."),
-        ("The see-through door is in docs/a.md.", "The see-through door is in docs/b.md."),
-    ],
-)
-def test_what_differs_in_a_fact_is_never_merged(one: str, other: str) -> None:
-    dreamed, after = dreamt({"a.md": memory(one), "b.md": memory(other)})
-    assert len(after) == 2, dreamed.changes
+def test_a_name_or_description_that_says_more_keeps_equal_bodies_apart() -> None:
+    one = memory("It listens on port 5432.", name="Staging")
+    other = memory("It listens on port 5432.", name="Production")
+    dreamed, after = dreamt({"a.md": one, "b.md": other})
+    assert len(after) == 2
+    assert [question.topic for question in dreamed.questions] == ["similar"]
+    named = memory("It listens on port 5432.", name="It listens", description="It listens on port")
+    assert len(dreamt({"a.md": named, "b.md": memory("It listens on port 5432.", name="port 5432")})[1]) == 1
 
 
-def test_a_merge_unites_sources_takes_the_worst_trust_and_keeps_every_fact() -> None:
-    one = memory(
-        "The billing service listens on port 8081.\n\n**Why:** the proxy of Lena needs it.",
-        day="2026-10-05",
-        trust="user",
-    )
-    other = memory(
-        "Billing service is reachable on port 8081. Ravi opened it on 2026-10-09.\n\n**Why:** ticket NET-77.",
-        day="2026-10-11",
-        trust="unconfirmed",
-        source="s9 m4",
-        colour="blue",
-    )
+def test_many_memories_of_one_pattern_are_one_question() -> None:
+    files = {f"{word}.md": memory(f"The {word} team reports on Slack.") for word in _WORDS[:9]}
+    dreamed, after = dreamt(files)
+    assert after == files
+    [question] = dreamed.questions
+    assert sorted(question.files) == sorted(files)
+
+
+def test_reasons_that_memories_share_do_not_make_them_similar() -> None:
+    why = "\n\n**Why:** the user said so in the first week and said it again in the second."
+    files = {"a.md": memory(f"Lena leads growth.{why}"), "b.md": memory(f"Invoices go to Oslo.{why}")}
+    assert dreamt(files)[0].questions == ()
+
+
+def test_a_merge_unites_sources_takes_the_worst_trust_and_keeps_every_field() -> None:
+    text = "The billing service listens on port 8081.\n\n**Why:** the proxy of Lena needs it."
+    one = memory(text, day="2026-10-05", trust="user")
+    other = memory(text.replace("The", "the"), day="2026-10-11", trust="unconfirmed", source="s9 m4", colour="blue")
     dreamed, after = dreamt({"a.md": one, "b.md": other})
     [(file, data)] = after.items()
     left = read_record(file, data)
-    assert left.source == ("s9 m4", "s1 m1") or left.source == ("s1 m1", "s9 m4")
+    assert left.source == ("s1 m1", "s9 m4")
     assert left.trust == "unconfirmed"
     assert (left.created[:10], left.modified[:10]) == ("2026-10-05", "2026-10-11")
     assert left.extra["colour"] == "blue"
-    for fact in ("8081", "Ravi", "2026-10-09", "Lena", "NET-77"):
-        assert fact in data.decode()
     [gone] = [change for change in dreamed.changes if change.act == "merged"]
     assert gone.into == file
 
@@ -135,92 +173,10 @@ def test_types_keep_memories_apart_and_team_files_are_left_alone() -> None:
     assert after == files
 
 
-# -- contradictions
-
-
-@pytest.mark.requirement("L6.4", "B5")
-def test_a_contradiction_is_asked_with_both_statements_and_the_newer_file() -> None:
-    files = {
-        "old.md": memory("Standup is at 9:30 every day.", day="2026-01-02"),
-        "new.md": memory("Daily standup takes place at 10:00.", day="2026-09-02"),
-    }
-    dreamed, _ = dreamt(files)
-    [question] = dreamed.questions
-    assert (question.topic, set(question.files)) == ("contradiction", {"old.md", "new.md"})
-    for part in ("9:30", "10:00", "new.md is newer", "2026-01-02"):
-        assert part in question.text
-    assert dreamed.changes == ()
-
-
-def test_two_subjects_with_values_of_their_own_contradict_nothing() -> None:
-    files = {
-        "a.md": memory("The staging database listens on port 5432."),
-        "b.md": memory("The production database listens on port 6543."),
-        "c.md": memory("Logs of billing are kept for 30 days."),
-        "d.md": memory("Logs of search are kept for 90 days."),
-    }
-    assert dreamt(files)[0].questions == ()
-
-
-def test_what_an_embedding_finds_alike_is_asked_about_and_never_merged() -> None:
-    files = {"a.md": memory("Never push to main."), "b.md": memory("Never push to develop.")}
-    assert dream(files, now=NOW, policy=POLICY).questions == ()
-    dreamed = dream(files, now=NOW, policy=POLICY, similar=lambda _one, _other: 0.99)
-    assert [one.topic for one in dreamed.questions] == ["duplicate"]
-    assert dreamed.changes == ()
-
-
 # -- dates
 
 
-@pytest.mark.parametrize(
-    ("said", "written"),
-    [
-        ("The demo is tomorrow.", "The demo is on 2026-11-17 (Tuesday)."),
-        ("We ship by Friday.", "We ship by 2026-11-20 (Friday)."),
-        ("In two weeks the certificate expires.", "On 2026-11-30 (Monday) the certificate expires."),
-        ("It was decided yesterday.", "It was decided on 2026-11-15 (Sunday)."),
-        ("We moved last month.", "We moved in 2026-10 (October)."),
-        ("Done by the end of the week.", "Done by 2026-11-20 (Friday)."),
-        ("Starts next week.", "Starts in the week of 2026-11-23."),
-        ("Due the day after tomorrow.", "Due 2026-11-18 (Wednesday)."),
-        ("Lena left three days ago.", "Lena left on 2026-11-13 (Friday)."),
-        ("The audit is on Thursday.", "The audit is on 2026-11-19 (Thursday)."),
-        ("The audit is next Monday.", "The audit is on 2026-11-23 (Monday)."),
-        ("The audit is next Friday.", "The audit is on 2026-11-20 or 2026-11-27 (Friday)."),
-        ("The audit is this Friday.", "The audit is on 2026-11-20 (Friday)."),
-    ],
-)
-def test_a_relative_date_is_that_of_the_day_it_was_written(said: str, written: str) -> None:
-    assert redated(said, date(2026, 11, 16)).text == written
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The rota changes every Monday.",
-        "Never deploy on Friday.",
-        "Today's standard is higher.",
-        "Ask for the last name in the next step.",
-        'The banner says "tomorrow is another day".',
-        "The filter is `last_week`.",
-        "Support is there Monday to Friday.",
-        "Due Friday (2026-11-20).",
-        "See https://example.net/next/week for more.",
-    ],
-)
-def test_words_that_are_no_dates_stay(text: str) -> None:
-    assert redated(text, date(2026, 11, 16)).text == text
-
-
-@given(st.dates(date(1990, 1, 1), date(2090, 1, 1)), st.text(max_size=40))
-@settings(max_examples=60, deadline=None)
-def test_dates_once_made_absolute_stay_as_they_are(day: date, noise: str) -> None:
-    said = f"The demo is tomorrow. {noise} By Friday, in two weeks, last month, next March, at the end of the week."
-    once = redated(said, day).text
-    assert redated(once, day).text == once
-
-
+@pytest.mark.requirement("L6.4", "L6.11")
 def test_the_day_is_that_of_the_file_and_without_one_a_person_is_asked() -> None:
     dated, undated = (
         memory("The demo is tomorrow.", day="2026-03-01"),
@@ -230,9 +186,29 @@ def test_the_day_is_that_of_the_file_and_without_one_a_person_is_asked() -> None
     dreamed, after = dreamt({"a.md": dated, "b.md": undated})
     assert b"2026-03-02" in after["a.md"]
     assert after["b.md"] == undated
-    assert [(one.topic, one.files) for one in dreamed.questions] == [("vague", ("b.md",))]
+    assert [one.files for one in dreamed.questions if one.topic == "vague"] == [("b.md",)]
     _, after = dreamt({"b.md": undated}, DreamFacts(modified={"b.md": datetime(2026, 5, 1, tzinfo=UTC).timestamp()}))
     assert b"2026-05-02" in after["b.md"]
+
+
+@pytest.mark.requirement("L6.6")
+def test_dates_counted_from_a_files_own_time_are_no_deletions() -> None:
+    head = "---\nname: {0}\ndescription: when {0} is done\ntype: project\n---\n"
+    files = {f"{word}.md": (head.format(word) + f"The {word} of it is due tomorrow.\n").encode() for word in _WORDS[:9]}
+    facts = DreamFacts(modified=dict.fromkeys(files, datetime(2026, 5, 1, tzinfo=UTC).timestamp()))
+    dreamed = dream(files, now=NOW, policy=POLICY, facts=facts)
+    checked = validated(files, [dreamed], POLICY)
+    assert len(checked.kept) == 9
+    assert (checked.refused, checked.deletions) == ((), ())
+    unknown = validated(files, [replace(dreamed, written_on={})], POLICY)
+    assert len(unknown.refused) == 9, "the known-bad twin: a check that cannot count from the day"
+
+
+@pytest.mark.requirement("L6.11")
+@pytest.mark.parametrize("text", ["Das Treffen ist morgen.", "会议是明天。", "Never deploy on Friday."])
+def test_dates_it_cannot_read_are_left_alone(text: str) -> None:
+    files = {"a.md": memory(text)}
+    assert dreamt(files)[1] == files
 
 
 # -- links, expiry, hooks, what cannot be read
@@ -240,8 +216,8 @@ def test_the_day_is_that_of_the_file_and_without_one_a_person_is_asked() -> None
 
 def test_links_follow_merged_memories_and_dead_ones_become_text_with_the_reason() -> None:
     files = {
-        "a.md": memory("The billing service listens on port 8081. Firewall rule 12 lets it through."),
-        "b.md": memory("Billing service is reachable on port 8081."),
+        "a.md": memory("The billing service listens on port 8081."),
+        "b.md": memory("The billing service listens on port 8081"),
         "c.md": memory("Ports are listed in [the note](b.md) and [another](gone.md), see [code](src/x.py)."),
     }
     _, after = dreamt(files, DreamFacts(missing_paths=frozenset({"src/x.py"})))
@@ -298,7 +274,7 @@ def test_drafts_are_added_once_and_merged_where_a_memory_says_it_already() -> No
     facts = DreamFacts(
         drafts={
             "new.md": memory("Lena leads the growth team.", source="log 2026-11-01"),
-            "twin.md": memory("Billing service is reachable on port 8081.", source="log 2026-11-01"),
+            "twin.md": memory("the billing service listens on port 8081", source="log 2026-11-01"),
         }
     )
     dreamed, after = dreamt(files, facts)
@@ -349,52 +325,10 @@ def test_it_takes_any_files_and_a_second_dream_changes_nothing(files: dict[str, 
     assert findings(files, now=NOW, policy=POLICY).total == len(files)
 
 
-@pytest.mark.requirement("L6.4", "B5")
-def test_planted_faults_are_found(torture: bool) -> None:
-    merged = duplicates = flagged = contradictions = 0
-    for seed in range(40, 60 if torture else 41):
-        planted = planted_memories(300 if torture else 90, seed, now=NOW)
-        dreamed, after = dreamt(planted.files)
-        into = {change.file: change.into for change in dreamed.changes if change.act == "merged"}
-        for file, target in into.items():
-            assert any({file, target} <= group for group in planted.duplicates), (seed, file, target)
-        merged += len(into)
-        duplicates += sum(len(group) - 1 for group in planted.duplicates)
-        asked = {frozenset(one.files) for one in dreamed.questions if one.topic == "contradiction"}
-        flagged += len(asked & set(planted.contradictions))
-        contradictions += len(planted.contradictions)
-        for one in planted.dates:
-            text = after[into.get(one.file, one.file)].decode()
-            assert any(day in text for day in one.accepted), (seed, one)
-            assert one.phrase.lower() not in text.split("\n---\n", 1)[1].lower(), (seed, one)
-        assert dream(after, now=NOW, policy=POLICY).changes == ()
-        assert findings(after, now=NOW, policy=POLICY).rate < findings(planted.files, now=NOW, policy=POLICY).rate
-    assert merged >= 0.95 * duplicates
-    assert flagged >= 0.9 * contradictions
-
-
-def test_a_dreamer_by_similarity_alone_would_merge_what_differs() -> None:
-    """The known-bad twin: shared words without a look at the facts."""
-    planted = planted_memories(80, 40, now=NOW)
-
-    def words(file: str) -> set[str]:
-        return set(re.findall(r"\w+", read_record(file, planted.files[file]).body.lower()))
-
-    alike = [
-        (one, other)
-        for one, other in planted.apart
-        if len(words(one) & words(other)) >= POLICY.similar * min(len(words(one)), len(words(other)))
-    ]
-    assert alike
-    dreamed = dream(planted.files, now=NOW, policy=POLICY)
-    into = {change.file: change.into for change in dreamed.changes if change.act == "merged"}
-    assert not any(into.get(one) == other or into.get(other) == one for one, other in alike)
-
-
 def test_findings_name_each_file_with_its_reasons() -> None:
     files = {
         "a.md": memory("The billing service listens on port 8081.\n\n**Why:** so."),
-        "b.md": memory("Billing service is reachable on port 8081.\n\n**Why:** so."),
+        "b.md": memory("the billing service listens on port 8081\n\n**Why:** so"),
         "c.md": memory("The demo is tomorrow.\n\n**Why:** so."),
         "d.md": memory("Lena leads the growth team.\n\n**Why:** so."),
         "e.md": memory("Invoices go to Oslo by courier.\n\n**Why:** so.", source="gone m1"),

@@ -51,7 +51,7 @@ def test_what_matters_most_keeps_its_line() -> None:
 
 
 def test_a_long_line_is_shortened_only_where_its_memory_says_all_it_says() -> None:
-    there = {"project_1.md": memory(1)}
+    there = {"project_1.md": memory(1, words=40)}
     hook = "fact 1 of note " + "of note " * 30
     kept = "fact 1 of note, and Anna keeps key 4711 in drawer 9 " + "of note " * 30
     assert len(capped_index(f"- [memory 1](project_1.md) — {hook}\n", there)) < 160

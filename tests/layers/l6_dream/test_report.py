@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.layers.l6_dream.changes import FileChange
-from reverie.layers.l6_dream.report import Asked, DreamReport, NotDone, Spent, change_of, markdown
+from reverie.layers.l6_dream.report import DreamReport, ModelUsage, NotDone, OpenQuestion, change_of, markdown
 
 CHANGES = (
     FileChange("a.md", None, b"new text\n", "added", "a log said so"),
@@ -24,11 +24,11 @@ REPORT = DreamReport(
     entry="c9",
     changes=tuple(change_of(change, "model") for change in CHANGES),
     not_done=(NotDone("e.md", "removed", "nothing would say 'port 80'", "model"),),
-    questions=(Asked("contradiction", ("a.md", "b.md"), "which is right?"),),
+    questions=(OpenQuestion("contradiction", ("a.md", "b.md"), "which is right?"),),
     paths=("a.md", "../out.md"),
     files_before=7,
     files_after=6,
-    spent=Spent("anthropic:x", 4, 9, 12_345, 678, 0.5, 0.0123),
+    spent=ModelUsage("anthropic:x", 4, 9, 12_345, 678, 0.5, 0.0123),
 )
 
 

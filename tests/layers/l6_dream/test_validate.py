@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.layers.l6_dream.changes import Dreamed, FileChange
+from reverie.layers.l6_dream.changes import DreamProposal, FileChange
 from reverie.layers.l6_dream.policy import DreamPolicy
-from reverie.layers.l6_dream.validate import Validated, validated
+from reverie.layers.l6_dream.validate import Validation, validated
 from reverie.memories.store.names import is_memory
 from reverie.memories.store.records import read_record
 from reverie.memories.store.trust import TRUSTS, Trust
@@ -46,9 +46,9 @@ def to(file: str, data: bytes | None, *, into: str = "") -> FileChange:
     return FileChange(file, before, data, act, "because", into)
 
 
-def judged(*changes: FileChange, by: str = "model", confirmed: bool = False, **trusts: Trust) -> Validated:
+def judged(*changes: FileChange, by: str = "model", confirmed: bool = False, **trusts: Trust) -> Validation:
     known: dict[str, Trust] = {f"{file}.md": trust for file, trust in trusts.items()}
-    return validated(FILES, [Dreamed(changes, by=by)], POLICY, trusts=known, confirmed=confirmed)
+    return validated(FILES, [DreamProposal(changes, by=by)], POLICY, trusts=known, confirmed=confirmed)
 
 
 SECRET = "gh" + "p_" + "a1b2c3d4e5" * 3 + "f6g7h8"
@@ -143,9 +143,26 @@ def test_a_rewriting_that_drops_what_was_said_counts_as_a_deletion() -> None:
     assert judged(*gutted[:3]).deletions == tuple(one.file for one in gutted[:3])
 
 
+@pytest.mark.requirement("L6.6", "L6.11")
+def test_a_merge_in_other_words_counts_as_a_deletion() -> None:
+    def paraphrase(number: int) -> list[FileChange]:
+        target, gone = f"reference_{2 * number}.md", f"reference_{2 * number + 1}.md"
+        port = 4001 + 2 * number
+        more = f"Port {port} is that of service number {2 * number + 1}, and 80 never is".encode()
+        source = f"source: [s{2 * number} m{2 * number}, s{2 * number + 1} m{2 * number + 1}]".encode()
+        data = FILES[target].replace(f"source: s{2 * number} m{2 * number}".encode(), source) + more + b"\n"
+        return [to(target, data), to(gone, None, into=target)]
+
+    few = judged(*(change for number in range(3) for change in paraphrase(number)))
+    assert few.deletions == ("reference_1.md", "reference_3.md", "reference_5.md")
+    many = judged(*(change for number in range(4) for change in paraphrase(number)))
+    assert all(change.after is not None for change in many.kept)
+    assert many.deletions == ()
+
+
 def test_what_the_local_dreamer_lets_go_is_not_held_against_a_model() -> None:
-    own = Dreamed((to("reference_0.md", None), to("reference_1.md", None)), by="local")
-    two = Dreamed((to("reference_2.md", None), to("reference_3.md", None)), by="model")
+    own = DreamProposal((to("reference_0.md", None), to("reference_1.md", None)), by="local")
+    two = DreamProposal((to("reference_2.md", None), to("reference_3.md", None)), by="model")
     found = validated(FILES, [own, two], POLICY)
     assert [change.file for change in found.kept] == ["reference_0.md", "reference_1.md"]
 
@@ -175,7 +192,7 @@ changes = st.builds(
 )
 
 
-def sound(found: Validated) -> None:
+def sound(found: Validation) -> None:
     """Say again, in other words than the check itself, what must hold of what is kept."""
     after = {**FILES, **{change.file: change.after for change in found.kept if change.after is not None}}
     for change in found.kept:
@@ -205,4 +222,4 @@ def test_whatever_is_proposed_what_is_kept_is_sound(proposed: list[FileChange]) 
 def test_a_check_that_lets_everything_through_is_caught() -> None:
     proposed = [to(f"reference_{number}.md", None) for number in range(20)]
     with pytest.raises(AssertionError):
-        sound(Validated(tuple(proposed)))
+        sound(Validation(tuple(proposed)))

@@ -71,8 +71,8 @@ def command(
     project: str,
     as_json: bool,
 ) -> int:
-    """Consolidate the memories of a project: merge near-duplicates, make dates absolute, handle dead links and
-    expired memories, and ask you about contradictions.
+    """Consolidate the memories of a project: merge equal memories, make dates absolute, handle dead links and
+    expired memories, and ask you about similar and contradicting ones.
 
     Without an option, dream if one is due. A dream works on a copy; its valid results are applied as one change, which
     --undo reverts byte for byte. It uses a model if one is set ('model', or the alias 'dream'), within its budget.

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from ...layers.l6_dream.report import Asked
+from ...layers.l6_dream.report import OpenQuestion
 from ...runtime.dream.reports import open_questions
 from ...runtime.memory.memory import Memory
 from ...runtime.memory.results import Pending
@@ -24,8 +24,8 @@ COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.option("--dry-run", is_flag=True, help="Show the unconfirmed memories and ask nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
-    """Accept or reject memories derived from untrusted text, each shown as a diff, and decide which of two
-    contradicting memories is right.
+    """Accept or reject memories derived from untrusted text, each shown as a diff, and decide which of several
+    similar or contradicting memories is right.
 
     A rejected memory returns to its last trusted version, or is deleted. On a terminal, asks about each memory.
     """
@@ -53,12 +53,12 @@ def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_j
     for question in questions:
         say(f"{question.topic}: {question.text}")
         say()
-        if asks and question.topic == "contradiction":
+        if asks and question.topic in ("contradiction", "similar"):
             choose(memory, question)
 
 
-def choose(memory: Memory, question: Asked) -> None:
-    """Ask which of the contradicting memories is right, and delete the others; 'memory undo' restores them."""
+def choose(memory: Memory, question: OpenQuestion) -> None:
+    """Ask which of the memories is right, and delete the others; 'memory undo' restores them."""
     for number, file in enumerate(question.files, 1):
         say(f"  {number}  {file}")
     numbers = [str(number) for number in range(1, len(question.files) + 1)]

@@ -17,8 +17,8 @@ from ...memories.rules.secrets import find_secrets
 from ...memories.rules.taxonomy import body_for, description_for, refusal, vagueness
 from ...memories.store.records import MemoryRecord
 from ...memories.store.trust import Trust
+from ...text.dates import absolute
 from ...values import record, replace
-from .dates import absolute
 from .found import Found
 from .known import Known
 from .said import found_in

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from ...text.dates import has_date
 from .asked import confirmation, correction, rule
-from .dates import has_date
 from .facts import (
     ASKS,
     GOING,

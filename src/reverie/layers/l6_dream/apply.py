@@ -1,4 +1,4 @@
-"""What a dream's changes make of the directory as it is now: one transaction, planned while the directory is locked.
+"""Turn the changes of a dream into one transaction on the directory as it is now, planned while it is locked.
 
 A file that somebody changed meanwhile is left alone, and so is every change that leant on it. The index is never
 proposed: it follows from the files, within its caps. Taking a dream back restores what it changed, byte for byte, and
@@ -20,14 +20,23 @@ from ...memories.store.journal import JournalEntry
 from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, read_record, version_of
 from ...memories.store.trust import TRUSTS, Trust
-from ...values import record
-from .changes import Dreamed, FileChange
+from ...text.words import has_run, words
+from ...values import record, replace
+from .changes import DreamProposal, FileChange
 from .plan import whole_text
 from .policy import DreamPolicy
-from .standing import missing
-from .validate import Refused, validated
+from .validate import RefusedChange, validated
 
-__all__ = ["AUTHOR", "Applied", "applied", "capped_index", "files_on", "system_prompt", "taken_back", "task_prompt"]
+__all__ = [
+    "AUTHOR",
+    "DreamTransaction",
+    "applied",
+    "capped_index",
+    "files_on",
+    "system_prompt",
+    "taken_back",
+    "task_prompt",
+]
 
 _HERE: Final = Path(__file__).parent
 AUTHOR: Final = "dream"
@@ -35,7 +44,7 @@ AUTHOR: Final = "dream"
 _LONG: Final = 1.25
 _ROOM_LINES: Final = 20
 _ROOM_BYTES: Final = 2_500
-"""What an index that had to be cut leaves free for memories saved until the next dream."""
+"""Room that a cut index leaves for memories saved until the next dream."""
 _LEFT_OUT: Final = "> {many} more memories are not listed here; search finds them."
 _LEFT_OUT_START: Final = "> "
 _LEFT_OUT_END: Final = " more memories are not listed here; search finds them."
@@ -43,31 +52,31 @@ _ORDER: Final = ("feedback", "user", "reference", "project")
 
 
 @record
-class Applied:
-    """What becomes of a dream: the transaction, what it does, and what was left alone because of somebody else."""
+class DreamTransaction:
+    """The transaction a dream becomes, its changes, and those left out because of somebody else."""
 
     draft: Draft | None
     made: tuple[FileChange, ...] = ()
-    skipped: tuple[Refused, ...] = ()
+    skipped: tuple[RefusedChange, ...] = ()
     files: int = 0
     """Memories there will be."""
 
 
 def applied(
-    table: Table, dreams: Sequence[Dreamed], policy: DreamPolicy, *, why: str, confirmed: bool = False
-) -> Applied:
+    table: Table, dreams: Sequence[DreamProposal], policy: DreamPolicy, *, why: str, confirmed: bool = False
+) -> DreamTransaction:
     """Plan what of these changes can be made to the directory as it is now."""
     now, trusts = files_on(table)
-    skipped: list[Refused] = []
-    left: list[Dreamed] = []
+    skipped: list[RefusedChange] = []
+    left: list[DreamProposal] = []
     for dreamed in dreams:
         fresh: list[FileChange] = []
         for change in dreamed.changes:
             if now.get(change.file) == change.before:
                 fresh.append(change)
             else:
-                skipped.append(Refused(change, "somebody else changed it meanwhile"))
-        left.append(Dreamed(tuple(fresh), by=dreamed.by))
+                skipped.append(RefusedChange(change, "somebody else changed it meanwhile"))
+        left.append(replace(dreamed, changes=tuple(fresh)))
     checked = validated(now, left, policy, trusts=trusts, confirmed=confirmed)
     skipped += checked.refused
     after = dict(now)
@@ -79,9 +88,11 @@ def applied(
     files = {change.file: change.after for change in checked.kept}
     index = capped_index(table.index, after, [file for file, data in files.items() if data is not None])
     if not files and index == table.index:
-        return Applied(None, (), tuple(skipped), len(after))
+        return DreamTransaction(None, (), tuple(skipped), len(after))
     expect = {change.file: None if change.before is None else version_of(change.before) for change in checked.kept}
-    return Applied(Draft("dreamed", AUTHOR, why, files, index, expect=expect), checked.kept, tuple(skipped), len(after))
+    return DreamTransaction(
+        Draft("dreamed", AUTHOR, why, files, index, expect=expect), checked.kept, tuple(skipped), len(after)
+    )
 
 
 def files_on(table: Table) -> tuple[dict[str, bytes], dict[str, Trust]]:
@@ -130,7 +141,7 @@ def _is_left_out(line: str) -> bool:
 
 def _is_long(row: str, hook: str, memory: MemoryRecord) -> bool:
     """Say whether a line is too long and its memory says all that it says."""
-    return len(row) > _LONG * LINE_CHARS and not missing(hook, whole_text(memory), most=1)
+    return len(row) > _LONG * LINE_CHARS and has_run(words(whole_text(memory)), words(hook))
 
 
 def _within(text: str, memories: Mapping[str, MemoryRecord]) -> str:

@@ -1,15 +1,17 @@
-"""What a dream proposes, as data: a list of changes to files, and questions for a person."""
+"""The proposal of a dream, as data: a list of changes to files, and questions for a person."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import date
 from typing import Literal, TypeAlias
 
-from ...values import record
+from ...values import field, record
 
-__all__ = ["Act", "Dreamed", "FileChange", "Question", "Topic"]
+__all__ = ["Act", "DreamProposal", "FileChange", "Question", "Topic"]
 
 Act: TypeAlias = Literal["added", "changed", "merged", "removed"]
-Topic: TypeAlias = Literal["contradiction", "dead_link", "expired", "vague", "unreadable", "duplicate"]
+Topic: TypeAlias = Literal["contradiction", "expired", "similar", "unreadable", "vague"]
 
 
 @record
@@ -34,10 +36,12 @@ class Question:
 
 
 @record
-class Dreamed:
+class DreamProposal:
     """All that one dream proposes; the index follows from the files and is never proposed."""
 
     changes: tuple[FileChange, ...] = ()
     questions: tuple[Question, ...] = ()
     by: str = "local"
     """``local`` or ``model``."""
+    written_on: Mapping[str, date] = field(default_factory=lambda: dict[str, date]())
+    """The day of each file, by which its relative dates were made absolute."""

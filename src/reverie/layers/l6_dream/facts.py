@@ -1,4 +1,4 @@
-"""What a dream is told that the memory files do not say."""
+"""Facts for a dream from outside the memory files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How polluted a memory directory is: the share of memories that lint or a dream finds something wrong with."""
+"""Measure the pollution of a memory directory: the share of memories with a fault that lint or a dream finds."""
 
 from __future__ import annotations
 
@@ -9,28 +9,25 @@ from typing import Final, Literal, TypeAlias
 
 from ...memories.rules.taxonomy import lint_memory
 from ...values import record
-from .desk import Desk
 from .facts import DreamFacts
 from .local import dream
 from .policy import DreamPolicy
+from .working_copy import WorkingCopy
 
 __all__ = ["Fault", "Finding", "Findings", "findings"]
 
 Fault: TypeAlias = Literal["wrong", "duplicate", "stale", "unsupported"]
 
 _FAULTS: Final[dict[str, Fault]] = {
-    "contradiction": "wrong",
-    "dead_link": "wrong",
     "unreadable": "wrong",
     "vague": "stale",
     "expired": "stale",
-    "duplicate": "duplicate",
 }
 
 
 @record
 class Finding:
-    """What is wrong with a memory."""
+    """One fault of a memory."""
 
     fault: Fault
     reason: str
@@ -38,7 +35,7 @@ class Finding:
 
 @record
 class Findings:
-    """What is wrong with which memories."""
+    """The faults of all memories, by file."""
 
     total: int
     files: Mapping[str, tuple[Finding, ...]]
@@ -60,7 +57,7 @@ def findings(
     known = facts or DreamFacts()
     found: dict[str, dict[Finding, None]] = defaultdict(dict)
     today = now.date().isoformat()
-    for file, memory in Desk(files, DreamFacts(modified=known.modified)).ours.items():
+    for file, memory in WorkingCopy(files, DreamFacts(modified=known.modified)).ours.items():
         for reason in lint_memory(memory, today=today):
             fault: Fault = "stale" if reason.startswith(("expired", "says ")) else "wrong"
             found[file][Finding(fault, reason)] = None
@@ -83,8 +80,8 @@ def _add_dream(
     facts: DreamFacts,
 ) -> None:
     alone = DreamFacts(facts.modified, facts.known_paths, facts.missing_paths)
-    dreamed = dream(files, now=now, policy=policy, facts=alone)
-    for change in dreamed.changes:
+    proposal = dream(files, now=now, policy=policy, facts=alone)
+    for change in proposal.changes:
         if change.act == "merged":
             found[change.file][Finding("duplicate", change.why)] = None
         elif change.act == "removed":
@@ -96,6 +93,6 @@ def _add_dream(
                 ):
                     fault: Fault = "stale" if reason.startswith("dates") else "wrong"
                     found[change.file][Finding(fault, reason)] = None
-    for question in dreamed.questions:
-        for file in question.files:
+    for question in proposal.questions:
+        for file in question.files if question.topic in _FAULTS else ():  # merely similar is no fault
             found[file][Finding(_FAULTS[question.topic], question.text)] = None

@@ -1,4 +1,4 @@
-"""Whether a dream may begin by itself: one question after the other, the cheapest first, each asked only if needed."""
+"""Decide whether a dream may begin by itself: the cheapest question first, each asked only if needed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Gate: TypeAlias = Open | Closed
 
 
 class Facts(Protocol):
-    """What the gates ask, in the order in which they ask it; each answer costs more than the one before."""
+    """The questions of the gates in their order; each answer costs more than the one before."""
 
     def off(self) -> Reason | None:
         """Say why nothing may begin here at all: switched off, or not the main agent."""

@@ -11,17 +11,17 @@ from ...memories.store.index import INDEX
 from ...memories.store.names import FOLDERS
 from ...values import record
 
-__all__ = ["Relinked", "links_in", "relinked"]
+__all__ = ["RelinkedText", "links_in", "relinked", "without_links"]
 
 _LINK: Final = re.compile(r"(?<!!)\[((?:[^\[\]\\\n]|\\.)*)\]\((<[^>\n]*>|[^()\s]+)(\s+(?:\"[^\"\n]*\"|'[^'\n]*'))?\)")
 _WIKI: Final = re.compile(r"\[\[([^\[\]|\n]+\.md)(?:\|([^\[\]\n]+))?\]\]")
 _CODE: Final = re.compile(r"^(?:```|~~~).*?(?:^(?:```|~~~)[^\n]*$|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
-
+_DEAD: Final = re.compile(r" \((?:[^()\n]*, )?a (?:memory|file) that is no longer there\)")
 _ENCODED: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
 @record
-class Relinked:
+class RelinkedText:
     """A body whose links lead somewhere."""
 
     text: str
@@ -38,7 +38,7 @@ def links_in(file: str, text: str) -> list[str]:
 
 def relinked(
     file: str, text: str, *, there: frozenset[str], moved: Mapping[str, str], gone: frozenset[str]
-) -> Relinked:
+) -> RelinkedText:
     """Return a memory's text with every link to a memory leading to one that is ``there``.
 
     ``moved`` says where a merged memory went; ``gone`` are paths of the project that are known to be missing.
@@ -65,7 +65,13 @@ def relinked(
             continue
         parts += (text[at : found.start()], new)
         at = found.end()
-    return Relinked("".join((*parts, text[at:])), tuple(dead), tuple(led_on))
+    return RelinkedText("".join((*parts, text[at:])), tuple(dead), tuple(led_on))
+
+
+def without_links(text: str) -> str:
+    """Return a text with its links as their words: a link that follows its target says what it said before."""
+    shown = _LINK.sub(r"\1", _WIKI.sub(lambda found: found[2] or "", text))
+    return _DEAD.sub("", shown)
 
 
 def _links(text: str) -> list[re.Match[str]]:

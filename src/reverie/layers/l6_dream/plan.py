@@ -16,11 +16,11 @@ from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, front_matter, read_record, revised_text
 from ...memories.store.trust import Trust, worst
 from ...values import field, record, replace
-from .changes import Dreamed, FileChange
-from .standing import missing
+from .changes import DreamProposal, FileChange
+from .coverage import missing
 from .support import Support
 
-__all__ = ["Told", "changes_between", "link_targets", "linked_to", "lowered", "records_of", "whole_text"]
+__all__ = ["ModelStatements", "changes_between", "link_targets", "linked_to", "lowered", "records_of", "whole_text"]
 
 _LINK: Final = re.compile(
     r"\[\[([^\]\[|#\n]{1,200})(?:[|#][^\]\n]*)?\]\]|\]\(<?(?:\./)?([^)\s>:#]{1,200}\.md)>?(?:#[^)]*)?\)"
@@ -29,8 +29,8 @@ _SET: Final = ("trust", "source", "created", "modified", "scope", "expires")
 
 
 @record
-class Told:
-    """What whoever worked on the copy said about it: why, by file, and where a removed memory went."""
+class ModelStatements:
+    """The statements of a model about its work: the reason by file, and the target of each merged file."""
 
     why: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
     into: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
@@ -43,7 +43,7 @@ def records_of(files: Mapping[str, bytes], trusts: Mapping[str, Trust] | None = 
     return {file: replace(one, trust=worst((one.trust, known.get(file, one.trust)))) for file, one in found.items()}
 
 
-def lowered(dreamed: Dreamed, old: Mapping[str, MemoryRecord]) -> Dreamed:
+def lowered(dreamed: DreamProposal, old: Mapping[str, MemoryRecord]) -> DreamProposal:
     """Return a dream in which no text claims more trust than what it was made from."""
     changes: list[FileChange] = []
     for change in dreamed.changes:
@@ -64,8 +64,8 @@ def _lowered(change: FileChange, trust: Trust) -> FileChange:
 
 
 def whole_text(memory: MemoryRecord) -> str:
-    """Return all that a memory says."""
-    return f"{memory.name}\n{memory.description}\n{memory.body}"
+    """Return the name, description and body of a memory, each as a paragraph."""
+    return f"{memory.name}\n\n{memory.description}\n\n{memory.body}"
 
 
 def link_targets(body: str) -> list[str]:
@@ -82,21 +82,21 @@ def linked_to(file: str) -> str:
 def changes_between(
     before: Mapping[str, bytes],
     copy: Mapping[str, bytes],
-    told: Told,
-    local: Dreamed,
+    told: ModelStatements,
+    local: DreamProposal,
     *,
     old: Mapping[str, MemoryRecord],
     now: str,
     support: Support | None = None,
 ) -> tuple[tuple[FileChange, ...], tuple[FileChange, ...]]:
-    """Return what stands of the local dreamer's changes, and what a model changed on the copy after it.
+    """Return the changes of the local dreamer that remain, and those a model made on the copy after it.
 
     ``old`` is what stood there before; ``support`` knows what else was read that somebody vouches for.
     """
     theirs = {change.file: change for change in local.changes}
     support = support or Support(old)
     gone = [file for file in before if file not in copy]
-    into = _destinations(gone, before, copy, told, theirs)
+    into = _destinations(gone, before, copy, told, local)
     made: dict[str, FileChange] = {}
     for file in sorted(copy.keys() | set(gone)):
         data = copy.get(file)
@@ -129,10 +129,11 @@ def _destinations(
     gone: Iterable[str],
     before: Mapping[str, bytes],
     copy: Mapping[str, bytes],
-    told: Told,
-    theirs: Mapping[str, FileChange],
+    told: ModelStatements,
+    local: DreamProposal,
 ) -> dict[str, str]:
     """Return where each file that is gone went: where it was said, else wherever all that it said stands."""
+    theirs = {change.file: change for change in local.changes}
     texts = {file: whole_text(read_record(file, data)) for file, data in copy.items()}
     found: dict[str, str] = {}
     for file in gone:
@@ -144,7 +145,7 @@ def _destinations(
         text = read_record(file, before[file]).body
         fresh = [one for one in texts if copy[one] != before.get(one)]
         for target in dict.fromkeys([said, *fresh] if text.strip() else []):
-            if target in texts and not missing(text, texts[target], most=1):
+            if target in texts and not missing(text, texts[target], written_on=local.written_on.get(file)):
                 found[file] = target
                 break
     return found
@@ -173,7 +174,7 @@ def _settled(
         return data
     given = read_record(file, data)
     parts = [one for one in (old, *merged) if one is not None]
-    said = f"{given.name}\n{given.description}\n{given.body}"
+    said = whole_text(given)
     trust = support.trust(said, over=old)
     trust = worst((trust, *(one.trust for one in merged)))
     sources = list(dict.fromkeys(source for one in parts for source in one.source))

@@ -25,16 +25,16 @@ class DreamPolicy:
     """Tokens, read from the cache or not, that one dream may use."""
     budget_usd: float = 1.0
     timeout_seconds: float = 900.0
-    """How long one dream may take."""
+    """The time limit of one dream."""
     hung_minutes: float = 60.0
     """After so long a dream that still holds the lock is ended by whoever wants to dream next."""
     max_deleted_share: float = 0.10
     max_deleted_files: int = 3
-    """What may be deleted without a person saying so: at most this share, and at most so many files."""
+    """Deletions without confirmation: at most this share, and at most so many files."""
     max_added_files: int = 20
     """New memories that one dream may add."""
     max_file_bytes: int = 64_000
     """The size of one memory file that a dream may leave."""
     similar: float = 0.8
-    """How alike two memories must be to be one, between 0 and 1."""
+    """The share of their words that two memories have in common before a person is asked, between 0 and 1."""
     kept_reports: int = 30

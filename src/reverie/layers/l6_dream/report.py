@@ -1,4 +1,4 @@
-"""The report of a dream, as Markdown a person can read: what was done and why, what was not, what is asked. Pure."""
+"""The report of a dream as Markdown: changes and their reasons, rejected changes, questions. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 from ...values import field, record
 from .changes import FileChange
 
-__all__ = ["Act", "Asked", "Change", "DreamReport", "NotDone", "Outcome", "Spent", "change_of", "markdown"]
+__all__ = ["Act", "Change", "DreamReport", "ModelUsage", "NotDone", "OpenQuestion", "Outcome", "change_of", "markdown"]
 
 Outcome: TypeAlias = Literal["applying", "completed", "failed", "killed"]
 Act: TypeAlias = Literal["added", "changed", "merged", "removed"]
@@ -44,7 +44,7 @@ class NotDone:
 
 
 @record
-class Asked:
+class OpenQuestion:
     """Something a person has to decide."""
 
     topic: str
@@ -55,8 +55,8 @@ class Asked:
 
 
 @record
-class Spent:
-    """What a model used in a dream."""
+class ModelUsage:
+    """Tokens, turns and money a model used in a dream."""
 
     model: str = ""
     turns: int = 0
@@ -85,7 +85,7 @@ class DreamReport:
     """The change in the journal, by which it can be undone; empty where nothing was changed."""
     changes: tuple[Change, ...] = ()
     not_done: tuple[NotDone, ...] = ()
-    questions: tuple[Asked, ...] = ()
+    questions: tuple[OpenQuestion, ...] = ()
     paths: tuple[str, ...] = ()
     """Every path that was written to during the run, whatever became of it."""
     files_before: int = 0
@@ -94,7 +94,7 @@ class DreamReport:
     wrong_before: int = 0
     wrong_after: int = 0
     """Memories that lint finds something wrong with."""
-    spent: Spent = field(default_factory=Spent)
+    spent: ModelUsage = field(default_factory=ModelUsage)
     problem: str = ""
     """Why it failed, where it did."""
     undone: str = ""
@@ -179,9 +179,9 @@ def _counted(changes: Sequence[Change]) -> Iterable[str]:
             yield f"{many} {act}"
 
 
-def _costs(spent: Spent) -> list[tuple[str, str]]:
+def _costs(spent: ModelUsage) -> list[tuple[str, str]]:
     if not spent.model:
-        return [("model", "none; put in order locally")]
+        return [("model", "none; only equal texts are merged, and only English dates are read")]
     cost = "price unknown" if spent.cost_usd is None else f"${spent.cost_usd:.4f}"
     rows = [
         ("model", f"{spent.model}, {spent.turns} turns, {spent.tools} tool calls"),

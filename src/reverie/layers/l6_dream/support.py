@@ -1,4 +1,4 @@
-"""Whose word a text is that a model wrote in a dream: told by where its sentences stood before. Pure.
+"""Find the trust of a text that a model wrote in a dream, by the memories its sentences come from. Pure.
 
 A sentence that stood in a memory is worth what that memory is. Words of the model's own are an agent's at best, and
 that only where they come from memories people or agents vouch for; else the memory waits to be confirmed. Nothing a
@@ -13,7 +13,7 @@ from typing import Final
 from ...memories.recall.terms import tokens, without_noise
 from ...memories.store.records import MemoryRecord
 from ...memories.store.trust import TRUSTS, Trust, worst
-from .standing import sentences
+from ...text.words import sentences
 
 __all__ = ["Support"]
 
@@ -22,15 +22,15 @@ _MOST_CHARS: Final = 4_000_000
 
 
 class Support:
-    """What stood in the memories, and what else was read on the way."""
+    """The sentences of the memories, and the words of other trusted text the model read."""
 
     def __init__(self, memories: Mapping[str, MemoryRecord]) -> None:
         """Know these memories, as they were before the dream."""
-        self._trust: dict[str, Trust] = {}
+        self._trust: dict[tuple[str, ...], Trust] = {}
         self._vouched: set[str] = set()
         self._left = _MOST_CHARS
         for memory in memories.values():
-            text = f"{memory.name}\n{memory.description}\n{memory.body}"
+            text = f"{memory.name}\n\n{memory.description}\n\n{memory.body}"
             for sentence in sentences(text):
                 known: Trust = self._trust.get(sentence, "unconfirmed")
                 self._trust[sentence] = memory.trust if _is_better(memory.trust, known) else known
@@ -48,7 +48,7 @@ class Support:
         own = [one for one in said if one not in self._trust]
         found: list[Trust] = [self._trust[one] for one in said if one in self._trust]
         if own:
-            found.append(self._supported("\n".join(own)))
+            found.append(self._supported("\n".join(map(" ".join, own))))
         if over is not None:
             found.append(over.trust)
         if over is None or any(one not in said for one in sentences(over.body)):

@@ -1,4 +1,4 @@
-"""What a dream may not do, checked independently of who dreamt: pure.
+"""Check the changes of a dream, whoever dreamt it: pure.
 
 Each change is held against the rules by itself and in the company of the others; one that breaks a rule is left out,
 and with it whatever leant on it, until what is left is sound. A removal whose facts stand elsewhere is a merge; any
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import date
 
 from ...errors import UnsafePath
 from ...memories.rules.secrets import find_secrets
@@ -17,16 +18,16 @@ from ...memories.store.names import check_file
 from ...memories.store.records import MemoryRecord, read_record
 from ...memories.store.trust import TRUSTS, Trust, worst
 from ...values import record
-from .changes import Dreamed, FileChange
+from .changes import DreamProposal, FileChange
+from .coverage import missing
 from .plan import link_targets, linked_to, records_of, whole_text
 from .policy import DreamPolicy
-from .standing import missing
 
-__all__ = ["Refused", "Validated", "validated"]
+__all__ = ["RefusedChange", "Validation", "validated"]
 
 
 @record
-class Refused:
+class RefusedChange:
     """A change that was left out, and why."""
 
     change: FileChange
@@ -34,23 +35,23 @@ class Refused:
 
 
 @record
-class Validated:
-    """What may be done and what may not."""
+class Validation:
+    """The changes that may be made, and those that may not."""
 
     kept: tuple[FileChange, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedChange, ...] = ()
     deletions: tuple[str, ...] = ()
     """The files among the kept whose text, or a part of it, will stand nowhere."""
 
 
 def validated(
     before: Mapping[str, bytes],
-    dreams: Sequence[Dreamed],
+    dreams: Sequence[DreamProposal],
     policy: DreamPolicy,
     *,
     trusts: Mapping[str, Trust] | None = None,
     confirmed: bool = False,
-) -> Validated:
+) -> Validation:
     """Return which of the proposed changes may be made to these files.
 
     ``trusts`` says whose word each file is, whatever it claims itself; ``confirmed`` says that a person allows any
@@ -58,8 +59,9 @@ def validated(
     """
     by = {change.file: dreamed.by for dreamed in dreams for change in dreamed.changes}
     kept = {change.file: change for dreamed in dreams for change in dreamed.changes}
-    refused: list[Refused] = []
-    check = _Check(before, policy, trusts or {})
+    refused: list[RefusedChange] = []
+    days = {file: day for dreamed in dreams for file, day in dreamed.written_on.items()}
+    check = _Check(before, policy, trusts or {}, days)
     while True:
         wrong = check.wrong(kept)
         if not wrong:
@@ -67,8 +69,8 @@ def validated(
             wrong = {} if confirmed else _over_limit(losses, by, len(before), policy)
         wrong = wrong or check.too_many_added(kept, by)
         if not wrong:
-            return Validated(tuple(kept.values()), tuple(refused), tuple(check.losses(kept)))
-        refused += [Refused(kept.pop(file), why) for file, why in wrong.items()]
+            return Validation(tuple(kept.values()), tuple(refused), tuple(check.losses(kept)))
+        refused += [RefusedChange(kept.pop(file), why) for file, why in wrong.items()]
 
 
 def _over_limit(losses: Mapping[str, str], by: Mapping[str, str], files: int, policy: DreamPolicy) -> dict[str, str]:
@@ -86,10 +88,17 @@ def _over_limit(losses: Mapping[str, str], by: Mapping[str, str], files: int, po
 class _Check:
     """The rules for one directory."""
 
-    def __init__(self, before: Mapping[str, bytes], policy: DreamPolicy, trusts: Mapping[str, Trust]) -> None:
+    def __init__(
+        self,
+        before: Mapping[str, bytes],
+        policy: DreamPolicy,
+        trusts: Mapping[str, Trust],
+        days: Mapping[str, date],
+    ) -> None:
         self._before = before
         self._policy = policy
         self._old = records_of(before, trusts)
+        self._days = days
         self._links = {file: {*link_targets(memory.body)} for file, memory in self._old.items()}
         self._stems = {linked_to(file) for file in before}
         self._new: dict[tuple[str, bytes], MemoryRecord] = {}
@@ -99,7 +108,7 @@ class _Check:
     # -- one change by itself
 
     def wrong(self, kept: Mapping[str, FileChange]) -> dict[str, str]:
-        """Return what is wrong with each change among the others, where something is."""
+        """Return the first broken rule of each change that breaks one."""
         found: dict[str, str] = {}
         stems, pointing = self._stems_after(kept), self._pointing(kept)
         for file, change in kept.items():
@@ -210,7 +219,7 @@ class _Check:
     # -- what would be lost
 
     def losses(self, kept: Mapping[str, FileChange]) -> dict[str, str]:
-        """Return the files that would lose what they say, each with the first of what stands nowhere."""
+        """Return the files whose content would be lost, with the first lost sentences of each."""
         found: dict[str, str] = {}
         for file, change in kept.items():
             if change.before is None:
@@ -230,13 +239,13 @@ class _Check:
         if not lost or change.after is None:
             return lost
         elsewhere = [self._after(one.file, kept) for one in kept.values() if one.after is not None]
-        everywhere = "\n".join(whole_text(one) for one in elsewhere if one is not None)
-        return missing(old.body, everywhere)
+        everywhere = "\n\n".join(whole_text(one) for one in elsewhere if one is not None)
+        return missing(old.body, everywhere, written_on=self._days.get(old.file))
 
     def _gone(self, old: MemoryRecord, new: MemoryRecord) -> list[str]:
         key = (self._before[old.file], new.version.encode() + new.file.encode())
         if key not in self._missing:
-            self._missing[key] = missing(old.body, whole_text(new))
+            self._missing[key] = missing(old.body, whole_text(new), written_on=self._days.get(old.file))
         return self._missing[key]
 
     # -- the directory as it would be

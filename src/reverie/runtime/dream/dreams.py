@@ -21,22 +21,23 @@ from anyio import to_thread
 
 from ...errors import InputError, SessionBusy, StorageError
 from ...events import DreamChanged
-from ...layers.l6_dream.changes import Dreamed, Question
+from ...layers.l6_dream.changes import DreamProposal, Question
 from ...layers.l6_dream.local import dream as dream_locally
 from ...layers.l6_dream.plan import changes_between, lowered, records_of
-from ...layers.l6_dream.report import Asked, DreamReport, Spent
+from ...layers.l6_dream.report import DreamReport, ModelUsage, OpenQuestion
 from ...layers.l6_dream.support import Support
 from ...memories.store.journal_files import read_plain
 from ...memories.store.store import Shelf, stamp, utc_now
 from ...ports import Model
 from ...settings import Settings
 from ...values import record, replace
+from ..memory.daily_logs import log_files
 from ..memory.memory import Memory
 from ..places.projects import project_slug
 from ..search.sessions import SessionSearch
 from ..session.accounts import Accounts
 from ..session.ledger import LedgerStore
-from .facts import daily_logs, facts_for, unwieldy
+from .facts import facts_for, unwieldy
 from .lock import DreamLock
 from .model_run import Asking
 from .process import take_lock
@@ -49,6 +50,8 @@ from .transaction import Applying, Snapshot, Undone, snapshot_of, undo_dream
 __all__ = ["DreamReport", "DreamStatus", "Dreams", "Undone"]
 
 _TAG_BYTES: Final = 8
+_MAX_LOGS: Final = 60
+"""Daily logs a model may read, the newest."""
 _KEPT_SHARE: Final = 0.2
 """The share of the time limit that is kept for checking and writing."""
 
@@ -134,7 +137,7 @@ class Dreams:
         local = await to_thread.run_sync(lambda: lowered(self._locally(before), old))
         if local.changes:
             progress.did("local", [change.file for change in local.changes], tools=0)
-        dreams, spent, tools = [local], Spent(), None
+        dreams, spent, tools = [local], ModelUsage(), None
         if self._model is not None and before.files:
             support = await to_thread.run_sync(Support, old)
             with SessionSearch(self._settings.home) as search:
@@ -144,7 +147,7 @@ class Dreams:
             kept, made = await to_thread.run_sync(
                 lambda: changes_between(before.files, copy, told, local, old=old, now=_day(before), support=support)
             )
-            dreams = [replace(local, changes=kept), Dreamed(made, asked, by="model")]
+            dreams = [replace(local, changes=kept), DreamProposal(made, asked, by="model")]
         report = replace(
             report,
             by="model" if self._model is not None and not spent.ended.startswith("the model failed") else "local",
@@ -163,7 +166,7 @@ class Dreams:
         return report
 
     def _finished(
-        self, applying: Applying, report: DreamReport, dreams: list[Dreamed], way: _Way, started: float
+        self, applying: Applying, report: DreamReport, dreams: list[DreamProposal], way: _Way, started: float
     ) -> DreamReport:
         done = applying.carry_out(report, dreams, confirmed=way.confirmed)
         done = replace(done, seconds=round(time.monotonic() - started, 3))
@@ -171,7 +174,7 @@ class Dreams:
             self._reports.save(done)
         return done
 
-    def _locally(self, before: Snapshot) -> Dreamed:
+    def _locally(self, before: Snapshot) -> DreamProposal:
         aside = unwieldy(before.files)
         files = {file: data for file, data in before.files.items() if file not in aside}
         facts = facts_for(
@@ -203,7 +206,7 @@ class Dreams:
 
     # -- with a model
 
-    def _tools(self, before: Snapshot, local: Dreamed, support: Support, search: Transcripts) -> DreamTools:
+    def _tools(self, before: Snapshot, local: DreamProposal, support: Support, search: Transcripts) -> DreamTools:
         copy = dict(before.files)
         for change in local.changes:
             if change.after is None:
@@ -217,12 +220,17 @@ class Dreams:
             tag=secrets.token_hex(_TAG_BYTES),
             now=self._clock(),
             support=support,
-            logs={name: partial(read_plain, self._root, name) for name in daily_logs(self._root)},
+            logs={name: partial(read_plain, self._root, name) for name in self._logs()},
             transcripts=search,
             project=self._slug,
         )
 
-    async def _asked(self, model: Model, tools: DreamTools, dream: str, progress: Progress, started: float) -> Spent:
+    def _logs(self) -> list[str]:
+        return log_files(Path(self._root))[-_MAX_LOGS:]
+
+    async def _asked(
+        self, model: Model, tools: DreamTools, dream: str, progress: Progress, started: float
+    ) -> ModelUsage:
         policy = self._policy
         left = policy.timeout_seconds * (1 - _KEPT_SHARE) - (time.monotonic() - started)
         with LedgerStore(self._settings.home) as ledger:
@@ -234,7 +242,7 @@ class Dreams:
                 dream=dream,
                 accounts=accounts,
                 heard=progress,
-                logs=daily_logs(self._root),
+                logs=self._logs(),
                 clock=self._clock,
             )
             return await asking.run(secrets.token_hex(_TAG_BYTES), seconds=left)
@@ -263,7 +271,7 @@ class Dreams:
             return report
         return settled(report, self._shelf.history())
 
-    def questions(self) -> list[Asked]:
+    def questions(self) -> list[OpenQuestion]:
         """Return what dreams asked and nobody has answered."""
         return open_questions(self._root, keep=self._policy.kept_reports)
 

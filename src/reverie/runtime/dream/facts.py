@@ -6,28 +6,18 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ...conversation.entries import USER, Entry, iso
-from ...errors import StorageError
 from ...layers.l6_dream.facts import DreamFacts
 from ...layers.l6_dream.links import links_in
-from ...memories.rules.taxonomy import description_for
-from ...memories.store.journal_files import read_plain
-from ...memories.store.names import file_for, is_memory, title_for
-from ...memories.store.records import MemoryRecord, new_text, read_record
-from ...memories.store.trust import worst
+from ...memories.store.names import is_memory
+from ...memories.store.records import MemoryRecord, read_record
+from ..memory.daily_logs import drafts_from_logs, logged_since
 
-if TYPE_CHECKING:
-    from ...layers.l5_extract.local import Candidate
+__all__ = ["facts_for", "unwieldy"]
 
-__all__ = ["daily_logs", "drafted", "facts_for", "unwieldy"]
-
-_LOG: Final = re.compile(r"logs/\d{4}/\d{2}/(\d{4}-\d{2}-\d{2})\.md")
-_MAX_LOGS: Final = 60
-_MAX_LOG_CHARS: Final = 200_000
 _MAX_PATHS: Final = 20_000
 _MAX_BYTES: Final = 64_000
 _MAX_LINE_BYTES: Final = 4_000
@@ -48,15 +38,6 @@ def unwieldy(files: Mapping[str, bytes]) -> dict[str, str]:
     return found
 
 
-def daily_logs(root: str, *, since: float | None = None) -> list[str]:
-    """Return the daily logs of a directory from the day of a time on, the newest last."""
-    first = "" if since is None else datetime.fromtimestamp(since, UTC).date().isoformat()
-    found = [
-        name for name in _beneath(os.path.join(root, "logs"), root) if (day := _LOG.fullmatch(name)) and day[1] >= first
-    ]
-    return sorted(found)[-_MAX_LOGS:]
-
-
 def facts_for(
     root: str,
     files: Mapping[str, bytes],
@@ -74,13 +55,14 @@ def facts_for(
         with suppress(OSError):
             modified[file] = os.lstat(os.path.join(root, file)).st_mtime
     others = frozenset((*(name for name in _beneath(root, root) if not is_memory(name)), *aside))
-    logs = daily_logs(root, since=dreamt)
+    since = None if dreamt is None else datetime.fromtimestamp(dreamt, UTC)
+    drafts = drafts_from_logs(logged_since(Path(root), since), records.values())
     linked = {path for file, one in records.items() for path in links_in(file, one.body)}
     return DreamFacts(
         modified,
         others,
         frozenset(path for path in linked if not is_memory(path) and path not in others and _is_missing(project, path)),
-        drafted(root, logs, records.values()) if logs else {},
+        {draft.file: draft.content() for draft in drafts},
         frozenset(_gone(records.values(), home / "projects" / slug)),
     )
 
@@ -111,35 +93,3 @@ def _gone(memories: Iterable[MemoryRecord], logs: Path) -> Iterator[str]:
     for session in sorted(sessions):
         if "/" not in session and not os.path.lexists(logs / f"{session}.jsonl"):
             yield session
-
-
-def drafted(root: str, logs: Iterable[str], memories: Iterable[MemoryRecord]) -> dict[str, bytes]:
-    """Return what daily logs ask to be kept and no memory says yet, as new memories: an agent's word at best."""
-    from ...layers.l5_extract.local import extract  # here, because few keep logs
-
-    entries: list[Entry] = []
-    for name in logs:
-        with suppress(StorageError, ValueError):
-            text = (read_plain(root, name) or b"").decode("utf-8", "replace")[:_MAX_LOG_CHARS]
-            noon = datetime.combine(datetime.fromisoformat(name[-13:-3]).date(), time(12), UTC)
-            message = {"role": "user", "content": text}
-            entries.append(Entry(name, None, iso(noon.timestamp()), "daily", USER, {"message": message}))
-    found = extract(entries, memories) if entries else None
-    made = [one for one in found.candidates if not one.updates] if found is not None else []
-    return dict(_draft(one) for one in made)
-
-
-def _draft(one: Candidate) -> tuple[str, bytes]:
-    title = title_for(one.text)
-    day = f"{one.message[-13:-3]}T12:00:00Z"
-    fields = {
-        "name": title,
-        "description": description_for(one.text),
-        "type": one.type,
-        "source": one.message,
-        "trust": worst((one.trust, "agent")),
-        "expires": one.expires,
-        "created": day,
-        "modified": day,
-    }
-    return file_for(one.type, title, text=one.text), new_text(fields, one.body).encode()

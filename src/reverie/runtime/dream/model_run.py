@@ -25,7 +25,7 @@ from ...conversation.wire.request import build_request
 from ...errors import ReplyBroken
 from ...layers.l6_dream.apply import system_prompt, task_prompt
 from ...layers.l6_dream.policy import DreamPolicy
-from ...layers.l6_dream.report import Spent
+from ...layers.l6_dream.report import ModelUsage
 from ...memories.recall.manifest import MAX_FILES, manifest, manifest_text
 from ...memories.store.records import read_record
 from ...ports import Model, Reply
@@ -86,7 +86,7 @@ class Asking:
         self._turns = 0
         self._seen: list[str] = []
 
-    async def run(self, tag: str, *, seconds: float) -> Spent:
+    async def run(self, tag: str, *, seconds: float) -> ModelUsage:
         """Let the model work until it is done or a budget is out; return what it used and how it ended."""
         ended = ""
         try:
@@ -98,7 +98,7 @@ class Asking:
         except Exception as error:  # whatever a model or its adapter does, the dream goes on without it
             ended = f"the model failed: {error}"
         share = self._used.read / self._used.input if self._used.input else 0.0
-        return Spent(
+        return ModelUsage(
             self._model.name,
             self._turns,
             self._tools.calls,

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from ...errors import InputError, StorageError
-from ...layers.l6_dream.report import Asked, DreamReport, markdown
+from ...layers.l6_dream.report import DreamReport, OpenQuestion, markdown
 from ...memories.store.journal import History
 from ...memories.store.journal_files import read_plain
 from ...memories.store.records import version_of
@@ -116,13 +116,13 @@ def settled(report: DreamReport, history: History) -> DreamReport:
     return replace(report, state="killed", changes=(), files_after=report.files_before)
 
 
-def open_questions(directory: str | os.PathLike[str], *, keep: int = 30) -> list[Asked]:
+def open_questions(directory: str | os.PathLike[str], *, keep: int = 30) -> list[OpenQuestion]:
     """Return what dreams over a memory directory asked and nobody has answered, the newest first.
 
     A question is open while every memory it is about is as it was when it was asked.
     """
     root = os.path.abspath(directory)
-    found: dict[tuple[str, tuple[str, ...]], Asked] = {}
+    found: dict[tuple[str, tuple[str, ...]], OpenQuestion] = {}
     for report in Reports(root, keep=keep).all():
         if report.state == "completed" and not report.undone:
             for one in report.questions:
@@ -130,7 +130,7 @@ def open_questions(directory: str | os.PathLike[str], *, keep: int = 30) -> list
     return [one for one in found.values() if _is_open(root, one)]
 
 
-def _is_open(root: str, one: Asked) -> bool:
+def _is_open(root: str, one: OpenQuestion) -> bool:
     try:
         now = [read_plain(root, file) for file in one.files]
     except StorageError:

@@ -16,12 +16,13 @@ from anyio import to_thread
 
 from ...errors import InputError, StorageError, UnsafePath
 from ...layers.l6_dream.changes import Question
-from ...layers.l6_dream.plan import Told
+from ...layers.l6_dream.plan import ModelStatements
 from ...layers.l6_dream.policy import DreamPolicy
 from ...layers.l6_dream.report import NotDone
 from ...layers.l6_dream.support import Support
 from ...memories.recall.fence import escaped, fenced
 from ...memories.rules.secrets import find_secrets, refuse_secrets
+from ...memories.store.daily import read_log
 from ...memories.store.index import INDEX
 from ...memories.store.names import check_file
 from ...memories.store.records import read_record
@@ -159,9 +160,9 @@ class DreamTools:
         self._most_files = len(files) + 4 * policy.max_added_files
 
     @property
-    def told(self) -> Told:
+    def told(self) -> ModelStatements:
         """What was said about the changes."""
-        return Told(dict(self._why), dict(self._into))
+        return ModelStatements(dict(self._why), dict(self._into))
 
     @property
     def definitions(self) -> list[dict[str, Any]]:
@@ -233,7 +234,8 @@ class DreamTools:
 
     def _log(self, name: str) -> bytes:
         data = self._logs[name]() or b""
-        self._support.vouch(data.decode("utf-8", "replace"))
+        lines = read_log(name, data.decode("utf-8", "replace"))
+        self._support.vouch("\n".join(line.text for line in lines if line.trust != "unconfirmed"))
         return data
 
     def _read(self, given: Mapping[str, Any]) -> str:

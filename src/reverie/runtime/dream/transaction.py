@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import InputError, StorageError
-from ...layers.l6_dream.apply import Applied, applied, capped_index, files_on, taken_back
-from ...layers.l6_dream.changes import Dreamed, FileChange
+from ...layers.l6_dream.apply import DreamTransaction, applied, capped_index, files_on, taken_back
+from ...layers.l6_dream.changes import DreamProposal, FileChange
 from ...layers.l6_dream.policy import DreamPolicy
-from ...layers.l6_dream.report import Asked, Change, DreamReport, NotDone, change_of
-from ...layers.l6_dream.validate import Refused, validated
+from ...layers.l6_dream.report import Change, DreamReport, NotDone, OpenQuestion, change_of
+from ...layers.l6_dream.validate import RefusedChange, validated
 from ...memories.rules.taxonomy import lint_memory
 from ...memories.store.drafts import Draft
 from ...memories.store.journal import History, JournalEntry
@@ -68,7 +68,7 @@ class Applying:
         self._policy = policy
         self._before = snapshot
 
-    def planned(self, report: DreamReport, dreams: Sequence[Dreamed], *, confirmed: bool) -> DreamReport:
+    def planned(self, report: DreamReport, dreams: Sequence[DreamProposal], *, confirmed: bool) -> DreamReport:
         """Return the report of what would be done, were nothing to change meanwhile."""
         files = self._before.files
         checked = validated(files, dreams, self._policy, trusts=self._before.trusts, confirmed=confirmed)
@@ -86,12 +86,12 @@ class Applying:
             wrong_after=_wrong(after, self._before.time),
         )
 
-    def carry_out(self, report: DreamReport, dreams: Sequence[Dreamed], *, confirmed: bool) -> DreamReport:
+    def carry_out(self, report: DreamReport, dreams: Sequence[DreamProposal], *, confirmed: bool) -> DreamReport:
         """Make the changes, and return the report of what was made; it is saved by whoever ends the run."""
         self._reports.save(replace(report, state="applying"))
         chosen = _chosen(dreams, {change.file for change in report.changes})
         counts = f"{len(report.changes)} changes" if len(report.changes) != 1 else "1 change"
-        plans: list[Applied] = []
+        plans: list[DreamTransaction] = []
 
         def plan(desk: Desk) -> Draft | None:
             plans.append(applied(desk, chosen, self._policy, why=f"{report.dream}: {counts}", confirmed=confirmed))
@@ -132,30 +132,30 @@ def _after(files: Mapping[str, bytes], changes: Sequence[FileChange]) -> dict[st
     return after
 
 
-def _chosen(dreams: Sequence[Dreamed], files: set[str]) -> list[Dreamed]:
+def _chosen(dreams: Sequence[DreamProposal], files: set[str]) -> list[DreamProposal]:
     return [replace(one, changes=tuple(change for change in one.changes if change.file in files)) for one in dreams]
 
 
-def _by(dreams: Sequence[Dreamed]) -> dict[str, str]:
+def _by(dreams: Sequence[DreamProposal]) -> dict[str, str]:
     return {change.file: dreamed.by for dreamed in dreams for change in dreamed.changes}
 
 
-def _told(changes: Sequence[FileChange], dreams: Sequence[Dreamed]) -> tuple[Change, ...]:
+def _told(changes: Sequence[FileChange], dreams: Sequence[DreamProposal]) -> tuple[Change, ...]:
     by = _by(dreams)
     return tuple(change_of(change, by.get(change.file, "local")) for change in changes)
 
 
-def _not_done(refused: Sequence[Refused], dreams: Sequence[Dreamed]) -> tuple[NotDone, ...]:
+def _not_done(refused: Sequence[RefusedChange], dreams: Sequence[DreamProposal]) -> tuple[NotDone, ...]:
     by = _by(dreams)
     return tuple(NotDone(one.change.file, one.change.act, one.why, by.get(one.change.file, "local")) for one in refused)
 
 
-def _asked(dreams: Sequence[Dreamed], after: Mapping[str, bytes]) -> tuple[Asked, ...]:
-    found: dict[tuple[str, tuple[str, ...]], Asked] = {}
+def _asked(dreams: Sequence[DreamProposal], after: Mapping[str, bytes]) -> tuple[OpenQuestion, ...]:
+    found: dict[tuple[str, tuple[str, ...]], OpenQuestion] = {}
     for dreamed in dreams:
         for one in dreamed.questions:
             versions = tuple(version_of(after[file]) if file in after else "" for file in one.files)
-            found.setdefault((one.topic, one.files), Asked(one.topic, one.files, one.text, versions))
+            found.setdefault((one.topic, one.files), OpenQuestion(one.topic, one.files, one.text, versions))
     return tuple(found.values())
 
 

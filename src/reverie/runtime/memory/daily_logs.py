@@ -1,58 +1,83 @@
-"""Daily logs of a long-lived assistant: what stands in them since a time, and the memories it would make."""
+"""Daily logs of a long-lived assistant: their lines since a time, and the memories made of them."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ...conversation.entries import USER, Entry
 from ...errors import StorageError
-from ...layers.l5_extract.local import Candidate, extract
-from ...layers.l5_extract.noted import noted_in
+from ...memories.rules.taxonomy import TYPES, description_for
 from ...memories.store.daily import LogLine, day_of, read_log
 from ...memories.store.journal_files import read_plain
-from ...memories.store.records import MemoryRecord
-from ...memories.store.trust import worst
-from ...values import record, replace
+from ...memories.store.names import file_for, title_for
+from ...memories.store.records import MemoryRecord, new_text
+from ...memories.store.trust import Trust, worst
+from ...text.dates import absolute, iso_day
+from ...text.words import sentences, words
+from ...values import record
 
-if TYPE_CHECKING:
-    from .memory import Memory
-
-__all__ = ["LogDraft", "drafts_from_logs", "logged_since"]
+__all__ = ["LogDraft", "drafts_from_logs", "log_files", "logged_since"]
 
 _LOGS: Final = "logs"
 _MOST_LINES: Final = 10_000
+_LABEL: Final = re.compile(rf"({'|'.join(TYPES)}):\s+(?=\S)", re.IGNORECASE)
 
 
 @record
 class LogDraft:
-    """A memory to be, and the note it comes from."""
+    """A memory to be, and the log line it comes from."""
 
-    candidate: Candidate
+    text: str
+    type: str
     line: LogLine
 
     @property
     def source(self) -> str:
-        """Where it comes from: the session that noted it, else the log itself."""
+        """The session that wrote the line, else the log itself."""
         return self.line.source or self.line.file
 
+    @property
+    def trust(self) -> Trust:
+        """The trust of the line, an agent's word at best."""
+        return worst((self.line.trust, "agent"))
 
-def logged_since(memory: Memory, since: datetime | None = None) -> list[LogLine]:
-    """Return the notes in the daily logs since a time, oldest first, the newest ten thousand at most.
+    @property
+    def file(self) -> str:
+        """The file the memory goes into."""
+        return file_for(self.type, title_for(self.text), text=self.text)
+
+    def content(self) -> bytes:
+        """Return the text of the memory file."""
+        noon = f"{self.line.day}T12:00:00Z"
+        fields = {
+            "name": title_for(self.text),
+            "description": description_for(self.text),
+            "type": self.type,
+            "source": self.source,
+            "trust": self.trust,
+            "created": noon,
+            "modified": noon,
+        }
+        return new_text(fields, f"{self.text}\n").encode()
+
+
+def logged_since(root: Path, since: datetime | None = None) -> list[LogLine]:
+    """Return the lines of the daily logs since a time, oldest first, the newest ten thousand at most.
 
     Times in a log are local and of the minute, so the minute of ``since`` is read again rather than passed over.
     """
     moment = since.astimezone() if since is not None else None
     day, minute = (f"{moment:%Y-%m-%d}", f"{moment:%H:%M}") if moment else ("", "")
     found: list[LogLine] = []
-    for file in sorted(_log_files(memory.path)):
+    for file in log_files(root):
         if day_of(file) < day:
             continue
         try:
-            data = read_plain(str(memory.path), file) or b""
+            data = read_plain(str(root), file) or b""
         except StorageError:
             continue  # no plain file, so no log
         lines = read_log(file, data.decode("utf-8", "replace"))
@@ -60,34 +85,31 @@ def logged_since(memory: Memory, since: datetime | None = None) -> list[LogLine]
     return found[-_MOST_LINES:]
 
 
-def _log_files(root: Path) -> Iterator[str]:
-    for folder, folders, names in os.walk(root / _LOGS, followlinks=False):
-        folders.sort()
+def log_files(root: Path) -> list[str]:
+    """Return the daily logs of a memory directory, the oldest first."""
+    return sorted(file for file in _files_beneath(root) if day_of(file))
+
+
+def _files_beneath(root: Path) -> Iterator[str]:
+    for folder, _, names in os.walk(root / _LOGS, followlinks=False):
         for name in names:
-            file = os.path.relpath(os.path.join(folder, name), root)
-            if day_of(file):
-                yield file
+            yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
 
 
-def drafts_from_logs(
-    lines: Sequence[LogLine], existing: Iterable[MemoryRecord] = (), *, instructions: Sequence[str] = ()
-) -> list[LogDraft]:
-    """Return the memories that notes hold and that are not there yet, found without a model.
+def drafts_from_logs(lines: Sequence[LogLine], existing: Iterable[MemoryRecord] = ()) -> list[LogDraft]:
+    """Return a memory for each line that no memory says yet.
 
-    Each is as trusted as its note, which is an agent's word at best; relative dates are those of the note's day.
+    The agent wrote each line on purpose, so each is kept as it is, as a project memory unless it begins with the name
+    of another type ("feedback: ..."). Relative dates count from the line's day; trust is never better than the line's.
     """
-    by_place = {f"{line.file}:{line.number}": line for line in lines}
-    entries = [
-        Entry(place, None, f"{line.day}T{line.time or '12:00'}:00Z", "", USER, _message(line.text))
-        for place, line in by_place.items()
-    ]
-    made = extract(entries, existing, instructions=instructions, most=len(entries), find=noted_in)
+    known = {said for one in existing for said in (words(one.body), *sentences(one.body))}
     drafts: list[LogDraft] = []
-    for one in made.candidates:
-        line = by_place[one.message]
-        drafts.append(LogDraft(replace(one, trust=worst((one.trust, line.trust))), line))
+    for line in lines:
+        label = _LABEL.match(line.text)
+        text = line.text[label.end() :] if label else line.text
+        text = absolute(text, iso_day(line.day), only_certain=True).text
+        said = words(text)
+        if said and said not in known:
+            known.add(said)
+            drafts.append(LogDraft(text, label[1].lower() if label else "project", line))
     return drafts
-
-
-def _message(text: str) -> dict[str, object]:
-    return {"message": {"role": "user", "content": text}}

@@ -1,4 +1,4 @@
-"""The memories of one dream while it works on them: what stands, what went where, and why."""
+"""The memories of one dream while it works on them, with the reason of each change."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from datetime import UTC, date, datetime
 from ...errors import InputError
 from ...memories.store.names import FOLDERS
 from ...memories.store.records import MemoryRecord, front_matter, read_record
+from ...text.dates import iso_day
 from .changes import FileChange
 from .facts import DreamFacts
-from .statements import Profile, profile_of
 
-__all__ = ["Desk", "day_of"]
+__all__ = ["WorkingCopy", "day_of"]
 
 
-class Desk:
-    """Files as they stand by now; what is not understood or not ours is left where it is."""
+class WorkingCopy:
+    """The files as they are by now; unreadable ones and those of the team are never changed."""
 
     def __init__(self, files: Mapping[str, bytes], facts: DreamFacts) -> None:
         self.before = dict(files)
@@ -31,7 +31,6 @@ class Desk:
         """Files that are read and never changed: expired ones that a person is asked about."""
         self._facts = facts
         self._records: dict[str, MemoryRecord] = {}
-        self._profiles: dict[str, Profile] = {}
         for file in sorted(self.files):
             self._take(file)
 
@@ -55,19 +54,12 @@ class Desk:
         """Return a file's text as it stands."""
         return self.files[file].decode()
 
-    def profile(self, file: str) -> Profile:
-        """Return what a memory states."""
-        if file not in self._profiles:
-            self._profiles[file] = profile_of(self._records[file])
-        return self._profiles[file]
-
     def write(self, file: str, text: str, why: str) -> None:
         """Change a file."""
         self.files[file] = text.encode()
         self._records[file] = read_record(
             file, self.files[file], modified=_seconds(self._facts.modified.get(file, 0.0))
         )
-        self._profiles.pop(file, None)
         if why not in self.why[file]:
             self.why[file].append(why)
 
@@ -83,7 +75,6 @@ class Desk:
 
     def _drop(self, file: str) -> None:
         del self.files[file], self._records[file]
-        self._profiles.pop(file, None)
 
     def changes(self) -> tuple[FileChange, ...]:
         """Return what became of the files, in their order."""
@@ -127,9 +118,4 @@ def _seconds(value: float) -> float:
 
 def day_of(memory: MemoryRecord) -> date | None:
     """Return the day a memory was written."""
-    for said in (memory.created, memory.modified):
-        try:
-            return date.fromisoformat(said[:10])
-        except ValueError:
-            continue
-    return None
+    return iso_day(memory.created) or iso_day(memory.modified)

@@ -1,0 +1,33 @@
+"""Find what one text says and another does not: sentences, by their normalised words in order. Pure.
+
+This tells a merge from a deletion, and a rewrite from a loss, whoever proposes it. It errs on the side of "missing": a
+sentence in other words counts as lost, since nothing here can tell a paraphrase from a change.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Final
+
+from ...text.dates import absolute
+from ...text.words import sentences
+from .links import without_links
+
+__all__ = ["missing"]
+
+_SHOWN_CHARS: Final = 80
+
+
+def missing(old: str, new: str, *, written_on: date | None = None) -> list[str]:
+    """Return the sentences of ``old`` that ``new`` lacks; ``written_on`` lets their relative dates become absolute."""
+    there = set(sentences(without_links(new)))
+    plain = without_links(old)
+    lost = [one for one in sentences(plain) if one not in there]
+    if lost and written_on is not None:
+        dated = absolute(plain, written_on, only_certain=True).text
+        lost = [one for one in sentences(dated) if one not in there]
+    return [_shown(" ".join(one)) for one in lost]
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"

@@ -1,0 +1,1 @@
+"""Read text without a model: dates and normalised words."""

@@ -1,0 +1,49 @@
+"""Equal and similar memories, checked against every pair by brute force."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reverie.layers.l6_dream.comparison import equal_groups, similar_groups
+from reverie.memories.store.records import MemoryRecord
+
+texts = st.lists(
+    st.sampled_from(["the", "port", "of", "staging", "is", "not", "5432", "5433", "on", "Anna", "Bob"]), max_size=7
+).map(" ".join)
+memories = st.lists(texts, max_size=8).map(
+    lambda bodies: {
+        f"{at}.md": MemoryRecord(f"{at}.md", "", type="project", body=body) for at, body in enumerate(bodies)
+    }
+)
+
+
+@pytest.mark.requirement("L6.11")
+@given(memories, st.sampled_from([0.5, 0.8, 1.0]))
+def test_no_similar_pair_is_passed_over_and_no_other_one_is_asked_about(
+    given_: dict[str, MemoryRecord], least: float
+) -> None:
+    links: dict[str, set[str]] = {file: {file} for file in given_}
+    for one, other in combinations(given_, 2):
+        first, second = (Counter(given_[file].body.casefold().split()) for file in (one, other))
+        shared, total = (first & second).total(), first.total() + second.total()
+        apart = max(first.total(), second.total()) - shared
+        if shared >= 3 and (apart <= 1 or 2 * shared >= least * total):
+            merged = links[one] | links[other]
+            links.update(dict.fromkeys(merged, merged))
+    expected = {frozenset(group) for group in links.values() if len(group) > 1}
+    assert {frozenset(group) for group in similar_groups(given_, least)} == expected
+
+
+@pytest.mark.requirement("L6.11")
+@given(memories)
+def test_only_equal_words_in_order_are_one(given_: dict[str, MemoryRecord]) -> None:
+    for group in equal_groups(given_):
+        assert len({tuple(given_[file].body.casefold().split()) for file in group}) == 1
+    listed = [file for group in equal_groups(given_) for file in group]
+    counts = Counter(memory.body.casefold() for memory in given_.values() if memory.body)
+    assert len(listed) == len(set(listed)) == sum(many for many in counts.values() if many > 1)
