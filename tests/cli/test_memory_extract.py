@@ -21,9 +21,9 @@ Told = Callable[..., Any]
 
 SAID = [
     "Remember that I prefer tabs over spaces.",
-    "No, don't mock the database in tests. Last time a mock hid a broken migration.",
-    "The release freeze starts on Thursday because mobile cuts its branch.",
-    "Bugs of the harbour are tracked in Linear under HARBOUR.",
+    "Never mock the database in tests because the last mock hid a broken migration.",
+    "Remember that the release freeze starts on Thursday because mobile cuts its branch.",
+    "Remember: bugs of the harbour are at https://linear.example/HARBOUR",
     "Fix the failing test in test_auth.py, please.",
     "Remember that the bug was fixed by clearing the cache of the runner.",
     "Remember that the password of the staging admin is hunter2Zq!7Kx9.",
@@ -85,7 +85,7 @@ def test_a_recording_is_reported_saved_once_and_waits_to_be_confirmed(
         ("reference", "would save", "unconfirmed"),
     ]
     assert "2026-11-12" in planned["memories"][2]["text"], "dates are absolute"
-    assert planned["memories"][1]["why"].startswith("Last time")
+    assert planned["memories"][1]["why"].startswith("The last mock")
     assert len(planned["refused"]) == 2
     assert "hunter2" not in json.dumps(planned)
     done = told("extract", recording)

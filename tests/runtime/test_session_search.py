@@ -96,23 +96,19 @@ def test_calls_and_results_of_tools_are_found_and_thinking_is_not(tmp_path: Path
         assert handles(search, "zebra") == []
 
 
-def test_a_month_and_a_speaker_in_the_question_say_which_is_meant(tmp_path: Path) -> None:
+def test_a_speaker_in_the_question_says_whose_message_is_meant(tmp_path: Path) -> None:
     folder = tmp_path / "projects" / "p"
     folder.mkdir(parents=True)
-    for session, at in (("june", 1_686_000_000.0), ("october", 1_696_500_000.0)):
-        said = [("Ann", "We went camping by the lake"), ("Bob", "I went camping too")]
-        rows = [line(f"{session}-{who}", what, at=at, name=who) for who, what in said]
-        (folder / f"{session}.jsonl").write_bytes(b"".join(rows))
+    said = [("Ann", "We went camping by the lake"), ("Bob", "I went camping too")]
+    (folder / "trip.jsonl").write_bytes(b"".join(line(who, text, name=who) for who, text in said))
     with SessionSearch(tmp_path) as search:
-        assert handles(search, "When did Bob go camping in October 2023?")[0] == "october-Bob"
-        assert handles(search, "What camping did Ann do in June 2023?")[0] == "june-Ann"
+        assert handles(search, "When did Bob go camping?")[0] == "Bob"
+        assert handles(search, "What camping did Ann do?")[0] == "Ann"
 
 
-def test_a_slip_of_a_letter_and_a_word_written_as_two_are_found(past: Path) -> None:
-    write(past, "delta", ["The road trip went to Lausanne"])
+def test_a_word_with_one_letter_amiss_is_found(past: Path) -> None:
     with SessionSearch(past) as search:
         assert handles(search, "Gudrin")[0] == "alpha-3"
-        assert handles(search, "roadtrip")[0] == "delta-0"
 
 
 def test_a_project_is_searched_alone_where_that_is_asked(past: Path) -> None:
@@ -193,7 +189,7 @@ def dump(search: SessionSearch) -> list[Any]:
     search.refresh()
     with sqlite3.connect(search.path) as connection:
         keys = dict(connection.execute("SELECT id, key FROM logs").fetchall())
-        out: list[Any] = sorted(connection.execute("SELECT key, offset, messages, words, first, last FROM logs"))
+        out: list[Any] = sorted(connection.execute("SELECT key, offset, messages, words FROM logs"))
         out += sorted(connection.execute("SELECT word, logs, messages FROM words"))
         out += sorted((word, keys[log], posts) for word, log, posts in connection.execute("SELECT * FROM postings"))
         out += sorted((keys[row[0]], *row[1:]) for row in connection.execute("SELECT * FROM messages"))

@@ -10,15 +10,17 @@ import os
 import time
 from contextlib import suppress
 
+import Stemmer
+
 from ..digests import hex_of
 from ..errors import ReverieError
-from ..memories import stems
 from ..memories.recall import search
 from ..memories.recall import terms as lexical
 from ..memories.recall.search import Words
 from ..memories.store import frontmatter, records
 from ..memories.store.records import MemoryRecord
 from ..paths import open_no_follow, replace_file
+from ..text import stems
 from ..values import cast
 from .queue import FOLDER
 
@@ -99,7 +101,7 @@ def delete_word_caches(home: str | os.PathLike[str]) -> None:
 
 def _makers() -> list[int]:
     """Return by what it is known that another version of this program would find other words."""
-    files = [room.__file__ for room in (frontmatter, lexical, records, search, stems)]
+    files = [room.__file__ for room in (frontmatter, lexical, records, search, stems, Stemmer)]
     with suppress(OSError):
         return [os.stat(file).st_mtime_ns for file in files if file]
     return [0]

@@ -1,1 +1,1 @@
-"""Read text without a model: dates and normalised words."""
+"""Read text without a model: stems, sentences, dates and normalised words."""

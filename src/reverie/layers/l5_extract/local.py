@@ -1,13 +1,13 @@
-"""The local extractor: memories from what a person said, without a model. Pure and deterministic.
+"""The local extractor: memories that a person explicitly asked for, without a model. Pure and deterministic.
 
-It looks at the person's own words only. What stands in tool output, attachments or pasted text is never taken; what
-a person repeats from it is kept, if at all, as unconfirmed.
+It reads the person's own words only, never tool output, attachments or pasted text. A request that may repeat somebody
+else is kept as unconfirmed. Everything that is not an explicit request is left to a model.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
@@ -18,11 +18,10 @@ from ...memories.rules.taxonomy import body_for, description_for, refusal, vague
 from ...memories.store.records import MemoryRecord
 from ...memories.store.trust import Trust
 from ...text.dates import absolute
+from ...text.sentences import bare, sentences_of
 from ...values import record, replace
-from .found import Found
-from .known import Known
-from .said import found_in
-from .sentences import Sentence, bare, sentences_of
+from .cues import Request, request_in
+from .existing import ExistingMemories
 
 __all__ = ["Candidate", "Local", "extract", "said_on"]
 
@@ -46,7 +45,7 @@ class Candidate:
     trust: Trust = "agent"
     message: str = ""
     by: str = ""
-    """What gave it away: ``remember``, ``rule``, ``correction``, ``deadline``, ..."""
+    """The cue that opened the request: ``remember``, ``always``, ``never`` or ``from now on``."""
     expires: str = ""
     updates: str = ""
     """The file of the memory that it brings up to date; empty for a new one."""
@@ -59,7 +58,7 @@ class Candidate:
 
 @record
 class Local:
-    """What the local extractor found, and what it left out and why."""
+    """The memories that the local extractor found, and the requests it refused with the reason."""
 
     candidates: tuple[Candidate, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
@@ -74,40 +73,49 @@ def extract(
     heard_before: Sequence[Entry] = (),
     imported: Collection[str] = (),
     most: int = MAX_CANDIDATES,
-    find: Callable[[Sentence], Found | None] = found_in,
 ) -> Local:
-    """Return the memories that these entries hold and that are not there yet.
+    """Return the memories that these entries ask for and that are not there yet.
 
     ``heard_before`` are earlier entries whose tool output a person may be repeating, ``imported`` the messages that
-    were recorded elsewhere, so that nobody knows whose words they are. ``existing`` is not looked at before something
-    is found, which is seldom. ``find`` says what one sentence asks to be kept.
+    were recorded elsewhere, so that nobody knows whose words they are. ``existing`` is not read before a request is
+    found, which is seldom.
     """
-    known: Known | None = None
+    known: ExistingMemories | None = None
     outputs = _Outputs([*heard_before, *entries])
     kept: list[Candidate] = []
     refused: list[tuple[str, str]] = []
     for entry in entries:
-        words = own_words(entry) if entry.kind == USER else ""
-        for sentence in sentences_of(words) if words else ():
-            found = find(sentence)
-            if found is None:
-                continue
-            made, reason = _candidate(found, sentence, entry, outputs, instructions)
+        for request, is_own in _requests(entry):
+            made, reason = _candidate(request, entry, instructions)
             if made is None:
                 refused.append((entry.uuid, reason))
                 continue
-            if entry.uuid in imported:
+            if not is_own or entry.uuid in imported or outputs.hold(request.text):
                 made = replace(made, trust="unconfirmed")
-            known = known or Known(existing)
-            placed = known.placed(made.type, made.text, made.trust)
-            if placed is None:
+            known = known or ExistingMemories(existing)
+            file = known.place(made.type, made.text, made.trust)
+            if file is None:
                 continue
             if len(kept) >= most:
                 refused.append((entry.uuid, f"one run keeps {most} memories at most"))
                 continue
-            known.add(made.type, made.text, file=placed)
-            kept.append(replace(made, updates=placed))
+            known.add(made.type, made.text, file=file, trust=made.trust)
+            kept.append(replace(made, updates=file))
     return Local(tuple(kept), tuple(refused))
+
+
+def _requests(entry: Entry) -> Iterator[tuple[Request, bool]]:
+    """Yield the requests in a message, each with whether it is certainly the person's own word.
+
+    After a sentence of another kind, or after a colon, a person may be repeating somebody else.
+    """
+    words = own_words(entry) if entry.kind == USER else ""
+    is_own = False
+    for sentence in sentences_of(words) if words else ():
+        request = request_in(sentence.text)
+        is_own = request is not None and not sentence.announced and (sentence.opens or is_own)
+        if request is not None and (sentence.first or not sentence.in_document):
+            yield request, is_own
 
 
 def said_on(entry: Entry) -> date | None:
@@ -119,32 +127,26 @@ def said_on(entry: Entry) -> date | None:
         return None
 
 
-def _candidate(
-    found: Found, sentence: Sentence, entry: Entry, outputs: _Outputs, instructions: Sequence[str]
-) -> tuple[Candidate | None, str]:
+def _candidate(request: Request, entry: Entry, instructions: Sequence[str]) -> tuple[Candidate | None, str]:
+    """Return the memory of a request, or None and the reason why it is not kept."""
     day = said_on(entry)
-    text, why = _stated(found.text), _stated(found.why)
-    expires = ""
-    if found.type != "reference":
+    text, why, expires = _stated(request.text), _stated(request.why), ""
+    if request.type != "reference":
         dated, since = absolute(text, day), absolute(why, day)
-        if found.type == "project" and (dated.unknown or since.unknown):
+        if request.type == "project" and (dated.unknown or since.unknown):
             return None, "it names a day relative to a time that is not known"
         text, why = dated.text, since.text
-        if found.type == "project" and dated.last is not None:
+        if request.type == "project" and dated.last is not None:
             expires = _later(dated.last)
-    reason = refusal(text, found.type, instructions=instructions) or vagueness(description_for(text))
+    reason = refusal(text, request.type, instructions=instructions) or vagueness(description_for(text))
     if reason:
         return None, reason
     if find_secrets(f"{text}\n{why}"):
         return None, "it holds a secret"
-    trust: Trust = "unconfirmed" if sentence.quoting or outputs.hold(found.text) else "user"
-    how = found.how
-    if found.type == "user":
-        how = how or _WHO_SPEAKS
-    if found.type in ("feedback", "project"):
-        why = why or (_NO_REASON if found.type == "feedback" else _said_when(day))
-        how = how or (_ALWAYS if found.type == "feedback" else "")
-    return Candidate(found.type, text, why, how, trust, entry.uuid, found.by, expires), ""
+    how = {"user": _WHO_SPEAKS, "feedback": _ALWAYS}.get(request.type, "")
+    if not why:
+        why = {"feedback": _NO_REASON, "project": _said_when(day)}.get(request.type, "")
+    return Candidate(request.type, text, why, how, "user", entry.uuid, request.cue, expires), ""
 
 
 def _later(last: date) -> str:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from ...values import record
 from ..rules.types import TYPES
 from ..store.records import MemoryRecord
-from .terms import idf, terms, tokens, without_noise
+from .terms import K1, B, affordable, idf, terms, tokens, without_noise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ class MemoryWeights:
     name: int = 3
     description: int = 2
     body: int = 1
-    k1: float = 1.2
-    b: float = 0.5
     recency: float = 0.1
     """How much more the newest is worth than one that is very old."""
     fresh_days: float = 365.0
@@ -183,13 +181,13 @@ class MemoryIndex:
 
     def _scores(self, words: list[str]) -> dict[int, float]:
         """Return what the memories that have some of the words are worth by these, by number."""
-        weights, lengths, memories = self._weights, self._lengths, len(self._shelved)
-        plain = weights.k1 * (1 - weights.b)
-        slope = weights.k1 * weights.b * memories / (self._length or 1)
+        lengths, memories = self._lengths, len(self._shelved)
+        plain = K1 * (1 - B)
+        slope = K1 * B * memories / (self._length or 1)
         scores: dict[int, float] = {}
         for word in words:
             having = self._postings[word]
-            tells = idf(memories, len(having)) * (weights.k1 + 1)
+            tells = idf(memories, len(having)) * (K1 + 1)
             for number, count in having.items():
                 value = tells * count / (count + plain + slope * lengths[number])
                 scores[number] = scores.get(number, 0.0) + value
@@ -202,14 +200,8 @@ class MemoryIndex:
 
     def _affordable(self, query: str) -> list[str]:
         """Return the words to look for, rarest first, within the budget; at least one."""
-        known = [word for word in terms(query) if word in self._postings]
-        budget, kept = self._weights.max_postings, list[str]()
-        for word in sorted(known, key=lambda one: (len(self._postings[one]), one)):
-            budget -= len(self._postings[word])
-            if kept and budget < 0:
-                break
-            kept.append(word)
-        return kept
+        having = {word: len(self._postings[word]) for word in terms(query) if word in self._postings}
+        return affordable(having, self._weights.max_postings)
 
     def _freshness(self, one: _Shelved, newest: float) -> float:
         days = max(0.0, newest - one.modified) / _DAY_SECONDS

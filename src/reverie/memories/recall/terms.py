@@ -1,53 +1,48 @@
 """Words as a search sees them: split, folded and stemmed, the same for what is kept and for what is asked.
 
 Identifiers and paths are found by their parts and as a whole (``userService``, ``user_service``, ``user-service``),
-numbers and months however they are written, scripts without spaces by pairs of characters.
+scripts without spaces by pairs of characters. The stop words and the stems are English; nothing else here is.
 """
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from ...lazy import pattern
-from ..stems import stem
+from ...text.stems import stem, stems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["FUNCTION_WORDS", "Moment", "idf", "moment_in", "saturated", "snippet", "terms", "tokens", "without_noise"]
+__all__ = ["FUNCTION_WORDS", "K1", "B", "affordable", "idf", "saturated", "snippet", "terms", "tokens", "without_noise"]
 
 _CHUNK: Final = pattern(r"\w+(?:[-'’]\w+)*")
 _PIECE: Final = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\WA-Za-z0-9_]+")
 _PLAIN: Final = pattern(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
 _THOUSANDS: Final = pattern(r"(?<=\d),(?=\d{3}\b)")
 _ORDINAL: Final = pattern(r"(\d+)(?:st|nd|rd|th)")
-_ISO_DATE: Final = pattern(r"\b(\d{4})-(\d{2})-(\d{2})(?!\d)")
-_YEAR: Final = pattern(r"(?:19|20)\d\d")
 # Scripts written without spaces between words: Thai to Khmer, kana, Han, Hangul (whose endings stick to their words).
 _UNSPACED: Final = pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _MAX_TOKEN_CHARS: Final = 64
 
-_MONTHS: Final = (
-    *("january", "february", "march", "april", "may", "june", "july"),
-    *("august", "september", "october", "november", "december"),
-)
-_MONTH_STEMS: Final = {stem(name): number for number, name in enumerate(_MONTHS, 1)}
-_SHORT_MONTHS: Final = {name[:3]: stem(name) for name in _MONTHS if name != "may"} | {"sept": "septemb"}
-_COUNTED: Final = "one two three four five six seven eight nine ten eleven twelve"
-_NUMBERS: Final = {word: str(number) for number, word in enumerate(_COUNTED.split(), 1)}
+K1: Final = 1.2
+"""How soon more of the same word in a text adds nothing, as textbooks of BM25 give it."""
+B: Final = 0.75
+"""How much less a word counts in a long text, likewise."""
+
 _GRAMMAR: Final = """
-a about all also am an and any are as at be been being both but by can cannot could did do does doing done each for
-from had has have having he her here hers him his how i if in into is it its just me might mine more most much
-many must my no nor not of on only or our ours out over shall she should so some such than that the their theirs
+a about all also am an and any are as at be been being both but by can cannot could did do does doing done down each
+for from had has have having he her here hers him his how i if in into is it its just many may me might mine more most
+much must my no nor not of on only or our ours out over really shall she should so some such than that the their theirs
 them then there these they this those to too up us very was we were what when where which while who whom whose why
-will with would you your yours down really
+will with would you your yours
 """
 
-FUNCTION_WORDS: Final = frozenset(map(stem, _GRAMMAR.split()))
+FUNCTION_WORDS: Final = frozenset(stems(_GRAMMAR.split()))
 """Words of grammar, which say nothing of what a text is about."""
 
 
@@ -63,8 +58,6 @@ def tokens(text: str) -> list[str]:
             found.append(_word(chunk))
         else:
             found += _parts(chunk)
-    if "-" in text:
-        found += [stem(_MONTHS[int(month) - 1]) for _, month, _ in _ISO_DATE.findall(text) if 0 < int(month) <= 12]
     return found
 
 
@@ -92,10 +85,7 @@ def _word(chunk: str) -> str:
     lower = chunk.lower()
     if chunk[0].isdigit():
         return lower.lstrip("0")[:_MAX_TOKEN_CHARS] or "0"
-    if lower == "may":  # the month is written with a capital, the verb is not
-        return "may" if chunk == "May" else "might"
-    lower = _SHORT_MONTHS.get(lower, lower) if chunk[0].isupper() else lower
-    return stem(_NUMBERS.get(lower, lower))[:_MAX_TOKEN_CHARS]
+    return stem(lower)[:_MAX_TOKEN_CHARS]
 
 
 def _parts(chunk: str) -> list[str]:
@@ -122,33 +112,6 @@ def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
 
 
-# -- dates
-
-
-class Moment:
-    """A month, with or without its year, that a question names."""
-
-    __slots__ = ("month", "year")
-
-    def __init__(self, month: int, year: int | None) -> None:
-        self.month = month
-        self.year = year
-
-    def months_until(self, year: int, month: int) -> int:
-        """Return how many months later another month is; without a year, the next such month counts."""
-        if self.year is None:
-            return (month - self.month) % 12
-        return (year - self.year) * 12 + month - self.month
-
-
-def moment_in(words: Iterable[str]) -> Moment | None:
-    """Return the month that the words of a question name, if they name one."""
-    found = list(words)
-    month = next((_MONTH_STEMS[word] for word in found if word in _MONTH_STEMS), None)
-    year = next((int(word) for word in found if _YEAR.fullmatch(word)), None)
-    return None if month is None else Moment(month, year)
-
-
 # -- weights
 
 
@@ -157,9 +120,20 @@ def idf(documents: int, having: int) -> float:
     return math.log(1 + (documents - having + 0.5) / (having + 0.5))
 
 
-def saturated(count: float, length: float, average: float, *, k1: float, b: float) -> float:
+def saturated(count: float, length: float, average: float) -> float:
     """Return what a word's count in a text is worth: more is more, but less and less, and less in a long text."""
-    return count * (k1 + 1) / (count + k1 * (1 - b + b * length / (average or 1.0)))
+    return count * (K1 + 1) / (count + K1 * (1 - B + B * length / (average or 1.0)))
+
+
+def affordable(having: Mapping[str, int], max_postings: int) -> list[str]:
+    """Return the rarest words, by how many texts have each, that can be looked up within a budget; at least one."""
+    kept: list[str] = []
+    for word in sorted(having, key=lambda one: (having[one], one)):
+        max_postings -= having[word]
+        if kept and max_postings < 0:
+            break
+        kept.append(word)
+    return kept
 
 
 # -- showing

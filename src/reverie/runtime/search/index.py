@@ -10,7 +10,7 @@ import os
 import sqlite3
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,13 +21,13 @@ from ...values import record
 
 __all__ = ["Indexed", "LogRow", "Rows", "connected"]
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _WAIT_SECONDS: Final = 10.0
 _CACHE_KILOBYTES: Final = 32_768
 _TABLES: Final = (
     "CREATE TABLE logs (id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, project TEXT NOT NULL, offset INTEGER NOT"
     " NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, mark BLOB NOT NULL, messages INTEGER"
-    " NOT NULL, words INTEGER NOT NULL, first TEXT NOT NULL, last TEXT NOT NULL)",
+    " NOT NULL, words INTEGER NOT NULL)",
     "CREATE TABLE messages (log INTEGER NOT NULL, number INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT"
     " NULL, uuid TEXT NOT NULL, PRIMARY KEY (log, number)) WITHOUT ROWID",
     "CREATE TABLE speakers (name TEXT NOT NULL, log INTEGER NOT NULL, numbers BLOB NOT NULL, PRIMARY KEY (name, log))"
@@ -62,7 +62,6 @@ class Indexed:
     offset: int
     length: int
     uuid: str
-    time: str
     speaker: str
     text: str
 
@@ -111,9 +110,8 @@ def _set_up(connection: sqlite3.Connection) -> None:
 class Rows:
     """The index as ranking sees it (``memories.lexical_dialogue.Dialogues``), and as indexing changes it."""
 
-    def __init__(self, connection: sqlite3.Connection, read: Callable[[int, Sequence[int]], list[str]]) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._read = read
         self._seen: tuple[int, int] | None = None
         self._names: dict[str, dict[int, frozenset[int]]] = {}
         self._facts: dict[int, SessionFacts] = {}
@@ -165,10 +163,10 @@ class Rows:
         return [(log, _numbers(posts)) for log, posts in rows]
 
     def facts(self, sessions: Iterable[int]) -> dict[int, SessionFacts]:
-        """Return what is known of these sessions."""
+        """Return the facts about these sessions."""
         wanted = list(sessions)
         if not self._facts:
-            asked = "SELECT id, key, words, messages, first, last FROM logs"
+            asked = "SELECT id, key, words, messages FROM logs"
             self._facts = {row[0]: SessionFacts(*row[1:]) for row in self._connection.execute(asked)}
         return {session: self._facts[session] for session in wanted}
 
@@ -179,18 +177,6 @@ class Rows:
     def spoken_by(self, session: int, name: str) -> frozenset[int]:
         """Return the numbers of the messages of a session that a speaker said."""
         return self._names.get(name, {}).get(session, frozenset())
-
-    def texts(self, places: Sequence[tuple[int, int]]) -> list[str]:
-        """Return the texts of messages by session and number; empty where one is too long or gone."""
-        by_log: dict[int, list[int]] = {}
-        for log, number in places:
-            by_log.setdefault(log, []).append(number)
-        found = {
-            (log, number): text
-            for log, numbers in by_log.items()
-            for number, text in zip(numbers, self._read(log, numbers), strict=True)
-        }
-        return [found[place] for place in places]
 
     # -- rows
 
@@ -227,8 +213,8 @@ class Rows:
         """Make a row for a log that has none."""
         project = key.split("/")[1]
         self._connection.execute(
-            "INSERT INTO logs (key, project, offset, inode, size, mtime, mark, messages, words, first, last)"
-            " VALUES (?, ?, 0, 0, 0, 0, x'', 0, 0, '', '')",
+            "INSERT INTO logs (key, project, offset, inode, size, mtime, mark, messages, words)"
+            " VALUES (?, ?, 0, 0, 0, 0, x'', 0, 0)",
             (key, project),
         )
         row = self.log(key)
@@ -238,9 +224,7 @@ class Rows:
     def add(self, log: int, messages: Sequence[Indexed]) -> None:
         """Add messages to the end of a log's rows."""
         connection = self._connection
-        number, words, first, last = connection.execute(
-            "SELECT messages, words, first, last FROM logs WHERE id = ?", (log,)
-        ).fetchone()
+        number, words = connection.execute("SELECT messages, words FROM logs WHERE id = ?", (log,)).fetchone()
         posts: dict[str, array[int]] = {}
         spoken: dict[str, array[int]] = {}
         rows: list[tuple[int, int, int, int, str]] = []
@@ -256,8 +240,6 @@ class Rows:
             rows.append((log, number, message.offset, message.length, message.uuid))
             words += length
             number += 1
-            if message.time:
-                first, last = first or message.time, message.time
         connection.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?)", rows)
         self._add_postings(log, posts)
         connection.executemany(
@@ -266,8 +248,8 @@ class Rows:
             [(name, log, numbers.tobytes()) for name, numbers in spoken.items()],
         )
         connection.execute(
-            "UPDATE logs SET messages = ?, words = ?, first = ?, last = ? WHERE id = ?",
-            (number, words, first, last, log),
+            "UPDATE logs SET messages = ?, words = ? WHERE id = ?",
+            (number, words, log),
         )
 
     def _add_postings(self, log: int, posts: Mapping[str, array[int]]) -> None:

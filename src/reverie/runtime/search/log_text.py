@@ -69,7 +69,7 @@ def messages_in(data: bytes, offset: int) -> Iterator[Indexed]:
             entry = decode_entry(line)
             text = text_of_entry(entry)
             if text.strip():
-                yield Indexed(offset, len(line), entry.uuid, entry.time, speaker_of(entry), text)
+                yield Indexed(offset, len(line), entry.uuid, speaker_of(entry), text)
         offset += len(line) + 1
 
 

@@ -31,7 +31,6 @@ T = TypeVar("T")
 
 FILE_NAME: Final = "search.sqlite"
 _LOCK: Final = ".reverie-search.lock"
-_FEEDBACK_BYTES: Final = 16_384
 _TRIES: Final = 3
 
 
@@ -252,7 +251,7 @@ class SessionSearch:
             )
         return shown
 
-    def _entries(self, rows: Rows, log: int, numbers: Sequence[int], *, max_bytes: int = 1 << 62) -> dict[int, Entry]:
+    def _entries(self, rows: Rows, log: int, numbers: Sequence[int]) -> dict[int, Entry]:
         """Read messages from their log, those that are still where they were."""
         places = rows.places(log, numbers)
         *folders, name = rows.key_of(log).split("/")
@@ -265,8 +264,6 @@ class SessionSearch:
                 os.close(folder)
             try:
                 for number, (offset, length, uuid) in places.items():
-                    if length > max_bytes:
-                        continue
                     with suppress(ValueError):
                         entry = decode_entry(os.pread(descriptor, length, offset))
                         if entry.uuid == uuid:
@@ -275,21 +272,12 @@ class SessionSearch:
                 os.close(descriptor)
         return found
 
-    def _texts(self, log: int, numbers: Sequence[int]) -> list[str]:
-        entries = self._entries(self._rows, log, numbers, max_bytes=_FEEDBACK_BYTES)
-        return [text_of_entry(entries[number]) if number in entries else "" for number in numbers]
-
     # -- the file
 
     @property
     def _connection(self) -> sqlite3.Connection:
         assert self._opened is not None
         return self._opened[0]
-
-    @property
-    def _rows(self) -> Rows:
-        assert self._opened is not None
-        return self._opened[1]
 
     @contextmanager
     def _using(self) -> Generator[Rows]:
@@ -299,7 +287,7 @@ class SessionSearch:
                 self.close()  # another process has thrown it away
             if self._opened is None:
                 connection = connected(self.path)
-                self._opened = (connection, Rows(connection, self._texts), _inode(self.path))
+                self._opened = (connection, Rows(connection), _inode(self.path))
             yield self._opened[1]
 
     @contextmanager

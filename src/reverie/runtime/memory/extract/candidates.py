@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....conversation.entries import Entry
 from ....errors import InputError, StorageConflict
 from ....layers.l5_extract.apply import Asked
-from ....layers.l5_extract.known import Known
+from ....layers.l5_extract.existing import ExistingMemories
 from ....layers.l5_extract.local import Candidate, extract
 from ....layers.l5_extract.provenance import Witnesses
 from ....memories.store.records import MemoryRecord
@@ -90,7 +90,7 @@ class Keeper:
     ) -> Ran:
         """Save the memories of a model's answer; each is added to ``saved``, whatever becomes of the next."""
         ran = Ran("model", saved, list(refused))
-        known = Known(heads)
+        known = ExistingMemories(heads)
         files = {head.file for head in heads}
         for one in asked:
             try:
@@ -103,7 +103,7 @@ class Keeper:
                 files.add(made.file)
         return ran
 
-    def _written(self, one: Asked, witnesses: Witnesses, known: Known, files: set[str]) -> Saved | None:
+    def _written(self, one: Asked, witnesses: Witnesses, known: ExistingMemories, files: set[str]) -> Saved | None:
         """Save one memory of an answer, as an agent's word at best; what is there already is not saved again."""
         whole = " ".join((one.name, one.description, one.text, one.why, one.how))
         trust = witnesses.trust(whole)
@@ -121,7 +121,7 @@ class Keeper:
             if one.updates not in files:
                 raise InputError("an answer may change only memories that are there")
             return self._memory.update(one.updates, one.text, type=one.type, **fields)
-        near = known.placed(one.type, one.text, trust)
+        near = known.place(one.type, one.text, trust)
         if near is None:
             return None
         known.add(one.type, one.text, file=near)

@@ -1,11 +1,11 @@
-"""The sentences a person wrote themselves: without what they pasted, quoted or fenced."""
+"""The sentences that a person typed: without fenced, tagged, quoted and printed text."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from ...values import record
+from ..values import record
 
 __all__ = ["Sentence", "bare", "sentences_of"]
 
@@ -27,14 +27,6 @@ _PRINTED: Final = re.compile(
 )
 _ENDS: Final = re.compile(r"(?<=[.!?…])[\"')\]]*\s+(?=[\"'(\[]?[A-Z0-9`#@])")
 _ABBREVIATED: Final = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|Mr|Mrs|Ms|Dr|St|No|Inc|Ltd|a\.m|p\.m)\.$")
-_SAID_BY: Final = re.compile(
-    r"\b(?:readme|docs?|documentation|page|site|website|article|output|log|message|email|mail|ticket|issue"
-    r"|comment|file|"
-    r"error|result|tool|it|he|she|they|someone|somebody|colleague|boss|manager|copilot|chatgpt|stack ?overflow)\s+"
-    r"(?:just\s+)?(?:says?|said|states?|reads?|claims?|tells?|told|wrote|writes|mentions?|recommends?|suggests?)\b",
-    re.IGNORECASE,
-)
-_QUOTED: Final = re.compile(r"“[^”\n]{12,}”|\"[^\"\n]{12,}\"|‘[^’\n]{12,}’|(?<!\w)'[^'\n]{12,}'(?!\w)")
 
 DOCUMENT_CHARS: Final = 1_500
 DOCUMENT_LINES: Final = 14
@@ -44,15 +36,17 @@ MOST_CHARS: Final = 8_000
 
 @record
 class Sentence:
-    """One sentence of a person, the ones that follow it in the paragraph, and whether it repeats somebody else's."""
+    """One sentence that a person typed, and where it stands in the message."""
 
     text: str
-    after: tuple[str, ...] = ()
-    quoting: bool = False
+    opens: bool = True
+    """Whether it opens a paragraph."""
+    announced: bool = False
+    """Whether a paragraph before it ends in a colon, so that it may be somebody else's words."""
     first: bool = False
     """Whether it opens the message."""
     in_document: bool = False
-    """Whether it stands in a text so long that it was hardly typed into a conversation."""
+    """Whether the message is so long that it was hardly typed into a conversation."""
 
 
 def bare(text: str) -> str:
@@ -68,21 +62,16 @@ def sentences_of(words: str) -> list[Sentence]:
     found: list[Sentence] = []
     announced = False
     for paragraph in _paragraphs(lines):
-        parts = _split(paragraph)
-        quoting, announced = announced, False  # "The page says:" is about what follows it
-        for at, part in enumerate(parts):
+        for at, part in enumerate(_split(paragraph)):
             if len(found) >= MOST_SENTENCES:
                 return found
-            repeats = _SAID_BY.search(part) is not None
-            quoting = quoting or repeats
-            announced = repeats and part.endswith(":")
-            own = _QUOTED.sub("“…”", part) if repeats else part
-            found.append(Sentence(own, tuple(parts[at + 1 : at + 3]), quoting, not found, long))
+            found.append(Sentence(part, at == 0, announced, not found, long))
+        announced = announced or paragraph.endswith(":")
     return found
 
 
 def _paragraphs(lines: list[str]) -> list[str]:
-    """Return runs of prose; a bullet is a paragraph of its own, and what a program printed is left out."""
+    """Return runs of prose; a bullet is a paragraph of its own, and lines that a program printed are left out."""
     out: list[str] = []
     current: list[str] = []
 

@@ -1,0 +1,32 @@
+"""Stems: one form for the many that a word has, by Snowball's stemmer for English."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections.abc import Iterable
+from functools import lru_cache
+
+import Stemmer
+
+from ..values import cast
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+__all__ = ["stem", "stems"]
+
+_ENGLISH: Final[Any] = cast("Any", Stemmer).Stemmer("english", 0)
+_LOCK: Final = allocate_lock()  # a stemmer serves one thread at a time
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """Return the stem of a word in lower case; words of other scripts stay as they are."""
+    with _LOCK:
+        return _ENGLISH.stemWord(word) or word
+
+
+def stems(words: Iterable[str]) -> list[str]:
+    """Return the stem of each word, in order."""
+    return [stem(word) for word in words]
