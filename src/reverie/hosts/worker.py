@@ -21,7 +21,7 @@ from ..conversation.view import View
 from ..errors import InputError, ReverieError
 from ..importers import ImportedSession, read_session
 from ..importers.import_result import RecordSource, SessionDraft
-from ..layers.l5_extract.plan import after_cursor, wrote_memories
+from ..layers.l5_extract import after_cursor, wrote_memories
 from ..runtime.memory.extract.candidates import Keeper, Ran
 from ..runtime.memory.memory import Memory
 from ..runtime.memory.scopes import memory_directory
@@ -256,7 +256,7 @@ def _is_shorter_recording(data: bytes, found: ImportedSession) -> bool:
 
 def _start_dream(job: Job, settings: Settings) -> bool:
     """Let a dream begin in a process of its own, where its gate is open."""
-    from ..layers.l6_dream.gates import Open
+    from ..layers.l6_dream import Open
     from ..runtime.dream.gate import DreamGate
     from ..runtime.dream.process import start
 

@@ -11,8 +11,8 @@ from ..errors import SettingsError
 from ..layers.l2_trim import TrimPolicy
 from ..layers.l3_notes import NotesPolicy
 from ..layers.l4_compact import CompactPolicy
-from ..layers.l5_extract.policy import ExtractPolicy
-from ..layers.l6_dream.policy import DreamPolicy
+from ..layers.l5_extract import ExtractPolicy
+from ..layers.l6_dream import DreamPolicy
 from ..layers.l7_relay import RelayPolicy
 from ..memories.recall.policy import RecallPolicy
 from .agent import HOOK_EVENTS, AgentPolicy, HookCommand, McpServer, PermissionRules

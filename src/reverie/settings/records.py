@@ -10,8 +10,8 @@ from typing import Final, Literal
 from ..layers.l2_trim import TrimPolicy
 from ..layers.l3_notes import NotesPolicy
 from ..layers.l4_compact import CompactPolicy
-from ..layers.l5_extract.policy import ExtractPolicy
-from ..layers.l6_dream.policy import DreamPolicy
+from ..layers.l5_extract import ExtractPolicy
+from ..layers.l6_dream import DreamPolicy
 from ..layers.l7_relay import RelayPolicy
 from ..memories.recall.policy import RecallPolicy
 from ..values import field, fields_of, record, replace

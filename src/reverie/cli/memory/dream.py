@@ -14,8 +14,7 @@ import click
 
 from ...errors import InputError
 from ...events import DreamChanged
-from ...layers.l6_dream.gates import Open
-from ...layers.l6_dream.report import DreamReport, markdown
+from ...layers.l6_dream import DreamReport, Open, markdown
 from ...runtime.dream.dreams import Dreams
 from ...runtime.dream.gate import DreamGate
 from ...runtime.dream.process import kill, start

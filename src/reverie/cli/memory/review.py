@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from ...layers.l6_dream.report import OpenQuestion
+from ...layers.l6_dream import OpenQuestion
 from ...runtime.dream.reports import open_questions
 from ...runtime.memory.memory import Memory
 from ...runtime.memory.results import Pending

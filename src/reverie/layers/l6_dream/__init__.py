@@ -3,3 +3,120 @@
 It works on a copy and proposes a list of changes, which is checked and applied as one transaction that can be undone.
 It does nothing to any prompt: what it changes is seen by sessions that open later.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...lazy import lazily
+
+if TYPE_CHECKING:
+    from .apply import DreamTransaction, applied, capped_index, files_on, system_prompt, taken_back, task_prompt
+    from .changes import DreamProposal, FileChange, Question
+    from .facts import DreamFacts
+    from .findings import Finding, Findings, findings
+    from .gates import Closed, Gate, Open, Reason, judged, seconds_until_due
+    from .links import links_in
+    from .local import dream
+    from .plan import ModelStatements, changes_between, lowered, records_of
+    from .policy import DreamPolicy
+    from .report import Change, DreamReport, ModelUsage, NotDone, OpenQuestion, change_of, markdown
+    from .support import Support
+    from .validate import RefusedChange, validated
+
+__all__ = [
+    "Change",
+    "Closed",
+    "DreamFacts",
+    "DreamPolicy",
+    "DreamProposal",
+    "DreamReport",
+    "DreamTransaction",
+    "FileChange",
+    "Finding",
+    "Findings",
+    "Gate",
+    "ModelStatements",
+    "ModelUsage",
+    "NotDone",
+    "Open",
+    "OpenQuestion",
+    "Question",
+    "Reason",
+    "RefusedChange",
+    "Support",
+    "applied",
+    "capped_index",
+    "change_of",
+    "changes_between",
+    "dream",
+    "files_on",
+    "findings",
+    "judged",
+    "links_in",
+    "lowered",
+    "markdown",
+    "records_of",
+    "seconds_until_due",
+    "system_prompt",
+    "taken_back",
+    "task_prompt",
+    "validated",
+]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "apply": (
+            "DreamTransaction",
+            "applied",
+            "capped_index",
+            "files_on",
+            "system_prompt",
+            "taken_back",
+            "task_prompt",
+        ),
+        "changes": (
+            "DreamProposal",
+            "FileChange",
+            "Question",
+        ),
+        "facts": ("DreamFacts",),
+        "findings": (
+            "Finding",
+            "Findings",
+            "findings",
+        ),
+        "gates": (
+            "Closed",
+            "Gate",
+            "Open",
+            "Reason",
+            "judged",
+            "seconds_until_due",
+        ),
+        "links": ("links_in",),
+        "local": ("dream",),
+        "plan": (
+            "ModelStatements",
+            "changes_between",
+            "lowered",
+            "records_of",
+        ),
+        "policy": ("DreamPolicy",),
+        "report": (
+            "Change",
+            "DreamReport",
+            "ModelUsage",
+            "NotDone",
+            "OpenQuestion",
+            "change_of",
+            "markdown",
+        ),
+        "support": ("Support",),
+        "validate": (
+            "RefusedChange",
+            "validated",
+        ),
+    },
+)

@@ -12,8 +12,7 @@ from anyio.abc import TaskGroup
 
 from ...errors import ReverieError
 from ...events import FellBack
-from ...layers.l5_extract.plan import imported_upto
-from ...layers.l5_extract.provenance import Witnesses
+from ...layers.l5_extract import Witnesses, imported_upto
 from ...memories.rules.guidance import index_context, rules_text
 from ...memories.store.index import lines_of
 from ...memories.store.records import Scope

@@ -21,11 +21,18 @@ from anyio import to_thread
 
 from ...errors import InputError, SessionBusy, StorageError
 from ...events import DreamChanged
-from ...layers.l6_dream.changes import DreamProposal, Question
-from ...layers.l6_dream.local import dream as dream_locally
-from ...layers.l6_dream.plan import changes_between, lowered, records_of
-from ...layers.l6_dream.report import DreamReport, ModelUsage, OpenQuestion
-from ...layers.l6_dream.support import Support
+from ...layers.l6_dream import (
+    DreamProposal,
+    DreamReport,
+    ModelUsage,
+    OpenQuestion,
+    Question,
+    Support,
+    changes_between,
+    lowered,
+    records_of,
+)
+from ...layers.l6_dream import dream as dream_locally
 from ...memories.store.journal_files import read_plain
 from ...memories.store.store import Shelf, stamp, utc_now
 from ...ports import Model

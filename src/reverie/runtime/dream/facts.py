@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from ...layers.l6_dream.facts import DreamFacts
-from ...layers.l6_dream.links import links_in
+from ...layers.l6_dream import DreamFacts, links_in
 from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, read_record
 from ..memory.daily_logs import drafts_from_logs, logged_since

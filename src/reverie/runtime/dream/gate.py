@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from ...errors import InputError, StorageError
-from ...layers.l6_dream.gates import Gate, Reason, judged
-from ...layers.l6_dream.policy import DreamPolicy
+from ...layers.l6_dream import DreamPolicy, Gate, Reason, judged
 from ...memories.store.journal_files import JOURNAL
 from ...paths import explained, open_folder, open_plain
 from .lock import DreamLock

@@ -23,9 +23,7 @@ from ...conversation.view import View
 from ...conversation.wire.blocks import Block
 from ...conversation.wire.request import build_request
 from ...errors import ReplyBroken
-from ...layers.l6_dream.apply import system_prompt, task_prompt
-from ...layers.l6_dream.policy import DreamPolicy
-from ...layers.l6_dream.report import ModelUsage
+from ...layers.l6_dream import DreamPolicy, ModelUsage, system_prompt, task_prompt
 from ...memories.recall.manifest import MAX_FILES, manifest, manifest_text
 from ...memories.store.records import read_record
 from ...ports import Model, Reply

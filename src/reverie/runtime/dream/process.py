@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import InputError, ReverieError
-from ...layers.l6_dream.gates import seconds_until_due
-from ...layers.l6_dream.policy import DreamPolicy
+from ...layers.l6_dream import DreamPolicy, seconds_until_due
 from ...memories.store.journal_files import JOURNAL
 from ...paths import explained, open_folder, open_plain
 from ...settings import Settings, load_settings

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from ...errors import InputError, StorageError
-from ...layers.l6_dream.report import DreamReport, OpenQuestion, markdown
+from ...layers.l6_dream import DreamReport, OpenQuestion, markdown
 from ...memories.store.journal import History
 from ...memories.store.journal_files import read_plain
 from ...memories.store.records import version_of

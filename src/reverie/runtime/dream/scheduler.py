@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from ...errors import ReverieError
 from ...events import DreamChanged, FellBack
-from ...layers.l6_dream.gates import Open
+from ...layers.l6_dream import Open
 from ...settings import Settings
 from ..memory.scopes import memory_directory
 from ..places.projects import project_slug

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from ...layers.l6_dream.gates import Closed, Reason, judged
-from ...layers.l6_dream.report import DreamReport
+from ...layers.l6_dream import Closed, DreamReport, Reason, judged
 from ...settings import Settings
 from ...values import record, replace
 from .lock import DreamLock

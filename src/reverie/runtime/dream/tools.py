@@ -15,11 +15,7 @@ from typing import Any, Final, Protocol
 from anyio import to_thread
 
 from ...errors import InputError, StorageError, UnsafePath
-from ...layers.l6_dream.changes import Question
-from ...layers.l6_dream.plan import ModelStatements
-from ...layers.l6_dream.policy import DreamPolicy
-from ...layers.l6_dream.report import NotDone
-from ...layers.l6_dream.support import Support
+from ...layers.l6_dream import DreamPolicy, ModelStatements, NotDone, Question, Support
 from ...memories.recall.fence import escaped, fenced
 from ...memories.rules.secrets import find_secrets, refuse_secrets
 from ...memories.store.daily import read_log

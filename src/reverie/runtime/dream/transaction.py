@@ -9,11 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import InputError, StorageError
-from ...layers.l6_dream.apply import DreamTransaction, applied, capped_index, files_on, taken_back
-from ...layers.l6_dream.changes import DreamProposal, FileChange
-from ...layers.l6_dream.policy import DreamPolicy
-from ...layers.l6_dream.report import Change, DreamReport, NotDone, OpenQuestion, change_of
-from ...layers.l6_dream.validate import RefusedChange, validated
+from ...layers.l6_dream import (
+    Change,
+    DreamPolicy,
+    DreamProposal,
+    DreamReport,
+    DreamTransaction,
+    FileChange,
+    NotDone,
+    OpenQuestion,
+    RefusedChange,
+    applied,
+    capped_index,
+    change_of,
+    files_on,
+    taken_back,
+    validated,
+)
 from ...memories.rules.taxonomy import lint_memory
 from ...memories.store.drafts import Draft
 from ...memories.store.journal import History, JournalEntry

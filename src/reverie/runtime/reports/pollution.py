@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ...errors import InputError
-from ...layers.l6_dream.findings import Finding, Findings, findings
+from ...layers.l6_dream import Finding, Findings, findings
 from ...memories.store.store import Shelf
 from ...settings import Settings
 from ...values import record

@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from ....conversation.view import View
 from ....errors import ReverieError, UnsafePath
-from ....layers.l5_extract.provenance import Witnesses
+from ....layers.l5_extract import Witnesses
 from ....layers.l7_relay import AgentKind
 from ....memories.rules.guidance import index_context, rules_text
 from ....memories.store.records import MemoryRecord

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....conversation.entries import Entry
 from ....errors import InputError, StorageConflict
-from ....layers.l5_extract.apply import Asked
-from ....layers.l5_extract.existing import ExistingMemories
-from ....layers.l5_extract.local import Candidate, extract
-from ....layers.l5_extract.provenance import Witnesses
+from ....layers.l5_extract import Asked, Candidate, ExistingMemories, Witnesses, extract
 from ....memories.store.records import MemoryRecord
 from ....values import field, record
 from ..results import Saved

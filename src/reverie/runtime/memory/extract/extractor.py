@@ -20,10 +20,17 @@ from ....conversation.entries import USER, Entry
 from ....conversation.view import View
 from ....errors import ReverieError
 from ....events import BackgroundChanged, FellBack
-from ....layers.l5_extract.apply import asked_of, directive
-from ....layers.l5_extract.plan import CURSOR, IMPORTED, Looking, imported_upto, looking
-from ....layers.l5_extract.policy import ExtractPolicy
-from ....layers.l5_extract.provenance import Witnesses
+from ....layers.l5_extract import (
+    CURSOR,
+    IMPORTED,
+    ExtractPolicy,
+    Looking,
+    Witnesses,
+    asked_of,
+    directive,
+    imported_upto,
+    looking,
+)
 from ....memories.recall.fence import escaped
 from ....memories.recall.manifest import manifest, manifest_text
 from ....ports import Model

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ....conversation.authorship import own_words
 from ....conversation.entries import META, USER, Entry
 from ....errors import InputError, StorageConflict
-from ....layers.l5_extract.local import MAX_CANDIDATES, Candidate, extract
+from ....layers.l5_extract import MAX_CANDIDATES, Candidate, extract
 from ....memories.store.records import MemoryRecord
 from ....memories.store.trust import Trust
 from ....values import field, record

@@ -14,8 +14,7 @@ from anyio import to_thread
 
 from ....errors import InputError, StorageError
 from ....events import Event, PermissionDecided
-from ....layers.l5_extract.policy import ExtractPolicy
-from ....layers.l5_extract.provenance import Witnesses
+from ....layers.l5_extract import ExtractPolicy, Witnesses
 from ....memories.store.index import INDEX
 from ....memories.store.trust import Trust
 from ....settings import PermissionRules
