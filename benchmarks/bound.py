@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from reverie.cache.economics import CLASSIC, Rates
+from reverie.cache.economics import CLASSIC, RelativeRates
 from reverie.conversation.entries import ASSISTANT, DECISION
 from reverie.conversation.view import View
 from reverie.conversation.wire.blocks import as_blocks
@@ -55,7 +55,7 @@ def last_needed(recording: Recording) -> dict[str, int]:
     return needed
 
 
-def bound(recording: Recording, rates: Rates = CLASSIC) -> float:
+def bound(recording: Recording, rates: RelativeRates = CLASSIC) -> float:
     """Return the least this recording's input could have cost, in tokens at the input price."""
     needed, policy = last_needed(recording), TrimPolicy()
     view, before = View(), None
@@ -68,7 +68,7 @@ def bound(recording: Recording, rates: Rates = CLASSIC) -> float:
         for message in view.messages():
             for block in as_blocks(message):
                 if block["type"] == "tool_result" and step.number > needed.get(block["tool_use_id"], step.number):
-                    use = view.use(block["tool_use_id"])
+                    use = view.tool_call(block["tool_use_id"])
                     if use is not None and policy.may_clear(use.name):
                         continue
                 shown[("block", id(block))] = recording.sizes.of(block)

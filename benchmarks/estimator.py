@@ -28,7 +28,7 @@ from typing import Any
 
 from reverie.conversation.decisions import Compacted, decision_of
 from reverie.conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER
-from reverie.conversation.tokens.counting import Counted, usage_of
+from reverie.conversation.tokens.counting import TokenCount, billed_tokens
 from reverie.conversation.tokens.estimate import (
     CLASSES,
     FRAME,
@@ -80,7 +80,7 @@ def summary(errors: Sequence[float]) -> dict[str, float]:
 
 def count_errors(session: ImportedSession) -> Iterator[tuple[str, float]]:
     """Yield what kind of request each was, and how far the count before it was from its bill."""
-    counted, shown, asked = Counted(model=session.model), [], set[str]()
+    counted, shown, asked = TokenCount(model=session.model), [], set[str]()
     for entry in session.entries:
         message = entry.message
         if entry.kind == DECISION and isinstance(decision := decision_of(entry.body), Compacted):
@@ -89,7 +89,7 @@ def count_errors(session: ImportedSession) -> Iterator[tuple[str, float]]:
         elif entry.kind in (USER, ATTACHMENT) and message is not None:
             counted = counted.after_message(message)
         elif entry.kind == ASSISTANT and message is not None:
-            usage, id = usage_of(entry.reply), str(entry.reply.get("id") or entry.uuid)
+            usage, id = billed_tokens(entry.reply), str(entry.reply.get("id") or entry.uuid)
             if usage and id not in asked:
                 kind = "usage known" if counted.known else "first after a compaction" if counted.overhead else "first"
                 yield kind, (counted.tokens - usage.input_tokens) / usage.input_tokens
@@ -118,7 +118,7 @@ def growth(session: ImportedSession) -> Iterator[tuple[list[Message], float, flo
         message = entry.message
         if message is None or entry.kind not in (USER, ASSISTANT, ATTACHMENT):
             continue
-        usage, id = usage_of(entry.reply), str(entry.reply.get("id") or entry.uuid)
+        usage, id = billed_tokens(entry.reply), str(entry.reply.get("id") or entry.uuid)
         if entry.kind == ASSISTANT and usage and id not in asked:
             yield new, usage.input_tokens - before, usage.input_tokens
             asked.add(id)
@@ -272,7 +272,9 @@ def cross_validated(sessions: Sequence[ImportedSession]) -> dict[str, dict[str, 
 
 def run(corpus: Path) -> dict[str, Any]:
     """Answer all questions for the sessions below a folder."""
-    sessions = [session for session in read_sessions(corpus) if any(usage_of(one.reply) for one in session.entries)]
+    sessions = [
+        session for session in read_sessions(corpus) if any(billed_tokens(one.reply) for one in session.entries)
+    ]
     formats = sorted({session.format for session in sessions})
     result: dict[str, Any] = {"files": len(sessions), "counts": {}, "kinds": {}, "classes": {}}
     for name in formats:

@@ -51,7 +51,7 @@ async def grown(session: Session, model: AnthropicModel, clock: ManualClock, tok
     while True:
         request = await session.prepare(model=MODEL, max_tokens=1_000, system=SYSTEM, tools=TOOLS)
         calls = await session.observe((await model.complete(request)).body)
-        if session.view.counted.tokens >= tokens:
+        if session.view.token_count.tokens >= tokens:
             return
         for number, call in enumerate(calls):
             await session.result(call.id, f"Page {session.view.length + number}. {PAGE}")

@@ -222,7 +222,7 @@ class Live:
             self._decide_on(result["message"]["content"][0]["tool_use_id"])
         self.request = build_request(self.view)
         built = clock()
-        _ = self.view.counted.tokens
+        _ = self.view.token_count.tokens
         counted = clock()
         self.turns += 1
         turn, stamps = (replied - stamped) + (built - restamped), (stamped - start) + (restamped - replied)
@@ -302,7 +302,7 @@ def measure_loading(talk: Talk, megabytes: float, rounds: int = 7) -> Body:
         view = View().fold_all(parse_log(data).entries)
         spent["load"].append(time.perf_counter() - start)
         start = time.perf_counter()
-        _ = view.counted.tokens
+        _ = view.token_count.tokens
         spent["count"].append(time.perf_counter() - start)
         del view
     parsing, loading, counting = (median(times) for times in spent.values())

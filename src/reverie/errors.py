@@ -1,25 +1,25 @@
-"""Everything Reverie raises on purpose.
+"""Every error that Reverie raises on purpose.
 
 ReverieError
-├── InputError              what was given cannot be used; the message says what would be
-├── SettingsError           a settings file, variable or argument is wrong
-├── SandboxUnavailable      a command cannot be confined here, so it is not run
-├── StorageError            the store could not do it; ``path`` names where
-│   ├── StorageConflict     somebody else changed the document first
-│   └── UnsafePath          a name that would leave the store's root
-├── SessionError            the session cannot do that now
-│   ├── SessionNotFound     no session answers to that name
+├── InputError              the input cannot be used; the message says which input can
+├── SettingsError           a settings file, environment variable or argument is wrong
+├── SandboxUnavailable      the sandbox cannot confine a command on this machine, so the command does not run
+├── StorageError            the store failed; ``path`` names the file
+│   ├── StorageConflict     another writer changed the document first
+│   └── UnsafePath          the path leaves the store's root or is not a plain file
+├── SessionError            the session cannot do this now
+│   ├── SessionNotFound     no session has this name
 │   ├── SessionBusy         another process holds the session's lease
-│   ├── SessionReadOnly     opened for reading; nothing can be appended
-│   ├── WindowFull          the next request would not fit and nothing more can be cut away
-│   └── CompactionError     the past could not become a summary; nothing was changed
-└── ModelError              a model did not answer
-    ├── ModelUnknown        no model of that name can be had here; the message says how to get one
-    ├── ModelUnauthorized   the provider does not know the key
-    ├── ModelRefused        the provider refused the request as it stands; sending it again is no use
-    │   └── PromptTooLong   the prompt does not fit the window
-    ├── ModelUnavailable    overloaded, rate limited or out of reach; another try may work
-    └── ReplyBroken         the reply stopped in the middle; nothing of it counts
+│   ├── SessionReadOnly     the session was opened for reading only
+│   ├── WindowFull          the next request does not fit the context window and nothing more can be removed
+│   └── CompactionError     the compaction failed; the conversation is unchanged
+└── ModelError              the model did not answer
+    ├── ModelUnknown        no model has this name here; the message says how to get one
+    ├── ModelUnauthorized   the provider rejected the API key
+    ├── ModelRefused        the provider rejected the request; the same request will fail again
+    │   └── PromptTooLong   the prompt does not fit the context window
+    ├── ModelUnavailable    overloaded, rate limited or unreachable; a retry may succeed
+    └── ReplyBroken         the reply stopped before its end and is discarded
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ __all__ = [
 
 
 class ReverieError(Exception):
-    """The root of everything raised on purpose."""
+    """The root of every error that Reverie raises on purpose."""
 
 
 class InputError(ReverieError):
-    """What was given cannot be used."""
+    """The input cannot be used; the message says which input can."""
 
 
 class SettingsError(ReverieError):
-    """A settings file, variable or argument is wrong."""
+    """A settings file, environment variable or argument is wrong."""
 
 
 class SandboxUnavailable(ReverieError):
-    """A command cannot be confined on this machine."""
+    """The sandbox cannot confine a command on this machine."""
 
 
 class StorageError(ReverieError):
-    """The store could not do what was asked."""
+    """The store failed; ``path`` names the file and ``errno`` the operating system's error, if there was one."""
 
     def __init__(self, message: str, *, path: str, errno: int | None = None) -> None:
         super().__init__(message)
@@ -74,23 +74,23 @@ class StorageError(ReverieError):
 
 
 class StorageConflict(StorageError):
-    """The document is not in the version the caller expected."""
+    """Another writer changed the document first."""
 
 
 class UnsafePath(StorageError):
-    """A name that would leave the store's root, or is not a plain file there."""
+    """The path leaves the store's root or is not a plain file."""
 
 
 class SessionError(ReverieError):
-    """The session cannot do that now."""
+    """The session cannot do this now."""
 
 
 class SessionNotFound(SessionError):
-    """No session answers to that name."""
+    """No session has this name."""
 
 
 class SessionBusy(SessionError):
-    """Another process holds the session's lease."""
+    """Another process holds the session's lease; ``holder`` names it, if known."""
 
     def __init__(self, message: str, *, holder: str | None = None) -> None:
         super().__init__(message)
@@ -98,11 +98,11 @@ class SessionBusy(SessionError):
 
 
 class SessionReadOnly(SessionError):
-    """The session was opened for reading."""
+    """The session was opened for reading only."""
 
 
 class WindowFull(SessionError):
-    """The next request would not fit the window; ``tokens`` is the count and ``limit`` the line it reached."""
+    """The next request does not fit the context window: its count ``tokens`` reached the threshold ``limit``."""
 
     def __init__(self, message: str, *, tokens: int, limit: int) -> None:
         super().__init__(message)
@@ -111,7 +111,7 @@ class WindowFull(SessionError):
 
 
 class CompactionError(SessionError):
-    """The past could not become a summary; nothing was changed. ``calls`` is how many model calls it took."""
+    """The compaction failed after ``calls`` model calls; the conversation is unchanged."""
 
     def __init__(self, message: str, *, calls: int = 0) -> None:
         super().__init__(message)
@@ -119,23 +119,23 @@ class CompactionError(SessionError):
 
 
 class ModelError(ReverieError):
-    """A model did not answer."""
+    """The model did not answer."""
 
 
 class ModelUnknown(ModelError):
-    """No model of that name can be had here."""
+    """No model has this name here."""
 
 
 class ModelUnauthorized(ModelError):
-    """The provider does not know the key."""
+    """The provider rejected the API key."""
 
 
 class ModelRefused(ModelError):
-    """The provider refused the request as it stands."""
+    """The provider rejected the request; the same request will fail again."""
 
 
 class PromptTooLong(ModelRefused):
-    """The prompt does not fit the window; the counts are None where the provider did not say."""
+    """The prompt does not fit the context window; the counts are None if the provider did not report them."""
 
     def __init__(self, message: str, *, tokens: int | None = None, limit: int | None = None) -> None:
         super().__init__(message)
@@ -144,7 +144,7 @@ class PromptTooLong(ModelRefused):
 
 
 class ModelUnavailable(ModelError):
-    """Overloaded, rate limited or out of reach; ``retry_after`` is in seconds where the provider said."""
+    """The provider is overloaded, rate limited or unreachable; ``retry_after`` is its advice in seconds, if any."""
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -153,4 +153,4 @@ class ModelUnavailable(ModelError):
 
 
 class ReplyBroken(ModelError):
-    """The reply stopped in the middle; nothing of it counts."""
+    """The reply stopped before its end and is discarded."""

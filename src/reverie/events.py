@@ -1,4 +1,7 @@
-"""Every event there is: one closed union, streamed to listeners as things happen."""
+"""The closed union of events; a session sends each one to its listeners as it happens.
+
+Every event has the field ``session``: the name of the session it belongs to.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ __all__ = [
 
 @record
 class SessionOpened:
-    """A session was opened and its log folded."""
+    """A session was opened and its log read."""
 
     session: str
     entries: int
@@ -57,7 +60,7 @@ class SessionOpened:
 
 @record
 class LogDamaged:
-    """A line of the log could not be read; it is set aside and everything else was loaded."""
+    """A line of the log could not be read; it is skipped, and every other line was loaded."""
 
     session: str
     line: int
@@ -66,7 +69,7 @@ class LogDamaged:
 
 @record
 class EntryAppended:
-    """A message or metadata is in the log, safe."""
+    """A message or metadata was stored in the log."""
 
     session: str
     uuid: str
@@ -75,7 +78,7 @@ class EntryAppended:
 
 @record
 class DecisionMade:
-    """A layer decided something and it is in the log."""
+    """A layer's decision was stored in the log."""
 
     session: str
     uuid: str
@@ -84,7 +87,7 @@ class DecisionMade:
 
 @record
 class RequestPrepared:
-    """A request is about to leave."""
+    """A request is ready to be sent; ``tokens`` is its estimated size and ``window`` the context window."""
 
     session: str
     messages: int
@@ -94,7 +97,7 @@ class RequestPrepared:
 
 @record
 class ReplyObserved:
-    """A reply is in the log."""
+    """A model's reply was stored in the log."""
 
     session: str
     message_id: str
@@ -104,7 +107,7 @@ class ReplyObserved:
 
 @record
 class InboxDrained:
-    """Commands that other processes left were taken in."""
+    """The session ran the commands that other processes left in its inbox."""
 
     session: str
     commands: int
@@ -112,7 +115,7 @@ class InboxDrained:
 
 @record
 class FellBack:
-    """Something could not be done and a lesser way was taken; nothing is silent towards the user."""
+    """A step failed (``what``, because of ``why``) and the session used a simpler way instead."""
 
     session: str
     what: str
@@ -121,7 +124,7 @@ class FellBack:
 
 @record
 class ResultsTrimmed:
-    """Old tool results left the view."""
+    """Old tool results were removed from the view; ``tools`` and ``paths`` say which."""
 
     session: str
     trigger: str
@@ -133,7 +136,7 @@ class ResultsTrimmed:
 
 @record
 class CacheBroken:
-    """A call read less from the provider's cache than the one before had left there."""
+    """A cache miss: a call read fewer tokens from the provider's cache than the call before it had stored there."""
 
     session: str
     reason: str
@@ -143,7 +146,7 @@ class CacheBroken:
 
 @record
 class TextStreamed:
-    """A part of a reply's text arrived; only a whole reply is logged."""
+    """A part of a reply's text arrived; only the complete reply is logged."""
 
     session: str
     text: str
@@ -159,7 +162,7 @@ class ThinkingStreamed:
 
 @record
 class ToolStarted:
-    """A tool the model asked for is about to run."""
+    """A tool call of the model is about to run."""
 
     session: str
     id: str
@@ -169,7 +172,7 @@ class ToolStarted:
 
 @record
 class ToolFinished:
-    """A tool came back; ``text`` is the beginning of what it gave, ``lines`` how many lines there were in all."""
+    """A tool call ended; ``text`` is the beginning of its result and ``lines`` the total number of lines."""
 
     session: str
     id: str
@@ -182,7 +185,7 @@ class ToolFinished:
 
 @record
 class PermissionDecided:
-    """A tool call was allowed or denied, and by whom: a rule, the mode, a hook or the user."""
+    """A tool call was allowed or denied; ``by`` says if a rule, the mode, a hook or the user decided."""
 
     session: str
     tool: str
@@ -193,7 +196,7 @@ class PermissionDecided:
 
 @record
 class ModelRetried:
-    """A model did not answer and is asked again."""
+    """A model did not answer; the request is sent again after ``wait_seconds``."""
 
     session: str
     model: str
@@ -204,8 +207,7 @@ class ModelRetried:
 
 @record
 class HookRan:
-    """A hook ran at a moment such as ``before_tool``; ``problem`` says what went wrong with it, ``message`` what it
-    wants people to see."""
+    """A hook ran at a moment such as ``before_tool``; ``problem`` is its error, ``message`` its note to the user."""
 
     session: str
     hook: str
@@ -216,8 +218,8 @@ class HookRan:
 
 @record
 class CompactionProgressed:
-    """Where a compaction stands: ``hooks before``, ``compacting`` (with the characters so far), ``hooks after``,
-    ``done``."""
+    """The phase of a running compaction: ``hooks before``, ``compacting`` (with the number of characters written so
+    far), ``hooks after`` or ``done``."""
 
     session: str
     phase: str
@@ -226,7 +228,7 @@ class CompactionProgressed:
 
 @record
 class CompactionEnded:
-    """The past became a summary."""
+    """A compaction replaced old messages by a summary; ``lost`` counts the exact names that left the view."""
 
     session: str
     trigger: str
@@ -241,7 +243,7 @@ class CompactionEnded:
 
 @record
 class NotesWritten:
-    """The running notes were brought up to date, by a model or by the local note-taker."""
+    """The session notes were updated; ``by`` says if a model, the local note-taker or a person wrote them."""
 
     session: str
     by: str
@@ -251,7 +253,7 @@ class NotesWritten:
 
 @record
 class BackgroundChanged:
-    """Work behind the conversation began or ended: notes, extraction, a dream, a shell command."""
+    """A background task started or ended: notes, extraction, a dream or a shell command."""
 
     session: str
     what: str
@@ -261,7 +263,7 @@ class BackgroundChanged:
 
 @record
 class DreamChanged:
-    """A dream moved on: ``state`` is starting, updating, completed, failed or killed; ``text`` is what it says now."""
+    """A dream changed state to starting, updating, completed, failed or killed; ``text`` is its latest output."""
 
     session: str
     dream: str
@@ -284,7 +286,7 @@ class AgentStarted:
 
 @record
 class AgentProgressed:
-    """What an agent is doing, in a few words."""
+    """A sub-agent made progress; ``line`` describes it in a few words."""
 
     session: str
     agent: str
@@ -293,7 +295,7 @@ class AgentProgressed:
 
 @record
 class AgentEnded:
-    """An agent came to its end: ``status`` is completed, failed or killed."""
+    """A sub-agent ended; ``status`` is completed, failed or killed."""
 
     session: str
     agent: str
@@ -306,7 +308,7 @@ class AgentEnded:
 
 @record
 class MessageArrived:
-    """A message from another agent or process is in the log."""
+    """A message from another agent or process was stored in the log."""
 
     session: str
     id: str
@@ -316,7 +318,7 @@ class MessageArrived:
 
 @record
 class QueryEnded:
-    """A query came to its end: ``completed``, ``blocking_limit``, ``prompt_too_long``, ``model_error``, ``aborted``,
+    """A query ended; ``end`` is ``completed``, ``blocking_limit``, ``prompt_too_long``, ``model_error``, ``aborted``,
     ``hook_stopped``, ``max_turns`` or ``budget``."""
 
     session: str
@@ -328,7 +330,7 @@ class QueryEnded:
 
 @record
 class SessionClosed:
-    """A session was closed and its lease given back."""
+    """A session was closed and its lease released."""
 
     session: str
 
@@ -374,7 +376,7 @@ EVENTS: Final[dict[type[Any], str]] = {kind: _snake(kind.__name__) for kind in g
 
 
 def event_body(event: Event) -> dict[str, Any]:
-    """Return the event as plain JSON, its name first."""
+    """Return the event as a JSON object, with its snake-case name under ``event``."""
     body: dict[str, Any] = {"event": EVENTS[type(event)]}
     for name in fields_of(event):
         value = getattr(event, name)

@@ -1,6 +1,6 @@
-"""The sockets: what the house needs from outside, few methods each.
+"""The protocols that Reverie needs from outside: storage, models, messages between agents, and sub-agents.
 
-Storage is synchronous and may block; the async runtime calls it from a worker thread. Models are asynchronous.
+Storage is synchronous and may block; the async runtime calls it in a worker thread. Models are asynchronous.
 """
 
 from __future__ import annotations
@@ -10,81 +10,92 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from .values import record
 
-__all__ = ["Agents", "Capabilities", "Document", "Lease", "Model", "Piece", "Post", "Reply", "Started", "Storage"]
+__all__ = [
+    "Agents",
+    "Capabilities",
+    "Document",
+    "Lease",
+    "Messenger",
+    "Model",
+    "Reply",
+    "ReplyDelta",
+    "StartedAgent",
+    "Storage",
+]
 
 
 @record
 class Document:
-    """A stored document and the version to name when replacing it."""
+    """A stored document and its version, to be passed as ``expect`` when it is replaced."""
 
     data: bytes
     version: str
 
 
 class Lease(Protocol):
-    """The right to be the only writer of something, until released or the process dies."""
+    """The exclusive right to write a session, held until it is released or the process dies."""
 
     name: str
 
     def release(self) -> None:
-        """Give the right back; doing it twice is harmless."""
+        """Release the lease; a second call does nothing."""
         ...
 
 
 class Storage(Protocol):
-    """Where sessions rest: documents, append-only logs, leases, listing.
+    """A store of documents, append-only logs and leases, listed by key.
 
     Keys are relative POSIX paths such as ``projects/app-1a2b/abc.jsonl``.
     Every failure is a ``StorageError`` that names the path.
     """
 
     def read(self, key: str) -> Document | None:
-        """Return the document, or None where there is none."""
+        """Return the document, or None if it does not exist."""
         ...
 
     def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
-        """Replace the document atomically and durably and return its new version.
+        """Replace the document atomically and durably, and return its new version.
 
-        With ``expect``, only if it still has that version; with ``create``, only if there is none.
-        Otherwise ``StorageConflict``.
+        Raise ``StorageConflict`` if the current version is not ``expect``, or if ``create`` is set and the document
+        exists.
         """
         ...
 
     def delete(self, key: str) -> bool:
-        """Remove a document or log; say whether there was one."""
+        """Delete a document or log, and say whether it existed."""
         ...
 
     def list(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys that lie under a folder prefix, sorted."""
+        """Yield the keys under a folder prefix, sorted."""
         ...
 
     def append(self, key: str, line: bytes) -> None:
-        """Append one whole line (no newline inside, none at the end) and acknowledge only when it is safe."""
+        """Append one line, given without a newline, and return when it is stored safely."""
         ...
 
     def load(self, key: str) -> bytes | None:
-        """Return every byte of a log, damage and all, or None where there is none."""
+        """Return all bytes of a log, including damaged lines, or None if it does not exist."""
         ...
 
     def lease(self, name: str, *, holder: str = "") -> Lease:
-        """Take the lease or raise ``SessionBusy`` naming who holds it."""
+        """Take the lease, or raise ``SessionBusy`` that names its holder."""
         ...
 
     def holder(self, name: str) -> str | None:
-        """Say who holds the lease, or None where it is free."""
+        """Return the holder of the lease, or None if it is free."""
         ...
 
     def close(self) -> None:
-        """Flush and let go of everything."""
+        """Flush all logs and release all leases and files."""
         ...
 
 
 @record
 class Capabilities:
-    """What a model's provider can do; sizes are None where nobody says."""
+    """The features a provider offers for a model; a size is None if it is unknown."""
 
     caching: bool = False
-    """``cache_control`` is understood and priced; without it a provider may still reuse prefixes by itself."""
+    """The provider honours ``cache_control``; without this a provider may still cache prefixes on its own."""
     cache_edits: bool = False
     context_management: bool = False
     diagnostics: bool = False
@@ -93,8 +104,8 @@ class Capabilities:
 
 
 @record
-class Piece:
-    """A part of a reply as it arrives; ``tool`` names a call that has begun, by its name."""
+class ReplyDelta:
+    """A part of a reply as it streams in; with kind ``tool``, ``text`` is the name of the tool being called."""
 
     kind: Literal["text", "thinking", "tool"]
     text: str
@@ -102,61 +113,61 @@ class Piece:
 
 @record
 class Reply:
-    """A whole reply in the Messages API's own shape: id, role, content, stop_reason, usage, model."""
+    """A complete reply in the Messages API's format: id, role, content, stop_reason, usage, model."""
 
     body: dict[str, Any]
 
 
 @runtime_checkable
 class Model(Protocol):
-    """Who answers: requests and replies in the Messages API's shape, whatever the provider speaks.
+    """A language model that takes and returns the Messages API's format, for every provider.
 
-    A request is what ``Session.prepare`` returns. Every failure is a ``ModelError``; a stream that ends without its
-    ``Reply`` has raised one. Cancelling the task that reads a stream ends the request.
+    ``Session.prepare`` builds the requests. Every failure is a ``ModelError``; a stream that ends without a ``Reply``
+    raises one. Cancelling the task that reads a stream cancels the request.
     """
 
     @property
     def name(self) -> str:
-        """The name a person gives it, such as ``anthropic:claude-sonnet-4-5``."""
+        """The name with its provider, such as ``anthropic:claude-sonnet-4-5``."""
         ...
 
     @property
     def model_id(self) -> str:
-        """What stands in a request's ``model`` field."""
+        """The value of a request's ``model`` field."""
         ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the provider can do with this model."""
+        """The features the provider offers for this model."""
         ...
 
-    def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
-        """Yield pieces as they arrive and last the whole reply."""
+    def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
+        """Yield the parts of the reply as they arrive, and the complete reply last."""
         ...
 
     async def complete(self, request: Mapping[str, Any]) -> Reply:
-        """Return the whole reply."""
+        """Return the complete reply."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections; doing it twice is harmless."""
+        """Close all connections; a second call does nothing."""
         ...
 
 
-class Post(Protocol):
-    """Carries messages from one agent to others, in this process or another."""
+class Messenger(Protocol):
+    """Delivers messages from one agent to others, in this process or in another one."""
 
     async def send(self, to: str, message: str, *, summary: str = "", control: Mapping[str, Any] | None = None) -> str:
-        """Deliver a message and say how it went; an unknown recipient is an ``InputError``.
+        """Deliver a message and return a sentence about the delivery; raise ``InputError`` for an unknown recipient.
 
-        ``control`` is what it is beside its text, such as the answer to a request to shut down.
+        ``control`` carries structured data besides the text, such as the answer to a shutdown request.
         """
         ...
 
 
 @record
-class Started:
-    """What starting an agent gave: its result, or, where it runs in the background, only its id."""
+class StartedAgent:
+    """A sub-agent that was started: its id and status, and its result unless it still runs in the background."""
 
     agent: str
     status: Literal["running", "completed", "failed", "killed"]
@@ -164,7 +175,7 @@ class Started:
 
 
 class Agents(Protocol):
-    """Starts and stops the agents of one agent."""
+    """Starts and stops the sub-agents of one agent."""
 
     async def start(
         self,
@@ -175,18 +186,18 @@ class Agents(Protocol):
         background: bool = False,
         worktree: bool = False,
         model: str = "",
-    ) -> Started:
-        """Start a sub-agent of a type, or a fork where no type is named; limits are an ``InputError``."""
+    ) -> StartedAgent:
+        """Start a sub-agent of type ``kind``, or a fork if no type is given; raise ``InputError`` at a limit."""
         ...
 
     async def stop(self, agent: str) -> str:
-        """Stop an agent and all it started, and say how it ended."""
+        """Stop an agent and every agent it started, and return a sentence about how it ended."""
         ...
 
     def kinds(self) -> Mapping[str, str]:
-        """Return the types there are, each with what it is for."""
+        """Return the available agent types, each with its purpose."""
         ...
 
     def at_work(self) -> Sequence[str]:
-        """Return a line for each agent that is at work."""
+        """Return one line of text per running agent."""
         ...

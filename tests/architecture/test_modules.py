@@ -10,7 +10,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "reverie"
 
-MAX_LINES = 400
+MAX_LINES = 500
 VAGUE_NAMES = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 
 INNER_HOUSE = ("conversation", "cache", "layers", "memories", "text")

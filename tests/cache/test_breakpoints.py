@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.cache.breakpoints import MAX_MARKS, Place, Placed, Planned, last_markable, plan_marks, with_marks
+from reverie.cache.breakpoints import (
+    MAX_MARKS,
+    BlockPosition,
+    BreakpointPlan,
+    CacheState,
+    last_markable,
+    plan_marks,
+    with_marks,
+)
 from reverie.cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock
 from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.validate import problems
@@ -46,7 +54,7 @@ class Talk:
         self.ttl = ttl
         self.now = 1_000.0
         self.messages: list[dict[str, Any]] = [{"role": "user", "content": "begin " * 300}]
-        self.placed: Placed | None = None
+        self.placed: CacheState | None = None
         self.near, self.far = CacheSimulator(), CacheSimulator(CacheRules(look_back_positions=10**9))
         self.held = 0
 
@@ -54,7 +62,7 @@ class Talk:
         self.messages += exchange(self.rng, number)
         self.now += self.rng.choice(GAPS) if self.rng.random() < 0.3 else self.rng.choice(GAPS[:2])
 
-    def change(self) -> Place | None:
+    def change(self) -> BlockPosition | None:
         """Change a result somewhere, as a clearing does, and return where."""
         at = self.rng.randrange(len(self.messages))
         if self.rng.random() > 0.25 or self.messages[at]["role"] != "user" or at == 0:
@@ -62,9 +70,9 @@ class Talk:
         first, *rest = self.messages[at]["content"]
         said = {"text": f"changed {self.now}"} if first["type"] == "text" else {"content": f"cleared {self.now}"}
         self.messages[at] = {"role": "user", "content": [{**first, **said}, *rest]}
-        return Place(at, 0)
+        return BlockPosition(at, 0)
 
-    def send(self, changed: Place | None) -> tuple[Planned, dict[str, Any], int, int]:
+    def send(self, changed: BlockPosition | None) -> tuple[BreakpointPlan, dict[str, Any], int, int]:
         settled = self.rng.randrange(1, len(self.messages) + 1)
         planned = plan_marks(
             self.messages, now=self.now, ttl=self.ttl, before=self.placed, changed=changed, settled=settled
@@ -142,7 +150,7 @@ def test_breakpoints_at_the_end_alone_are_caught():
     for number in range(15):
         place = last_markable(talk.messages, len(talk.messages))
         assert place is not None
-        only = Planned(((place, "5m"),), "5m", False, False, Placed("5m", None, place, talk.now))
+        only = BreakpointPlan(((place, "5m"),), "5m", False, False, CacheState("5m", None, place, talk.now))
         request = with_marks({"system": SYSTEM, "tools": [TOOL], "messages": talk.messages}, only)
         blocks = [SimBlock(said, 1 + len(said) // 4) for said in canonical(request)]
         near = talk.near.request(blocks, marks(request), model=MODEL, now=1.0)
@@ -168,7 +176,7 @@ def test_a_long_lifetime_is_for_the_settled_part_and_the_tail_stays_short():
 @pytest.mark.parametrize("kind", ["thinking", "redacted_thinking", "cache_edits"])
 def test_some_blocks_take_no_breakpoint(kind: str):
     messages = [{"role": "user", "content": [text("one"), {"type": kind}]}]
-    assert last_markable(messages, 1) == Place(0, 0)
+    assert last_markable(messages, 1) == BlockPosition(0, 0)
     assert last_markable([{"role": "user", "content": [{"type": kind}]}], 1) is None
 
 

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from reverie.cache.economics import (
     CLASSIC,
-    Clearing,
+    ClearingOption,
     Compaction,
     Forecast,
-    Rates,
+    RelativeRates,
     Verdict,
     call_price,
     choose_ttl,
     turns_ahead,
-    weigh,
+    weigh_clearing,
     weigh_compaction,
 )
 from reverie.values import replace
@@ -27,9 +27,9 @@ ttls = st.sampled_from(["5m", "1h"])
 
 
 @st.composite
-def clearings(draw: st.DrawFn) -> Clearing:
+def clearings(draw: st.DrawFn) -> ClearingOption:
     settled, tail = draw(tokens), draw(tokens)
-    return Clearing(
+    return ClearingOption(
         items=draw(st.integers(1, 50)),
         frees=draw(tokens),
         settled=settled,
@@ -46,9 +46,9 @@ forecasts = st.builds(Forecast, turns=st.floats(3, 500), need=st.floats(0, 0.2),
 @pytest.mark.requirement("C7")
 @given(clearings(), forecasts, ttls, ttls)
 def test_a_clearing_is_done_only_where_it_saves_more_than_it_costs(
-    clearing: Clearing, forecast: Forecast, ttl: str, tail_ttl: str
+    clearing: ClearingOption, forecast: Forecast, ttl: str, tail_ttl: str
 ):
-    verdict = weigh(clearing, forecast, ttl=ttl, tail_ttl=tail_ttl)
+    verdict = weigh_clearing(clearing, forecast, ttl=ttl, tail_ttl=tail_ttl)
     assert verdict.cost >= 0
     if verdict.act:
         assert verdict.saves > verdict.cost
@@ -60,11 +60,11 @@ def test_a_clearing_is_done_only_where_it_saves_more_than_it_costs(
 @pytest.mark.requirement("C7")
 @given(clearings(), forecasts, ttls, st.integers(0, 50_000), st.floats(0, 300))
 def test_more_to_free_and_more_turns_to_come_never_speak_against_it(
-    clearing: Clearing, forecast: Forecast, ttl: str, more: int, turns: float
+    clearing: ClearingOption, forecast: Forecast, ttl: str, more: int, turns: float
 ):
-    verdict = weigh(clearing, forecast, ttl=ttl, tail_ttl="5m")
-    longer = weigh(clearing, replace(forecast, turns=forecast.turns + turns), ttl=ttl, tail_ttl="5m")
-    larger = weigh(replace(clearing, frees=clearing.frees + more), forecast, ttl=ttl, tail_ttl="5m")
+    verdict = weigh_clearing(clearing, forecast, ttl=ttl, tail_ttl="5m")
+    longer = weigh_clearing(clearing, replace(forecast, turns=forecast.turns + turns), ttl=ttl, tail_ttl="5m")
+    larger = weigh_clearing(replace(clearing, frees=clearing.frees + more), forecast, ttl=ttl, tail_ttl="5m")
     for better in (longer, larger):
         assert better.net >= verdict.net - 1e-6
         assert better.act or not verdict.act
@@ -72,13 +72,13 @@ def test_more_to_free_and_more_turns_to_come_never_speak_against_it(
 
 @pytest.mark.requirement("C7")
 @given(clearings(), forecasts, st.integers(1, 50_000))
-def test_more_to_rewrite_and_a_greater_risk_never_speak_for_it(clearing: Clearing, forecast: Forecast, more: int):
-    verdict = weigh(clearing, forecast, ttl="5m", tail_ttl="5m")
+def test_more_to_rewrite_and_a_greater_risk_never_speak_for_it(clearing: ClearingOption, forecast: Forecast, more: int):
+    verdict = weigh_clearing(clearing, forecast, ttl="5m", tail_ttl="5m")
     dearer = replace(clearing, settled=clearing.settled + more, settled_live=clearing.settled_live + more)
     riskier = replace(forecast, need=forecast.need + 0.1)
     for worse in (
-        weigh(dearer, forecast, ttl="5m", tail_ttl="5m"),
-        weigh(clearing, riskier, ttl="5m", tail_ttl="5m"),
+        weigh_clearing(dearer, forecast, ttl="5m", tail_ttl="5m"),
+        weigh_clearing(clearing, riskier, ttl="5m", tail_ttl="5m"),
     ):
         lost = worse.act and not verdict.act
         # What is dead must be written anyway, without what was cleared: only there a rewrite may come for free.
@@ -88,8 +88,8 @@ def test_more_to_rewrite_and_a_greater_risk_never_speak_for_it(clearing: Clearin
 @pytest.mark.requirement("C7")
 @given(frees=st.integers(1_000, 100_000), rest=tokens, turns=st.floats(3, 200))
 def test_on_a_cold_cache_it_costs_nothing_and_is_done(frees: int, rest: int, turns: float):
-    clearing = Clearing(1, frees, rest, 0, 0, 0, carried=0.0)
-    verdict = weigh(clearing, Forecast(turns, 1 / 40, frees), ttl="5m", tail_ttl="5m")
+    clearing = ClearingOption(1, frees, rest, 0, 0, 0, carried=0.0)
+    verdict = weigh_clearing(clearing, Forecast(turns, 1 / 40, frees), ttl="5m", tail_ttl="5m")
     assert verdict.cost == 0
     assert verdict.act
 
@@ -97,8 +97,8 @@ def test_on_a_cold_cache_it_costs_nothing_and_is_done(frees: int, rest: int, tur
 @pytest.mark.requirement("C7")
 @pytest.mark.parametrize(("paid", "acts"), [(0.0, False), (1_149.0, False), (1_150.0, True), (9_999.0, True)])
 def test_it_waits_until_carrying_has_cost_as_much_as_clearing_would(paid: float, acts: bool):
-    clearing = Clearing(1, 10_000, 1_000, 0, 1_000, 0, carried=paid)
-    verdict = weigh(clearing, Forecast(100.0, 0.0, 50_000), ttl="5m", tail_ttl="5m")
+    clearing = ClearingOption(1, 10_000, 1_000, 0, 1_000, 0, carried=paid)
+    verdict = weigh_clearing(clearing, Forecast(100.0, 0.0, 50_000), ttl="5m", tail_ttl="5m")
     assert verdict.cost == pytest.approx(1_150.0)  # (1.25 - 0.1) x 1,000
     assert verdict.act is acts
 
@@ -147,7 +147,9 @@ def test_a_rule_that_clears_every_turn_is_caught():
 
 
 def test_a_verdict_says_why_in_words():
-    keep = weigh(Clearing(1, 10, 9_000, 0, 9_000, 0, 0.0), Forecast(3.0, 0.0, 9_000), ttl="5m", tail_ttl="5m")
+    keep = weigh_clearing(
+        ClearingOption(1, 10, 9_000, 0, 9_000, 0, 0.0), Forecast(3.0, 0.0, 9_000), ttl="5m", tail_ttl="5m"
+    )
     assert isinstance(keep, Verdict)
     assert "carrying on is cheaper" in keep.reason
 
@@ -184,7 +186,7 @@ def test_more_pauses_never_shorten_the_lifetime(pauses: int, requests: int):
 
 
 def test_a_provider_without_a_dearer_lifetime_keeps_everything_long():
-    flat = Rates(write_1h=1.25)
+    flat = RelativeRates(write_1h=1.25)
     assert choose_ttl(pauses=0, requests=0, rates=flat) == "1h"
 
 

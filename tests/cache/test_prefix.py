@@ -14,27 +14,26 @@ from hypothesis import strategies as st
 
 import reverie.cache.prefix as prefix_module
 from random_logs import random_log
-from reverie.cache.prefix import Prefix, Settled
+from reverie.cache.prefix import Prefix, SettledMessages
 from reverie.cache.simulator import CacheSimulator
 from reverie.conversation.view import View
 from reverie.conversation.wire.canonical import canonical, canonical_block, extends
-from reverie.conversation.wire.request import MAX_IMAGES, build_request
+from reverie.conversation.wire.request import build_request
 
 Request = dict[str, Any]
 
 
-def requests_of(seed: int, disorder: float = 0.25) -> list[tuple[Request, Settled | None]]:
+def requests_of(seed: int, disorder: float = 0.25) -> list[tuple[Request, SettledMessages | None]]:
     """Return the requests of a random session, after every entry, each with what its view says is settled."""
-    view, found = View(), list[tuple[Request, Settled | None]]()
+    view, found = View(), list[tuple[Request, SettledMessages | None]]()
     for entry in random_log(Random(seed), entries=40, disorder=disorder):
         view = view.fold(entry)
         found.append((build_request(view), settled_in(view)))
     return found
 
 
-def settled_in(view: View) -> Settled | None:
-    closed: Any = view
-    return None if view.images > MAX_IMAGES else (closed._closed.flat, closed._groups)
+def settled_in(view: View) -> SettledMessages | None:
+    return view.finished_messages
 
 
 def fresh_chain(request: Mapping[str, Any]) -> list[bytes]:
@@ -52,11 +51,11 @@ def first_difference(earlier: Request, later: Request) -> int | None:
 class TrustsLength(Prefix):
     """The known-bad twin: it believes that messages it has seen stay as they were."""
 
-    def _kept(self, messages: Any, settled: Settled | None) -> int:
+    def _kept(self, messages: Any, settled: SettledMessages | None) -> int:
         return min(self._length, len(messages))
 
 
-def goes_wrong(kind: type[Prefix], requests: list[tuple[Request, Settled | None]], *, settled: bool) -> bool:
+def goes_wrong(kind: type[Prefix], requests: list[tuple[Request, SettledMessages | None]], *, settled: bool) -> bool:
     """Say whether any request of a session gets another chain than a fresh hash gives."""
     prefix = kind()
     for request, known in requests:

@@ -211,10 +211,6 @@ def test_an_entry_is_readable_once_the_reply_that_wrote_it_streams() -> None:
     assert provider.send("ab", 1) == SimUsage(read=2000)
 
 
-def test_prices_are_those_of_the_provider_in_uncached_tokens() -> None:
-    assert CacheRules().price_of(SimUsage(read=1000, write_5m=100, write_1h=10, uncached=1)) == 100 + 125 + 20 + 1
-
-
 def test_a_request_given_without_its_start_is_readable_once_told() -> None:
     cache = CacheSimulator()
     given, how = blocks("ab"), dict[str, Any](model=MODEL, now=0.0)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reverie.cache.changes import INERT_OPTIONS, changes
 from reverie.cache.prefix import Prefix
 from reverie.cache.usage import Usage
-from reverie.cache.watch import Break, Watch, registered_by
+from reverie.cache.watch import CacheBreak, CacheWatch, registered_by
 from reverie.conversation.decisions import (
     CacheEdits,
     Cause,
@@ -46,13 +46,13 @@ def request() -> Request:
     }
 
 
-def warm(first: Request | None = None, *, written: int = 100_000, ttl: str = "5m") -> Watch:
+def warm(first: Request | None = None, *, written: int = 100_000, ttl: str = "5m") -> CacheWatch:
     """Return a watch that has seen one call, which left so many tokens to be read."""
     used = Usage(write_5m=written) if ttl == "5m" else Usage(write_1h=written)
-    return Watch().before(first or request(), BASE).after(used, BASE + 2)[0]
+    return CacheWatch().before(first or request(), BASE).after(used, BASE + 2)[0]
 
 
-def verdict(watch: Watch, later: Request, *, read: int = 0, idle: float = 10.0, **given: Any) -> Break | None:
+def verdict(watch: CacheWatch, later: Request, *, read: int = 0, idle: float = 10.0, **given: Any) -> CacheBreak | None:
     diagnostics = given.pop("diagnostics", None)
     used = Usage(read=read, write_5m=100_000 - read)
     return watch.before(later, BASE + idle, **given).after(used, BASE + idle + 1, diagnostics)[1]
@@ -231,7 +231,7 @@ def test_a_deletion_by_cache_edit_skips_exactly_one_check() -> None:
 
 
 def test_nothing_is_expected_of_a_first_call() -> None:
-    assert Watch().before(request(), BASE).after(Usage(uncached=50_000), BASE)[1] is None
+    assert CacheWatch().before(request(), BASE).after(Usage(uncached=50_000), BASE)[1] is None
 
 
 def test_what_a_call_wrote_is_expected_of_the_next() -> None:

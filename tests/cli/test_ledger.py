@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie.cache.ledger import Call
+from reverie.cache.ledger import LedgerCall
 from reverie.cache.usage import Usage
 from reverie.cli.main import run
 from reverie.runtime.places.projects import project_slug
@@ -27,7 +27,7 @@ def filled(home: Path, project: str = "app-1") -> None:
             source = "main" if number < 2 else "session_memory"
             layer = "request" if number < 2 else "notes"
             store.enter(
-                Call(session, project, at, "m", source, layer, "turn", usage, WARM, usd, 0.5, broke, f"c{number}")
+                LedgerCall(session, project, at, "m", source, layer, "turn", usage, WARM, usd, 0.5, broke, f"c{number}")
             )
 
 

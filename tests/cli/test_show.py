@@ -45,7 +45,7 @@ def test_the_view_is_what_the_model_is_shown_now(reverie: Reverie, asked: Asked,
     assert "The fence stands." not in out
     report = asked("show", stocked, "--view")
     assert report["request"] == json.loads(json.dumps(build_request(script.view)))
-    assert report["count"] == script.view.counted.tokens
+    assert report["count"] == script.view.token_count.tokens
 
 
 def test_json_has_every_entry_whole(asked: Asked, stocked: str, script: Script) -> None:

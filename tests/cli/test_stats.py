@@ -11,7 +11,7 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
-from reverie.cache.ledger import Call, layer_of
+from reverie.cache.ledger import LedgerCall, layer_of
 from reverie.cache.usage import Usage
 from reverie.cli.costs.stats import command
 from reverie.runtime.dream.dreams import Dreams
@@ -25,7 +25,7 @@ def enter(home: Path, days_ago: int, source: str, usd: float, **usage: int) -> N
     at = (datetime.now(UTC) - timedelta(days=days_ago)).timestamp()
     used = Usage(**usage)
     name = f"{source}-{days_ago}-{usd}"
-    call = Call(f"s{days_ago}", "p-1", at, "m", source, layer_of(source), source, used, used, usd, usd, "", name)
+    call = LedgerCall(f"s{days_ago}", "p-1", at, "m", source, layer_of(source), source, used, used, usd, usd, "", name)
     with LedgerStore(home) as store:
         assert store.enter(call)
 

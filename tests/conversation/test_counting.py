@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.tokens.counting import Counted, Usage, count, padded, usage_of
-from reverie.conversation.tokens.estimate import estimate_message, measure_messages
+from reverie.conversation.tokens import counting
+from reverie.conversation.tokens.counting import BilledTokens, TokenCount, billed_tokens, padded
+from reverie.conversation.tokens.estimate import NOTHING, estimate_message, measure_message, measure_messages
+from reverie.conversation.tokens.learning import Estimator
 
 Said = tuple[dict[str, Any], dict[str, Any] | None]
 WORDS = "some words that stand for a result of a tool, with a path/to/file.py and a number 42; "
@@ -32,11 +35,46 @@ def piece(id: str, text: str, billed: int, output: int = 1) -> Said:
     return {"role": "assistant", "content": [{"type": "text", "text": text}]}, reply
 
 
-def fold(said: Sequence[Said], counted: Counted | None = None) -> Counted:
-    counted = counted or Counted(model="claude-x")
+def fold(said: Sequence[Said], counted: TokenCount | None = None) -> TokenCount:
+    counted = counted or TokenCount(model="claude-x")
     for message, reply in said:
         counted = counted.after_message(message) if reply is None else counted.after_reply(message, reply)
     return counted
+
+
+def count(
+    said: Sequence[Said],
+    *,
+    model: str = "",
+    estimator: Estimator | None = None,
+) -> int:
+    """Count the next request in one pass over all messages: the slow and separate definition of the running count.
+
+    A reply with several tool calls may be stored as pieces that share an id and repeat its usage, with results in
+    between: walk back to the first of them; everything from there on is estimated, the reply's own pieces against
+    its reported output.
+    """
+    correction = (estimator or Estimator()).correction(model)
+    usages = [billed_tokens(reply) for _, reply in said]
+    last = next((at for at in reversed(range(len(said))) if usages[at]), None)
+    if last is None:
+        return ceil(correction.tokens(measure_messages(message for message, _ in said)))
+    id, first = counting._id(said[last][1]), last
+    for at in reversed(range(last)):
+        if usages[at] is not None:
+            if not id or counting._id(said[at][1]) != id:
+                break
+            first = at
+    own, rest, output, billed = NOTHING, NOTHING, 0, 0
+    for at in range(first, len(said)):
+        message, reply = said[at]
+        if at == first or (id and counting._id(reply) == id):
+            own += measure_message(message)
+            usage = usages[at] or BilledTokens(0, 0)
+            output, billed = max(output, usage.output_tokens), billed or usage.input_tokens
+        else:
+            rest += measure_message(message)
+    return ceil(billed + counting._reply_tokens(output, correction.tokens(own)) + correction.tokens(rest))
 
 
 def turns() -> st.SearchStrategy[list[Said]]:
@@ -49,7 +87,7 @@ def turns() -> st.SearchStrategy[list[Said]]:
     return st.lists(st.builds(user, text) | st.builds(result, ids, text) | replies | bare, max_size=14)
 
 
-def check_running_count(run: Callable[[Sequence[Said]], Counted], said: Sequence[Said]) -> None:
+def check_running_count(run: Callable[[Sequence[Said]], TokenCount], said: Sequence[Said]) -> None:
     counted = run(said)
     assert counted.tokens == count(said, model="claude-x", estimator=counted.estimator)
 
@@ -89,10 +127,10 @@ def test_a_reply_without_usage_is_estimated_after_the_last_one_that_has_it() -> 
     synthetic: Said = ({"role": "assistant", "content": "interrupted"}, {"id": "s", "usage": {"input_tokens": 0}})
     said = [user("go"), piece("m1", "done", 9_000), synthetic, user("more")]
     assert 9_000 < count(said) < 9_100
-    assert usage_of(synthetic[1]) is None
-    assert usage_of({"usage": {"prompt_tokens": 12, "completion_tokens": 3}}) == Usage(12, 3)
-    assert usage_of({"usage": ["odd"]}) is None
-    assert usage_of({"usage": {"input_tokens": "12", "output_tokens": True}}) is None
+    assert billed_tokens(synthetic[1]) is None
+    assert billed_tokens({"usage": {"prompt_tokens": 12, "completion_tokens": 3}}) == BilledTokens(12, 3)
+    assert billed_tokens({"usage": ["odd"]}) is None
+    assert billed_tokens({"usage": {"input_tokens": "12", "output_tokens": True}}) is None
 
 
 @pytest.mark.requirement("T2")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from log_script import Script, call, text
 from random_logs import random_log
-from reverie.conversation.identifiers import Identifier, chosen, error_lines, mine, mine_entries, mine_entry
+from reverie.conversation.identifiers import Identifier, best_identifiers, error_lines, mine, mine_entries, mine_entry
 from reverie.conversation.tokens.estimate import estimate_text
 
 
@@ -135,8 +135,10 @@ def test_the_cost_is_linear_on_one_endless_line(unit: str) -> None:
 )
 def test_what_is_chosen_fits_and_is_worth_most(weights: dict[str, int], budget: int) -> None:
     given_weights = {Identifier("path", word): float(weight) for word, weight in weights.items()}
-    found = chosen(given_weights, budget)
+    found = best_identifiers(given_weights, budget)
     assert sum(estimate_text(one.text) + 1 for one in found) <= budget
     assert len(set(found)) == len(found)
-    assert chosen(given_weights, budget, present="\n".join(weights)) == []
-    assert found == chosen(dict(reversed(given_weights.items())), budget), "the order of the weights does not matter"
+    assert best_identifiers(given_weights, budget, present="\n".join(weights)) == []
+    assert found == best_identifiers(dict(reversed(given_weights.items())), budget), (
+        "the order of the weights does not matter"
+    )

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.conversation.layered_map import Layered
+from reverie.conversation.layered_map import LayeredMap
 
 Changes = dict[str, "int | None"]
-Change = Callable[["Layered[int]", Changes], "Layered[int]"]
+Change = Callable[["LayeredMap[int]", Changes], "LayeredMap[int]"]
 changes = st.lists(st.dictionaries(st.sampled_from("abcdefghij"), st.none() | st.integers(), max_size=4), max_size=30)
 
 
-def changed(layered: Layered[int], change: Changes) -> Layered[int]:
+def changed(layered: LayeredMap[int], change: Changes) -> LayeredMap[int]:
     return layered.changed(change)
 
 
 def check_like_a_dict(change: Change, steps: list[Changes]) -> None:
-    layered, plain = Layered[int](), dict[str, int]()
-    past: list[tuple[Layered[int], dict[str, int]]] = []
+    layered, plain = LayeredMap[int](), dict[str, int]()
+    past: list[tuple[LayeredMap[int], dict[str, int]]] = []
     for step in steps:
         past.append((layered, dict(plain)))
         layered = change(layered, step)
@@ -45,7 +45,7 @@ def test_it_holds_what_a_dict_would_and_older_ones_keep_what_they_had(steps: lis
 
 @pytest.mark.requirement("K12")
 def test_the_check_catches_a_mapping_that_changes_in_place() -> None:
-    def in_place(layered: Layered[int], change: Changes) -> Layered[int]:
+    def in_place(layered: LayeredMap[int], change: Changes) -> LayeredMap[int]:
         if not layered._layers:
             return layered.changed(change)
         layered._layers[0].update(change)
@@ -57,7 +57,7 @@ def test_the_check_catches_a_mapping_that_changes_in_place() -> None:
 
 @pytest.mark.requirement("K5")
 def test_a_thousand_changes_copy_a_few_entries_each() -> None:
-    layered, copied = Layered[int](), 0
+    layered, copied = LayeredMap[int](), 0
     for at in range(1_000):
         before = {id(layer) for layer in layered._layers}
         layered = layered.changed({f"key {at}": at})

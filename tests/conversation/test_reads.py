@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from log_script import Script, call
 from random_logs import random_log
 from reverie.conversation.decisions import CacheEdits, Cause, Compacted, Replacement, ResultsCleared, ResultsRestored
-from reverie.conversation.reads import forgotten, read_state
+from reverie.conversation.reads import forgotten_files, read_state
 from reverie.conversation.view import View
 
 CAUSE = Cause("test", "asked")
@@ -80,14 +80,14 @@ def test_clearing_deleting_and_cutting_forget_and_bringing_back_remembers(script
     before = script.view
     script.decide(ResultsCleared(CAUSE, [Replacement("t1", "[cleared]", "t1")]))
     assert read_state(script.view) == {"/b": "t2"}
-    assert forgotten(before, script.view) == ["/a"]
+    assert forgotten_files(before, script.view) == ["/a"]
     script.decide(ResultsRestored(CAUSE, ["t1"]))
     assert read_state(script.view) == {"/a": "t1", "/b": "t2"}
     script.decide(CacheEdits(CAUSE, ["t1"], "e1"))
     assert read_state(script.view) == {"/b": "t2"}
     script.decide(Compacted(CAUSE, "auto", "full", "A summary.", 9, None, None))
     assert read_state(script.view) == {}
-    assert forgotten(before, script.view) == ["/a", "/b"]
+    assert forgotten_files(before, script.view) == ["/a", "/b"]
 
 
 @pytest.mark.requirement("L2.7", "L2.10")
@@ -107,4 +107,4 @@ def test_whatever_the_log_every_file_named_is_shown_by_its_call(seed: int):
     shown = {one.tool_use_id for one in view.results}
     for called in read_state(view).values():
         assert called in shown
-        assert called not in view.shown.results
+        assert called not in view.overrides.results

@@ -39,7 +39,7 @@ def test_resume_gives_byte_identical_prefixes_on_all_recorded_sessions(corpus_se
             sent = canonical(build_request(live))
             resumed = View().fold_all(parse_log(b"".join(lines[:point])).entries)
             assert canonical(build_request(resumed)) == sent
-            assert (resumed.tokens, resumed.counted.tokens) == (live.tokens, live.counted.tokens)
+            assert (resumed.tokens, resumed.token_count.tokens) == (live.tokens, live.token_count.tokens)
 
 
 @pytest.mark.requirement("K11", "C1")

@@ -9,7 +9,7 @@ import pytest
 
 from log_script import call, text
 from random_logs import random_log
-from reverie.conversation.authorship import heard, own_words
+from reverie.conversation.authorship import own_words, utterances
 from reverie.conversation.entries import ASSISTANT, USER, Entry
 
 
@@ -20,12 +20,12 @@ def entry(kind: str, content: Any, **body: Any) -> Entry:
 
 def test_calls_and_results_of_tools_are_told_apart_from_words() -> None:
     made = entry(ASSISTANT, [text("Looking."), call("t1", "Read", file_path="/a.py")])
-    assert [(one.kind, one.text, one.tool, one.id) for one in heard(made)] == [
+    assert [(one.kind, one.text, one.tool, one.id) for one in utterances(made)] == [
         ("told", "Looking.", "", ""),
         ("call", "", "Read", "t1"),
     ]
     answer = {"type": "tool_result", "tool_use_id": "t1", "content": [text("x"), text("y")], "is_error": True}
-    (result,) = heard(entry(USER, [answer]))
+    (result,) = utterances(entry(USER, [answer]))
     assert (result.kind, result.id, result.text, result.failed) == ("result", "t1", "x\ny", True)
 
 
@@ -43,7 +43,7 @@ def test_calls_and_results_of_tools_are_told_apart_from_words() -> None:
 def test_output_in_a_user_message_is_a_result_and_nobodys_words(output: str) -> None:
     made = entry(USER, output)
     assert own_words(made) == ""
-    assert [one.kind for one in heard(made)] == ["result"]
+    assert [one.kind for one in utterances(made)] == ["result"]
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_what_programs_wrap_around_words_is_left_out() -> None:
 
 def test_a_fenced_command_is_a_call_where_the_agent_has_no_tools() -> None:
     told = "I look first:\n```python\nprint('no command')\n```\nthen\n```bash\nls -la\n```\n"
-    assert [one.input for one in heard(entry(ASSISTANT, told)) if one.kind == "call"] == [{"command": "ls -la"}]
+    assert [one.input for one in utterances(entry(ASSISTANT, told)) if one.kind == "call"] == [{"command": "ls -la"}]
     both = [text(told), call("t1", "Bash", command="pwd")]
-    assert [one.input for one in heard(entry(ASSISTANT, both)) if one.kind == "call"] == [{"command": "pwd"}]
+    assert [one.input for one in utterances(entry(ASSISTANT, both)) if one.kind == "call"] == [{"command": "pwd"}]
 
 
 def test_nothing_in_a_random_log_makes_it_raise() -> None:
     for seed in range(200):
         for one in random_log(Random(seed), disorder=0.6):
-            list(heard(one))
+            list(utterances(one))
             own_words(one)

@@ -18,7 +18,7 @@ BECAUSE = Cause("test", "because")
 
 
 def numbers(view: View) -> tuple[int, int, bool]:
-    return view.tokens, view.counted.tokens, view.counted.known
+    return view.tokens, view.token_count.tokens, view.token_count.known
 
 
 @pytest.mark.requirement("K5", "T1")
@@ -81,7 +81,7 @@ def test_a_cut_starts_the_total_over_with_what_is_left() -> None:
     script.reply(text("more words " * 100))
     script.decide(Compacted(BECAUSE, "auto", "full", "Summary.", 900, None, None))
     assert script.view.tokens == pytest.approx(estimate_message({"role": "user", "content": "Summary."}), abs=1)
-    assert not script.view.counted.known
+    assert not script.view.token_count.known
 
 
 @pytest.mark.requirement("K12")

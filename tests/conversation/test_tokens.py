@@ -25,7 +25,6 @@ from reverie.conversation.tokens.estimate import (
     measure_block,
     measure_message,
     measure_messages,
-    text_class,
 )
 
 PROSE = (
@@ -48,6 +47,10 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
+
+
+def text_class(text: str) -> str:
+    return tokens.CLASSES[tokens._measured(text)[1]]
 
 
 def spelled_out(text: str) -> float:

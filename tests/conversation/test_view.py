@@ -54,7 +54,11 @@ def test_folding_entry_by_entry_equals_folding_all_at_once():
         for entry in log:
             step = step.fold(entry)
         assert build_request(step) == build_request(whole)
-        assert (step.tokens, step.images, step.counted.tokens) == (whole.tokens, whole.images, whole.counted.tokens)
+        assert (step.tokens, step.images, step.token_count.tokens) == (
+            whole.tokens,
+            whole.images,
+            whole.token_count.tokens,
+        )
 
 
 @pytest.mark.requirement("K5")
@@ -63,7 +67,7 @@ def test_running_totals_equal_what_is_shown():
         view = View().fold_all(random_log(Random(seed), disorder=0.0))
         shown = sum(estimate_message(piece.message) for group in view.groups for piece in group.pieces)
         slack = 3 * len(view.groups) + 3 * sum(len(group.pieces) for group in view.groups)
-        if not view.shown.results and not view.shown.images:
+        if not view.overrides.results and not view.overrides.images:
             assert abs(view.tokens - shown) <= slack
 
 
@@ -97,9 +101,9 @@ def test_two_futures_of_one_snapshot_do_not_see_each_other():
     right = base.fold(
         Entry("x2", None, "", "s", "assistant", {"message": {"role": "assistant", "content": [call("z")]}})
     )
-    assert left.use("z") is not None
-    assert right.use("z") is not None
-    assert base.use("z") is None
+    assert left.tool_call("z") is not None
+    assert right.tool_call("z") is not None
+    assert base.tool_call("z") is None
     assert left.messages()[-1]["content"] == right.messages()[-1]["content"] == [call("z")]
 
 
@@ -140,8 +144,8 @@ def test_offloaded_and_kept_results_are_remembered():
     script.decide(ResultsKept(BECAUSE, ["t2"]))
     script.decide(ResultOffloaded(BECAUSE, "t1", "<preview>", "tool-results/t1.txt", "00", 900))
     view = script.view
-    assert view.kept("t2")
-    assert not view.kept("t1")
+    assert view.is_kept("t2")
+    assert not view.is_kept("t1")
     found = view.offloaded("t1")
     assert found is not None
     assert found.path == "tool-results/t1.txt"
@@ -201,12 +205,12 @@ def test_the_count_is_the_last_report_plus_an_estimate_of_what_followed():
     script = Script()
     script.user("hello")
     script.reply(text("hi"), usage={"input_tokens": 10, "cache_read_input_tokens": 1_000, "output_tokens": 5})
-    assert script.view.counted.tokens in range(1_012, 1_030)
+    assert script.view.token_count.tokens in range(1_012, 1_030)
     script.user("word " * 400)
-    assert script.view.counted.tokens in range(1_300, 1_700)
+    assert script.view.token_count.tokens in range(1_300, 1_700)
     script.decide(Compacted(BECAUSE, "auto", "full", "Summary.", 1_500, None, None))
-    assert not script.view.counted.known
-    assert script.view.counted.tokens < 1_100
+    assert not script.view.token_count.known
+    assert script.view.token_count.tokens < 1_100
 
 
 @pytest.mark.requirement("K5")

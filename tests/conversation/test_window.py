@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reverie.conversation.tokens.window import (
     WINDOW_VARIABLE,
     Budgets,
-    Capabilities,
+    ModelLimits,
     Thresholds,
     Window,
     WindowPolicy,
@@ -27,8 +27,8 @@ BETAS = ["oauth-2025-04-20,context-1m-2025-08-07"]
 Draw = Callable[[Window, WindowPolicy], Thresholds]
 
 
-def lookup(model: str) -> Capabilities | None:
-    return Capabilities(400_000, 64_000) if model == "known" else Capabilities() if model == "vague" else None
+def lookup(model: str) -> ModelLimits | None:
+    return ModelLimits(400_000, 64_000) if model == "known" else ModelLimits() if model == "vague" else None
 
 
 def window(tokens: int, max_output_tokens: int | None = None) -> Window:

@@ -75,7 +75,7 @@ def test_what_the_user_said_becomes_a_memory_once_and_the_session_is_found_later
     [ended] = work(home())
     assert (ended.saved, ended.filed) == ((), True)
     storage = FileStorage(home())
-    assert Library(storage).view(f"projects/{project_slug(project)}/abc-123.jsonl").said
+    assert Library(storage).view(f"projects/{project_slug(project)}/abc-123.jsonl").history
     storage.close()
 
 
@@ -213,7 +213,7 @@ def test_where_no_transcript_can_be_read_what_hooks_heard_is_looked_through(
     [again] = work(home())
     assert (again.problem, again.saved) == ("", ())
     storage = FileStorage(home())
-    assert Library(storage).view(f"projects/{project_slug(project)}/abc-123.jsonl").said
+    assert Library(storage).view(f"projects/{project_slug(project)}/abc-123.jsonl").history
     storage.close()
 
 

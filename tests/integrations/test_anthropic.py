@@ -71,7 +71,7 @@ def test_a_loop_that_knows_nothing_of_us_is_logged_whole_and_breaks_only_where_t
     within = scene(14)
     with sync_session(within.open()) as session, plain_client(within) as client:
         messages = loop(client.with_middleware(reverie_middleware(session)), within)
-        said = session.view.said
+        said = session.view.history
     assert (within.server.refusals, within.fallbacks) == ([], [])
     assert len(within.server.requests) == within.script.said
     assert len([entry for entry in said if entry.kind == "assistant"]) == within.script.said
@@ -88,8 +88,10 @@ def test_streams_are_seen_as_whole_replies(scene: Callable[..., Any]) -> None:
     for one, stream in ((whole, False), (streamed, True)):
         with sync_session(one.open()) as session, plain_client(one) as client:
             loop(client.with_middleware(reverie_middleware(session)), one, stream=stream)
-            replies = [entry.message["content"] for entry in session.view.said if entry.kind == "assistant"]
-            usages = [entry.reply["usage"]["output_tokens"] for entry in session.view.said if entry.kind == "assistant"]
+            replies = [entry.message["content"] for entry in session.view.history if entry.kind == "assistant"]
+            usages = [
+                entry.reply["usage"]["output_tokens"] for entry in session.view.history if entry.kind == "assistant"
+            ]
         assert one.fallbacks == []
         one.seen = replies, usages
     assert streamed.seen == whole.seen
@@ -169,7 +171,7 @@ def test_a_rewritten_saying_leaves_the_view_and_the_log_keeps_both(talk: Talk) -
     talk.ask("one", "reply 1", "two, rather", "reply 3", "three")
     assert talk.sent[2][1] == "two, rather"
     assert talk.snips == ["the host took back or rewrote 2 messages of its history"]
-    assert [text_of(entry.message["content"]) for entry in talk.session.view.said] == [
+    assert [text_of(entry.message["content"]) for entry in talk.session.view.history] == [
         "one",
         "reply 1",
         "two",
@@ -193,7 +195,7 @@ def test_a_history_whose_past_was_dropped_goes_on(talk: Talk) -> None:
     talk.ask("one", "reply 1", "two")
     talk.ask("two", "reply 3", "three")
     assert [text for _, text in talk.sent] == ["two", "reply 3", "three"]
-    assert len([entry for entry in talk.session.view.said if entry.kind == "user"]) == 3
+    assert len([entry for entry in talk.session.view.history if entry.kind == "user"]) == 3
 
 
 def test_replies_that_came_by_another_way_are_taken_in(talk: Talk) -> None:
@@ -251,7 +253,7 @@ def test_raw_and_beta_calls_go_the_same_way(talk: Talk) -> None:
     with talk.client.messages.with_streaming_response.create(**asked) as response:
         assert response.parse().content[0].text == "reply 1"
     assert talk.client.beta.messages.create(**asked).content[0].text == "reply 1"
-    assert len([entry for entry in talk.session.view.said if entry.kind == "assistant"]) == 3
+    assert len([entry for entry in talk.session.view.history if entry.kind == "assistant"]) == 3
 
 
 def test_an_error_of_the_provider_reaches_the_host_and_nothing_is_logged_twice(talk: Talk) -> None:
@@ -267,7 +269,7 @@ def test_an_error_of_the_provider_reaches_the_host_and_nothing_is_logged_twice(t
         .text
         == "reply 1"
     )
-    assert [entry.kind for entry in talk.session.view.said] == ["user", "assistant"]
+    assert [entry.kind for entry in talk.session.view.history] == ["user", "assistant"]
 
 
 def test_a_stream_that_breaks_off_is_not_logged(talk: Talk) -> None:
@@ -278,7 +280,7 @@ def test_a_stream_that_breaks_off_is_not_logged(talk: Talk) -> None:
         talk.client.messages.stream(**asked) as events,
     ):
         events.get_final_message()
-    assert [entry.kind for entry in talk.session.view.said] == ["user"]
+    assert [entry.kind for entry in talk.session.view.history] == ["user"]
     assert talk.ask("one") == "reply 1"
 
 
@@ -333,7 +335,7 @@ def test_a_host_that_comes_back_finds_its_conversation(tmp_path: Any) -> None:
                 with anthropic.Anthropic(base_url=server.base_url, api_key="any") as bare:
                     client = bare.with_middleware(reverie_middleware(session))
                     client.messages.create(**ASK, tools=TOOLS, messages=history)
-                said = [entry.kind for entry in session.view.said]
+                said = [entry.kind for entry in session.view.history]
             sent.append(server.requests[-1]["messages"])
     assert said == ["user", "assistant", "user", "assistant", "user", "assistant"]
     assert len(str(sent[1])) < len(big) / 10
@@ -371,5 +373,5 @@ def test_several_conversations_in_one_process_do_not_meet(scene: Callable[..., A
         for each, session in ((one, first), (other, second)):
             with plain_client(each) as client:
                 loop(client.with_middleware(reverie_middleware(session)), each)
-        assert first.view.said[0].message != second.view.said[0].message
+        assert first.view.history[0].message != second.view.history[0].message
     assert one.fallbacks == other.fallbacks == []

@@ -72,8 +72,8 @@ def test_the_state_keeps_the_preview_and_the_log_the_whole() -> None:
         assert sent["messages"][-1]["content"][-1]["cache_control"]["type"] == "ephemeral"
         assert sent["system"][-1]["cache_control"]["type"] == "ephemeral"
         assert server.refusals == []
-        assert [entry.kind for entry in session.view.said] == ["user", "assistant", "user", "assistant"]
-        assert session.view.said[1].reply["usage"]["output_tokens"] > 0
+        assert [entry.kind for entry in session.view.history] == ["user", "assistant", "user", "assistant"]
+        assert session.view.history[1].reply["usage"]["output_tokens"] > 0
 
 
 async def test_threads_have_sessions_of_their_own_also_when_asked_asynchronously(anyio_backend: str) -> None:
@@ -85,9 +85,9 @@ async def test_threads_have_sessions_of_their_own_also_when_asked_asynchronously
             for name, text in (("1", "first?"), ("2", "second?"), ("1", "and then?")):
                 await agent.ainvoke({"messages": [("user", text)]}, thread(name))
             await model._async_client.close()  # LangChain keeps it for as long as the process lives
-            said = [session.view.said[0].message["content"] for session in (one, two)]
+            said = [session.view.history[0].message["content"] for session in (one, two)]
             assert ["first" in str(said[0]), "second" in str(said[1])] == [True, True]
-            assert (len(one.view.said), len(two.view.said)) == (6, 4)
+            assert (len(one.view.history), len(two.view.history)) == (6, 4)
             assert server.refusals == []
 
 

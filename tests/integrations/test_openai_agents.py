@@ -81,7 +81,7 @@ async def test_the_items_keep_the_preview_and_the_log_the_whole(kind: str, anyio
             assert await session.get_items(limit=1) == items[-1:]
             assert opened.stored("t1").decode() == LOG
             assert server.refusals == []
-            replies = [entry for entry in opened.view.said if entry.kind == "assistant"]
+            replies = [entry for entry in opened.view.history if entry.kind == "assistant"]
             assert len(replies) == 4
             assert all(entry.reply["usage"]["output_tokens"] > 0 for entry in replies)
 
@@ -121,7 +121,7 @@ def test_a_session_on_a_thread_of_its_own_serves_runs_without_a_loop_and_is_foun
         for text in ("what happened?", "sure?"):
             with sync_session(Session.open("kept", cwd=tmp_path)) as opened:
                 assert asyncio.run(in_a_loop_of_its_own(server, session_of(opened), text)) == "It was locked."
-                lengths.append(len(opened.view.said))
+                lengths.append(len(opened.view.history))
         assert lengths == [4, 6]
         assert server.refusals == []
 
@@ -241,7 +241,7 @@ async def test_runs_that_are_shown_only_the_latest_items_go_on(anyio_backend: st
             config = session.run_config(session_settings=SessionSettings(limit=4))
             for number in range(5):
                 await Runner.run(agent, f"ask {number}", session=session, run_config=config, hooks=session.hooks)
-            assert [entry.kind for entry in opened.view.said].count("assistant") == 5
+            assert [entry.kind for entry in opened.view.history].count("assistant") == 5
         assert server.refusals == []
 
 
@@ -268,7 +268,7 @@ async def test_an_agent_that_is_a_tool_does_not_enter_the_conversation_of_the_on
             for number in range(2):
                 await ask(agent, f"ask {number}", ours)
             assert len(await ours.get_items()) == 2 * 4
-            assert "part done" not in str([entry.message for entry in opened.view.said if entry.kind == "assistant"])
+            assert "part done" not in str([entry.message for entry in opened.view.history if entry.kind == "assistant"])
         assert server.refusals == []
         assert not [one for one in heard if isinstance(one, DecisionMade) and one.decision.cause.layer == "host"]
 

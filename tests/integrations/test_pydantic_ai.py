@@ -62,8 +62,8 @@ async def test_the_history_keeps_the_preview_and_the_log_the_whole(anyio_backend
             sent = server.requests[-1]
             assert sent["messages"][-1]["content"][-1]["cache_control"]["type"] == "ephemeral"
             assert server.refusals == []
-            assert [entry.kind for entry in session.view.said] == ["user", "assistant", "user", "assistant"]
-            assert session.view.said[1].reply["usage"]["output_tokens"] > 0
+            assert [entry.kind for entry in session.view.history] == ["user", "assistant", "user", "assistant"]
+            assert session.view.history[1].reply["usage"]["output_tokens"] > 0
 
 
 async def test_an_image_is_sent_as_it_was_and_conversations_do_not_meet(anyio_backend: str) -> None:
@@ -79,7 +79,7 @@ async def test_an_image_is_sent_as_it_was_and_conversations_do_not_meet(anyio_ba
             await agent.run("and now?", message_history=first.all_messages(), conversation_id="1")
             images = [[block["type"] for block in server.requests[at]["messages"][0]["content"]] for at in (0, 2)]
             assert images == [["text", "image"], ["text", "image"]]
-            assert (len(one.view.said), len(two.view.said)) == (4, 2)
+            assert (len(one.view.history), len(two.view.history)) == (4, 2)
             assert server.refusals == []
 
 
@@ -131,9 +131,9 @@ async def test_what_answers_a_request_that_passed_is_not_logged(anyio_backend: s
                 history = (await agent.run(text, message_history=history)).all_messages()
             titles = Agent(agent.model, instructions="Write a title.", capabilities=[ours])
             await titles.run("a title, please")
-            assert len(session.view.said) == 4
+            assert len(session.view.history) == 4
             await agent.run("three", message_history=history)
-            assert len(session.view.said) == 6
+            assert len(session.view.history) == 6
             assert moved(heard) == 0
 
 

@@ -76,10 +76,10 @@ async def follow(edits: list[tuple[str, int]], again: bool) -> None:
     if again:  # another process, which knows nothing but the log
         async with Session.open("edits", storage=storage) as second:
             history.append({"role": "user", "content": "back again"})
-            before = len(second.view.said)
+            before = len(second.view.history)
             request = await HostSession(second).prepare(asked(history))
             assert words(request) == words({"messages": history})
-            assert len(second.view.said) - before <= 2
+            assert len(second.view.history) - before <= 2
 
 
 def answer(kind: str, number: int) -> list[dict[str, Any]]:
@@ -192,13 +192,13 @@ async def test_what_asks_the_first_question_again_for_a_title_passes(turns: int,
         hosted, history = HostSession(session), list[dict[str, Any]]()
         for number in range(turns):
             await exchanged(hosted, history, number)
-        before = len(session.view.said)
+        before = len(session.view.history)
         loop = [history[0], {"role": "assistant", "content": "Let me see."}, {"role": "user", "content": "Well?"}]
         for messages in ([history[0]], loop, [{"role": "user", "content": "a title, please"}]):
             with pytest.raises(SessionError, match="passes as it is"):
                 await hosted.prepare({**TITLE, "messages": messages})
         await exchanged(hosted, history, turns)
-        assert len(session.view.said) == before + 2
+        assert len(session.view.history) == before + 2
 
 
 async def test_a_title_that_came_first_gives_way_and_an_answer_drawn_anew_is_followed(anyio_backend: str) -> None:

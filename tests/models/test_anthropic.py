@@ -22,7 +22,7 @@ from reverie.errors import (
 )
 from reverie.models.anthropic import AnthropicModel, wire_request
 from reverie.models.retries import Retry, RetryingModel
-from reverie.ports import Piece, Reply
+from reverie.ports import Reply, ReplyDelta
 from reverie.testing.messages_server import MessagesServer
 from reverie.testing.messages_server import ServerReply as Scripted
 
@@ -63,14 +63,14 @@ def model_at(server: MessagesServer, **more: Any) -> AnthropicModel:
     return AnthropicModel(MODEL, base_url=server.base_url, api_key="any", **more)
 
 
-def bare(part: Piece | Reply) -> list[dict[str, Any]]:
+def bare(part: ReplyDelta | Reply) -> list[dict[str, Any]]:
     """Return what the script said of a reply, without what the server added."""
     assert isinstance(part, Reply)
     added = ("id", "signature")
     return [{key: value for key, value in block.items() if key not in added} for block in part.body["content"]]
 
 
-async def parts_of(model: Any, asked: dict[str, Any]) -> list[Piece | Reply]:
+async def parts_of(model: Any, asked: dict[str, Any]) -> list[ReplyDelta | Reply]:
     async with aclosing(model.stream(asked)) as parts:
         return [part async for part in parts]
 
@@ -81,11 +81,11 @@ def test_a_stream_gives_pieces_and_last_the_whole_reply(server: MessagesServer, 
         parts = await parts_of(model, request())
         *pieces, reply = parts
         assert isinstance(reply, Reply)
-        assert all(isinstance(piece, Piece) for piece in pieces)
-        shown = [piece for piece in pieces if isinstance(piece, Piece)]
+        assert all(isinstance(piece, ReplyDelta) for piece in pieces)
+        shown = [piece for piece in pieces if isinstance(piece, ReplyDelta)]
         assert "".join(piece.text for piece in shown if piece.kind == "text") == SAID[1]["text"]
         assert "".join(piece.text for piece in shown if piece.kind == "thinking") == THOUGHT["thinking"]
-        assert Piece("tool", "Read") in shown
+        assert ReplyDelta("tool", "Read") in shown
         body = reply.body
         assert body["content"][2]["input"] == CALL["input"]
         assert body["stop_reason"] == "tool_use"
@@ -232,7 +232,7 @@ def test_a_stream_cut_at_any_byte_is_never_a_reply(server: MessagesServer, run: 
         for _ in range(1_000 if torture else 100):
             at = rng.randrange(whole)
             server.cut_stream(at)
-            parts: list[Piece | Reply] = []
+            parts: list[ReplyDelta | Reply] = []
             try:
                 async with aclosing(model.stream(request())) as stream:
                     async for part in stream:
@@ -284,7 +284,9 @@ def test_retrying_over_faults_ends_in_one_whole_reply(server: MessagesServer, ru
         assert waited[0] >= 3
         assert [type(retry.error).__name__ for retry in told] == [*["ModelUnavailable"] * 2, "ReplyBroken"]
         # Everything a reader was given, less what it was told to forget, is the reply.
-        texts = [part.text for part in parts[told[-1].pieces : -1] if isinstance(part, Piece) and part.kind == "text"]
+        texts = [
+            part.text for part in parts[told[-1].pieces : -1] if isinstance(part, ReplyDelta) and part.kind == "text"
+        ]
         assert "".join(texts) == SAID[1]["text"]
         await model.aclose()
 
@@ -323,7 +325,7 @@ def test_a_reader_that_stops_early_closes_the_response_too(run: Run, serving: An
         async with serving([{"body": start + begin + b" " * 100, "cut": len(start + begin), "hang": True}]) as canned:
             model = AnthropicModel(MODEL, base_url=canned.base_url)
             async with aclosing(model.stream(request())) as parts:
-                assert await anext(parts) == Piece("text", "Hi")
+                assert await anext(parts) == ReplyDelta("text", "Hi")
             await asyncio.wait_for(canned.closed.wait(), 10)
             await model.aclose()
 
@@ -347,7 +349,7 @@ def test_a_server_that_does_not_stream_is_understood(run: Run, serving: Any) -> 
         ]
         async with serving(answers) as canned:
             model = AnthropicModel(MODEL, base_url=canned.base_url)
-            assert await parts_of(model, request()) == [Piece("text", "Hi"), Reply(message)]
+            assert await parts_of(model, request()) == [ReplyDelta("text", "Hi"), Reply(message)]
             with pytest.raises(ReplyBroken):
                 await model.complete(request())
             await model.aclose()

@@ -15,7 +15,7 @@ from reverie.models.chat_reply import ChatAssembly, usage_of
 from reverie.models.chat_request import chat_messages
 from reverie.models.sse import ServerEvent
 from reverie.models.tool_input import INVALID_JSON
-from reverie.ports import Piece
+from reverie.ports import ReplyDelta
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 JSON = st.recursive(
@@ -35,7 +35,7 @@ def events(*chunks: dict[str, Any], done: bool = True) -> list[ServerEvent]:
     return [ServerEvent("", json.dumps(one)) for one in chunks] + ([ServerEvent("", "[DONE]")] if done else [])
 
 
-def assembled(said: list[ServerEvent], taken: set[str] | None = None) -> tuple[ChatAssembly, list[Piece]]:
+def assembled(said: list[ServerEvent], taken: set[str] | None = None) -> tuple[ChatAssembly, list[ReplyDelta]]:
     assembly = ChatAssembly("test", taken)
     return assembly, [piece for event in said for piece in assembly.feed(event)]
 

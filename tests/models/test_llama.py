@@ -17,7 +17,7 @@ from reverie.errors import ModelUnauthorized, ModelUnavailable, PromptTooLong
 from reverie.models.anthropic import AnthropicModel
 from reverie.models.local import TRY_OUT_NOTE, LocalModel
 from reverie.models.openai import OpenAIModel
-from reverie.ports import Model, Piece, Reply
+from reverie.ports import Model, Reply, ReplyDelta
 from reverie.runtime.session.ledger import LedgerStore
 from reverie.runtime.session.session import Session
 
@@ -67,7 +67,7 @@ def prompt_tokens(usage: dict[str, Any]) -> int:
 
 
 def test_a_stream_gives_pieces_and_a_whole_reply_with_usage(asked: Model, run: Run) -> None:
-    async def steps() -> list[Piece | Reply]:
+    async def steps() -> list[ReplyDelta | Reply]:
         return [part async for part in asked.stream(question(asked, "Tell me of the sea."))]
 
     *pieces, reply = run(steps())

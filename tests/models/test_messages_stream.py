@@ -15,7 +15,7 @@ from reverie.errors import ModelError, ModelUnavailable, PromptTooLong, ReplyBro
 from reverie.models.messages_stream import MessageAssembly
 from reverie.models.sse import EventDecoder, ServerEvent
 from reverie.models.tool_input import INVALID_JSON, malformed_input
-from reverie.ports import Piece
+from reverie.ports import ReplyDelta
 from reverie.testing.messages_server.stream import event_bytes, stream_events
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -63,7 +63,7 @@ def events_of(message: dict[str, Any]) -> list[ServerEvent]:
     return [event for said in stream_events(message) for event in decoder.feed(event_bytes(said))]
 
 
-def assembled(events: list[ServerEvent]) -> tuple[MessageAssembly, list[Piece]]:
+def assembled(events: list[ServerEvent]) -> tuple[MessageAssembly, list[ReplyDelta]]:
     assembly = MessageAssembly("test")
     return assembly, [piece for event in events for piece in assembly.feed(event)]
 
@@ -153,7 +153,7 @@ def test_input_that_is_no_json_is_kept_as_written_and_told() -> None:
     assert malformed_input(body["content"][0]) == '{"a'
     assert malformed_input({"input": {"a": 1}}) is None
     assert body["stop_reason"] == "max_tokens"
-    assert pieces == [Piece("tool", "W")]
+    assert pieces == [ReplyDelta("tool", "W")]
 
 
 def test_what_the_start_said_stands_where_the_end_says_nothing() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from reverie.errors import ModelUnauthorized, ModelUnavailable, ModelUnknown, PromptTooLong, ReplyBroken
 from reverie.models.openai import OpenAIModel
-from reverie.ports import Piece, Reply
+from reverie.ports import Reply, ReplyDelta
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 ASKED = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hello?"}]}
@@ -57,10 +57,10 @@ def test_a_stream_gives_pieces_and_last_the_whole_reply(run: Run, serving: Any) 
             model = model_at(canned)
             parts = [part async for part in model.stream({**ASKED, "extra_headers": {"x-own": "1"}})]
             assert parts[:-1] == [
-                Piece("thinking", "Hm."),
-                Piece("text", "Hello, "),
-                Piece("text", "ä🙂."),
-                Piece("tool", "Read"),
+                ReplyDelta("thinking", "Hm."),
+                ReplyDelta("text", "Hello, "),
+                ReplyDelta("text", "ä🙂."),
+                ReplyDelta("tool", "Read"),
             ]
             assert isinstance(parts[-1], Reply)
             assert parts[-1].body["content"] == CONTENT
@@ -84,7 +84,7 @@ def test_a_stream_cut_at_any_byte_is_never_a_reply(run: Run, serving: Any, seed:
             model = model_at(canned)
             broken, half = 0, 0
             for cut in cuts:
-                parts: list[Piece | Reply] = []
+                parts: list[ReplyDelta | Reply] = []
                 try:
                     async for part in model.stream(ASKED):
                         parts.append(part)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reverie.errors import InputError, ModelError, ModelRefused, ModelUnavailable, PromptTooLong, ReplyBroken
 from reverie.models import BrokenReply, Retry, RetryingModel, ScriptedModel
-from reverie.ports import Capabilities, Piece, Reply
+from reverie.ports import Capabilities, Reply, ReplyDelta
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 ASKED = {"model": "model", "max_tokens": 10_000, "messages": [{"role": "user", "content": "Hello?"}]}
@@ -62,11 +62,11 @@ def test_a_stream_that_broke_is_asked_again_whole_and_the_reader_told_what_to_fo
     told: list[Retry] = []
     model, asked, _ = retrying(BrokenReply("A long enough first answer that breaks.", 1), "Hello.", told=told)
 
-    async def steps() -> list[Piece | Reply]:
+    async def steps() -> list[ReplyDelta | Reply]:
         return [part async for part in model.stream(ASKED)]
 
     parts = run(steps())
-    assert [type(part) for part in parts] == [Piece, Piece, Reply]
+    assert [type(part) for part in parts] == [ReplyDelta, ReplyDelta, Reply]
     assert [retry.pieces for retry in told] == [1]
     assert isinstance(told[0].error, ReplyBroken)
     assert asked.requests[0] == asked.requests[1]
@@ -142,7 +142,7 @@ def test_whatever_fails_there_is_one_whole_reply_or_one_error(
     other = ScriptedModel([said(name) for name in second])
     model, asked, _ = retrying(*map(said, first), fallback=other, attempts=attempts)
 
-    async def steps() -> list[Piece | Reply]:
+    async def steps() -> list[ReplyDelta | Reply]:
         return [part async for part in model.stream(ASKED)]
 
     try:

@@ -10,7 +10,7 @@ import pytest
 from reverie.conversation.wire.validate import problems
 from reverie.errors import ModelRefused, ModelUnavailable, PromptTooLong, ReplyBroken
 from reverie.models import BrokenReply, ScriptedModel
-from reverie.ports import Capabilities, Model, Piece, Reply
+from reverie.ports import Capabilities, Model, Reply, ReplyDelta
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -30,16 +30,16 @@ def test_it_is_a_model_and_streams_what_it_says_in_pieces(run: Run) -> None:
     said = [{"type": "thinking", "thinking": "Hm.", "signature": "s"}, {"type": "text", "text": "x" * 50}, call]
     model: Model = ScriptedModel([said], piece_chars=20)
 
-    async def steps() -> list[Piece | Reply]:
+    async def steps() -> list[ReplyDelta | Reply]:
         return [part async for part in model.stream(request("Hello?"))]
 
     *pieces, reply = run(steps())
     assert pieces == [
-        Piece("thinking", "Hm."),
-        Piece("text", "x" * 20),
-        Piece("text", "x" * 20),
-        Piece("text", "x" * 10),
-        Piece("tool", "Read"),
+        ReplyDelta("thinking", "Hm."),
+        ReplyDelta("text", "x" * 20),
+        ReplyDelta("text", "x" * 20),
+        ReplyDelta("text", "x" * 10),
+        ReplyDelta("tool", "Read"),
     ]
     assert reply.body["stop_reason"] == "tool_use"
     assert reply.body["content"][2]["id"]

@@ -453,7 +453,7 @@ def test_a_prompt_that_the_provider_refuses_is_compacted_well_below_what_it_take
             await session.say("Look.")
             for _ in range(8):
                 await talk.turn()
-            count = session.view.counted.tokens
+            count = session.view.token_count.tokens
             error = PromptTooLong("too long", tokens=count * 2, limit=count)  # half of it fits
             report = await session.compact_reactively(error)
             assert report.decision.trigger == "reactive"
@@ -499,7 +499,7 @@ def test_a_cold_cache_is_the_cheap_moment_and_a_live_one_is_not():
         async with opened(InMemoryStorage(), settings, clock=lambda: now[0]) as session:
             talk = Talk(session)
             await session.say("Look.")
-            while session.view.counted.threshold_tokens < 0.7 * session.thresholds.auto_compact:
+            while session.view.token_count.threshold_tokens < 0.7 * session.thresholds.auto_compact:
                 await talk.turn()
                 now[0] += 5.0
             await talk.prepare()

@@ -124,12 +124,12 @@ def test_without_a_model_what_the_user_said_is_saved_as_theirs_and_the_cursor_mo
     async def steps(desk: Desk) -> None:
         await desk.turn("From now on, run the linter before every commit.")
         head = desk.memory.list()[0]
-        said = next(entry for entry in desk.session.view.said if entry.kind == "user")
+        said = next(entry for entry in desk.session.view.history if entry.kind == "user")
         assert (head.type, head.trust, head.source) == ("feedback", "user", (f"s {said.uuid}",))
         made = desk.decided(MemoriesExtracted)[0]
         assert made.names == [head.file]
         assert made.usage["changes"] == [desk.memory.log()[0].id]
-        assert desk.session.view.facts.cursors[CURSOR] == desk.session.view.said[-1].uuid
+        assert desk.session.view.facts.cursors[CURSOR] == desk.session.view.history[-1].uuid
         await desk.turn("Fix the test.")
         assert len(desk.memory.list()) == 1
         assert len(desk.decided(CursorMoved)) == 2
@@ -153,7 +153,7 @@ def test_what_the_agent_saved_itself_is_skipped_and_said(tmp_path: Path) -> None
         await desk.extracting.after_query()
         assert desk.memory.list() == []
         assert [event.state for event in desk.of(BackgroundChanged)] == ["skipped"]
-        assert desk.session.view.facts.cursors[CURSOR] == desk.session.view.said[-1].uuid
+        assert desk.session.view.facts.cursors[CURSOR] == desk.session.view.history[-1].uuid
 
     with_desk(tmp_path, steps)
 
@@ -560,7 +560,7 @@ def test_turns_that_end_during_a_run_leave_one_snapshot_and_one_run_follows(tmp_
             gate.asked[1].set()
             await desk.extracting.wait()
         moved = [one.message for one in desk.decided(CursorMoved)]
-        said = [entry.uuid for entry in desk.session.view.said]
+        said = [entry.uuid for entry in desk.session.view.history]
         assert [said.index(one) for one in moved] == [1, 7]
         assert (len(gate.asked), gate.most_at_once) == (2, 1)
 
@@ -601,7 +601,7 @@ async def interleaved(desk: Desk, schedule: list[bool], kind: type[Extracting]) 
                 gate.set()
             await anyio.wait_all_tasks_blocked()
     assert max(looked, default=1) == 1, "runs overlap"
-    said = [entry.uuid for entry in desk.session.view.said]
+    said = [entry.uuid for entry in desk.session.view.history]
     places = [said.index(one.message) for one in desk.decided(CursorMoved)]
     assert places == sorted(set(places)), "the cursor went back"
     taken = [text for text in WORDS if f"{text}" in desk.texts]
@@ -623,7 +623,7 @@ class Forgetful(Extracting):
     async def _moved(self, found: Any, why: str) -> None:
         from reverie.values import replace
 
-        await super()._moved(replace(found, upto=self._session.view.said[-1].uuid), why)
+        await super()._moved(replace(found, upto=self._session.view.history[-1].uuid), why)
 
 
 class Overlapping(Extracting):

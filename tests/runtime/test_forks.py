@@ -13,13 +13,13 @@ from reverie import InMemoryStorage, Session, SessionError
 from reverie.cache.usage import Usage, usage_of
 from reverie.conversation.decisions import CallRecorded, decision_of
 from reverie.conversation.entries import DECISION
-from reverie.conversation.fork import PLACEHOLDER, fork_request
+from reverie.conversation.fork import PLACEHOLDER, fork_base
 from reverie.conversation.log import parse_log
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.conversation.wire.validate import problems
 from reverie.errors import ModelUnavailable
 from reverie.models.anthropic import AnthropicModel
-from reverie.ports import Capabilities, Piece, Reply
+from reverie.ports import Capabilities, Reply, ReplyDelta
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.runtime.session.forks import DENIED, Answered, Forks, ForkState, forking
 from reverie.runtime.session.replies import Call
@@ -51,7 +51,7 @@ class Said:
         self.requests: list[dict[str, Any]] = []
         self.order: list[str] = []
 
-    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
         self.requests.append(dict(request))
         number = len(self.requests)
         self.order.append(f"asked {number}")
@@ -62,7 +62,7 @@ class Said:
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for block in blocks:
             if block["type"] == "text":
-                yield Piece("text", block["text"])
+                yield ReplyDelta("text", block["text"])
                 await anyio.lowlevel.checkpoint()
         usage = {"input_tokens": 100, "cache_read_input_tokens": 900, "output_tokens": 10}
         yield Reply({"id": f"f{number}", "role": "assistant", "model": MODEL, "content": blocks, "usage": usage})
@@ -193,7 +193,8 @@ def test_a_fork_cannot_fork_and_the_tool_list_stays():
             assert forking() == ""
         async with Session.open("child", storage=InMemoryStorage()) as child:
             # The second check: the tag of a directive in the history itself.
-            tagged = fork_request(session.view, "Do this.", source="outer", max_tokens=10)["messages"][-1]["content"]
+            base = fork_base(session.view, max_tokens=10)
+            tagged = base.request_for("Do this.", source="outer")["messages"][-1]["content"]
             await child.say(tagged[-1]["text"])
             with pytest.raises(SessionError, match="cannot fork"):
                 await Forks(child, model).ask("And this?", source="inner", max_tokens=10)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reverie.cache.ledger import Call, totals, totals_by
+from reverie.cache.ledger import LedgerAxis, LedgerCall, Totals
 from reverie.cache.usage import Usage
 from reverie.errors import StorageError
 from reverie.events import Event, FellBack
@@ -22,7 +22,7 @@ from reverie.runtime.session.ledger import FILE_NAME, LedgerStore
 NOON = 1_763_208_000.0  # 2025-11-15 12:00 UTC
 
 
-def call(number: int, **changed: Any) -> Call:
+def call(number: int, **changed: Any) -> LedgerCall:
     rng = Random(number)
     actual = Usage(*(rng.randrange(10_000) for _ in range(5)))
     given: dict[str, Any] = {
@@ -40,7 +40,16 @@ def call(number: int, **changed: Any) -> Call:
         "broke": rng.choice(("", "server", "idle over 1 h")),
         "id": f"call-{number}",
     }
-    return Call(**{**given, **changed})
+    return LedgerCall(**{**given, **changed})
+
+
+def totals_by(calls: list[LedgerCall], axis: LedgerAxis) -> dict[str, Totals]:
+    """Sum calls by session, day, project or layer, in the order in which they first appear."""
+    found: dict[str, Totals] = {}
+    for call in calls:
+        key: str = getattr(call, axis)
+        found[key] = found.get(key, Totals()).plus(call)
+    return found
 
 
 @pytest.mark.requirement("C6", "B7")
@@ -66,7 +75,10 @@ def test_what_is_entered_comes_back_and_sums_as_the_pure_ledger_does(tmp_path: P
         assert list(store.by("day")) == sorted(store.by("day"))
         mine = [one for one in calls if one.session == "one" and one.project == "app-1"]
         assert store.calls(session="one", project="app-1") == mine
-        assert store.by("session", session="one", project="app-1")["one"].actual == totals(mine).actual
+        assert (
+            store.by("session", session="one", project="app-1")["one"].actual
+            == totals_by(mine, "session")["one"].actual
+        )
 
 
 def test_a_call_is_entered_once_however_often_it_is_given(tmp_path: Path) -> None:
@@ -150,14 +162,14 @@ def test_a_session_can_be_forgotten(tmp_path: Path) -> None:
 CHILD = """
 import sys
 from pathlib import Path
-from reverie.cache.ledger import Call
+from reverie.cache.ledger import LedgerCall
 from reverie.cache.usage import Usage
 from reverie.runtime.session.ledger import LedgerStore
 name, count = sys.argv[2], int(sys.argv[3])
 usage = Usage(1, 2, 3, 4, 5)
 with LedgerStore(Path(sys.argv[1])) as store:
     for at in range(count):
-        one = Call(name, "p", float(at), "m", "main", "request", "", usage, usage, 0.5, 0.5, "", f"{name}-{at}")
+        one = LedgerCall(name, "p", float(at), "m", "main", "request", "", usage, usage, 0.5, 0.5, "", f"{name}-{at}")
         if not store.enter(one):
             sys.exit(1)
 """

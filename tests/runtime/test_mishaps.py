@@ -221,7 +221,7 @@ def test_a_clearing_that_could_not_be_logged_is_done_the_next_time():
             with pytest.raises(StorageError):
                 await session.trim(100)
             assert await session.trim(100) is not None
-            assert len(session.view.shown.results) >= 4
+            assert len(session.view.overrides.results) >= 4
 
     anyio.run(steps)
 
@@ -233,9 +233,9 @@ def test_odd_calls_are_not_handed_out_and_a_reply_told_twice_counts_once():
             odd = [{"type": "tool_use"}, {"type": "tool_use", "id": "functions.bash:0", "name": "Read", "input": {}}]
             answer = reply(text("hello"), *odd, call("a1"))
             assert [one.id for one in await session.observe(answer)] == ["a1"]
-            entries = len(session.view.said)
+            entries = len(session.view.history)
             assert [one.id for one in await session.observe(answer)] == ["a1"]
-            assert len(session.view.said) == entries
+            assert len(session.view.history) == entries
             with pytest.raises(InputError, match="not cleared"):
                 await session.restore(["a1"])
 
@@ -255,7 +255,7 @@ def test_the_count_after_a_clearing_is_what_the_bill_would_say(factor: float):
                 await session.result(f"a{number}", f"line {number} of some text that is read\n" * 150)
             await session.trim(1_000)
             true = factor * (sum(len(str(message)) for message in session.view.messages()) / 4)
-            assert 0.6 * true <= session.view.counted.tokens <= 1.5 * true
+            assert 0.6 * true <= session.view.token_count.tokens <= 1.5 * true
 
     anyio.run(steps)
 

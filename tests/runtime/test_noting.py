@@ -62,7 +62,7 @@ class Desk:
 
     async def turn(self, words: str, tokens: int, *, calls: int = 0) -> None:
         """Let the user say something and the model answer at this count, with so many calls before."""
-        serial = len(self.session.view.said)
+        serial = len(self.session.view.history)
         await self.session.say(words)
         for number in range(calls):
             called = f"t{serial}_{number}"
@@ -108,7 +108,7 @@ def test_notes_are_logged_then_written_with_nobody_elses_eyes(tmp_path: Path) ->
         await desk.turn("And the gate in /farm/gate.py", 10_500)
         facts = desk.session.view.facts
         assert "And the gate" in facts.notes[CURRENT]
-        assert facts.notes_covered == desk.session.view.said[-1].uuid
+        assert facts.notes_covered == desk.session.view.history[-1].uuid
         assert (desk.of(NotesWritten)[0].by, desk.of(NotesWritten)[0].covered) == ("local", facts.notes_covered)
         assert parse_notes(desk.file.read_text(), TEMPLATE).sections == dict(facts.notes)
         assert os.stat(desk.file).st_mode & 0o777 == 0o600
@@ -267,7 +267,7 @@ def test_an_update_runs_beside_the_conversation_one_at_a_time(tmp_path: Path) ->
             async with anyio.create_task_group() as tasks:
                 desk.noting.tasks = tasks
                 await desk.turn("Mend the fence", 11_000)
-                covered = desk.session.view.said[-1].uuid
+                covered = desk.session.view.history[-1].uuid
                 await anyio.wait_all_tasks_blocked()
                 assert len(answers.asked) == 1
                 await desk.turn("And the gate", 17_000)

@@ -41,7 +41,7 @@ def opened(name: str, tmp_path: Path) -> Session:
 
 def queued(session: Session) -> list[dict[str, Any]]:
     """Return the bodies of the messages in a session's log."""
-    bodies = [one.body for one in session.view.said if one.kind == DECISION]
+    bodies = [one.body for one in session.view.history if one.kind == DECISION]
     return [body for body in bodies if body.get("decision") == "message_queued"]
 
 

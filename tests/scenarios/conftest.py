@@ -241,7 +241,7 @@ class Drive:
     async def meddle(self, session: Session) -> None:
         """Do what users and later layers do: clear by hand, bring back, cut, change the system prompt."""
         rng = self.rng
-        gone = [one.tool_use_id for one in session.view.results if one.tool_use_id in session.view.shown.results]
+        gone = [one.tool_use_id for one in session.view.results if one.tool_use_id in session.view.overrides.results]
         match rng.randrange(6 if self.cuts else 3):
             case 0:
                 await session.trim(rng.choice((0, 2_000)))

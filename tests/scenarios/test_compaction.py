@@ -23,7 +23,7 @@ from reverie.events import CompactionEnded, DecisionMade, Event
 from reverie.importers import find_sessions, read_session
 from reverie.layers.l4_compact import CompactPolicy, room_of
 from reverie.layers.l4_compact.user_words import spoken_in
-from reverie.ports import Capabilities, Piece, Reply
+from reverie.ports import Capabilities, Reply, ReplyDelta
 from reverie.replay.play import PlayedClock, play_session
 from reverie.settings import Switches
 from reverie.values import replace
@@ -62,7 +62,7 @@ def test_every_recorded_session_compacts_from_local_notes_and_comes_back(
             assert all(event.model_calls == 0 and event.method == "notes" for event in ended)
             assert all(event.tokens_after < session.thresholds.auto_compact for event in ended)
             told.update(sessions=1, on_the_way=len(ended))
-            before, count = canonical(build_request(session.view)), session.view.counted.tokens
+            before, count = canonical(build_request(session.view)), session.view.token_count.tokens
             try:
                 report = await session.compact()
             except CompactionError as error:
@@ -78,7 +78,9 @@ def test_every_recorded_session_compacts_from_local_notes_and_comes_back(
             told.update(await _words_survive(session, report.decision, request))
             await session.undo()
             assert canonical(build_request(session.view)) == before
-            full = session.view.counted.tokens >= session.thresholds.blocking  # only then another may come by itself
+            full = (
+                session.view.token_count.tokens >= session.thresholds.blocking
+            )  # only then another may come by itself
             count = len(session.view.facts.compactions)
             assert problems(await session.prepare(max_tokens=1_000, **options)) == []
             assert full or len(session.view.facts.compactions) == count
@@ -99,7 +101,7 @@ def test_every_recorded_session_compacts_from_local_notes_and_comes_back(
 async def _words_survive(session: Session, decision: Compacted, request: dict[str, Any]) -> Counter[str]:
     """The user's messages are there byte for byte, newest first while the budget lasts, the rest by handle."""
     sent = "\n".join(_texts(request["messages"]))
-    said = spoken_in(session.view.said)
+    said = spoken_in(session.view.history)
     kept = {piece.uuid for group in session.view.groups for piece in group.pieces}
     budget = room_of(session.settings.compact, session.thresholds.effective).words
     gone = [one for one in reversed(said) if one.handle not in kept]
@@ -141,7 +143,7 @@ class Summariser:
         """Requests for a summary that were turned away as too long: nothing is computed, and nothing billed."""
         self.noted = 0
 
-    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
         assert problems(dict(request)) == [], problems(dict(request))[0].text
         if "session_memory" in str(request["messages"][-1]):
             self.noted += 1
@@ -165,7 +167,7 @@ class Summariser:
                 content = [{"type": "text", "text": "# Title lost\n\n<analysis>never closed"}]
             case _:
                 content = [{"type": "text", "text": "<analysis>a</analysis><summary>All is well.</summary>"}]
-        yield Piece("text", "...")
+        yield ReplyDelta("text", "...")
         usage = {"input_tokens": 10, "output_tokens": 10}
         yield Reply(
             {

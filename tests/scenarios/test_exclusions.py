@@ -107,7 +107,7 @@ def test_nothing_is_compacted_from_inside_a_fork(tmp_path: Path) -> None:
         model = ScriptedModel(lambda request: next(calls))
         async with filling.session as session:
             await session.say("Read all of it.")
-            while session.view.counted.threshold_tokens < session.thresholds.auto_compact:
+            while session.view.token_count.threshold_tokens < session.thresholds.auto_compact:
                 await filling.turn()
             switches = replace(session.settings.switches, auto_compact=True)
             session.settings = replace(session.settings, switches=switches)

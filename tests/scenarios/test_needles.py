@@ -154,7 +154,9 @@ def test_what_was_cleared_comes_back_into_view_byte_for_byte(make_drive: MakeDri
             for _ in range(8):
                 await drive.ask(session)
             await session.trim(0)
-            gone = [one.tool_use_id for one in session.view.results if one.tool_use_id in session.view.shown.results]
+            gone = [
+                one.tool_use_id for one in session.view.results if one.tool_use_id in session.view.overrides.results
+            ]
             cleared = [one for one in gone if session.view.offloaded(one) is None]
             assert cleared
             await session.restore(cleared)
@@ -170,7 +172,7 @@ def test_what_was_cleared_comes_back_into_view_byte_for_byte(make_drive: MakeDri
         async with drive.open() as session:
             drive.now += 90_000
             await drive.ask(session)  # the cache is cold, and what was brought back stays
-            assert not [one for one in cleared if one in session.view.shown.results]
+            assert not [one for one in cleared if one in session.view.overrides.results]
             assert await garden.lost(session) == []
 
     anyio.run(play)

@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from reverie.conversation.log import Loaded, parse_log
+from reverie.conversation.log import ParsedLog, parse_log
 from reverie.errors import SessionBusy
 from reverie.storage.files import FileStorage
 
 PATIENCE_SECONDS = 100.0
 
 
-def append_together(start_child: Callable[..., Any], root: Path, kind: str, draw: random.Random, lines: int) -> Loaded:
+def append_together(
+    start_child: Callable[..., Any], root: Path, kind: str, draw: random.Random, lines: int
+) -> ParsedLog:
     """Let eight processes append to one log at the same time."""
     children = [start_child(root) for _ in range(8)]
     for child in children:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reverie.conversation.log import Loaded, parse_log
+from reverie.conversation.log import ParsedLog, parse_log
 from reverie.storage.files import FileStorage
 
 LINES_A_LIFE = 400
@@ -107,7 +107,7 @@ def test_a_writer_that_does_not_look_for_a_torn_tail_is_caught(start_child: Call
     assert "after" not in [entry.uuid for entry in loaded.entries]
 
 
-def _append_after_a_short_write(start_child: Callable[..., Any], root: Path, kind: str, cut: int) -> Loaded:
+def _append_after_a_short_write(start_child: Callable[..., Any], root: Path, kind: str, cut: int) -> ParsedLog:
     """Let the kernel cut one process's line short while another has the log open; then let that one append."""
     other, victim = start_child(root), start_child(root)
     for child in (other, victim):

@@ -16,7 +16,17 @@ from ..conversation.entries import Message
 from ..conversation.wire.blocks import Block, as_blocks
 from ..values import record
 
-__all__ = ["LIFETIMES", "MAX_MARKS", "Held", "Place", "Placed", "Planned", "last_markable", "plan_marks", "with_marks"]
+__all__ = [
+    "LIFETIMES",
+    "MAX_MARKS",
+    "BlockPosition",
+    "BreakpointPlan",
+    "CacheEntry",
+    "CacheState",
+    "last_markable",
+    "plan_marks",
+    "with_marks",
+]
 
 MAX_MARKS: Final = 4
 LIFETIMES: Final[Mapping[str, float]] = {"5m": 300.0, "1h": 3600.0}
@@ -24,14 +34,14 @@ _UNMARKABLE: Final = frozenset({"thinking", "redacted_thinking", "cache_edits"})
 
 
 @record
-class Place:
+class BlockPosition:
     """A block of a message, by position; positions hold while the view only grows."""
 
     message: int
     block: int
 
 
-class Held:
+class CacheEntry:
     """An entry of the provider's cache: where it ends, how long it lives, and the entries within it.
 
     A chain, newest first, so that a request adds to it without copying what a long session has gathered.
@@ -39,37 +49,37 @@ class Held:
 
     __slots__ = ("_longer", "before", "place", "ttl")
 
-    def __init__(self, place: Place, ttl: str, before: Held | None = None) -> None:
+    def __init__(self, place: BlockPosition, ttl: str, before: CacheEntry | None = None) -> None:
         self.place = place
         self.ttl = ttl
         self.before = before
         self._longer = before.lasting if before is not None else None
 
-    def __iter__(self) -> Iterator[Held]:
-        one: Held | None = self
+    def __iter__(self) -> Iterator[CacheEntry]:
+        one: CacheEntry | None = self
         while one is not None:
             yield one
             one = one.before
 
     @property
-    def lasting(self) -> Held | None:
+    def lasting(self) -> CacheEntry | None:
         """The newest that lives for an hour: this one, or one within it."""
         return self if self.ttl == "1h" else self._longer
 
-    def upto(self, changed: Place) -> Held | None:
+    def upto(self, changed: BlockPosition) -> CacheEntry | None:
         """Return the newest that ends before a block."""
         return next((one for one in self if not _precedes(changed, one.place)), None)
 
 
 @record
-class Placed:
+class CacheState:
     """What the last request left in the provider's cache, as far as we know."""
 
     ttl: str
-    settled: Place | None
-    end: Place | None
+    settled: BlockPosition | None
+    end: BlockPosition | None
     at: float
-    held: Held | None = None
+    held: CacheEntry | None = None
 
     def life(self, now: float) -> str:
         """Say what of it is still there."""
@@ -78,7 +88,7 @@ class Placed:
             return "live"
         return "tail dead" if self.ttl == "1h" and self.settled is not None and idle < LIFETIMES["1h"] else "cold"
 
-    def still_held(self, now: float, changed: Place | None) -> Held | None:
+    def still_held(self, now: float, changed: BlockPosition | None) -> CacheEntry | None:
         """Return the entries that can still be read by a request that is as it was up to the first change.
 
         Reading a longer prefix keeps the shorter ones within it alive, so all of one lifetime die together.
@@ -91,26 +101,26 @@ class Placed:
 
 
 @record
-class Planned:
+class BreakpointPlan:
     """Breakpoints for one request, in order, and what will be known of the cache after it."""
 
-    marks: tuple[tuple[Place, str], ...]
+    marks: tuple[tuple[BlockPosition, str], ...]
     prefix_ttl: str
     marks_system: bool
     marks_tools: bool
-    after: Placed
+    after: CacheState
 
 
-def last_markable(messages: Sequence[Message], upto: int) -> Place | None:
+def last_markable(messages: Sequence[Message], upto: int) -> BlockPosition | None:
     """Return the last block that may carry a breakpoint in the first so many messages."""
     for at in range(min(upto, len(messages)) - 1, -1, -1):
         content = messages[at]["content"]
         if isinstance(content, str):
-            return Place(at, 0)
+            return BlockPosition(at, 0)
         blocks = cast("list[Block]", content)
         for number in range(len(blocks) - 1, -1, -1):
             if blocks[number]["type"] not in _UNMARKABLE:
-                return Place(at, number)
+                return BlockPosition(at, number)
     return None
 
 
@@ -119,11 +129,11 @@ def plan_marks(
     *,
     now: float,
     ttl: str,
-    before: Placed | None,
-    changed: Place | None = None,
+    before: CacheState | None,
+    changed: BlockPosition | None = None,
     settled: int | None = None,
     room: int = 2,
-) -> Planned:
+) -> BreakpointPlan:
     """Place the breakpoints of one request.
 
     ``changed`` is the first block that is not as it was sent last; ``settled`` the number of messages that are not
@@ -134,7 +144,7 @@ def plan_marks(
     found = held.place if held is not None else None
     kept = before.settled if before is not None and _lasts(held, before.settled) else None
     lasting = _settled(messages, kept, ttl, changed, settled, found) or (end if ttl == "1h" else None)
-    wanted: list[tuple[Place, str]] = []
+    wanted: list[tuple[BlockPosition, str]] = []
     if end is not None:
         wanted.append((end, "5m" if lasting != end else ttl))
     if lasting is not None and lasting != end:
@@ -146,11 +156,11 @@ def plan_marks(
     marks_system, marks_tools = room > 0 and free > 0, room > 1 and free > 1
     for place, lives in marks:
         if found is None or not _precedes(place, found):  # at or before what is found it writes nothing
-            held = Held(place, lives, held)
-    return Planned(tuple(marks), ttl, marks_system, marks_tools, Placed(ttl, lasting, end, now, held))
+            held = CacheEntry(place, lives, held)
+    return BreakpointPlan(tuple(marks), ttl, marks_system, marks_tools, CacheState(ttl, lasting, end, now, held))
 
 
-def _lasts(held: Held | None, place: Place | None) -> bool:
+def _lasts(held: CacheEntry | None, place: BlockPosition | None) -> bool:
     """Say whether an entry that lives for an hour ends there."""
     one = held.lasting if held is not None else None
     while one is not None and place is not None and one.place != place and _precedes(place, one.place):
@@ -158,22 +168,22 @@ def _lasts(held: Held | None, place: Place | None) -> bool:
     return one is not None and one.place == place
 
 
-def _only_lasting(held: Held | None) -> Held | None:
+def _only_lasting(held: CacheEntry | None) -> CacheEntry | None:
     """Return the entries that live for an hour."""
-    left: Held | None = None
+    left: CacheEntry | None = None
     for one in reversed([one for one in held if one.ttl == "1h"] if held is not None else []):
-        left = Held(one.place, one.ttl, left)
+        left = CacheEntry(one.place, one.ttl, left)
     return left
 
 
 def _settled(
     messages: Sequence[Message],
-    kept: Place | None,
+    kept: BlockPosition | None,
     ttl: str,
-    changed: Place | None,
+    changed: BlockPosition | None,
     settled: int | None,
-    found: Place | None,
-) -> Place | None:
+    found: BlockPosition | None,
+) -> BlockPosition | None:
     """Choose where the long-lived part ends: where it did, unless what follows is being written anew anyway."""
     if ttl != "1h" or (kept is not None and changed is None):
         return kept
@@ -181,11 +191,11 @@ def _settled(
     return kept if fresh is None or (found is not None and _precedes(fresh, found)) else fresh
 
 
-def _precedes(one: Place, other: Place) -> bool:
+def _precedes(one: BlockPosition, other: BlockPosition) -> bool:
     return (one.message, one.block) <= (other.message, other.block)
 
 
-def with_marks(request: dict[str, Any], planned: Planned, *, own: bool = False) -> dict[str, Any]:
+def with_marks(request: dict[str, Any], planned: BreakpointPlan, *, own: bool = False) -> dict[str, Any]:
     """Return the request with its breakpoints; messages without one are the same objects.
 
     ``own`` says that nobody else holds the request's list of messages, which is then not copied.

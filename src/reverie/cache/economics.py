@@ -17,16 +17,16 @@ from ..values import record
 __all__ = [
     "CLASSIC",
     "OUTPUT_RATE",
-    "Clearing",
+    "ClearingOption",
     "Compaction",
     "Forecast",
     "Life",
-    "Rates",
+    "RelativeRates",
     "Verdict",
     "call_price",
     "choose_ttl",
     "turns_ahead",
-    "weigh",
+    "weigh_clearing",
     "weigh_compaction",
 ]
 
@@ -36,7 +36,7 @@ Life: TypeAlias = Literal["live", "tail dead", "cold"]
 
 
 @record
-class Rates:
+class RelativeRates:
     """Prices relative to an uncached input token."""
 
     read: float = 0.1
@@ -48,11 +48,11 @@ class Rates:
         return self.write_1h if ttl == "1h" else self.write_5m
 
 
-CLASSIC = Rates()
+CLASSIC = RelativeRates()
 
 
 @record
-class Clearing:
+class ClearingOption:
     """One way to clear: what leaves, what would have to be written again, what carrying it has cost so far.
 
     ``settled`` follows the first change and will not change again soon, ``tail`` is what comes after that;
@@ -92,7 +92,9 @@ class Verdict:
         return self.saves - self.cost
 
 
-def weigh(clearing: Clearing, forecast: Forecast, *, ttl: str, tail_ttl: str, rates: Rates = CLASSIC) -> Verdict:
+def weigh_clearing(
+    clearing: ClearingOption, forecast: Forecast, *, ttl: str, tail_ttl: str, rates: RelativeRates = CLASSIC
+) -> Verdict:
     """Price clearing now against carrying on."""
     settled_price, tail_price = rates.write(ttl), rates.write(tail_ttl)
     # What is live would have been read; what is dead is written either way, at the tail's price if nothing is cleared.
@@ -130,7 +132,13 @@ class Compaction:
 
 
 def weigh_compaction(
-    compaction: Compaction, *, turns: float, need: float, margin: float = 1.0, ttl: str = "5m", rates: Rates = CLASSIC
+    compaction: Compaction,
+    *,
+    turns: float,
+    need: float,
+    margin: float = 1.0,
+    ttl: str = "5m",
+    rates: RelativeRates = CLASSIC,
 ) -> Verdict:
     """Price compacting now against carrying the window for the turns likely to come.
 
@@ -153,7 +161,7 @@ def weigh_compaction(
 
 
 def call_price(
-    window: int, *, live: int, output: int, rates: Rates = CLASSIC, output_rate: float = OUTPUT_RATE
+    window: int, *, live: int, output: int, rates: RelativeRates = CLASSIC, output_rate: float = OUTPUT_RATE
 ) -> float:
     """Return what asking a fork for so much output costs, in tokens at the input price."""
     live = min(live, window)
@@ -169,7 +177,7 @@ def turns_ahead(*, turns: int, window: int, opening: int, limit: int, least: flo
     return max(least, min(float(turns), (limit - window) / growth))
 
 
-def choose_ttl(*, pauses: int, requests: int, rates: Rates = CLASSIC, horizon: int = 30) -> str:
+def choose_ttl(*, pauses: int, requests: int, rates: RelativeRates = CLASSIC, horizon: int = 30) -> str:
     """Choose how long the settled part of a prompt should live.
 
     ``pauses`` counts requests that came 5 to 60 minutes after the one before: each of them costs a rewrite with the

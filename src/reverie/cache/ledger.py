@@ -7,7 +7,7 @@ there what happened counts as expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from ..conversation.decisions import CallRecorded, PrefixRendered, decision_of
@@ -16,20 +16,17 @@ from ..conversation.wire.options import opening_of
 from ..values import field, record, replace
 from .prices import Prices
 from .usage import Usage, usage_of
-from .watch import Break, Watch, registered_by
+from .watch import CacheBreak, CacheWatch, registered_by
 
 __all__ = [
     "MAIN",
-    "Axis",
-    "Call",
     "Ledger",
+    "LedgerAxis",
+    "LedgerCall",
     "Totals",
     "call_of",
     "expected_usage",
     "layer_of",
-    "ledger_of",
-    "totals",
-    "totals_by",
 ]
 
 MAIN: Final = "main"
@@ -47,12 +44,12 @@ LAYERS: Final[Mapping[str, str]] = {
 FORKS: Final = frozenset({"session_memory", "extract", "compact"})
 """Sources whose calls share the main conversation's prefix, so that what it left can be read by them."""
 
-Axis: TypeAlias = Literal["session", "day", "project", "layer"]
+LedgerAxis: TypeAlias = Literal["session", "day", "project", "layer"]
 PriceList: TypeAlias = Callable[[str], Prices | None]
 
 
 @record
-class Call:
+class LedgerCall:
     """One call of a model, as it was expected and as it was."""
 
     session: str
@@ -131,7 +128,7 @@ class Totals:
             lost,
         )
 
-    def plus(self, call: Call) -> Totals:
+    def plus(self, call: LedgerCall) -> Totals:
         """Return the sum with one more call."""
         lost = dict(self.lost_by_reason)
         if call.broke:
@@ -158,13 +155,13 @@ class Ledger:
     project: str = ""
     totals: Totals = Totals()
     layers: Mapping[str, Totals] = field(default_factory=lambda: {})
-    broken: tuple[Call, ...] = ()
-    last: Call | None = None
-    watch: Watch = Watch()
+    broken: tuple[LedgerCall, ...] = ()
+    last: LedgerCall | None = None
+    watch: CacheWatch = CacheWatch()
     opening: Mapping[str, Any] = field(default_factory=lambda: {})
     registered: tuple[str, ...] = ()
 
-    def add(self, call: Call) -> Ledger:
+    def add(self, call: LedgerCall) -> Ledger:
         """Return the ledger with one more call."""
         layer = self.layers.get(call.layer, Totals()).plus(call)
         broken = (*self.broken, call) if call.broke else self.broken
@@ -216,9 +213,9 @@ def call_of(
     project: str = "",
     prices: Prices | None = None,
     readable: int | None = None,
-    broke: Break | None = None,
+    broke: CacheBreak | None = None,
     id: str = "",
-) -> Call:
+) -> LedgerCall:
     """Return a recorded call as the ledger enters it; ``readable`` is what it should have read, if that is known."""
     actual = usage_of(decision.usage)
     expected = actual if readable is None else expected_usage(actual, readable)
@@ -227,7 +224,7 @@ def call_of(
     if usd is not None and prices is not None:
         # What was billed may not be what the table says: the difference is priced by the table, the rest as billed.
         expected_usd = max(0.0, usd - (prices.cost_of(actual) - prices.cost_of(expected)))
-    return Call(
+    return LedgerCall(
         session=session,
         project=project,
         at=at,
@@ -262,28 +259,3 @@ def expected_usage(actual: Usage, readable: int) -> Usage:
         actual.uncached - rest,
         actual.output,
     )
-
-
-def totals(calls: Iterable[Call]) -> Totals:
-    """Sum calls."""
-    found = Totals()
-    for call in calls:
-        found = found.plus(call)
-    return found
-
-
-def totals_by(calls: Iterable[Call], axis: Axis) -> dict[str, Totals]:
-    """Sum calls by session, day, project or layer, in the order in which they first appear."""
-    found: dict[str, Totals] = {}
-    for call in calls:
-        key: str = getattr(call, axis)
-        found[key] = found.get(key, Totals()).plus(call)
-    return found
-
-
-def ledger_of(entries: Iterable[Entry], prices: PriceList, *, session: str = "", project: str = "") -> Ledger:
-    """Return the ledger of a log."""
-    ledger = Ledger(session, project)
-    for entry in entries:
-        ledger = ledger.fold(entry, prices)
-    return ledger

@@ -19,9 +19,9 @@ from typing import Any, Final, TypeAlias, cast
 from ..conversation.wire.canonical import canonical_block
 from ..values import record
 
-__all__ = ["Part", "Prefix", "Settled", "link"]
+__all__ = ["Part", "Prefix", "SettledMessages", "link"]
 
-Settled: TypeAlias = tuple[list[dict[str, Any]], int]
+SettledMessages: TypeAlias = tuple[list[dict[str, Any]], int]
 """A list that only grows, and how many of its messages begin the request."""
 
 _OPEN: Final = 2  # messages at the end that the next request may still carry in another form
@@ -75,7 +75,7 @@ class Prefix:
         self._trunk = _Trunk()
         self._length = self._blocks = 0  # how much of the trunk is ours, in messages and in their blocks
         self._tail: tuple[tuple[Any, tuple[bytes, ...]], ...] = ()
-        self._settled: Settled | None = None
+        self._settled: SettledMessages | None = None
 
     # -- reading
 
@@ -131,7 +131,7 @@ class Prefix:
 
     # -- the next request
 
-    def next(self, request: Mapping[str, Any], *, settled: Settled | None = None) -> Prefix:
+    def next(self, request: Mapping[str, Any], *, settled: SettledMessages | None = None) -> Prefix:
         """Return the prefix of the next request, hashing what is new in it."""
         new = type(self)()
         new.model = str(request.get("model") or "")
@@ -151,7 +151,7 @@ class Prefix:
         new._settled = settled
         return new
 
-    def _kept(self, messages: Sequence[Any], settled: Settled | None) -> int:
+    def _kept(self, messages: Sequence[Any], settled: SettledMessages | None) -> int:
         """Count the finished messages that are still the same objects."""
         mine, start = self._trunk.messages, 0
         if settled is not None and self._settled is not None and settled[0] is self._settled[0]:

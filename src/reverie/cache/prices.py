@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from ..conversation.tokens.window import MILLION, MILLION_SUFFIX, Capabilities
+from ..conversation.tokens.window import MILLION, MILLION_SUFFIX, ModelLimits
 from ..values import record
 from .usage import Usage
 
-__all__ = ["Prices", "Rates", "capabilities_of", "prices_for", "why_unpriced"]
+__all__ = ["DollarRates", "Prices", "limits_of_model", "prices_for"]
 
 _MILLION: Final = 1_000_000
 _LATEST: Final = datetime(9999, 1, 1, 12, tzinfo=UTC)
@@ -20,7 +20,7 @@ _WRITE_5M, _WRITE_1H = 1.25, 2.0
 
 
 @record
-class Rates:
+class DollarRates:
     """US dollars for a million tokens of each kind."""
 
     input: float
@@ -41,18 +41,18 @@ class Prices:
     cache_write_1h: float
     window_tokens: int | None = None
     source: str = ""
-    tiers: tuple[tuple[int, Rates], ...] = ()
+    tiers: tuple[tuple[int, DollarRates], ...] = ()
     """Rates for a whole request whose input is above so many tokens, lowest first."""
 
-    def rates(self, input_tokens: int) -> Rates:
+    def rates(self, input_tokens: int) -> DollarRates:
         """Return the rates of a request with so much input."""
         found = [rates for above, rates in self.tiers if input_tokens > above]
         return found[-1] if found else self.base
 
     @property
-    def base(self) -> Rates:
+    def base(self) -> DollarRates:
         """The rates of a request of ordinary length."""
-        return Rates(self.input, self.output, self.cache_read, self.cache_write_5m, self.cache_write_1h)
+        return DollarRates(self.input, self.output, self.cache_read, self.cache_write_5m, self.cache_write_1h)
 
     def cost(self, read: int = 0, write_5m: int = 0, write_1h: int = 0, uncached: int = 0, output: int = 0) -> float:
         """Return what one call costs, in US dollars."""
@@ -74,22 +74,11 @@ def prices_for(model: str, *, at: float | None = None) -> Prices | None:
     return _prices(model.strip(), day)
 
 
-def capabilities_of(model: str) -> Capabilities | None:
+def limits_of_model(model: str) -> ModelLimits | None:
     """Return what is known of a model's window; None where nothing is."""
     found = _found(_bare(model.strip()))
     window = found[1].context_window if found is not None else None
-    return Capabilities(window_tokens=window) if isinstance(window, int) and window > 0 else None
-
-
-def why_unpriced(model: str) -> str | None:
-    """Say why a model has no prices, and what to do about it; None where it has."""
-    if prices_for(model) is not None:
-        return None
-    if not model.strip():
-        return "no model is named: give one, such as claude-sonnet-4-5"
-    if _found(_bare(model.strip())) is not None:
-        return f"{model!r} is known but has no price for a token; name a model that has, to see money"
-    return f"{model!r} is not in the installed table of prices; update genai-prices, or name a model that is in it"
+    return ModelLimits(window_tokens=window) if isinstance(window, int) and window > 0 else None
 
 
 @lru_cache(maxsize=512)
@@ -120,7 +109,7 @@ def _prices(model: str, day: datetime) -> Prices | None:
 _KEYS: Final = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
 
 
-def _rates(table: Any, input_tokens: int) -> Rates | None:
+def _rates(table: Any, input_tokens: int) -> DollarRates | None:
     """Return the rates of a table at a length of input; a provider without a price for writes bills them as input."""
     each, output, read, write_5m, write_1h = (_at(getattr(table, name), input_tokens) for name in _KEYS)
     if each is None:
@@ -130,7 +119,7 @@ def _rates(table: Any, input_tokens: int) -> Rates | None:
         write_1h = each if write_1h is None else write_1h
     elif write_1h is None:
         write_1h = each * _WRITE_1H
-    return Rates(each, output or 0.0, each if read is None else read, write_5m, write_1h)
+    return DollarRates(each, output or 0.0, each if read is None else read, write_5m, write_1h)
 
 
 def _at(price: Any, input_tokens: int) -> float | None:

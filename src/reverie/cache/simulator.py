@@ -50,19 +50,11 @@ class CacheRules:
     look_back_positions: int = 20
     max_breakpoints: int = 4
     ttl_seconds: Mapping[str, float] = field(default_factory=lambda: _LIFETIMES)
-    read_price: float = 0.1
-    write_5m_price: float = 1.25
-    write_1h_price: float = 2.0
 
     def minimum_for(self, model: str) -> int:
         """Return the shortest prefix, in tokens, that the model caches."""
         names = [name for name in self.minimum_tokens if model.startswith(name)]
         return self.minimum_tokens[max(names, key=len)] if names else self.default_minimum_tokens
-
-    def price_of(self, usage: SimUsage) -> float:
-        """Return what a request's input costs, in uncached input tokens."""
-        written = usage.write_5m * self.write_5m_price + usage.write_1h * self.write_1h_price
-        return usage.uncached + usage.read * self.read_price + written
 
 
 @record

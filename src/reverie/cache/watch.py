@@ -14,10 +14,10 @@ from typing import Any, Final, cast
 from ..conversation.decisions import CacheEdits, Decision, PrefixRendered, Unknown, name_of
 from ..values import record, replace
 from .changes import changes
-from .prefix import Prefix, Settled
+from .prefix import Prefix, SettledMessages
 from .usage import Usage, usage_of
 
-__all__ = ["Break", "Watch", "WatchPolicy", "registered_by"]
+__all__ = ["CacheBreak", "CacheWatch", "WatchPolicy", "registered_by"]
 
 IDLE_LONG: Final = "idle over 1 h"
 IDLE_SHORT: Final = "idle over 5 min"
@@ -42,7 +42,7 @@ class WatchPolicy:
 
 
 @record
-class Break:
+class CacheBreak:
     """A call that read less than the one before it had left to be read."""
 
     at: float
@@ -61,7 +61,7 @@ class Break:
 
 
 @record
-class Watch:
+class CacheWatch:
     """What is remembered between calls of one conversation."""
 
     policy: WatchPolicy = WatchPolicy()
@@ -79,8 +79,13 @@ class Watch:
     """Why the call under way may read less, as announced."""
 
     def before(
-        self, request: Mapping[str, Any], now: float, *, registered: Iterable[str] = (), settled: Settled | None = None
-    ) -> Watch:
+        self,
+        request: Mapping[str, Any],
+        now: float,
+        *,
+        registered: Iterable[str] = (),
+        settled: SettledMessages | None = None,
+    ) -> CacheWatch:
         """Remember what is about to be sent, and the breaks that were announced since the last answer."""
         prefix = (self.asked or self.sent or Prefix()).next(request, settled=settled)
         return replace(self, asked=prefix, asked_at=now, registered=(*self.registered, *registered))
@@ -92,7 +97,7 @@ class Watch:
 
     def after(
         self, usage: Mapping[str, Any] | Usage, now: float, diagnostics: Any = None
-    ) -> tuple[Watch, Break | None]:
+    ) -> tuple[CacheWatch, CacheBreak | None]:
         """Hold what was read against what could have been, and remember what can be read from now on."""
         used = usage if isinstance(usage, Usage) else usage_of(usage)
         expected, broke = self.expected, None
@@ -112,7 +117,7 @@ class Watch:
         )
         return answered, broke
 
-    def _break(self, expected: int, actual: int, now: float, diagnostics: Any) -> Break:
+    def _break(self, expected: int, actual: int, now: float, diagnostics: Any) -> CacheBreak:
         found: list[str] = []
         if self.sent is not None and self.asked is not None:
             found = changes(self.sent, self.asked)
@@ -124,7 +129,7 @@ class Watch:
             reason = found[0]
         else:
             reason = self._idle((self.asked_at if self.asked is not None else now) - self.sent_at)
-        return Break(now, reason, expected, actual, tuple(found), said)
+        return CacheBreak(now, reason, expected, actual, tuple(found), said)
 
     def _idle(self, seconds: float) -> str:
         if seconds >= self.policy.long_seconds:

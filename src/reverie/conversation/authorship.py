@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from ..values import record
 from .entries import ASSISTANT, USER, Entry, Message
 
-__all__ = ["Heard", "heard", "own_words", "strings_of", "text_of"]
+__all__ = ["Utterance", "own_words", "strings_of", "text_of", "utterances"]
 
 _FENCED: Final = re.compile(r"```([\w+-]*)[^\n`]*\n(.*?)```", re.DOTALL)
 _SHELLS: Final = frozenset({"bash", "sh", "shell", "zsh", "console", "mswea_bash_command"})
@@ -36,7 +36,7 @@ _DEPTH: Final = 8
 
 
 @record
-class Heard:
+class Utterance:
     """One thing in a message: ``said`` by a person, ``told`` by the agent, a ``call`` or a ``result`` of a tool."""
 
     kind: str
@@ -47,7 +47,7 @@ class Heard:
     failed: bool = False
 
 
-def heard(entry: Entry) -> Iterator[Heard]:
+def utterances(entry: Entry) -> Iterator[Utterance]:
     """Yield what an entry holds, in order; thinking, images and unknown blocks hold nothing."""
     message = entry.message
     if message is None or entry.kind not in (USER, ASSISTANT):
@@ -61,17 +61,19 @@ def heard(entry: Entry) -> Iterator[Heard]:
             case "text" if isinstance(text, str):
                 yield from _told(text, structured) if entry.kind == ASSISTANT else _said(entry, text)
             case "tool_use":
-                yield Heard("call", "", str(block.get("name") or ""), str(block.get("id") or ""), block.get("input"))
+                yield Utterance(
+                    "call", "", str(block.get("name") or ""), str(block.get("id") or ""), block.get("input")
+                )
             case "tool_result":
                 failed = block.get("is_error") is True
-                yield Heard("result", text_of(block), id=str(block.get("tool_use_id") or ""), failed=failed)
+                yield Utterance("result", text_of(block), id=str(block.get("tool_use_id") or ""), failed=failed)
             case _:
                 pass
 
 
 def own_words(entry: Entry) -> str:
     """Return what a person said in this entry, without what programs wrapped around it; empty where nobody did."""
-    return "\n\n".join(one.text for one in heard(entry) if one.kind == "said")
+    return "\n\n".join(one.text for one in utterances(entry) if one.kind == "said")
 
 
 def text_of(block: Mapping[str, Any]) -> str:
@@ -96,11 +98,11 @@ def strings_of(value: Any, depth: int = 0) -> Iterator[str]:
             yield from strings_of(inner, depth + 1)
 
 
-def _said(entry: Entry, text: str) -> Iterator[Heard]:
+def _said(entry: Entry, text: str) -> Iterator[Utterance]:
     if not text.strip():
         return
     if _OBSERVED.match(text) or (_PROMPTED.search(text[-400:]) and not _ASKED.search(text[:2_000])):
-        yield Heard("result", text)
+        yield Utterance("result", text)
         return
     if entry.body.get("meta") or entry.body.get("demo") or entry.body.get("summary"):
         return
@@ -108,18 +110,18 @@ def _said(entry: Entry, text: str) -> Iterator[Heard]:
     if "<command-name>" in kept:
         kept = " ".join(dict.fromkeys(part.strip() for part in _COMMAND.findall(kept) if part.strip()))
     if kept.strip():
-        yield Heard("said", kept.strip())
+        yield Utterance("said", kept.strip())
 
 
-def _told(text: str, structured: bool) -> Iterator[Heard]:
+def _told(text: str, structured: bool) -> Iterator[Utterance]:
     """Yield an agent's words, and the commands it fenced where it calls tools that way."""
     if text.strip():
-        yield Heard("told", text)
+        yield Utterance("told", text)
     if structured:
         return
     command = _fenced_command(text)
     if command:
-        yield Heard("call", "", "bash", "", {"command": command})
+        yield Utterance("call", "", "bash", "", {"command": command})
 
 
 def _fenced_command(text: str) -> str:

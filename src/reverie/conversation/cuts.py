@@ -1,4 +1,4 @@
-"""What is visible after cuts: which of the things said still stand in the view, in order."""
+"""Cuts: which items of the history are still visible after compactions, collapses and snips, in order."""
 
 from __future__ import annotations
 
@@ -12,17 +12,27 @@ from ..values import record
 from .decisions import Collapsed, Compacted, Decision, Snipped
 from .entries import ATTACHMENT, USER, Entry, Message
 
-__all__ = ["EDIT", "USER_CONTEXT", "Cut", "Cutting", "Item", "Standing", "message_of", "shown_by", "visible"]
+__all__ = [
+    "EDIT",
+    "USER_CONTEXT",
+    "Cut",
+    "Item",
+    "LoggedCut",
+    "VisibleItems",
+    "item_shown_by",
+    "message_of",
+    "visible_items",
+]
 
 USER_CONTEXT: Final = "user_context"
-"""The type of attachments that open a session, such as instruction files: no compaction takes them out of the view."""
+"""The type of attachments that open a session, such as instruction files; every compaction keeps them in the view."""
 EDIT: Final = "cache edit"
-"""The kind of an item that edits the server's cache: it is sent as it stands, to providers that can."""
+"""The kind of an item that edits the provider's cache; it is sent unchanged, to providers that support it."""
 Cut: TypeAlias = Compacted | Collapsed | Snipped
 
 
 class Item(Struct, frozen=True, gc=False):
-    """Something said that may stand in the view."""
+    """A message of the history that may be visible in the view."""
 
     uuid: str
     kind: str
@@ -31,7 +41,7 @@ class Item(Struct, frozen=True, gc=False):
 
 
 @record
-class Cutting:
+class LoggedCut:
     """A cut and the log entry that made it."""
 
     uuid: str
@@ -40,7 +50,7 @@ class Cutting:
 
 
 def message_of(entry: Entry) -> Message | None:
-    """Return the message an entry puts into the view; ephemeral ones put none."""
+    """Return the message an entry adds to the view; None for an ephemeral entry."""
     if entry.body.get("ephemeral") is True:
         return None
     message = entry.message
@@ -49,8 +59,8 @@ def message_of(entry: Entry) -> Message | None:
     return message
 
 
-def shown_by(entry: Entry, decision: Decision) -> Item | None:
-    """Return what a decision itself puts into the view: memories, instructions, queued messages."""
+def item_shown_by(entry: Entry, decision: Decision) -> Item | None:
+    """Return the item a decision itself adds to the view: memories, instructions or a queued message."""
     text: str | None = getattr(decision, "text", None)
     if not text or not text.strip():
         return None
@@ -58,27 +68,30 @@ def shown_by(entry: Entry, decision: Decision) -> Item | None:
 
 
 @record
-class Standing:
-    """What stood in the view at its last cut, so that the next one looks only at what was said since."""
+class VisibleItems:
+    """The items that were visible after the last cut, so that the next cut reads only the history since then."""
 
     count: int = 0
+    """How many items and cuts of the history are taken into account."""
     undone: frozenset[str] = frozenset()
+    """The compactions that were undone at that time; they are ignored."""
     items: tuple[Item, ...] = ()
 
-    def of(self, undone: frozenset[str]) -> Standing:
-        """Return this, or the beginning of all where other cuts are undone by now."""
-        return self if self.undone == undone else Standing(undone=undone)
+    def if_undone_is(self, undone: frozenset[str]) -> VisibleItems:
+        """Return these items if the same compactions are undone, else an empty start that ignores the given ones."""
+        return self if self.undone == undone else VisibleItems(undone=undone)
 
-    def then(self, said: Sequence[Item | Cutting]) -> Standing:
-        """Return what stands after all this was said and cut too."""
-        counted = (one for one in said if isinstance(one, Item) or one.uuid not in self.undone)
-        return Standing(self.count + len(said), self.undone, tuple(visible(chain(self.items, counted))))
+    def after(self, history: Sequence[Item | LoggedCut]) -> VisibleItems:
+        """Return the items that are visible after this further history."""
+        applied = (one for one in history if isinstance(one, Item) or one.uuid not in self.undone)
+        items = tuple(visible_items(chain(self.items, applied)))
+        return VisibleItems(self.count + len(history), self.undone, items)
 
 
-def visible(said: Iterable[Item | Cutting]) -> list[Item]:
-    """Return what still stands in the view, in order; a cut that cannot be applied changes nothing."""
+def visible_items(history: Iterable[Item | LoggedCut]) -> list[Item]:
+    """Return the items that are still visible, in order; a cut that cannot be applied changes nothing."""
     out: list[Item] = []
-    for one in said:
+    for one in history:
         if isinstance(one, Item):
             out.append(one)
             continue
@@ -93,37 +106,38 @@ def visible(said: Iterable[Item | Cutting]) -> list[Item]:
     return out
 
 
-def _compacted(items: list[Item], made: Cutting, cut: Compacted) -> list[Item]:
-    """A boundary counts only if its summary can be read and the tail it keeps can be found."""
+def _compacted(items: list[Item], logged: LoggedCut, cut: Compacted) -> list[Item]:
+    """Apply a compaction; one without a summary, or whose kept messages are missing, changes nothing."""
     if not cut.summary.strip():
         return items
     if cut.from_message is not None:
         first = _position(items, cut.from_message)
-        return items if first is None else _folded(items[:first], made, cut, [])
+        return items if first is None else _with_summary(items[:first], logged, cut, [])
     start = len(items) if cut.first_kept is None else _position(items, cut.first_kept)
     if start is None:
         return items
-    return _folded([item for item in items[:start] if _stands(item)], made, cut, items[start:])
+    return _with_summary([item for item in items[:start] if _is_user_context(item)], logged, cut, items[start:])
 
 
-def _folded(before: list[Item], made: Cutting, cut: Compacted, kept: list[Item]) -> list[Item]:
-    opening = [Item(made.uuid, USER, {"role": "user", "content": cut.summary}, made.entry)]
+def _with_summary(before: list[Item], logged: LoggedCut, cut: Compacted, kept: list[Item]) -> list[Item]:
+    """Return the items before the summary, the summary, the kept messages and the compaction's attachments."""
+    opening = [Item(logged.uuid, USER, {"role": "user", "content": cut.summary}, logged.entry)]
     extra: list[Item] = []
     if cut.attachments:
         message: Message = {"role": "user", "content": cut.attachments}
-        extra.append(Item(f"{made.uuid}:attachments", ATTACHMENT, message, made.entry))
+        extra.append(Item(f"{logged.uuid}:attachments", ATTACHMENT, message, logged.entry))
     return before + opening + kept + extra
 
 
-def _stands(item: Item) -> bool:
+def _is_user_context(item: Item) -> bool:
     return item.kind == ATTACHMENT and item.entry.body.get("type") == USER_CONTEXT
 
 
-def _collapsed(items: list[Item], made: Cutting, cut: Collapsed) -> list[Item]:
+def _collapsed(items: list[Item], logged: LoggedCut, cut: Collapsed) -> list[Item]:
     first, last = _position(items, cut.first), _position(items, cut.last)
     if first is None or last is None or last < first or not cut.text.strip():
         return items
-    stub = Item(made.uuid, USER, {"role": "user", "content": cut.text}, made.entry)
+    stub = Item(logged.uuid, USER, {"role": "user", "content": cut.text}, logged.entry)
     return [*items[:first], stub, *items[last + 1 :]]
 
 

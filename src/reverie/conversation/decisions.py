@@ -1,8 +1,8 @@
-"""The closed union of decisions: what layers do to the view, as data.
+"""The closed union of decisions: each is one change that a layer makes to the view, as data in the log.
 
-A decision once logged stands. Each names its layer and reason, the tokens it frees and whether it moves the
-cached prefix, and carries the exact text it puts into the view, so that every request can be rebuilt from the
-log alone, whatever today's code and settings would decide.
+A logged decision is never changed. It names its layer and reason, the tokens it frees, and whether it changes the
+cached prefix. It carries the exact text it puts into the view, so every request can be rebuilt from the log alone,
+independent of later code and settings.
 """
 
 from __future__ import annotations
@@ -51,17 +51,19 @@ __all__ = [
 
 @record
 class Cause:
-    """Who decided, why, and what it does to the bill."""
+    """The layer that decided, its reason, and the effect on the bill."""
 
     layer: str
     reason: str
     frees: int = 0
+    """Tokens that leave the view."""
     moves_prefix: bool = False
+    """Whether the decision changes the cached prefix, so that the next call misses the cache."""
 
 
 @record
 class Replacement:
-    """A tool result's new text, and the handle by which the old one can be read back."""
+    """The new text of a tool result, and the handle that reads the old text."""
 
     tool_use_id: str
     text: str
@@ -71,7 +73,7 @@ class Replacement:
 
 @record
 class Image:
-    """An image in a message, counted from the message's start."""
+    """An image of a message, by its position among the message's images."""
 
     message: str
     ordinal: int
@@ -79,7 +81,7 @@ class Image:
 
 @record
 class PrefixRendered:
-    """System prompt, tools, model and options as they were sent from here on."""
+    """The model, system prompt, tools and options of every request from here on."""
 
     cause: Cause
     model: str
@@ -88,12 +90,12 @@ class PrefixRendered:
     options: dict[str, Any] = field(default_factory=lambda: {})
     ttl: str = "5m"
     capabilities: list[str] = field(default_factory=lambda: [])
-    """What this provider can do beyond the public rules, such as ``cache_edits``."""
+    """Features of this provider beyond the public API, such as ``cache_edits``."""
 
 
 @record
 class ResultOffloaded:
-    """A big tool result rests in a file; the view shows a preview."""
+    """A large tool result was moved to a file; the view shows a preview."""
 
     cause: Cause
     tool_use_id: str
@@ -106,7 +108,7 @@ class ResultOffloaded:
 
 @record
 class ResultsKept:
-    """Seen and left whole, for ever."""
+    """These tool results were examined and stay complete for good."""
 
     cause: Cause
     tool_use_ids: list[str]
@@ -114,7 +116,7 @@ class ResultsKept:
 
 @record
 class ResultsCleared:
-    """Old tool results left the view; each can be read back by its handle."""
+    """Old tool results were replaced by short texts; each can be read again by its handle."""
 
     cause: Cause
     cleared: list[Replacement]
@@ -122,7 +124,7 @@ class ResultsCleared:
 
 @record
 class ResultsRestored:
-    """Cleared results came back into the view."""
+    """Cleared tool results are shown in full again."""
 
     cause: Cause
     tool_use_ids: list[str]
@@ -130,7 +132,7 @@ class ResultsRestored:
 
 @record
 class ResultStubbed:
-    """A result that never came; this text stands in for it."""
+    """A tool result never arrived; this placeholder replaces it."""
 
     cause: Cause
     tool_use_id: str
@@ -139,7 +141,7 @@ class ResultStubbed:
 
 @record
 class ImagesDropped:
-    """Images left the view; this text stands where each was."""
+    """Images were removed from the view; this text replaces each of them."""
 
     cause: Cause
     images: list[Image]
@@ -148,7 +150,7 @@ class ImagesDropped:
 
 @record
 class CacheEdits:
-    """Results deleted from the server's cached prefix, pinned after a message."""
+    """Tool results were deleted from the provider's cached prefix; ``anchor`` is the message the edit follows."""
 
     cause: Cause
     tool_use_ids: list[str]
@@ -157,7 +159,7 @@ class CacheEdits:
 
 @record
 class Snipped:
-    """Whole rounds left the view."""
+    """Whole rounds were removed from the view."""
 
     cause: Cause
     messages: list[str]
@@ -166,7 +168,7 @@ class Snipped:
 
 @record
 class Collapsed:
-    """A finished span of the view, folded to a stub."""
+    """The finished messages from ``first`` to ``last`` were replaced by a short text."""
 
     cause: Cause
     first: str
@@ -176,21 +178,25 @@ class Collapsed:
 
 @record
 class NotesUpdated:
-    """Sections of the running notes that changed, ``by`` whom (``local``, ``model``, ``person``), the count of tokens
-    and of tool calls then, and the hash of the document that was written to the file."""
+    """Sections of the session notes changed."""
 
     cause: Cause
     sections: dict[str, str]
     covered: str | None = None
+    """The last message that the notes cover."""
     by: str = "local"
+    """The author: ``local``, ``model`` or ``person``."""
     tokens: int = 0
+    """The token count of the view at that time."""
     calls: int = 0
+    """The number of tool calls at that time."""
     projection: str = ""
+    """The hash of the document written to the notes file."""
 
 
 @record
 class Compacted:
-    """The past became a summary; messages from ``first_kept`` on stay, or those before ``from_message``."""
+    """A summary replaced old messages; messages from ``first_kept`` on stay, or those before ``from_message``."""
 
     cause: Cause
     trigger: str
@@ -204,18 +210,18 @@ class Compacted:
     attachments: list[dict[str, Any]] = field(default_factory=lambda: [])
     discovered_tools: list[str] = field(default_factory=lambda: [])
     from_message: str | None = None
-    """What stood from this message on became the summary, and what stood before it stays."""
+    """If set, the summary replaces the messages from this one on, and the messages before it stay."""
     preserved: dict[str, str] = field(default_factory=lambda: {})
-    """The messages that stay: ``head`` and ``tail`` are the first and the last, ``anchor`` is the summary's handle."""
+    """The messages that stay: ``head`` and ``tail`` are the first and last, ``anchor`` is the summary's handle."""
     handle: str = ""
     tokens_after: int = 0
     loss: dict[str, Any] = field(default_factory=lambda: {})
-    """By kind, how many exact names the part had and how many of them are out of view now."""
+    """By kind: how many exact names the replaced messages had, and how many of them left the view."""
 
 
 @record
 class CompactionUndone:
-    """The part before that boundary is back, byte for byte."""
+    """A compaction was undone; the messages it replaced are shown again, byte for byte."""
 
     cause: Cause
     compaction: str
@@ -223,7 +229,7 @@ class CompactionUndone:
 
 @record
 class CompactionFailed:
-    """A compaction was tried and not applied."""
+    """A compaction was attempted and failed; the view is unchanged."""
 
     cause: Cause
     error: str
@@ -231,7 +237,7 @@ class CompactionFailed:
 
 @record
 class MemoriesSurfaced:
-    """Memories shown to the model, with the fence and age they were shown with."""
+    """Memories were shown to the model; ``text`` is their exact text, with its fence and ages."""
 
     cause: Cause
     names: list[str]
@@ -240,7 +246,7 @@ class MemoriesSurfaced:
 
 @record
 class MemoriesExtracted:
-    """Memories written from this session."""
+    """Memories were saved from this session."""
 
     cause: Cause
     names: list[str]
@@ -249,7 +255,7 @@ class MemoriesExtracted:
 
 @record
 class CursorMoved:
-    """A layer has read up to this message."""
+    """A layer has processed the conversation up to this message."""
 
     cause: Cause
     cursor: str
@@ -258,7 +264,7 @@ class CursorMoved:
 
 @record
 class InstructionsAttached:
-    """Instruction files shown to the model."""
+    """Instruction files were shown to the model."""
 
     cause: Cause
     paths: list[str]
@@ -267,7 +273,7 @@ class InstructionsAttached:
 
 @record
 class Pinned:
-    """Messages and results that no layer may remove."""
+    """No layer may remove these messages and tool results."""
 
     cause: Cause
     messages: list[str] = field(default_factory=lambda: [])
@@ -276,7 +282,7 @@ class Pinned:
 
 @record
 class MessageQueued:
-    """Text from another agent or process that reached this session."""
+    """A message from another agent or process arrived in this session."""
 
     cause: Cause
     id: str
@@ -296,7 +302,7 @@ class AgentSpawned:
 
 @record
 class AgentFinished:
-    """A sub-agent or fork came back."""
+    """A sub-agent or fork ended."""
 
     cause: Cause
     agent: str
@@ -307,7 +313,7 @@ class AgentFinished:
 
 @record
 class CallRecorded:
-    """What one model call used and cost."""
+    """The usage and cost of one model call."""
 
     cause: Cause
     model: str
@@ -316,12 +322,12 @@ class CallRecorded:
     source: str = "main"
     message_id: str = ""
     cache: dict[str, Any] = field(default_factory=lambda: {})
-    """What the call left in the provider's cache, so that a resumed session goes on from there."""
+    """The state of the provider's cache after the call, for a session that resumes here."""
 
 
 @record
 class Unknown:
-    """A decision this version does not know; it is kept and changes nothing."""
+    """A decision that this version cannot read; it stays in the log and changes nothing."""
 
     name: str
     body: dict[str, Any]
@@ -371,7 +377,7 @@ def name_of(decision: Decision) -> str:
 
 
 def body_of(decision: Decision) -> dict[str, Any]:
-    """Return the body of the log entry that carries the decision."""
+    """Return the body of the decision's log entry."""
     kind = type(decision)
     cause = decision.cause
     body: dict[str, Any] = {
@@ -387,7 +393,7 @@ def body_of(decision: Decision) -> dict[str, Any]:
 
 
 def decision_of(body: dict[str, Any]) -> Decision | Unknown:
-    """Read a decision from its log entry; one that cannot be read is Unknown and changes nothing."""
+    """Return the decision of a log entry's body, or ``Unknown`` if it cannot be read."""
     name = body.get("decision")
     kind = DECISIONS.get(name) if isinstance(name, str) else None
     if kind is None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from .authorship import Heard, heard, strings_of
+from .authorship import Utterance, strings_of, utterances
 from .entries import Entry
 from .tokens.estimate import estimate_text
 
@@ -21,12 +21,12 @@ __all__ = [
     "EXACT",
     "Identifier",
     "Kind",
-    "chosen",
+    "best_identifiers",
     "error_lines",
     "mine",
     "mine_entries",
     "mine_entry",
-    "mine_heard",
+    "mine_utterance",
     "numbers",
 ]
 
@@ -111,7 +111,7 @@ def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool 
     return found
 
 
-def mine_heard(one: Heard) -> Counter[Identifier]:
+def mine_utterance(one: Utterance) -> Counter[Identifier]:
     """Count the exact names in one thing that was heard."""
     if one.kind != "call":
         return mine(one.text, spoken=one.kind == "said", quoting=one.kind == "told")
@@ -131,12 +131,12 @@ def mine_entries(entries: Iterable[Entry]) -> Counter[Identifier]:
     """Count the exact names in these messages of the log."""
     found: Counter[Identifier] = Counter()
     for entry in entries:
-        for one in heard(entry):
-            found.update(mine_heard(one))
+        for one in utterances(entry):
+            found.update(mine_utterance(one))
     return found
 
 
-def chosen(
+def best_identifiers(
     weights: Mapping[Identifier, float], budget_tokens: int, *, present: str = "", least: float = 0.0
 ) -> list[Identifier]:
     """Return the names worth most for their length that fit the budget and do not stand in the text already."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, cast
 
-__all__ = ["Layered"]
+__all__ = ["LayeredMap"]
 
 T = TypeVar("T")
 
 
-class Layered(Mapping[str, T]):
+class LayeredMap(Mapping[str, T]):
     """Layers of dicts, the newest on top, each less than a quarter as large as the one below it.
 
     So there are few of them, and a change copies on average only a few entries, however many there are. None in a
@@ -22,7 +22,7 @@ class Layered(Mapping[str, T]):
     def __init__(self, layers: tuple[dict[str, T | None], ...] = ()) -> None:
         self._layers = layers
 
-    def changed(self, changes: Mapping[str, T | None]) -> Layered[T]:
+    def changed(self, changes: Mapping[str, T | None]) -> LayeredMap[T]:
         """Return the mapping with these put in, and those that are None taken out."""
         top, below = dict(changes), self._layers
         while below and 4 * len(top) >= len(below[0]):
@@ -30,7 +30,7 @@ class Layered(Mapping[str, T]):
         if not below:
             for key in [key for key, value in top.items() if value is None]:
                 del top[key]
-        return Layered((top, *below) if top else below)
+        return LayeredMap((top, *below) if top else below)
 
     def get(self, key: str, default: Any = None, /) -> Any:
         """Return what is kept under this key, or the default."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..values import record
 from .entries import Entry, decode_entry
 
-__all__ = ["Damage", "Loaded", "parse_log"]
+__all__ = ["Damage", "ParsedLog", "parse_log"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -20,7 +20,7 @@ class Damage:
 
 
 @record
-class Loaded:
+class ParsedLog:
     """Everything a log holds."""
 
     entries: list[Entry]
@@ -28,7 +28,7 @@ class Loaded:
     torn: bytes = b""
 
 
-def parse_log(data: bytes) -> Loaded:
+def parse_log(data: bytes) -> ParsedLog:
     """Return every readable entry of a log, and what was wrong with the rest.
 
     Lines split on newline only. A last piece without a newline is a torn tail unless it is whole.
@@ -52,7 +52,7 @@ def parse_log(data: bytes) -> Loaded:
                 torn = line
             else:
                 damage.append(Damage(number, str(error), len(line)))
-    return Loaded(entries, tuple(damage), torn)
+    return ParsedLog(entries, tuple(damage), torn)
 
 
 def _without_nuls(line: bytes) -> Entry | None:

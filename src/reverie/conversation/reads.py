@@ -9,7 +9,7 @@ from .tool_calls import span_of
 from .view import View
 from .wire.blocks import as_blocks
 
-__all__ = ["READS", "WRITES", "failed", "forgotten", "read_state"]
+__all__ = ["READS", "WRITES", "forgotten_files", "is_failed", "read_state"]
 
 READS: Final = frozenset({"Read", "read"})
 WRITES: Final = frozenset({"Edit", "Write", "edit", "write"})
@@ -24,8 +24,8 @@ def read_state(view: View) -> dict[str, str]:
     edited = {called for edit in view.facts.edits for called in edit.tool_use_ids}
     found: dict[str, str] = {}
     for result in view.results:
-        use = view.use(result.tool_use_id)
-        if result.path is None or use is None or failed(result):
+        use = view.tool_call(result.tool_use_id)
+        if result.path is None or use is None or is_failed(result):
             continue
         if result.tool in WRITES:
             found.pop(result.path, None)
@@ -34,12 +34,12 @@ def read_state(view: View) -> dict[str, str]:
     return found
 
 
-def forgotten(before: View, after: View) -> list[str]:
+def forgotten_files(before: View, after: View) -> list[str]:
     """Return the files that were shown whole before and are no longer."""
     return sorted(read_state(before).keys() - read_state(after).keys())
 
 
-def failed(result: Result) -> bool:
+def is_failed(result: Result) -> bool:
     """Say whether a result reports an error."""
     return any(
         block.get("is_error") is True
@@ -50,7 +50,7 @@ def failed(result: Result) -> bool:
 
 def _stands(view: View, result: Result, edited: set[str]) -> bool:
     return (
-        result.tool_use_id not in view.shown.results
+        result.tool_use_id not in view.overrides.results
         and result.tool_use_id not in edited
-        and result.message not in view.shown.images
+        and result.message not in view.overrides.images
     )

@@ -1,6 +1,7 @@
-"""What views share: lists that only the newest view may extend.
+"""The lists that consecutive views share; only the newest view may extend them.
 
-``head`` names the view that did so last; a view that is not the head copies its own part before it grows.
+``head`` is the number of the view that extended a list last. A view with another number copies its part of the list
+before it grows.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from .cuts import Cutting, Item
+from .cuts import Item, LoggedCut
 from .entries import USER, Entry, Message
-from .tokens.tally import Event
-from .tool_calls import Use, path_of
+from .tokens.tally import CountEvent
+from .tool_calls import ToolCall, path_of
 from .wire.blocks import as_blocks, count_images
-from .wire.flatten import Group, Piece
+from .wire.flatten import Group, MessagePiece
 
-__all__ = ["Closed", "Result", "Said", "results_in"]
+__all__ = ["EntryHistory", "FinishedMessages", "Result", "results_in"]
 
 T = TypeVar("T")
 
 
 class Result(Struct, frozen=True, gc=False):
-    """A tool result that stands in the view: in a piece, alone or as one of its blocks."""
+    """A tool result in the view, either a whole piece of a message or one block of it."""
 
     tool_use_id: str
     tool: str
@@ -32,88 +33,88 @@ class Result(Struct, frozen=True, gc=False):
     time: str
     has_images: bool
     group: int
-    piece: Piece
+    piece: MessagePiece
 
     @property
     def tokens(self) -> int:
-        """Estimate of what it held when it came."""
+        """The estimated tokens of the result as it was first shown."""
         return self.piece.tokens
 
 
 def results_in(
-    piece: Piece, expected: tuple[str, ...], uses: Mapping[str, Use], entry: Entry, group: int
+    piece: MessagePiece, expected: tuple[str, ...], calls: Mapping[str, ToolCall], entry: Entry, group: int
 ) -> list[Result]:
-    """Return the results of a piece that answer the calls before it."""
+    """Return the tool results of a piece that answer calls of the message before it."""
     blocks = as_blocks(piece.message)
     found: list[Result] = []
     for block in blocks:
         if block["type"] != "tool_result" or block["tool_use_id"] not in expected:
             continue
         called: str = block["tool_use_id"]
-        use = uses[called]
-        mine = piece if len(blocks) == 1 else Piece(entry.uuid, {"role": USER, "content": [block]})
+        call = calls[called]
+        mine = piece if len(blocks) == 1 else MessagePiece(entry.uuid, {"role": USER, "content": [block]})
         pictured = count_images([block]) > 0
-        found.append(Result(called, use.name, path_of(use.input), entry.uuid, entry.time, pictured, group, mine))
+        found.append(Result(called, call.name, path_of(call.input), entry.uuid, entry.time, pictured, group, mine))
     return found
 
 
-class Closed:
-    """The messages that are finished, as groups and as they are sent."""
+class FinishedMessages:
+    """The messages that only a decision can still change, as groups and as they are sent, with results and calls."""
 
-    __slots__ = ("flat", "groups", "head", "results", "uses")
+    __slots__ = ("calls", "flat", "groups", "head", "results")
 
     def __init__(self, head: int) -> None:
         self.head = head
         self.groups: list[Group] = []
         self.flat: list[Message] = []
         self.results: list[Result] = []
-        self.uses: dict[str, Use] = {}
+        self.calls: dict[str, ToolCall] = {}
 
-    def copied(self, head: int, groups: int, results: int, tail: tuple[Group, ...]) -> Closed:
-        """Return an own copy of the part that a view with this tail sees."""
-        new = Closed(head)
+    def copied(self, head: int, groups: int, results: int, tail: tuple[Group, ...]) -> FinishedMessages:
+        """Return a copy of the part that belongs to a view with these lengths and this tail."""
+        new = FinishedMessages(head)
         new.groups = self.groups[:groups]
         new.flat = self.flat[:groups]
         new.results = self.results[:results]
         mine = {called for group in tail for called in group.uses}
-        new.uses = _until(self.uses, lambda called, use: use.group < groups or called in mine)
+        new.calls = _without_later_keys(self.calls, lambda called, call: call.group < groups or called in mine)
         return new
 
-    def redrawable(self, groups: int) -> Closed:
-        """Return the same for the same head, with messages of its own to draw anew.
+    def redrawable(self, groups: int) -> FinishedMessages:
+        """Return these messages with a copy of the rendered ones, so that some can be rendered again.
 
-        The rest stays shared: whoever holds the old one is not the head, and copies before it grows.
+        The other lists stay shared: a view that holds the old object is not the head and copies before it grows.
         """
-        new = Closed(self.head)
-        new.groups, new.results, new.uses = self.groups, self.results, self.uses
+        new = FinishedMessages(self.head)
+        new.groups, new.results, new.calls = self.groups, self.results, self.calls
         new.flat = self.flat[:groups]
         return new
 
 
-class Said:
-    """Everything said so far, in order, whatever the view still shows of it."""
+class EntryHistory:
+    """Everything folded so far, in order, whether or not it is still in the view."""
 
     __slots__ = ("events", "head", "items", "kept", "known")
 
     def __init__(self, head: int) -> None:
         self.head = head
-        self.items: list[Item | Cutting] = []
-        self.events: list[Event] = []
+        self.items: list[Item | LoggedCut] = []
+        self.events: list[CountEvent] = []
         self.known: dict[str, int] = {}
         self.kept: dict[str, int] = {}
 
-    def copied(self, head: int, items: int, events: int, folded: int) -> Said:
-        """Return an own copy of what had been said after so many entries."""
-        new = Said(head)
+    def copied(self, head: int, items: int, events: int, folded: int) -> EntryHistory:
+        """Return a copy of the history as it was after this many items, events and entries."""
+        new = EntryHistory(head)
         new.items = self.items[:items]
         new.events = self.events[:events]
-        new.known = _until(self.known, lambda _, at: at < folded)
-        new.kept = _until(self.kept, lambda _, at: at < folded)
+        new.known = _without_later_keys(self.known, lambda _, at: at < folded)
+        new.kept = _without_later_keys(self.kept, lambda _, at: at < folded)
         return new
 
 
-def _until(found: dict[str, T], is_mine: Callable[[str, T], bool]) -> dict[str, T]:
-    """Return a copy without what others added: they did so later, so that all of it stands at the end."""
+def _without_later_keys(found: dict[str, T], is_mine: Callable[[str, T], bool]) -> dict[str, T]:
+    """Return a copy without the keys that other views added; those were added later and are therefore at the end."""
     new = found.copy()
     while new:
         key, value = new.popitem()

@@ -8,15 +8,15 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from .entries import Message
-from .wire.blocks import Block, called_as_text
+from .wire.blocks import Block, call_as_text
 
-__all__ = ["PATH_KEYS", "Use", "path_of", "span_of", "with_fresh_uses"]
+__all__ = ["PATH_KEYS", "ToolCall", "path_of", "span_of", "with_fresh_calls"]
 
 CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
 
 
-class Use(Struct, frozen=True, gc=False):
+class ToolCall(Struct, frozen=True, gc=False):
     """A tool call that stands in the view."""
 
     name: str
@@ -38,7 +38,7 @@ def span_of(arguments: dict[str, Any]) -> str:
     return f"{arguments.get('offset', '')}+{arguments.get('limit', '')}".strip("+")
 
 
-def with_fresh_uses(message: Message, known: Container[str]) -> tuple[Message, list[Block]]:
+def with_fresh_calls(message: Message, known: Container[str]) -> tuple[Message, list[Block]]:
     """Return the message with calls whose id is already known as text, and the calls that remain.
 
     A provider refuses the same id twice; the message is the same object where there is no such call.
@@ -55,7 +55,7 @@ def with_fresh_uses(message: Message, known: Container[str]) -> tuple[Message, l
         if block["type"] not in CALLS:
             out.append(block)
         elif block["id"] in taken or block["id"] in known:
-            out.append(called_as_text(block))
+            out.append(call_as_text(block))
             same = False
         else:
             taken.add(block["id"])

@@ -1,8 +1,8 @@
-"""The view: what the model is shown, as a pure and incremental fold of the log.
+"""The view: the conversation as the model sees it, folded from the log one entry at a time.
 
-A View never changes. ``view.fold(entry)`` returns the next one and costs what that entry costs: views share what they
-have in common and only the newest may append to it; any other copies first. A snapshot is therefore the view itself,
-and forking it is free.
+A View never changes. ``view.fold(entry)`` returns the next view, and its cost depends on that entry alone: consecutive
+views share their lists. Only the newest view may append to a shared list; an older one that is folded further copies
+its part first. A view is therefore its own snapshot, and forking a conversation costs nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import count
 from typing import Final
 
 from ..values import replace
-from .cuts import EDIT, Cutting, Item, Standing, message_of, shown_by
+from .cuts import EDIT, Item, LoggedCut, VisibleItems, item_shown_by, message_of
 from .decisions import (
     CacheEdits,
     Collapsed,
@@ -34,40 +34,66 @@ from .decisions import (
 )
 from .entries import ASSISTANT, ATTACHMENT, DECISION, META, USER, Entry, Message
 from .facts import Facts, facts_after
-from .layered_map import Layered
-from .shared_lists import Closed, Result, Said, results_in
-from .tokens.counting import Counted
-from .tokens.tally import CUT, Event, Redrawn, Replied, Tally, tallied
-from .tool_calls import Use, with_fresh_uses
-from .wire.blocks import Block, admitted, as_blocks, count_images, edit_block
-from .wire.flatten import Group, Piece, Shown, as_shown, joined, missing_results, render
+from .layered_map import LayeredMap
+from .shared_lists import EntryHistory, FinishedMessages, Result, results_in
+from .tokens.counting import TokenCount
+from .tokens.tally import CUT, CountEvent, RedrawEvent, ReplyEvent, Tally, tally_after
+from .tool_calls import ToolCall, with_fresh_calls
+from .wire.blocks import Block, accepted_message, as_blocks, count_images, edit_block
+from .wire.flatten import Group, MessagePiece, Overrides, missing_results, render, with_overrides, with_piece
 
 __all__ = ["View"]
 
-_NOTHING: Final = Shown(Layered(), {})
-_OPEN: Final = 2  # groups that may still change: a reply's later piece may look past one message of attachments
+_NO_OVERRIDES: Final = Overrides(LayeredMap(), {})
+# Groups at the end that may still change: a later piece of a reply may belong before one message of attachments.
+_OPEN_GROUPS: Final = 2
 _heads = count(1)
 
 
 class View:
-    """What the model is shown after the entries folded so far."""
+    """The conversation as the model sees it after the entries folded so far."""
 
     __slots__ = (
-        *("_closed", "_events", "_folded", "_groups", "_head", "_items", "_offloaded", "_results", "_said"),
-        *("_tail", "_tally", "_tools", "cuts", "facts", "images", "last", "last_reply_time", "shown", "standing"),
+        "_entries_folded",
+        "_events_made",
+        "_finished",
+        "_groups_finished",
+        "_head",
+        "_history",
+        "_items_said",
+        "_offloaded",
+        "_results_shown",
+        "_tail",
+        "_tally",
+        "_tools",
+        "cuts",
+        "facts",
+        "images",
+        "last",
+        "last_reply_time",
+        "overrides",
+        "visible_items",
     )
 
     def __init__(self) -> None:
         self._head = next(_heads)
-        self._closed = Closed(self._head)
-        self._said = Said(self._head)
-        self._groups = self._results = self._items = self._events = self._folded = 0  # our part of the shared lists
+        self._finished = FinishedMessages(self._head)
+        self._history = EntryHistory(self._head)
+        # How much of each shared list belongs to this view.
+        self._groups_finished = 0
+        self._results_shown = 0
+        self._items_said = 0
+        self._events_made = 0
+        self._entries_folded = 0
         self._tally = Tally()
         self._tail: tuple[Group, ...] = ()
         self._tools: tuple[str, ...] = ()
-        self._offloaded: Layered[ResultOffloaded] = Layered()
-        self.images = self.cuts = 0
-        self.shown, self.facts, self.standing = _NOTHING, Facts(), Standing()
+        self._offloaded: LayeredMap[ResultOffloaded] = LayeredMap()
+        self.images = 0
+        self.cuts = 0
+        self.overrides = _NO_OVERRIDES
+        self.facts = Facts()
+        self.visible_items = VisibleItems()
         self.last: str | None = None
         self.last_reply_time = ""
 
@@ -76,22 +102,23 @@ class View:
     @property
     def groups(self) -> list[Group]:
         """The messages of the view, each as the pieces it is made of."""
-        return [*self._closed.groups[: self._groups], *self._tail]
+        return [*self._finished.groups[: self._groups_finished], *self._tail]
 
     @property
-    def counted(self) -> Counted:
-        """The count before the next request."""
-        return self._tallied().counted
+    def token_count(self) -> TokenCount:
+        """The running token count: the last bill plus an estimate of everything after it."""
+        return self._current_tally().token_count
 
     @property
     def tokens(self) -> int:
-        """Estimate of all that is shown."""
-        return self._tallied().tokens
+        """The estimated tokens of all messages in the view."""
+        return self._current_tally().tokens
 
-    def _tallied(self) -> Tally:
+    def _current_tally(self) -> Tally:
+        """Bring the tally up to date, measuring the messages that were folded since it was last read."""
         tally = self._tally
-        if tally.events < self._events:
-            tally = self._tally = tallied(tally, self._said.events[tally.events : self._events])
+        if tally.events < self._events_made:
+            tally = self._tally = tally_after(tally, self._history.events[tally.events : self._events_made])
         return tally
 
     @property
@@ -100,77 +127,73 @@ class View:
         return self._tail[-1] if self._tail else None
 
     def tool_names(self) -> list[str]:
-        """Return the tools whose calls stand in the view, in the order of their first call."""
+        """Return the names of the tools called in the view, in the order of their first call."""
         return list(self._tools)
 
     @property
     def length(self) -> int:
-        """How many messages the view has."""
-        return self._groups + len(self._tail)
+        """The number of messages in the view."""
+        return self._groups_finished + len(self._tail)
 
     @property
-    def closed(self) -> int:
-        """How many of them only a decision can still change."""
-        return self._groups
+    def finished(self) -> int:
+        """The number of leading messages that only a decision can still change."""
+        return self._groups_finished
 
     def group(self, at: int) -> Group:
-        """Return one message of the view, as the pieces it is made of."""
-        return self._closed.groups[at] if at < self._groups else self._tail[at - self._groups]
+        """Return the message at a position, as the pieces it is made of."""
+        return self._finished.groups[at] if at < self._groups_finished else self._tail[at - self._groups_finished]
 
     @property
     def results(self) -> list[Result]:
-        """The tool results of the view, oldest first."""
-        return self._closed.results[: self._results]
+        """The tool results in the view, oldest first."""
+        return self._finished.results[: self._results_shown]
 
     @property
-    def settled(self) -> tuple[list[Message], int] | None:
-        """The closed messages as a shared list and how much of it is ours; None where the builder may redraw them."""
-        return None if self.images > 100 else (self._closed.flat, self._groups)
+    def finished_messages(self) -> tuple[list[Message], int] | None:
+        """The shared list of finished messages and this view's length of it; None if a request may change them."""
+        return None if self.images > 100 else (self._finished.flat, self._groups_finished)
 
     def results_from(self, start: int) -> list[Result]:
-        """Return the tool results of the view without the oldest so many."""
-        return self._closed.results[start : self._results]
+        """Return the tool results in the view from this position on."""
+        return self._finished.results[start : self._results_shown]
 
     @property
-    def said(self) -> list[Entry]:
-        """Every message entry ever said, shown or not, oldest first."""
-        return [one.entry for one in self._said.items[: self._items] if isinstance(one, Item)]
+    def history(self) -> list[Entry]:
+        """Every message entry folded so far, oldest first, whether or not it is still in the view."""
+        return [one.entry for one in self._history.items[: self._items_said] if isinstance(one, Item)]
 
-    def said_from(self, start: int) -> list[Item | Cutting]:
-        """Return what was said, shown or not, and what was cut, without the oldest so many."""
-        return self._said.items[start : self._items]
+    def history_from(self, start: int) -> list[Item | LoggedCut]:
+        """Return the items and cuts folded so far from this position on, whether or not they are still in the view."""
+        return self._history.items[start : self._items_said]
 
     def messages(self) -> list[Message]:
-        """Return the view as alternating messages; those that nothing touched are the very objects that came in."""
-        flat, final = self._closed.flat, self.final
-        tail = [render(group, self.shown, last=group is final) for group in self._tail]
-        # One pass where the list is all ours: next to it, everything else here is cheap.
-        return flat + tail if len(flat) == self._groups else flat[: self._groups] + tail
+        """Return the view as alternating messages; a message that no decision changed is the logged object itself."""
+        flat, final = self._finished.flat, self.final
+        tail = [render(group, self.overrides, last=group is final) for group in self._tail]
+        # Adding the whole list is one pass instead of two, and this copy dominates the cost of the call.
+        return flat + tail if len(flat) == self._groups_finished else flat[: self._groups_finished] + tail
 
     def unanswered(self) -> list[str]:
-        """Return the calls at the end of the view that no result answers."""
+        """Return the ids of the tool calls at the end of the view that have no result."""
         if not self._tail:
             return []
         group = self._tail[-1]
         return list(group.uses) if group.role == ASSISTANT else missing_results(group)
 
-    def use(self, tool_use_id: str) -> Use | None:
-        """Return a tool call that stands in the view."""
-        found = self._closed.uses.get(tool_use_id)
-        if found is None or found.group < self._groups:
+    def tool_call(self, tool_use_id: str) -> ToolCall | None:
+        """Return the tool call with this id, or None if it is not in the view."""
+        found = self._finished.calls.get(tool_use_id)
+        if found is None or found.group < self._groups_finished:
             return found
         return found if any(tool_use_id in group.uses for group in self._tail) else None
 
-    def knows(self, uuid: str) -> bool:
-        """Say whether this entry has been folded."""
-        return self._said.known.get(uuid, self._folded) < self._folded
-
-    def kept(self, tool_use_id: str) -> bool:
-        """Say whether this result was seen and left whole."""
-        return self._said.kept.get(tool_use_id, self._folded) < self._folded
+    def is_kept(self, tool_use_id: str) -> bool:
+        """Say whether a ``ResultsKept`` decision settled that this result stays whole."""
+        return self._history.kept.get(tool_use_id, self._entries_folded) < self._entries_folded
 
     def offloaded(self, tool_use_id: str) -> ResultOffloaded | None:
-        """Return where this result rests, if it was moved to disk."""
+        """Return the decision that moved this result to a file, or None."""
         return self._offloaded.get(tool_use_id)
 
     # -- folding
@@ -189,34 +212,47 @@ class View:
         return new
 
     def _next(self) -> View:
-        """Return a view of the same that may grow: field by field, since every entry comes this way."""
+        """Return a copy of this view that may grow; every entry passes here, so each field is copied by name."""
         new = View.__new__(View)
-        new._head, new._closed, new._said = self._head, self._closed, self._said
-        new._groups, new._results, new._items = self._groups, self._results, self._items
-        new._events, new._folded, new._tally = self._events, self._folded, self._tally
-        new._tail, new._tools, new._offloaded = self._tail, self._tools, self._offloaded
-        new.shown, new.facts, new.images, new.cuts = self.shown, self.facts, self.images, self.cuts
-        new.standing, new.last, new.last_reply_time = self.standing, self.last, self.last_reply_time
-        new._own()
+        new._head = self._head
+        new._finished = self._finished
+        new._history = self._history
+        new._groups_finished = self._groups_finished
+        new._results_shown = self._results_shown
+        new._items_said = self._items_said
+        new._events_made = self._events_made
+        new._entries_folded = self._entries_folded
+        new._tally = self._tally
+        new._tail = self._tail
+        new._tools = self._tools
+        new._offloaded = self._offloaded
+        new.images = self.images
+        new.cuts = self.cuts
+        new.overrides = self.overrides
+        new.facts = self.facts
+        new.visible_items = self.visible_items
+        new.last = self.last
+        new.last_reply_time = self.last_reply_time
+        new._take_lists()
         return new
 
-    def _own(self) -> None:
-        """Become the head of what is shared, copying it first if another view has extended it."""
+    def _take_lists(self) -> None:
+        """Become the view that may append to the shared lists; copy a list first if another view extended it."""
         before, self._head = self._head, next(_heads)
-        if self._closed.head == before:
-            self._closed.head = self._head
+        if self._finished.head == before:
+            self._finished.head = self._head
         else:
-            self._closed = self._closed.copied(self._head, self._groups, self._results, self._tail)
-        if self._said.head == before:
-            self._said.head = self._head
+            self._finished = self._finished.copied(self._head, self._groups_finished, self._results_shown, self._tail)
+        if self._history.head == before:
+            self._history.head = self._head
         else:
-            self._said = self._said.copied(self._head, self._items, self._events, self._folded)
+            self._history = self._history.copied(self._head, self._items_said, self._events_made, self._entries_folded)
 
     def _add(self, entry: Entry) -> None:
-        if entry.uuid in self._said.known:
+        if entry.uuid in self._history.known:
             return
-        self._said.known[entry.uuid] = self._folded
-        self._folded += 1
+        self._history.known[entry.uuid] = self._entries_folded
+        self._entries_folded += 1
         self.last = entry.uuid
         if entry.kind == DECISION:
             if not isinstance(decision := decision_of(entry.body), Unknown):
@@ -229,22 +265,24 @@ class View:
             self.facts = replace(self.facts, meta={**self.facts.meta, **entry.body})
 
     def _say(self, item: Item) -> None:
-        self._said.items.append(item)
-        self._items += 1
+        """Add an item to the history and to the view."""
+        self._history.items.append(item)
+        self._items_said += 1
         self._show(item)
 
     def _show(self, item: Item, *, again: bool = False) -> None:
+        """Add an item to the view; ``again`` when a cut rebuilds the view from items already counted."""
         if item.kind == ASSISTANT:
             self._show_reply(item, again)
             return
-        message = item.message if item.kind == EDIT else admitted(item.message, USER)
+        message = item.message if item.kind == EDIT else accepted_message(item.message, USER)
         if message is None:
             return
-        piece = Piece(item.uuid, message, item.kind == ATTACHMENT, as_shown(message, self.shown))
+        piece = MessagePiece(item.uuid, message, item.kind == ATTACHMENT, with_overrides(message, self.overrides))
         self._count(piece)
         group = self._tail[-1] if self._tail else None
         if group is not None and group.role == USER:
-            self._tail = (*self._tail[:-1], joined(group, piece, ()))
+            self._tail = (*self._tail[:-1], with_piece(group, piece, ()))
         else:
             self._push(Group(USER, item.uuid, (piece,), (), group.uses if group else ()))
         if isinstance(message["content"], list):
@@ -253,63 +291,67 @@ class View:
     def _show_reply(self, item: Item, again: bool) -> None:
         reply = item.entry.reply
         self.last_reply_time = item.entry.time or self.last_reply_time
-        message = admitted(item.message, ASSISTANT)
+        message = accepted_message(item.message, ASSISTANT)
         if message is None:
             if not again:
-                self._count(Replied(None, reply))
+                self._count(ReplyEvent(None, reply))
             return
-        message, uses = with_fresh_uses(message, self._closed.uses)
-        piece = Piece(item.uuid, message)
-        # What a reply reported speaks of the view it answered, not of one that has been cut since.
-        self._count(piece if again else Replied(piece, reply))
+        message, uses = with_fresh_calls(message, self._finished.calls)
+        piece = MessagePiece(item.uuid, message)
+        # A reply's usage describes the view it answered; after a cut it describes nothing.
+        self._count(piece if again else ReplyEvent(piece, reply))
         id = reply.get("id")
         self._join_reply(id if isinstance(id, str) and id else item.uuid, piece, uses)
 
-    def _join_reply(self, id: str, piece: Piece, uses: list[Block]) -> None:
-        """Put a piece of a reply where it belongs: with its siblings, or as the next message."""
+    def _join_reply(self, id: str, piece: MessagePiece, uses: list[Block]) -> None:
+        """Add a piece of a reply to the group of the same reply, or start the next message with it."""
         tail = self._tail
         ids = tuple([block["id"] for block in uses if block["type"] == "tool_use"])
         group = tail[-1] if tail else None
         before = tail[-2] if len(tail) > 1 else None
         if group is not None and group.role == ASSISTANT and (group.id == id or not group.uses):
-            self._tail = (*tail[:-1], joined(group, piece, ids, id))
-            at = self._groups + len(tail) - 1
+            self._tail = (*tail[:-1], with_piece(group, piece, ids, id))
+            at = self._groups_finished + len(tail) - 1
         elif group is not None and before is not None and before.id == id and self._may_look_back(id):
-            grown = joined(before, piece, ids)
+            grown = with_piece(before, piece, ids)
             self._tail = (*tail[:-2], grown, Group(USER, group.id, group.pieces, (), grown.uses))
-            at = self._groups + len(tail) - 2
+            at = self._groups_finished + len(tail) - 2
         else:
             if group is not None and group.role == ASSISTANT:
                 self._push(Group(USER, f"{piece.uuid}:interrupted", (), (), group.uses))
             self._push(Group(ASSISTANT, id, (piece,), ids))
-            at = self._groups + len(self._tail) - 1
+            at = self._groups_finished + len(self._tail) - 1
         for block in uses:
-            self._closed.uses[block["id"]] = Use(block["name"], block["input"], at)
+            self._finished.calls[block["id"]] = ToolCall(block["name"], block["input"], at)
             if block["type"] == "tool_use" and block["name"] not in self._tools:
                 self._tools = (*self._tools, block["name"])
 
     def _may_look_back(self, id: str) -> bool:
-        """Say whether a reply's later piece may look past attachments: not once the reply was booked as whole."""
-        booked = self.facts.last_call
-        return self._tail[-1].only_attachments and (booked is None or booked.message_id != id)
+        """Say whether a later piece of this reply may be placed before the attachments that follow the reply.
 
-    def _count(self, event: Event) -> None:
-        self._said.events.append(event)
-        self._events += 1
+        It may not once a ``CallRecorded`` decision has recorded the reply as complete.
+        """
+        recorded = self.facts.last_call
+        return self._tail[-1].only_attachments and (recorded is None or recorded.message_id != id)
+
+    def _count(self, event: CountEvent) -> None:
+        self._history.events.append(event)
+        self._events_made += 1
 
     def _push(self, group: Group) -> None:
+        """Append a group; the group that is then too far from the end to change becomes finished."""
         self._tail = (*self._tail, group)
-        if len(self._tail) > _OPEN:
+        if len(self._tail) > _OPEN_GROUPS:
             first, self._tail = self._tail[0], self._tail[1:]
-            self._closed.groups.append(first)
-            self._closed.flat.append(render(first, self.shown))
-            self._groups += 1
+            self._finished.groups.append(first)
+            self._finished.flat.append(render(first, self.overrides))
+            self._groups_finished += 1
 
-    def _note_results(self, entry: Entry, piece: Piece) -> None:
+    def _note_results(self, entry: Entry, piece: MessagePiece) -> None:
         self.images += count_images(as_blocks(piece.message))
-        found = results_in(piece, self._tail[-1].expects, self._closed.uses, entry, self.length - 1)
-        self._closed.results.extend(found)
-        self._results += len(found)
+        found = results_in(piece, self._tail[-1].expects, self._finished.calls, entry, self.length - 1)
+        self._finished.results.extend(found)
+        self._results_shown += len(found)
 
     # -- deciding
 
@@ -321,7 +363,7 @@ class View:
                 message: Message = {"role": USER, "content": [{**stub, "is_error": True}]}
                 self._say(Item(entry.uuid, USER, message, entry))
             case MemoriesSurfaced() | InstructionsAttached() | MessageQueued():
-                item = shown_by(entry, decision)
+                item = item_shown_by(entry, decision)
                 if item is not None:
                     self._say(item)
             case CacheEdits():
@@ -333,7 +375,7 @@ class View:
                 self._replace_results({decision.tool_use_id: decision.text})
             case ResultsKept():
                 for called in decision.tool_use_ids:
-                    self._said.kept.setdefault(called, self._folded - 1)
+                    self._history.kept.setdefault(called, self._entries_folded - 1)
             case ResultsCleared():
                 self._replace_results({one.tool_use_id: one.text for one in decision.cleared})
             case ResultsRestored():
@@ -341,60 +383,65 @@ class View:
             case ImagesDropped():
                 self._drop_images(decision)
             case Compacted() | Collapsed() | Snipped():
-                self._said.items.append(Cutting(entry.uuid, entry, decision))
-                self._items += 1
+                self._history.items.append(LoggedCut(entry.uuid, entry, decision))
+                self._items_said += 1
                 self._rebuild()
             case CompactionUndone():
                 self._rebuild()
             case _:
                 pass
 
-    def _redraw(self, shown: Shown, groups: Set[int]) -> None:
-        """Show these groups anew; whoever holds an older view keeps what it had."""
-        before, self.shown = self.shown, shown
-        if any(at < self._groups for at in groups):
-            self._closed = self._closed.redrawable(self._groups)
+    def _redraw(self, overrides: Overrides, groups: Set[int]) -> None:
+        """Render these groups again with new overrides; older views keep the messages they had."""
+        before, self.overrides = self.overrides, overrides
+        if any(at < self._groups_finished for at in groups):
+            self._finished = self._finished.redrawable(self._groups_finished)
         for at in groups:
             group = self.group(at)
-            after = render(group, shown)
-            self._count(Redrawn(render(group, before), after))
-            if at < self._groups:
-                self._closed.flat[at] = after
+            after = render(group, overrides)
+            self._count(RedrawEvent(render(group, before), after))
+            if at < self._groups_finished:
+                self._finished.flat[at] = after
 
     def _replace_results(self, texts: Mapping[str, str]) -> None:
-        results = self.shown.results.changed(texts)
-        self._redraw(replace(self.shown, results=results), self._holding(texts))
+        results = self.overrides.results.changed(texts)
+        self._redraw(replace(self.overrides, results=results), self._groups_showing(texts))
 
     def _restore_results(self, ids: Iterable[str]) -> None:
-        back = [called for called in ids if called in self.shown.results]
-        results = self.shown.results.changed(dict.fromkeys(back))
-        self._redraw(replace(self.shown, results=results), self._holding(back))
+        back = [called for called in ids if called in self.overrides.results]
+        results = self.overrides.results.changed(dict.fromkeys(back))
+        self._redraw(replace(self.overrides, results=results), self._groups_showing(back))
 
-    def _holding(self, ids: Iterable[str]) -> set[int]:
-        """Return the messages that show these results; one that is still to come is drawn when it does."""
-        uses = ((called, self._closed.uses.get(called)) for called in ids)
-        at = {called: use.group + 1 for called, use in uses if use is not None and use.group + 1 < self.length}
+    def _groups_showing(self, ids: Iterable[str]) -> set[int]:
+        """Return the positions of the messages with these results; a result still to come is rendered on arrival."""
+        calls = ((called, self._finished.calls.get(called)) for called in ids)
+        at = {called: call.group + 1 for called, call in calls if call is not None and call.group + 1 < self.length}
         return {
-            one for called, one in at.items() if one < self._groups or called not in missing_results(self.group(one))
+            one
+            for called, one in at.items()
+            if one < self._groups_finished or called not in missing_results(self.group(one))
         }
 
     def _drop_images(self, decision: ImagesDropped) -> None:
         named = {image.message for image in decision.images}
         groups = {at for at, group in enumerate(self.groups) if any(piece.uuid in named for piece in group.pieces)}
         gone = [(image.message, image.ordinal) for image in decision.images]
-        self._redraw(self.shown.without_images(gone, decision.text), groups)
+        self._redraw(self.overrides.without_images(gone, decision.text), groups)
         self.images = sum(count_images(as_blocks(message)) for message in self.messages())
 
     def _rebuild(self) -> None:
-        """Fold what is still visible anew, after a cut or its undoing."""
+        """Build the view again from the items that are still visible, after a cut or its undoing."""
         replied = self.last_reply_time
         self._count(CUT)
         self.cuts += 1
-        known = self.standing.of(self.facts.undone)
-        self.standing = known.then(self.said_from(known.count))
-        self._closed = Closed(self._head)
-        self._groups = self._results = self.images = 0
-        self._tail = self._tools = ()
-        for item in self.standing.items:
+        known = self.visible_items.if_undone_is(self.facts.undone)
+        self.visible_items = known.after(self.history_from(known.count))
+        self._finished = FinishedMessages(self._head)
+        self._groups_finished = 0
+        self._results_shown = 0
+        self.images = 0
+        self._tail = ()
+        self._tools = ()
+        for item in self.visible_items.items:
             self._show(item, again=True)
         self.last_reply_time = replied

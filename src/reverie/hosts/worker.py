@@ -213,7 +213,7 @@ def _write_notes(job: Job, found: ImportedSession, settings: Settings) -> bool:
     from ..paths import replace_file
 
     view = View().fold_all(found.entries)
-    if not settings.switches.notes or view.counted.tokens < settings.notes.start_tokens:
+    if not settings.switches.notes or view.token_count.tokens < settings.notes.start_tokens:
         return False
     text = render_notes(take_notes(view), template_of(settings.notes))
     folder = session_key(project_slug(Path(job.cwd)), job.session)

@@ -121,7 +121,7 @@ class HostSession:
         async with self._lock:
             spoken = self._heard_so_far()
             owner = spoken[-1] if spoken else self._first
-            if self.session.view.use(call_id) is None or call_id in owner.results:
+            if self.session.view.tool_call(call_id) is None or call_id in owner.results:
                 return None
             piece = HistoryPiece("result", content_key(output), detached(output), call_id, is_error)
             return await self._log_result(owner, piece)
@@ -182,7 +182,7 @@ class HostSession:
 
     def _known_entries(self) -> dict[str, Entry]:
         """Return all that was said by its uuid, and read only what is new of it."""
-        new = self.session.view.said_from(self._entries_read)
+        new = self.session.view.history_from(self._entries_read)
         self._entries_read += len(new)
         self._entries.update((one.uuid, one.entry) for one in new if isinstance(one, Item))
         return self._entries
@@ -315,7 +315,7 @@ class HostSession:
             heard.contents, self._followed = {piece.key}, []
 
     async def _log_result(self, owner: LoggedTurn, piece: HistoryPiece) -> str | list[Block]:
-        if self.session.view.use(piece.id) is None:  # an orphan: kept in the log, and left out of requests
+        if self.session.view.tool_call(piece.id) is None:  # an orphan: kept in the log, and left out of requests
             block = {"type": "tool_result", "tool_use_id": piece.id, "content": piece.content}
             entry = await self.session.append(USER, {"message": {"role": "user", "content": [block]}})
         else:

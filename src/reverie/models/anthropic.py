@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, cast
 
-from ..cache.prices import capabilities_of
+from ..cache.prices import limits_of_model
 from ..conversation.tokens.window import MILLION, MILLION_SUFFIX
 from ..errors import ModelUnknown
-from ..ports import Capabilities, Piece, Reply
+from ..ports import Capabilities, Reply, ReplyDelta
 from .messages_stream import MessageAssembly
 from .sdk_client import SdkClient, connection_options
 from .wire import READ_SECONDS, body_bytes, is_loopback, read_reply, whole_reply
@@ -78,12 +78,12 @@ class AnthropicModel:
     def capabilities(self) -> Capabilities:
         """What Anthropic does with this model; the window is that of the installed table."""
         bare = bare_model(self._id)
-        known = capabilities_of(bare)
+        known = limits_of_model(bare)
         window = MILLION if bare != self._id else known.window_tokens if known else None
         output = next((tokens for start, tokens in _MAX_OUTPUT if bare.startswith(start)), None)
         return Capabilities(caching=True, context_management=True, diagnostics=True, window=window, max_output=output)
 
-    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
         """Yield pieces as they arrive and last the whole reply."""
         body, headers = wire_request(request)
         path = "/v1/messages?beta=true" if "anthropic-beta" in headers else "/v1/messages"

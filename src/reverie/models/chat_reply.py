@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from ..errors import ReplyBroken
-from ..ports import Piece, Reply
+from ..ports import Reply, ReplyDelta
 from .failures import failure_of_stream
 from .sse import ServerEvent
 from .tool_input import read_json, tool_input
@@ -59,7 +59,7 @@ class ChatAssembly:
         self._calls: list[_Call] = []
         self._at: dict[int, _Call] = {}
 
-    def feed(self, event: ServerEvent) -> Iterator[Piece]:
+    def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
         """Take one event and yield what it shows; raise what an error inside the stream means."""
         if event.data.startswith(_DONE):
             self.done = True
@@ -69,7 +69,7 @@ class ChatAssembly:
             raise failure_of_stream(self._who, chunk)
         yield from self._take(chunk)
 
-    def take_whole(self, body: bytes) -> Iterator[Piece]:
+    def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
         """Take a completion that came in one piece, from a server that does not stream."""
         completion = self._read(body.decode("utf-8", "replace"))
         if completion.get("error"):
@@ -102,7 +102,7 @@ class ChatAssembly:
         usage = usage_of(self._usage)
         return Reply({**body, "usage": usage} if usage else body)
 
-    def _take(self, chunk: Mapping[str, Any]) -> Iterator[Piece]:
+    def _take(self, chunk: Mapping[str, Any]) -> Iterator[ReplyDelta]:
         for key in ("id", "model"):
             if isinstance(chunk.get(key), str) and chunk[key]:
                 self._head.setdefault(key, chunk[key])
@@ -117,27 +117,27 @@ class ChatAssembly:
                 matched = choice.get("stop_reason")
                 self._matched = matched if isinstance(matched, str) else None
 
-    def _delta(self, delta: Mapping[str, Any]) -> Iterator[Piece]:
+    def _delta(self, delta: Mapping[str, Any]) -> Iterator[ReplyDelta]:
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if isinstance(thought, str) and thought:
             self._thinking.append(thought)
-            yield Piece("thinking", thought)
+            yield ReplyDelta("thinking", thought)
         refusal: Any = delta.get("refusal")
         self._refused = self._refused or bool(refusal)
         for said in (delta.get("content"), refusal):
             text = _text(said)
             if text:
                 self._text.append(text)
-                yield Piece("text", text)
+                yield ReplyDelta("text", text)
         for part in _rows(delta.get("tool_calls")):
             yield from self._call(part)
 
-    def _call(self, part: Mapping[str, Any]) -> Iterator[Piece]:
+    def _call(self, part: Mapping[str, Any]) -> Iterator[ReplyDelta]:
         call = self._find(part)
         function = _object(part.get("function"))
         if not call.name and function.get("name"):
             call.name = str(function["name"])
-            yield Piece("tool", call.name)
+            yield ReplyDelta("tool", call.name)
         arguments = function.get("arguments")
         if isinstance(arguments, str):
             call.arguments.append(arguments)

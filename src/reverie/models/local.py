@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from ..errors import ModelUnavailable, ModelUnknown
-from ..ports import Capabilities, Piece, Reply
+from ..ports import Capabilities, Reply, ReplyDelta
 from .anthropic import wire_request
 from .failures import failure_of_exception, failure_of_status
 from .gguf import GgufWeights, read_weights
@@ -102,7 +102,7 @@ class LocalModel:
         """Its window; prefixes are reused without being asked for, and cost nothing."""
         return Capabilities(window=self._window)
 
-    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
         """Yield pieces as they arrive and last the whole reply."""
         body, _ = wire_request(request)
         response = await self._send(body_bytes({**body, "model": self.model_id}))

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from ..errors import ReplyBroken
-from ..ports import Piece, Reply
+from ..ports import Reply, ReplyDelta
 from .failures import failure_of_stream
 from .sse import ServerEvent
 from .tool_input import read_json, tool_input
@@ -40,7 +40,7 @@ class MessageAssembly:
         """Whether any part of the reply has come."""
         return self._message is not None
 
-    def feed(self, event: ServerEvent) -> Iterator[Piece]:
+    def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
         """Take one event and yield what it shows; raise what an error event means."""
         try:
             fields: Any = _decode(event.data)
@@ -57,7 +57,7 @@ class MessageAssembly:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise self._broken(f"an event {str(kind)[:40]!r} does not fit: {error!r}") from error
 
-    def take_whole(self, body: bytes) -> Iterator[Piece]:
+    def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
         """Take a reply that came in one piece, from a server that does not stream."""
         read = self._read(body.decode("utf-8", "replace"))
         message = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
@@ -76,7 +76,7 @@ class MessageAssembly:
             raise self._broken("it ended with a block still open, or without a reason")
         return Reply({**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]})
 
-    def _take(self, kind: str, said: dict[str, Any]) -> Iterator[Piece]:
+    def _take(self, kind: str, said: dict[str, Any]) -> Iterator[ReplyDelta]:
         if kind == "message_start":
             self._message = {**said["message"]}
             self._message.setdefault("content", [])
@@ -91,7 +91,7 @@ class MessageAssembly:
         elif kind == "message_stop":
             self.done = True
 
-    def _start(self, index: int, block: dict[str, Any]) -> Iterator[Piece]:
+    def _start(self, index: int, block: dict[str, Any]) -> Iterator[ReplyDelta]:
         if index in self._blocks:
             raise ValueError(f"block {index} begins twice")
         self._blocks[index] = deepcopy(block)
@@ -101,17 +101,17 @@ class MessageAssembly:
             self._message["model"] = block["to"]["model"]
         yield from _shown(block)
 
-    def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[Piece]:
+    def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[ReplyDelta]:
         if index not in self._open:
             raise ValueError(f"block {index} is not open")
         block = self._blocks[index]
         match delta["type"]:
             case "text_delta":
                 block["text"] = block.get("text", "") + delta["text"]
-                yield Piece("text", delta["text"])
+                yield ReplyDelta("text", delta["text"])
             case "thinking_delta":
                 block["thinking"] = block.get("thinking", "") + delta["thinking"]
-                yield Piece("thinking", delta["thinking"])
+                yield ReplyDelta("thinking", delta["thinking"])
             case "signature_delta":
                 block["signature"] = delta["signature"]
             case "input_json_delta":
@@ -149,12 +149,12 @@ class MessageAssembly:
         return ReplyBroken(f"{self._who}: the reply is broken: {why}")
 
 
-def _shown(block: Mapping[str, Any]) -> Iterator[Piece]:
+def _shown(block: Mapping[str, Any]) -> Iterator[ReplyDelta]:
     """Yield what a block shows when it appears."""
     kind = block.get("type")
     if kind in _CALLS:
-        yield Piece("tool", str(block.get("name") or ""))
+        yield ReplyDelta("tool", str(block.get("name") or ""))
     elif kind == "text" and block.get("text"):
-        yield Piece("text", block["text"])
+        yield ReplyDelta("text", block["text"])
     elif kind == "thinking" and block.get("thinking"):
-        yield Piece("thinking", block["thinking"])
+        yield ReplyDelta("thinking", block["thinking"])

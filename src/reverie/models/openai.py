@@ -12,9 +12,9 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from ..cache.prices import capabilities_of
+from ..cache.prices import limits_of_model
 from ..errors import ModelUnknown
-from ..ports import Capabilities, Piece, Reply
+from ..ports import Capabilities, Reply, ReplyDelta
 from .chat_reply import ChatAssembly
 from .chat_request import chat_request, used_ids
 from .failures import failure_of_exception
@@ -71,10 +71,10 @@ class OpenAIModel:
     @property
     def capabilities(self) -> Capabilities:
         """Its window, where it was given or the installed table knows it; prefixes are cached without being marked."""
-        known = capabilities_of(self._id)
+        known = limits_of_model(self._id)
         return Capabilities(window=self._window or (known.window_tokens if known else None))
 
-    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
         """Yield pieces as they arrive and last the whole reply."""
         response = await self._send(request)
         async with aclosing(read_reply(response, ChatAssembly(self.name, used_ids(request)), self.name)) as parts:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import anyio
 
 from ..errors import InputError, ModelError, ModelUnavailable, ReplyBroken
-from ..ports import Capabilities, Model, Piece, Reply
+from ..ports import Capabilities, Model, Reply, ReplyDelta
 from ..values import record
 from .wire import whole_reply
 
@@ -95,7 +95,7 @@ class RetryingModel:
         """The model that is asked first."""
         return self._model
 
-    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
         """Yield pieces as they arrive and last the whole reply, which may be the fallback's."""
         attempt, model, asked = 0, self._model, request
         while True:

@@ -18,7 +18,7 @@ import anyio.lowlevel
 from ..cache.simulator import CacheRules, CacheSimulator, Mark, SimBlock
 from ..conversation.wire.canonical import canonical
 from ..errors import ModelRefused, PromptTooLong, ReplyBroken
-from ..ports import Capabilities, Piece, Reply
+from ..ports import Capabilities, Reply, ReplyDelta
 from ..values import record
 from .wire import whole_reply
 
@@ -85,7 +85,7 @@ class ScriptedModel:
         """What it was made to be able to do."""
         return self._capabilities
 
-    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Piece | Reply, None]:
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
         """Yield pieces and last the whole reply; raise what the script says."""
         given = dict(request)
         self.requests.append(given)
@@ -188,15 +188,15 @@ class ScriptedModel:
             blocks.append(whole)
         return blocks
 
-    def _pieces(self, content: list[dict[str, Any]]) -> Iterator[Piece]:
+    def _pieces(self, content: list[dict[str, Any]]) -> Iterator[ReplyDelta]:
         for block in content:
             match block.get("type"):
                 case "text":
-                    yield from (Piece("text", text) for text in self._cut(block["text"]))
+                    yield from (ReplyDelta("text", text) for text in self._cut(block["text"]))
                 case "thinking":
-                    yield from (Piece("thinking", text) for text in self._cut(block["thinking"]))
+                    yield from (ReplyDelta("thinking", text) for text in self._cut(block["thinking"]))
                 case "tool_use":
-                    yield Piece("tool", block["name"])
+                    yield ReplyDelta("tool", block["name"])
                 case _:
                     pass
 

@@ -13,7 +13,7 @@ import msgspec
 
 from ..conversation.entries import clean
 from ..errors import ModelError, ModelRefused, ReplyBroken
-from ..ports import Piece, Reply
+from ..ports import Reply, ReplyDelta
 from .failures import failure_of_exception
 from .sse import EventDecoder, ServerEvent
 
@@ -37,11 +37,11 @@ class ReplyAssembly(Protocol):
         """Whether the provider said that this is all."""
         ...
 
-    def feed(self, event: ServerEvent) -> Iterator[Piece]:
+    def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
         """Take one event and yield what it shows."""
         ...
 
-    def take_whole(self, body: bytes) -> Iterator[Piece]:
+    def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
         """Take a reply that came in one piece."""
         ...
 
@@ -72,7 +72,7 @@ def is_loopback(url: str) -> bool:
 
 async def read_reply(
     response: httpx2.Response, assembly: ReplyAssembly, who: str
-) -> AsyncGenerator[Piece | Reply, None]:
+) -> AsyncGenerator[ReplyDelta | Reply, None]:
     """Yield the pieces of an accepted response and last its reply; close it however this ends, also when cancelled."""
     try:
         if "json" in response.headers.get("content-type", ""):
@@ -98,7 +98,7 @@ async def read_reply(
             await response.aclose()
 
 
-async def whole_reply(stream: AsyncGenerator[Piece | Reply, None]) -> Reply:
+async def whole_reply(stream: AsyncGenerator[ReplyDelta | Reply, None]) -> Reply:
     """Read a stream to its end and return the reply it ended with."""
     found: Reply | None = None
     async with aclosing(stream):

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ..cache.ledger import expected_usage
 from ..cache.prices import prices_for
 from ..cache.usage import Usage
-from ..cache.watch import SERVER, Watch, registered_by
+from ..cache.watch import SERVER, CacheWatch, registered_by
 from ..conversation.decisions import Compacted, Decision, PrefixRendered, Unknown, decision_of
 from ..conversation.entries import DECISION
 from ..conversation.wire.options import opening_of
@@ -57,7 +57,7 @@ class CacheDrop:
 def drops(recording: Recording) -> list[CacheDrop]:
     """Name every drop of a recording; one without usage has none to name."""
     found: list[CacheDrop] = []
-    watch, older, total, opening = Watch(), 0, 0, dict[str, Any]()
+    watch, older, total, opening = CacheWatch(), 0, 0, dict[str, Any]()
     for step in recording.steps:
         if step.billed is None:
             continue
@@ -94,18 +94,18 @@ def _decisions(step: RecordedRequest) -> list[Decision]:
     return [decision for decision in found if not isinstance(decision, Unknown)]
 
 
-def _falls(watch: Watch, used: Usage) -> bool:
+def _falls(watch: CacheWatch, used: Usage) -> bool:
     """Say whether a call reads so little that the watch would report it, announced or not."""
     policy = watch.policy
     fallen = used.read < policy.least_share * watch.readable
     return watch.sent is not None and fallen and watch.readable - used.read >= policy.least_tokens
 
 
-def _announced(watch: Watch) -> str | None:
+def _announced(watch: CacheWatch) -> str | None:
     return f"{_NAMES.get(watch.registered[0], watch.registered[0])} (registered)" if watch.registered else None
 
 
-def _reason(watch: Watch, used: Usage, step: RecordedRequest, older: int, total: int) -> str:
+def _reason(watch: CacheWatch, used: Usage, step: RecordedRequest, older: int, total: int) -> str:
     """Name why less was read unannounced; ``older`` could be read two calls ago, ``total`` was sent by the last."""
     _, broke = watch.after(used, step.at)
     named = broke.reason if broke is not None else SERVER

@@ -97,7 +97,7 @@ async def _say(session: Session, entry: Entry, on_said: Callable[[str], None] | 
     """Log results as results and the rest as what was said."""
     rest: list[Block] = []
     for block in as_blocks(entry.message or {"content": []}):
-        known = block["type"] == "tool_result" and session.view.use(block["tool_use_id"]) is not None
+        known = block["type"] == "tool_result" and session.view.tool_call(block["tool_use_id"]) is not None
         if known:
             content = block.get("content") or ""
             await session.result(block["tool_use_id"], content, is_error=block.get("is_error") is True)

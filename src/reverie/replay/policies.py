@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from ..cache.breakpoints import Placed, Planned, last_markable, plan_marks
-from ..cache.economics import CLASSIC, Rates
+from ..cache.breakpoints import BreakpointPlan, CacheState, last_markable, plan_marks
+from ..cache.economics import CLASSIC, RelativeRates
 from ..cache.simulator import CacheRules
 from ..conversation.decisions import Cause, Decision, Replacement, ResultsCleared, Snipped
 from ..conversation.entries import USER, Entry
@@ -47,7 +47,7 @@ class ReplayPolicy(Protocol):
         """Decide what to do before a request."""
         ...
 
-    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> Planned | None:
+    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
         """Place the breakpoints; none means that nothing is cached."""
         ...
 
@@ -65,7 +65,7 @@ class UncachedPolicy:
         """Leave it."""
         return []
 
-    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> Planned | None:
+    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
         """Ask for no caching."""
         return None
 
@@ -77,11 +77,11 @@ class AppendOnlyPolicy(UncachedPolicy):
 
     def __init__(self, ttl: str = "5m") -> None:
         self.ttl = ttl
-        self._placed: Placed | None = None
+        self._placed: CacheState | None = None
         self._changed: int | None = None
         self._cuts = 0
 
-    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> Planned | None:
+    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
         """Mark the system prompt, where the last request ended, and the end."""
         ttl = self.ttl_of(step)
         changed = 0 if view.cuts != self._cuts else self._changed
@@ -94,7 +94,7 @@ class AppendOnlyPolicy(UncachedPolicy):
         if found is not None and found.message < len(messages) and found not in [place for place, _ in marks]:
             marks.insert(0, (found, ttl))
         self._placed = planned.after
-        return Planned(tuple(marks), ttl, True, False, planned.after)
+        return BreakpointPlan(tuple(marks), ttl, True, False, planned.after)
 
     def ttl_of(self, step: RecordedRequest) -> str:
         """Return the lifetime of this request's breakpoints."""
@@ -118,12 +118,12 @@ class AsRecordedPolicy(AppendOnlyPolicy):
         """Clear what the recorded client must have cleared."""
         if not step.removed or step.billed is None:
             return []
-        surplus = view.counted.tokens - step.billed.input
+        surplus = view.token_count.tokens - step.billed.input
         gone: list[Replacement] = []
         for one in view.results:
             if surplus <= 0:
                 break
-            if one.tool_use_id not in view.shown.results and one.tokens > STUB_TOKENS:
+            if one.tool_use_id not in view.overrides.results and one.tokens > STUB_TOKENS:
                 gone.append(Replacement(one.tool_use_id, cleared_text(one.tool_use_id), tokens=one.tokens))
                 surplus -= one.tokens - STUB_TOKENS
                 self.changed_at(one.group)
@@ -148,13 +148,13 @@ class SlidingWindowPolicy(AppendOnlyPolicy):
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Drop the oldest rounds beyond the window."""
-        surplus = view.counted.tokens - self._window_tokens
+        surplus = view.token_count.tokens - self._window_tokens
         if surplus <= 0:
             return []
         pieces = {piece.uuid: piece.tokens for group in view.groups for piece in group.pieces}
         gone: list[str] = []
         freed = 0
-        for one in rounds([entry for entry in view.said if entry.uuid in pieces])[1:-1]:
+        for one in rounds([entry for entry in view.history if entry.uuid in pieces])[1:-1]:
             if freed >= surplus:
                 break
             gone += [entry.uuid for entry in one]
@@ -174,7 +174,7 @@ class ClearEveryTurnPolicy(AppendOnlyPolicy):
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Clear what is not among the newest results."""
-        shown = view.shown.results
+        shown = view.overrides.results
         results = [one for one in view.results if self._policy.may_clear(one.tool) and one.tool_use_id not in shown]
         old = results[: -self._keep]
         if not old:
@@ -198,7 +198,7 @@ class ReveriePolicy(UncachedPolicy):
         offload: OffloadPolicy | None = None,
         compact_at: int,
         ttl: str | None = None,
-        rates: Rates = CLASSIC,
+        rates: RelativeRates = CLASSIC,
         name: str = "reverie",
     ) -> None:
         least = CacheRules().minimum_for(recording.model)
@@ -214,7 +214,7 @@ class ReveriePolicy(UncachedPolicy):
         if entry.kind != USER or entry.message is None:
             return decisions
         for block in as_blocks(entry.message):
-            use = view.use(block["tool_use_id"]) if block["type"] == "tool_result" else None
+            use = view.tool_call(block["tool_use_id"]) if block["type"] == "tool_result" else None
             if use is not None:
                 called, content = block["tool_use_id"], block.get("content") or ""
                 applied = offload_result(self._storage, "replay", use.name, called, content, self._offload, view)
@@ -230,7 +230,7 @@ class ReveriePolicy(UncachedPolicy):
             planned = planned.decision
         return [*together, *([planned] if planned is not None else ())]
 
-    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> Planned | None:
+    def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
         """Place breakpoints as a live session does."""
         settled, tail_offset = self.trimmer.unsettled()
         return self._cache.mark(view, messages, step.at, settled=settled, tail_offset=tail_offset)

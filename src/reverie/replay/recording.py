@@ -15,7 +15,7 @@ from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry,
 from ..conversation.rounds import reply_id
 from ..conversation.tokens.estimate import estimate_block, estimate_request
 from ..conversation.view import View
-from ..conversation.wire.blocks import Block, admitted, as_blocks
+from ..conversation.wire.blocks import Block, accepted_message, as_blocks
 from ..importers import ImportedSession
 from ..values import record, replace
 
@@ -97,7 +97,7 @@ def _normal(entry: Entry) -> Entry:
     if entry.kind not in (USER, ASSISTANT, ATTACHMENT) or entry.message is None:
         return entry
     role = ASSISTANT if entry.kind == ASSISTANT else USER
-    message = admitted(entry.message, role)
+    message = accepted_message(entry.message, role)
     content = as_blocks(message) if message is not None else []
     return replace(entry, body={**entry.body, "message": {"role": role, "content": content}})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any, Final
 
-from ..cache.breakpoints import Planned
+from ..cache.breakpoints import BreakpointPlan
 from ..cache.simulator import Mark, SimBlock
 from ..conversation.entries import Message
 from ..conversation.wire.blocks import as_blocks
@@ -64,7 +64,7 @@ class RequestSimulator:
             found = self._known[key] = (message, made)
         return found[1]
 
-    def marks(self, planned: Planned, starts: list[int], size: int) -> list[Mark]:
+    def marks(self, planned: BreakpointPlan, starts: list[int], size: int) -> list[Mark]:
         """Return planned breakpoints by position, the prefix's first."""
         prefix = {len(self.prefix) - 1: planned.prefix_ttl} if planned.marks_system else {}
         for place, ttl in planned.marks:

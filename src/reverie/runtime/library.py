@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..conversation.entries import ASSISTANT, USER, Entry, encode_entry
-from ..conversation.log import Loaded, parse_log
+from ..conversation.log import ParsedLog, parse_log
 from ..conversation.view import View
-from ..conversation.wire.blocks import admitted, as_blocks
+from ..conversation.wire.blocks import accepted_message, as_blocks
 from ..errors import InputError, SessionBusy, SessionNotFound
 from ..ports import Storage
 from ..storage.files import FileStorage
@@ -76,7 +76,7 @@ class Library:
         folders = {tuple(key.split("/")[:3]) for key in self._storage.list("projects") if key.count("/") > 2}
         return [f"{'/'.join(parts)}.jsonl" for parts in sorted(folders) if parts[2] != "memory"]
 
-    def load(self, key: str) -> Loaded:
+    def load(self, key: str) -> ParsedLog:
         """Read a session's log, damage and all."""
         data = self._storage.load(key)
         if data is None:
@@ -181,7 +181,7 @@ def _session(key: str) -> str:
 
 def _first_words(said: list[Entry]) -> str:
     for entry in said:
-        message = admitted(entry.message, USER) if entry.kind == USER and entry.message is not None else None
+        message = accepted_message(entry.message, USER) if entry.kind == USER and entry.message is not None else None
         for block in as_blocks(message) if message is not None else []:
             if block["type"] == "text":
                 return " ".join(block["text"].split())[:80]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..events import Event
-from ..ports import Agents, Post
+from ..ports import Agents, Messenger
 from ..settings import AgentPolicy
 from ..values import record
 from .files.read_state import ReadState
@@ -73,7 +73,7 @@ class ToolContext:
     web: WebAccess = field(default_factory=WebAccess)
     agents: Agents | None = None
     """Starts agents for this one; None if it may start none."""
-    post: Post | None = None
+    post: Messenger | None = None
     """Carries messages to other agents; None if there are none."""
 
     def forked(self, **changes: Any) -> ToolContext:

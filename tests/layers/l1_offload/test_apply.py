@@ -225,7 +225,7 @@ def test_results_left_whole_are_marked_when_the_message_is_made_ready_and_only_t
     desk.ask("a", "b")
     desk.give("a", "one")
     desk.give("b", "two")
-    assert not desk.view.kept("a")
+    assert not desk.view.is_kept("a")
     (decision,) = desk.send().before
     assert isinstance(decision, ResultsKept)
     assert decision.tool_use_ids == ["a", "b"]

@@ -210,7 +210,7 @@ def test_when_the_largest_cannot_be_stored_the_next_is_tried(make_desk: MakeDesk
     made = desk.send()
     assert desk.shown("a") == "a" * 599
     assert [one.tool_use_id for one in made.before if isinstance(one, ResultOffloaded)] == ["b"]
-    assert desk.view.kept("a")
-    assert desk.view.kept("c")
+    assert desk.view.is_kept("a")
+    assert desk.view.is_kept("c")
     assert made.fallback is not None
     assert "a passes whole" in made.fallback

@@ -31,7 +31,7 @@ def looked_through(view: View, content: Any) -> str | None:
     """Return the first call whose result is shown whole and is exactly this, by looking at all of them."""
     for one in view.results:
         block = as_blocks(one.piece.message)[0]
-        if block["content"] == content and one.tool_use_id not in view.shown.results:
+        if block["content"] == content and one.tool_use_id not in view.overrides.results:
             return one.tool_use_id
     return None
 
@@ -54,7 +54,7 @@ class Session:
             self.script.reply(call(called))
             self.script.result(called, CONTENTS[number % len(CONTENTS)])
         elif kind == "cut":
-            last = view.said[-1].uuid
+            last = view.history[-1].uuid
             self.script.decide(Compacted(CAUSE, "manual", "full", "what was done", 1_000, last, None))
             self.script.user("go on")
         elif view.results:

@@ -336,7 +336,7 @@ def test_the_plan_for_a_message_keeps_its_promises(results: list[tuple[str, int,
 def test_a_plan_that_decides_anew_on_frozen_results_is_caught() -> None:
     def forgetful(view: View, policy: OffloadPolicy) -> Aggregate:
         made = plan_aggregate(view, policy)
-        again = next((block for block in view.messages()[-1]["content"] if view.kept(block["tool_use_id"])), None)
+        again = next((block for block in view.messages()[-1]["content"] if view.is_kept(block["tool_use_id"])), None)
         if again is None:
             return made
         from reverie.layers.l1_offload import form_of

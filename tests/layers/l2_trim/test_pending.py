@@ -107,7 +107,7 @@ def test_an_index_that_follows_is_the_one_made_in_one_go(seed: int, every: int):
 
 def restored(found: list[View]) -> set[str]:
     """Return the results that were gone in some view."""
-    return {one.tool_use_id for view in found for one in found[-1].results if one.tool_use_id in view.shown.results}
+    return {one.tool_use_id for view in found for one in found[-1].results if one.tool_use_id in view.overrides.results}
 
 
 def test_a_cut_makes_the_index_anew(bench: Any):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.cache.breakpoints import Place, Placed
+from reverie.cache.breakpoints import BlockPosition, CacheState
 from reverie.conversation.decisions import CacheEdits, Cause, PrefixRendered
 from reverie.conversation.wire.request import build_request
 from reverie.conversation.wire.validate import Limits, problems
@@ -97,7 +97,7 @@ def test_only_this_side_clears_and_only_where_it_may(make_bench: MakeBench, mode
     ],
 )
 def test_the_cache_is_cold_by_the_lifetime_in_use(ttl: str, idle_seconds: float, life: str):
-    placed = Placed(ttl, Place(3, 0), Place(9, 0), 1_000.0)
+    placed = CacheState(ttl, BlockPosition(3, 0), BlockPosition(9, 0), 1_000.0)
     assert placed.life(1_000.0 + idle_seconds) == life
 
 

@@ -231,7 +231,7 @@ def test_an_edit_outlives_a_cut_that_took_its_results_away():
                 await session.say("begin")
                 for _ in range(23):
                     await shop.turn(session)
-                replies = [entry.uuid for entry in session.view.said if entry.kind == ASSISTANT]
+                replies = [entry.uuid for entry in session.view.history if entry.kind == ASSISTANT]
                 cause = Cause("compact", "asked", moves_prefix=True)
                 await session.decide(Compacted(cause, "manual", "full", "A summary.", 9, None, replies[-4]))
                 await shop.turn(session)
@@ -259,7 +259,7 @@ def test_idle_time_comes_first_and_alone_then_the_cache_edit():
                 for _ in range(3):
                     await shop.turn(session)
                 assert len(session.view.facts.edits) == 1
-                cleared = {one for one in shown(shop.sent[-1]) if one in session.view.shown.results}
+                cleared = {one for one in shown(shop.sent[-1]) if one in session.view.overrides.results}
                 (edit,) = session.view.facts.edits
                 assert isinstance(edit, CacheEdits)
                 assert not cleared & set(edit.tool_use_ids)
@@ -278,7 +278,7 @@ def test_a_provider_that_clears_by_itself_is_asked_to_and_what_it_did_is_logged(
                     await shop.turn(session, f"word {shop.turns} " * 4_000)
                 with pytest.raises(SessionError, match="provider"):
                     await session.trim(0)
-                assert not session.view.shown.results
+                assert not session.view.overrides.results
             replies = [entry.body["reply"] for entry in shop.log() if entry.kind == ASSISTANT]
             applied = [reply["context_management"]["applied_edits"] for reply in replies]
             assert all("context_management" in request for request in shop.sent)
@@ -316,7 +316,7 @@ def test_a_budget_and_a_run_by_hand_clear_the_oldest_and_say_so():
                 )
                 assert shop.trims()[-1] == event
                 assert await session.trim(0) is None
-                whole = [one for one in session.view.results if one.tool_use_id not in session.view.shown.results]
+                whole = [one for one in session.view.results if one.tool_use_id not in session.view.overrides.results]
                 assert len(whole) == 3
                 first = session.view.results[0].tool_use_id
                 assert await session.read_back(first) == b"line 1 of it\n" * 60

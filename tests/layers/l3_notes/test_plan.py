@@ -146,7 +146,7 @@ def test_the_cursor_never_splits_a_call_from_its_result(seed: int) -> None:
         pieces = {piece.uuid for piece in group.pieces}
         results = {result.message for result in view.results if result.tool_use_id in group.uses}
         assert not (pieces & before and (results & after))
-    entries = [entry for entry in view.said if entry.uuid in before]
+    entries = [entry for entry in view.history if entry.uuid in before]
     assert rounds(entries) or not entries
 
 

@@ -162,7 +162,7 @@ def test_a_lost_cursor_makes_every_message_count_and_a_compaction_does_not_lose_
     log.decide(CursorMoved(Cause("extract", "test"), CURSOR, "nowhere"))
     found = log.look()
     assert found.lost
-    assert len(found.entries) == len(log.view.said)
+    assert len(found.entries) == len(log.view.history)
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4))
@@ -177,7 +177,7 @@ def test_random_logs_never_break_it_and_the_cursor_only_goes_forward(number: int
         assert found == looking(view, cursor, policy, memory_path=MEMORY)
         if found.act == "wait":
             continue
-        said = [one.uuid for one in view.said]
+        said = [one.uuid for one in view.history]
         assert not found.lost
         assert said.index(found.upto) > at
         at, cursor = said.index(found.upto), found.upto
@@ -201,5 +201,5 @@ def test_a_plan_that_forgets_where_it_was_is_caught() -> None:
 def test_nothing_after_the_cursor_is_nothing() -> None:
     log = Log()
     last = log.turn()
-    assert after_cursor(log.view.said, last) == ((), False)
+    assert after_cursor(log.view.history, last) == ((), False)
     assert after_cursor([], "x") == ((), True)

@@ -67,8 +67,8 @@ def losses(entries: Iterable[Entry]) -> list[CompactionLoss]:
         before, view = view, view.fold(entry)
         if isinstance(decision, Compacted) and view.cuts != before.cuts:
             loss = loss_of(before, view, decision)
-            tokens = decision.tokens_before or before.counted.tokens
-            out.append(CompactionLoss(entry.uuid, entry.time, decision, tokens, view.counted.tokens, False, loss))
+            tokens = decision.tokens_before or before.token_count.tokens
+            out.append(CompactionLoss(entry.uuid, entry.time, decision, tokens, view.token_count.tokens, False, loss))
     return [
         CompactionLoss(one.uuid, one.time, one.decision, one.tokens_before, one.tokens_after, True, one.loss)
         if one.uuid in view.facts.undone

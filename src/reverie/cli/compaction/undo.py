@@ -32,9 +32,9 @@ def command(session: str, as_json: bool) -> None:
 async def _undo(name: str, settings: Settings, as_json: bool) -> None:
     try:
         async with opened_for_writing(name, settings) as session:
-            before = session.view.counted.tokens
+            before = session.view.token_count.tokens
             entry = await session.undo()
-            after, undone = session.view.counted.tokens, str(entry.body["compaction"])
+            after, undone = session.view.token_count.tokens, str(entry.body["compaction"])
             if as_json:
                 emit_json({"session": session.name, "undone": undone, "tokens_before": before, "tokens_after": after})
             else:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from ...cache.prices import capabilities_of
+from ...cache.prices import limits_of_model
 from ...settings import load_settings
 from ..output import Styled, bar, bar_cell, coloured, console, counted, emit_json, paint, say, table, tracked
 from ..sessions.recordings import recordings
@@ -56,7 +56,7 @@ def command(session: str, model: str, window_tokens: int | None, whole: bool, as
     settings = load_settings()
     found = [
         window_usage(
-            one, settings=settings, lookup=capabilities_of, model=model, window_tokens=window_tokens, whole=whole
+            one, settings=settings, lookup=limits_of_model, model=model, window_tokens=window_tokens, whole=whole
         )
         for one in tracked(recordings(session), "counting")
     ]

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import click
 
-from ...cache.ledger import Axis, Totals
+from ...cache.ledger import LedgerAxis, Totals
 from ...runtime.session.ledger import LedgerStore
 from ...settings import load_settings
 from ..output import bars, counted, emit_json, say, table
@@ -29,7 +29,7 @@ def command(axis: str, session: str | None, project: str | None, as_json: bool) 
     """Sum the tokens and cost of model calls, actual and expected, and the money lost to each kind of cache break."""
     slug = slug_of(project)
     with LedgerStore(load_settings().home) as store:
-        found = store.by(cast(Axis, axis), session=session, project=slug)
+        found = store.by(cast(LedgerAxis, axis), session=session, project=slug)
     whole = summed(list(found.values()))
     if as_json:
         rows = [{axis: key, **as_json_row(one)} for key, one in found.items()]

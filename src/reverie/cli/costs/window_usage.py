@@ -34,7 +34,7 @@ def window_usage(
     """Return the context usage of one session, as the values that ``reverie context --json`` prints."""
     entries = [entry for entry in recording.entries if not whole or not removes(entry)]
     view = View().fold_all(entries)
-    model = model or recording.model or view.counted.model
+    model = model or recording.model or view.token_count.model
     found = accounting_of(view)
     window = window_for(model, lookup=lookup, environment=os.environ)
     limits = [limit for limit in (settings.window_tokens, window_tokens) if limit is not None]
@@ -44,9 +44,9 @@ def window_usage(
         compact_percent=settings.compact_percent,
     )
     # Billed usage describes the view that was sent, not the larger view without removals.
-    known = view.counted.known and not (whole and len(entries) < len(recording.entries))
-    count = view.counted.tokens if known else max(view.counted.tokens, found.total)
-    used = view.counted.threshold_tokens if known or not whole else count
+    known = view.token_count.known and not (whole and len(entries) < len(recording.entries))
+    count = view.token_count.tokens if known else max(view.token_count.tokens, found.total)
+    used = view.token_count.threshold_tokens if known or not whole else count
     return {
         "session": recording.session,
         "format": recording.format,
@@ -79,13 +79,13 @@ def removes(entry: Entry) -> bool:
 
 def accounting_of(view: View) -> Accounting:
     """Return a view's tokens by category, estimated with the correction learned from its replies."""
-    correction = view.counted.estimator.correction(view.counted.model)
+    correction = view.token_count.estimator.correction(view.token_count.model)
 
     def weigh(block: Any) -> float:
         return correction.tokens(measure_block(block))
 
     shown = {piece.uuid for group in view.groups for piece in group.pieces}
-    attached = [entry.body for entry in view.said if entry.kind == ATTACHMENT and entry.uuid in shown]
+    attached = [entry.body for entry in view.history if entry.kind == ATTACHMENT and entry.uuid in shown]
     return account(view.messages(), attached, weigh=weigh)
 
 

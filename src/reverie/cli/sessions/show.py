@@ -79,4 +79,4 @@ def as_report(recording: Recording, as_view: bool) -> dict[str, Any]:
     if not as_view:
         return {**report, "entries": [msgspec.json.decode(encode_entry(entry)) for entry in recording.entries]}
     view = View().fold_all(recording.entries)
-    return {**report, "count": view.counted.tokens, "request": build_request(view)}
+    return {**report, "count": view.token_count.tokens, "request": build_request(view)}

@@ -71,7 +71,7 @@ async def show_help(chat: Chat, rest: str) -> None:
 
 async def show_context(chat: Chat, rest: str) -> None:
     """Print the context usage."""
-    from ...cache.prices import capabilities_of
+    from ...cache.prices import limits_of_model
     from ..costs.context import draw
     from ..costs.window_usage import window_usage
     from ..sessions.recordings import Recording
@@ -80,7 +80,7 @@ async def show_context(chat: Chat, rest: str) -> None:
     agent = chat.agent
     entries = await to_thread.run_sync(logged_entries, agent)
     recording = Recording(agent.name, "reverie", "", agent.model.model_id, str(agent.cwd), tuple(entries))
-    found = window_usage(recording, settings=agent.session.settings, lookup=capabilities_of, model=agent.model.model_id)
+    found = window_usage(recording, settings=agent.session.settings, lookup=limits_of_model, model=agent.model.model_id)
     chat.transcript.put("block", drawn_lines(lambda: draw(found)))
 
 

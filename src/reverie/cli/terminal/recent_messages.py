@@ -20,7 +20,7 @@ __all__ = ["last_exchange", "logged_entries", "written_notes"]
 def last_exchange(view: View) -> tuple[str, str]:
     """Return the user's last prompt and the model's text after it."""
     prompt, said = "", list[str]()
-    for entry in view.said:
+    for entry in view.history:
         if entry.message is None:
             continue
         texts = _texts(entry.message.get("content"))

@@ -1,29 +1,29 @@
-"""The count before the next request: what the last reply was billed, plus an estimate of all that followed it."""
+"""The token count of the next request: the input billed for the last reply, plus an estimate of everything after it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil
 from typing import Any, Final, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .estimate import NOTHING, Measure, measure_message, measure_messages
+from .estimate import NOTHING, Measure, measure_message
 from .learning import Estimator
 
-__all__ = ["PADDING", "Counted", "Reply", "Usage", "count", "padded", "usage_of"]
+__all__ = ["PADDING", "BilledTokens", "ReplyBody", "TokenCount", "billed_tokens", "padded"]
 
 PADDING: Final = 4 / 3
-# A recording made while a reply streamed in often holds the output count of its start (1 to 8). Below this share of
-# what the reply's own content is estimated at, the report is not believed.
+# A log recorded while a reply streamed often holds the output count from the start of the stream (1 to 8 tokens), so
+# a reported count below this share of the estimate is replaced by the estimate.
 BELIEVED_SHARE: Final = 0.6
 
-Reply = Mapping[str, Any]
+ReplyBody = Mapping[str, Any]
 
 
-class Usage(Struct, frozen=True):
-    """What a reply reports: all input, cached or not, and its output."""
+class BilledTokens(Struct, frozen=True):
+    """The tokens a reply reports: all input, cached or not, and its output."""
 
     input_tokens: int
     output_tokens: int
@@ -34,20 +34,20 @@ def _number(usage: Mapping[str, Any], key: str) -> int:
     return value if isinstance(value, int) and value is not True and value > 0 else 0
 
 
-def usage_of(reply: Reply | None) -> Usage | None:
-    """Read the usage of a reply, in Anthropic's or OpenAI's spelling; none where no input was billed."""
+def billed_tokens(reply: ReplyBody | None) -> BilledTokens | None:
+    """Return the billed tokens of a reply, in Anthropic's or OpenAI's spelling; None if it bills no input."""
     usage = reply.get("usage") if reply else None
-    if not isinstance(usage, (dict, Mapping)):  # dict first: asking an abstract class costs more than all the rest
+    if not isinstance(usage, (dict, Mapping)):  # dict first: the check against an abstract class is slow
         return None
     found = cast(Mapping[str, Any], usage)
     cached = _number(found, "cache_creation_input_tokens") + _number(found, "cache_read_input_tokens")
     total = _number(found, "input_tokens") + cached or _number(found, "prompt_tokens")
     output = _number(found, "output_tokens") or _number(found, "completion_tokens")
-    return Usage(total, output) if total else None
+    return BilledTokens(total, output) if total else None
 
 
 def padded(tokens: float) -> int:
-    """Pad an estimate for a threshold check made before any usage is known."""
+    """Return an estimate with a safety margin, for a threshold check before any usage was reported."""
     return ceil(tokens * PADDING)
 
 
@@ -55,53 +55,17 @@ def _reply_tokens(reported: int, estimated: float) -> float:
     return reported if reported >= BELIEVED_SHARE * estimated else estimated
 
 
-def count(
-    said: Sequence[tuple[Mapping[str, Any], Reply | None]],
-    *,
-    model: str = "",
-    estimator: Estimator | None = None,
-    overhead: float = 0.0,
-) -> int:
-    """Count what the next request holds, given messages and, for replies, what the provider said beside them.
-
-    A reply with several tool calls may be stored as pieces that share an id and repeat its usage, with results in
-    between: walk back to the first of them; everything from there on is estimated, the reply's own pieces against
-    its reported output. ``overhead`` is what every request holds beside messages, where no usage says it.
-    """
-    correction = (estimator or Estimator()).correction(model)
-    usages = [usage_of(reply) for _, reply in said]
-    last = next((at for at in reversed(range(len(said))) if usages[at]), None)
-    if last is None:
-        return ceil(overhead + correction.tokens(measure_messages(message for message, _ in said)))
-    id, first = _id(said[last][1]), last
-    for at in reversed(range(last)):
-        if usages[at] is not None:
-            if not id or _id(said[at][1]) != id:
-                break
-            first = at
-    own, rest, output, billed = NOTHING, NOTHING, 0, 0
-    for at in range(first, len(said)):
-        message, reply = said[at]
-        if at == first or (id and _id(reply) == id):
-            own += measure_message(message)
-            usage = usages[at] or Usage(0, 0)
-            output, billed = max(output, usage.output_tokens), billed or usage.input_tokens
-        else:
-            rest += measure_message(message)
-    return ceil(billed + _reply_tokens(output, correction.tokens(own)) + correction.tokens(rest))
-
-
-def _id(reply: Reply | None) -> str:
+def _id(reply: ReplyBody | None) -> str:
     id = reply.get("id") if reply else None
     return id if isinstance(id, str) else ""
 
 
-class Counted(Struct, frozen=True):
-    """The same count kept running, O(1) an entry, learning from each reply.
+class TokenCount(Struct, frozen=True):
+    """The running token count of a view, updated in O(1) per entry; its estimator learns from each bill.
 
-    ``input_tokens`` is what the last reply was billed, none after a cut; ``reply`` measures its own pieces;
-    ``after`` everything else since; ``overhead`` what a request holds beside messages (system prompt, tools), as
-    the last reply to a request without known usage showed it.
+    ``input_tokens`` is the input billed for the last reply (None after a cut), ``reply`` measures the pieces of that
+    reply, and ``after`` measures every message since. ``overhead`` is the part of a request besides its messages
+    (system prompt, tools), derived from the first bill after a start or a cut.
     """
 
     model: str = ""
@@ -116,12 +80,12 @@ class Counted(Struct, frozen=True):
 
     @property
     def known(self) -> bool:
-        """Say whether usage was reported for what is in view."""
+        """Whether a bill covers the messages in the view."""
         return self.input_tokens is not None
 
     @property
     def tokens(self) -> int:
-        """The count before the next request."""
+        """The estimated input tokens of the next request."""
         correct = self.estimator.correction(self.model).tokens
         if self.input_tokens is None:
             return ceil(max(0.0, self.overhead + correct(self.after) - self.freed_tokens))
@@ -130,20 +94,20 @@ class Counted(Struct, frozen=True):
 
     @property
     def threshold_tokens(self) -> int:
-        """The count to hold against a threshold: padded where it rests on no usage."""
+        """The count to compare with a threshold: padded while no bill covers the view."""
         if self.known:
             return self.tokens
         estimate = self.estimator.correction(self.model).tokens(self.after)
         return ceil(max(0.0, self.overhead + padded(estimate) - self.freed_tokens))
 
-    def after_message(self, message: Mapping[str, Any]) -> Counted:
-        """Count a message that is no reply."""
+    def after_message(self, message: Mapping[str, Any]) -> TokenCount:
+        """Return the count after a message that is not a reply."""
         return self.after_measure(measure_message(message))
 
-    def after_measure(self, measure: Measure) -> Counted:
-        """Count something measured already."""
-        # Spelled out, because this runs for every message and replace() costs four times as much.
-        return Counted(
+    def after_measure(self, measure: Measure) -> TokenCount:
+        """Return the count after a message that was already measured."""
+        # Every message passes here, and replace() would cost four times as much.
+        return TokenCount(
             self.model,
             self.estimator,
             self.input_tokens,
@@ -155,13 +119,13 @@ class Counted(Struct, frozen=True):
             self.overhead,
         )
 
-    def after_reply(self, message: Mapping[str, Any], reply: Reply | None) -> Counted:
-        """Count a reply, or one more piece of it, and learn from what it was billed."""
+    def after_reply(self, message: Mapping[str, Any], reply: ReplyBody | None) -> TokenCount:
+        """Return the count after a reply or another piece of it, and learn from its bill."""
         return self.after_measured_reply(measure_message(message), reply)
 
-    def after_measured_reply(self, measure: Measure, reply: Reply | None) -> Counted:
-        """Count a reply measured already."""
-        usage = usage_of(reply)
+    def after_measured_reply(self, measure: Measure, reply: ReplyBody | None) -> TokenCount:
+        """Return the count after a reply that was already measured."""
+        usage = billed_tokens(reply)
         id = _id(reply)
         if id and id == self.reply_id and self.known:
             output = max(self.output_tokens, usage.output_tokens if usage else 0)
@@ -170,9 +134,9 @@ class Counted(Struct, frozen=True):
             return self.after_measure(measure)
         said = reply.get("model")
         model = said if isinstance(said, str) and said else self.model
-        return Counted(
+        return TokenCount(
             model=model,
-            estimator=self._taught(model, usage),
+            estimator=self._updated_estimator(model, usage),
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             reply_id=id,
@@ -180,22 +144,25 @@ class Counted(Struct, frozen=True):
             overhead=self._overhead(model, usage),
         )
 
-    def _taught(self, model: str, usage: Usage) -> Estimator:
-        """Learn only where the bill before is known, was for the same model, and nothing left the view since."""
+    def _updated_estimator(self, model: str, usage: BilledTokens) -> Estimator:
+        """Return the estimator after this bill; it learns only if the previous bill is comparable.
+
+        That is: the previous bill is known, was for the same model, and nothing left the view since.
+        """
         if self.input_tokens is None or model != self.model or self.freed_tokens:
             return self.estimator
         grown = usage.input_tokens - self.input_tokens
         return self.estimator.learned(model, self.reply + self.after, grown)
 
-    def _overhead(self, model: str, usage: Usage) -> float:
+    def _overhead(self, model: str, usage: BilledTokens) -> float:
         if self.input_tokens is not None:
             return self.overhead
         return max(0.0, usage.input_tokens - self.estimator.correction(model).tokens(self.after))
 
-    def freed(self, tokens: float) -> Counted:
-        """Take off what a decision removed from the view, until the next reply reports."""
+    def freed(self, tokens: float) -> TokenCount:
+        """Subtract the tokens a decision removed from the view; the next bill replaces this correction."""
         return replace(self, freed_tokens=self.freed_tokens + tokens)
 
-    def after_cut(self, shown: Measure = NOTHING) -> Counted:
-        """Start over after a compaction with what is still shown: no usage speaks of this view."""
-        return Counted(model=self.model, estimator=self.estimator, after=shown, overhead=self.overhead)
+    def after_cut(self, shown: Measure = NOTHING) -> TokenCount:
+        """Return the count after a cut: no bill covers the remaining messages."""
+        return TokenCount(model=self.model, estimator=self.estimator, after=shown, overhead=self.overhead)

@@ -40,7 +40,6 @@ __all__ = [
     "measure_message",
     "measure_messages",
     "measure_request",
-    "text_class",
 ]
 
 CLASSES: Final = ("prose", "code", "json", "cjk", "base64", "thinking", "frame", "media")
@@ -110,11 +109,6 @@ NOTHING: Final = Measure((0.0,) * len(CLASSES))
 def estimate_text(text: str) -> int:
     """Estimate the tokens of a text."""
     return ceil(_measured(text)[0]) if text else 0
-
-
-def text_class(text: str) -> str:
-    """Name the class of a text: prose, code, json, cjk or base64."""
-    return CLASSES[_measured(text)[1]]
 
 
 def _measured(text: str) -> tuple[float, int]:

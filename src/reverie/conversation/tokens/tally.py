@@ -1,4 +1,4 @@
-"""What the count is made of, in order; measured when somebody asks, for a long log is folded without weighing it."""
+"""The token tally of a view: events in order, measured when the count is read, which keeps folding a long log cheap."""
 
 from __future__ import annotations
 
@@ -8,60 +8,60 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from ..entries import Message
-from ..wire.flatten import Piece
-from .counting import Counted
+from ..wire.flatten import MessagePiece
+from .counting import TokenCount
 from .estimate import NOTHING, measure_message
 
-__all__ = ["CUT", "Event", "Redrawn", "Replied", "Tally", "tallied"]
+__all__ = ["CUT", "CountEvent", "RedrawEvent", "ReplyEvent", "Tally", "tally_after"]
 
 
-class Replied(Struct, frozen=True, gc=False):
-    """A reply, what it reported, and the piece it put into the view, if any."""
+class ReplyEvent(Struct, frozen=True, gc=False):
+    """A reply arrived: the piece it added to the view, if any, and the fields the provider sent with it."""
 
-    piece: Piece | None
+    piece: MessagePiece | None
     reply: Mapping[str, Any]
 
 
-class Redrawn(Struct, frozen=True, gc=False):
-    """A message that a decision shows otherwise from here on."""
+class RedrawEvent(Struct, frozen=True, gc=False):
+    """A decision changed how a message is shown."""
 
     before: Message
     after: Message
 
 
-class Cut(Struct, frozen=True):
-    """What was shown is gone; the pieces that follow are what is left of it."""
+class CutEvent(Struct, frozen=True):
+    """A cut emptied the view; the pieces that follow are those that remain."""
 
 
-CUT: Final = Cut()
-Event: TypeAlias = Piece | Replied | Redrawn | Cut
+CUT: Final = CutEvent()
+CountEvent: TypeAlias = MessagePiece | ReplyEvent | RedrawEvent | CutEvent
 
 
 class Tally(Struct, frozen=True):
-    """Tokens shown and the count, after so many events."""
+    """The estimated tokens of the view and the running count, after this many events."""
 
     events: int = 0
     tokens: int = 0
-    counted: Counted = Counted()
+    token_count: TokenCount = TokenCount()
 
 
-def tallied(tally: Tally, events: Iterable[Event]) -> Tally:
+def tally_after(tally: Tally, events: Iterable[CountEvent]) -> Tally:
     """Return the tally after these events."""
-    at, tokens, counted = tally.events, tally.tokens, tally.counted
+    at, tokens, count = tally.events, tally.tokens, tally.token_count
     for event in events:
         at += 1
-        if isinstance(event, Piece):
+        if isinstance(event, MessagePiece):
             tokens += event.tokens
-            counted = counted.after_measure(event.measure)
-        elif isinstance(event, Replied):
+            count = count.after_measure(event.measure)
+        elif isinstance(event, ReplyEvent):
             tokens += event.piece.tokens if event.piece else 0
-            counted = counted.after_measured_reply(event.piece.measure if event.piece else NOTHING, event.reply)
-        elif isinstance(event, Redrawn):
-            gone, stays = measure_message(event.before), measure_message(event.after)
-            tokens -= round(gone.total) - round(stays.total)
-            # What a bill counted is taken off as the bill counts it, not as the bare estimate would.
-            correct = counted.estimator.correction(counted.model).tokens
-            counted = counted.freed(correct(gone) - correct(stays))
+            count = count.after_measured_reply(event.piece.measure if event.piece else NOTHING, event.reply)
+        elif isinstance(event, RedrawEvent):
+            before, after = measure_message(event.before), measure_message(event.after)
+            tokens -= round(before.total) - round(after.total)
+            # The bill counted the message in corrected tokens, so the difference is corrected as well.
+            correct = count.estimator.correction(count.model).tokens
+            count = count.freed(correct(before) - correct(after))
         else:
-            tokens, counted = 0, counted.after_cut()
-    return Tally(at, tokens, counted)
+            tokens, count = 0, count.after_cut()
+    return Tally(at, tokens, count)

@@ -17,9 +17,9 @@ __all__ = [
     "MILLION",
     "WINDOW_VARIABLE",
     "Budgets",
-    "Capabilities",
     "Level",
     "Lookup",
+    "ModelLimits",
     "Thresholds",
     "Window",
     "WindowPolicy",
@@ -39,14 +39,14 @@ Source = Literal["suffix", "capabilities", "beta", "environment", "default"]
 
 
 @record
-class Capabilities:
+class ModelLimits:
     """What is known of a model: its window and its largest output, none where not known."""
 
     window_tokens: int | None = None
     max_output_tokens: int | None = None
 
 
-Lookup = Callable[[str], Capabilities | None]
+Lookup = Callable[[str], ModelLimits | None]
 
 
 @record
@@ -143,7 +143,7 @@ def window_for(
     """Find a model's window."""
     name = model.strip()
     bare = name[: -len(MILLION_SUFFIX)].rstrip() if name.lower().endswith(MILLION_SUFFIX) else name
-    known = (lookup(bare) if lookup else None) or Capabilities()
+    known = (lookup(bare) if lookup else None) or ModelLimits()
     output = known.max_output_tokens if known.max_output_tokens and known.max_output_tokens > 0 else None
     if bare != name:
         return Window(MILLION, "suffix", output)

@@ -10,7 +10,16 @@ import msgspec
 
 from ..entries import Message, clean
 
-__all__ = ["Block", "admitted", "as_blocks", "count_images", "lone_result", "placeholder", "result_stub", "text_block"]
+__all__ = [
+    "Block",
+    "accepted_message",
+    "as_blocks",
+    "count_images",
+    "placeholder",
+    "result_stub",
+    "text_block",
+    "unmatched_result",
+]
 
 Block = dict[str, Any]
 
@@ -64,16 +73,16 @@ def as_blocks(message: Message) -> list[Block]:
     return [text_block(content)] if isinstance(content, str) else content
 
 
-def lone_result(block: Block) -> list[Block]:
+def unmatched_result(block: Block) -> list[Block]:
     """Return a result whose call is not in view as text, its images kept."""
     said = f"[Result of an earlier tool call, {block['tool_use_id']}]"
     content = block.get("content") or ""
     if isinstance(content, str):
         return [text_block(f"{said}\n{content}".rstrip())]
-    return [text_block(said), *(part if part["type"] != "tool_reference" else foreign(part) for part in content)]
+    return [text_block(said), *(part if part["type"] != "tool_reference" else block_as_text(part) for part in content)]
 
 
-def foreign(block: Any) -> Block:
+def block_as_text(block: Any) -> Block:
     """Return a block that may not stand here as text."""
     kind: Any = cast(Block, block).get("type") if isinstance(block, dict) else None
     label = kind if isinstance(kind, str) and kind.strip() else "unknown"
@@ -87,7 +96,7 @@ def _spelled(value: Any) -> str:
         return msgspec.json.encode(clean(value)).decode()
 
 
-def called_as_text(block: Block) -> Block:
+def call_as_text(block: Block) -> Block:
     """Return a tool call that may not stand here as text."""
     return text_block(f"[Tool call {block['name']} {block['id']}] {_spelled(block['input'])}")
 
@@ -106,7 +115,7 @@ def count_images(blocks: list[Block]) -> int:
     return total
 
 
-def admitted(message: Message, role: str) -> Message | None:
+def accepted_message(message: Message, role: str) -> Message | None:
     """Return the message as a provider accepts it from that role: the same object where nothing is wrong.
 
     None where nothing of it can be shown.
@@ -118,7 +127,7 @@ def admitted(message: Message, role: str) -> Message | None:
             return None
         return message if plain else {"role": role, "content": content}
     if not isinstance(content, list):
-        return None if content is None else {"role": role, "content": [foreign(content)]}
+        return None if content is None else {"role": role, "content": [block_as_text(content)]}
     admit = _assistant_block if role == "assistant" else _user_block
     blocks, same = _all_admitted(cast("list[Any]", content), admit)
     if not blocks:
@@ -152,7 +161,7 @@ def _user_block(block: Any) -> Block | None:
         case "thinking" | "redacted_thinking":
             return None
         case _:
-            return foreign(found)
+            return block_as_text(found)
 
 
 def edit_block(tool_use_ids: list[str]) -> Block | None:
@@ -177,12 +186,16 @@ def _assistant_block(block: Any) -> Block | None:
             data = found.get("data")
             return _trimmed(found) if isinstance(data, str) and data else None
         case str(kind) if kind in _SERVER_USES:
-            return found if _well_called(found) else foreign(found)
+            return found if _well_called(found) else block_as_text(found)
         case str(kind) if kind in _SERVER_RESULTS:
             answered = found.get("tool_use_id")
-            return found if isinstance(answered, str) and _ID.match(answered) and "content" in found else foreign(found)
+            return (
+                found
+                if isinstance(answered, str) and _ID.match(answered) and "content" in found
+                else block_as_text(found)
+            )
         case _:
-            return foreign(found)
+            return block_as_text(found)
 
 
 def paired_server_tools(blocks: list[Block], last: bool) -> list[Block]:
@@ -200,11 +213,11 @@ def paired_server_tools(blocks: list[Block], last: bool) -> list[Block]:
             waiting = last and position == len(blocks) - 1
             fresh = block["id"] not in called
             called.add(block["id"])
-            out.append(block if fresh and (block["id"] in answered or waiting) else foreign(block))
+            out.append(block if fresh and (block["id"] in answered or waiting) else block_as_text(block))
         elif kind in _SERVER_RESULTS:
             fits = block["tool_use_id"] in called and block["tool_use_id"] not in settled
             settled.add(block["tool_use_id"])
-            out.append(block if fits else foreign(block))
+            out.append(block if fits else block_as_text(block))
         else:
             out.append(block)
     return out
@@ -218,7 +231,7 @@ def has_server_tools(blocks: list[Block]) -> bool:
 def _bare(value: Any) -> Block | None:
     if isinstance(value, str):
         return text_block(value) if value.strip() else None
-    return foreign(value)
+    return block_as_text(value)
 
 
 def _trimmed(block: Block) -> Block:
@@ -232,7 +245,7 @@ def _trimmed(block: Block) -> Block:
 def _text(block: Block) -> Block | None:
     text = block.get("text")
     if not isinstance(text, str):
-        return foreign(block)
+        return block_as_text(block)
     if not text or text.isspace():
         return None
     citations = block.get("citations")
@@ -253,13 +266,13 @@ def _well_called(block: Block) -> bool:
 
 
 def _tool_use(block: Block) -> Block:
-    return _trimmed(block) if _well_called(block) else foreign(block)
+    return _trimmed(block) if _well_called(block) else block_as_text(block)
 
 
 def _tool_result(block: Block) -> Block:
     answered = block.get("tool_use_id")
     if not (isinstance(answered, str) and _ID.match(answered)):
-        return foreign(block)
+        return block_as_text(block)
     fixed = _trimmed(block)
     if not isinstance(block.get("is_error", False), bool):
         fixed = {**fixed, "is_error": bool(block["is_error"])}
@@ -281,7 +294,7 @@ def _result_content(fixed: Block) -> Block:
     if content is None or isinstance(content, str):
         return fixed
     if not isinstance(content, list):
-        return {**fixed, "content": foreign(content)["text"]}
+        return {**fixed, "content": block_as_text(content)["text"]}
     parts, same = _all_admitted(cast("list[Any]", content), _result_part)
     return fixed if same else {**fixed, "content": parts}
 
@@ -296,7 +309,7 @@ def _result_part(part: Any) -> Block | None:
         case "image" | "document":
             return _media(found)
         case _:
-            return foreign(found)
+            return block_as_text(found)
 
 
 def _media(block: Block) -> Block:

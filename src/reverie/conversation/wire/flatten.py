@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ...values import record
 from ..entries import Message
-from ..layered_map import Layered
+from ..layered_map import LayeredMap
 from ..tokens.estimate import Measure, measure_message
 from .blocks import (
     IMAGE_GONE,
@@ -23,19 +23,28 @@ from .blocks import (
     as_blocks,
     count_images,
     has_server_tools,
-    lone_result,
     paired_server_tools,
     placeholder,
     result_stub,
     text_block,
+    unmatched_result,
 )
 
-__all__ = ["Group", "Piece", "Shown", "as_shown", "joined", "missing_results", "render", "stub_shown"]
+__all__ = [
+    "Group",
+    "MessagePiece",
+    "Overrides",
+    "missing_result_block",
+    "missing_results",
+    "render",
+    "with_overrides",
+    "with_piece",
+]
 
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
-class Piece(Struct, eq=False, gc=False):
+class MessagePiece(Struct, eq=False, gc=False):
     """What one entry puts into the view; measured, as it was first shown, when somebody asks."""
 
     uuid: str
@@ -62,7 +71,7 @@ class Group(Struct, frozen=True, gc=False):
 
     role: str
     id: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[MessagePiece, ...]
     uses: tuple[str, ...] = ()
     expects: tuple[str, ...] = ()
 
@@ -78,23 +87,23 @@ class Group(Struct, frozen=True, gc=False):
 
 
 @record
-class Shown:
+class Overrides:
     """What decisions put in place of content: results by call, images by message."""
 
-    results: Layered[str]
+    results: LayeredMap[str]
     images: Mapping[str, frozenset[int]]
     image_text: str = IMAGE_GONE
 
-    def without_images(self, gone: Iterable[tuple[str, int]], text: str = "") -> Shown:
+    def without_images(self, gone: Iterable[tuple[str, int]], text: str = "") -> Overrides:
         """Return the same with more images replaced, each named by message and place, by this text if it is one."""
         images = {uuid: set(ordinals) for uuid, ordinals in self.images.items()}
         for uuid, ordinal in gone:
             images.setdefault(uuid, set()).add(ordinal)
         frozen = {uuid: frozenset(ordinals) for uuid, ordinals in images.items()}
-        return Shown(self.results, frozen, text if text.strip() else self.image_text)
+        return Overrides(self.results, frozen, text if text.strip() else self.image_text)
 
 
-def as_shown(message: Message, shown: Shown) -> Message:
+def with_overrides(message: Message, shown: Overrides) -> Message:
     """Return a user message with its tool results as decisions show them; the same object where none does."""
     content = message["content"]
     if not shown.results or isinstance(content, str):
@@ -103,17 +112,17 @@ def as_shown(message: Message, shown: Shown) -> Message:
     return message if all(map(is_, blocks, content)) else {"role": "user", "content": blocks}
 
 
-def _shown_result(block: Block, shown: Shown) -> Block:
+def _shown_result(block: Block, shown: Overrides) -> Block:
     replaced = shown.results.get(block["tool_use_id"]) if block["type"] == "tool_result" else None
     return block if replaced is None else {**block, "content": replaced}
 
 
-def stub_shown(tool_use_id: str, shown: Shown) -> Block:
+def missing_result_block(tool_use_id: str, shown: Overrides) -> Block:
     """Return what stands in for a result that never came."""
     return _shown_result(result_stub(tool_use_id), shown)
 
 
-def joined(group: Group, piece: Piece, uses: tuple[str, ...], id: str | None = None) -> Group:
+def with_piece(group: Group, piece: MessagePiece, uses: tuple[str, ...], id: str | None = None) -> Group:
     """Return the group with one more piece."""
     return Group(group.role, id or group.id, (*group.pieces, piece), (*group.uses, *uses), group.expects)
 
@@ -131,7 +140,7 @@ def missing_results(group: Group) -> list[str]:
     return [expected for expected in group.expects if expected not in answered]
 
 
-def render(group: Group, shown: Shown, *, last: bool = False) -> Message:
+def render(group: Group, shown: Overrides, *, last: bool = False) -> Message:
     """Return the group's message: the very object that came in where nothing has to change."""
     if group.role == "assistant":
         return _assistant(group, last and not group.uses)
@@ -156,7 +165,7 @@ def _assistant(group: Group, last: bool) -> Message:
     return {"role": "assistant", "content": blocks or [placeholder("assistant")]}
 
 
-def _user(group: Group, shown: Shown) -> Message:
+def _user(group: Group, shown: Overrides) -> Message:
     pieces = group.pieces
     if len(pieces) == 1 and _is_plain(pieces[0], group.expects, shown):
         return pieces[0].message
@@ -176,12 +185,12 @@ def _user(group: Group, shown: Shown) -> Message:
                 del waiting[answered]
                 results.append(block)
             else:
-                rest.extend(lone_result(block))
-    results.extend(stub_shown(unanswered, shown) for unanswered in waiting)
+                rest.extend(unmatched_result(block))
+    results.extend(missing_result_block(unanswered, shown) for unanswered in waiting)
     return _whole(pieces, results + rest)
 
 
-def _is_plain(piece: Piece, expects: tuple[str, ...], shown: Shown) -> bool:
+def _is_plain(piece: MessagePiece, expects: tuple[str, ...], shown: Overrides) -> bool:
     """Say at a glance, for the most common messages, that nothing has to change: a text, or just the results."""
     content: Any = piece.message["content"]
     if isinstance(content, str):
@@ -192,7 +201,7 @@ def _is_plain(piece: Piece, expects: tuple[str, ...], shown: Shown) -> bool:
     return not shown.results or not any(called in shown.results for called in expects)
 
 
-def _whole(pieces: tuple[Piece, ...], blocks: list[Block]) -> Message:
+def _whole(pieces: tuple[MessagePiece, ...], blocks: list[Block]) -> Message:
     """Return the single piece's own message where the blocks are exactly its own."""
     if len(pieces) == 1:
         content: Any = pieces[0].message["content"]

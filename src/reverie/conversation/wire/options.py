@@ -9,7 +9,15 @@ from typing import Any, Final, cast
 from ..decisions import PrefixRendered
 from .blocks import Block, text_block
 
-__all__ = ["BODY_OPTIONS", "DEFAULT_MAX_TOKENS", "declared", "opening_of", "options_of", "system_of", "tools_of"]
+__all__ = [
+    "DEFAULT_MAX_TOKENS",
+    "REQUEST_FIELDS",
+    "declared_tools",
+    "opening_of",
+    "options_of",
+    "system_of",
+    "tools_of",
+]
 
 DEFAULT_MAX_TOKENS: Final = 8_000
 _MODEL: Final = "claude-sonnet-4-5"
@@ -23,7 +31,7 @@ _TOOL_KEYS: Final = frozenset(
     }
 )
 _EDITS: Final = frozenset({"clear_tool_uses_20250919", "clear_thinking_20251015", "compact_20260112"})
-BODY_OPTIONS: Final = frozenset(
+REQUEST_FIELDS: Final = frozenset(
     {
         *("max_tokens", "tool_choice", "stream", "stop_sequences", "temperature", "top_p", "top_k", "metadata"),
         *("thinking", "container", "context_management", "compaction", "diagnostics", "inference_geo", "mcp_servers"),
@@ -34,7 +42,7 @@ BODY_OPTIONS: Final = frozenset(
 
 def opening_of(prefix: PrefixRendered, called: Iterable[str] = ()) -> dict[str, Any]:
     """Return a request without its messages; where no tool is declared, those that were called are."""
-    tools = tools_of(prefix) or declared(called)
+    tools = tools_of(prefix) or declared_tools(called)
     opening: dict[str, Any] = {"model": prefix.model or _MODEL, **options_of(prefix, tools)}
     system = system_of(prefix)
     if system is not None:
@@ -82,7 +90,7 @@ def tools_of(prefix: PrefixRendered) -> list[Block]:
     return tools
 
 
-def declared(names: Iterable[str]) -> list[Block]:
+def declared_tools(names: Iterable[str]) -> list[Block]:
     """Declare tools that are known only from their calls, so that a provider accepts the calls."""
     return [
         {"name": name, "description": "A tool used earlier.", "input_schema": {"type": "object", "properties": {}}}
@@ -92,7 +100,7 @@ def declared(names: Iterable[str]) -> list[Block]:
 
 def options_of(prefix: PrefixRendered, tools: list[Block]) -> dict[str, Any]:
     """Return the options a provider accepts beside these tools."""
-    given = {key: value for key, value in prefix.options.items() if key in BODY_OPTIONS and value is not None}
+    given = {key: value for key, value in prefix.options.items() if key in REQUEST_FIELDS and value is not None}
     limit = given.get("max_tokens")
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         limit = DEFAULT_MAX_TOKENS

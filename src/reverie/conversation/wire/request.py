@@ -12,10 +12,10 @@ from ..decisions import Cause, Decision, Image, ImagesDropped, PrefixRendered, R
 from ..entries import Message
 from ..view import View
 from .blocks import IMAGE_GONE, STUB, Block, as_blocks, count_images, placeholder
-from .flatten import render, stub_shown
+from .flatten import missing_result_block, render
 from .options import opening_of
 
-__all__ = ["CONTINUE", "MAX_IMAGES", "build_request", "ends_with_reply", "needs_tools", "repairs"]
+__all__ = ["CONTINUE", "MAX_IMAGES", "build_request", "ends_with_reply", "repairs"]
 
 MAX_IMAGES: Final = 100
 KEPT_IMAGES: Final = 60
@@ -42,17 +42,12 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     return request
 
 
-def needs_tools(view: View) -> bool:
-    """Say whether tool blocks stand in the view, so that tools must be declared."""
-    return bool(view.tool_names())
-
-
 def ends_with_reply(view: View) -> bool:
     """Say whether the view ends with a finished reply, so that something must be said before the model can go on."""
     group = view.final
     if group is None or group.role != "assistant" or group.uses:
         return False
-    blocks = as_blocks(render(group, view.shown, last=True))
+    blocks = as_blocks(render(group, view.overrides, last=True))
     return blocks[-1]["type"] not in ("server_tool_use", "mcp_tool_use")
 
 
@@ -91,7 +86,9 @@ def _messages(view: View) -> list[Message]:
     final = view.final
     if final is not None and final.role == "assistant":
         if final.uses:
-            messages.append({"role": "user", "content": [stub_shown(called, view.shown) for called in final.uses]})
+            messages.append(
+                {"role": "user", "content": [missing_result_block(called, view.overrides) for called in final.uses]}
+            )
         elif ends_with_reply(view):
             messages.append({"role": "user", "content": CONTINUE})
     if view.images > MAX_IMAGES:
@@ -131,7 +128,7 @@ def _images_to_drop(view: View) -> ImagesDropped:
     images: list[Image] = []
     for group in view.groups:
         for piece in group.pieces:
-            gone = view.shown.images.get(piece.uuid, frozenset())
+            gone = view.overrides.images.get(piece.uuid, frozenset())
             for ordinal in range(count_images(as_blocks(piece.message))):
                 if ordinal not in gone and len(images) < surplus:
                     images.append(Image(piece.uuid, ordinal))
@@ -141,7 +138,7 @@ def _images_to_drop(view: View) -> ImagesDropped:
 
 def _fewer_images(view: View, messages: list[Message]) -> list[Message]:
     """Return the messages as they would stand once the planned images are gone."""
-    shown = view.shown.without_images((image.message, image.ordinal) for image in _images_to_drop(view).images)
+    shown = view.overrides.without_images((image.message, image.ordinal) for image in _images_to_drop(view).images)
     groups = view.groups
     redrawn = [render(group, shown, last=at == len(groups) - 1) for at, group in enumerate(groups)]
     return [*redrawn, *messages[len(groups) :]]

@@ -35,7 +35,7 @@ class Known:
             self._cuts, self._seen, self._calls = view.cuts, 0, {}
         for result in view.results_from(self._seen):
             self._seen += 1
-            if result.tool_use_id in view.shown.results or result.has_images:
+            if result.tool_use_id in view.overrides.results or result.has_images:
                 continue
             content: Any = as_blocks(result.piece.message)[0].get("content")
             if isinstance(content, (str, list)) and content:
@@ -78,13 +78,13 @@ def _key(content: Content) -> _Key:
 
 def _stands(view: View, called: str) -> bool:
     """Say whether the model sees a result whole, here and in the provider's cache."""
-    return called not in view.shown.results and not any(called in edit.tool_use_ids for edit in view.facts.edits)
+    return called not in view.overrides.results and not any(called in edit.tool_use_ids for edit in view.facts.edits)
 
 
 def _offloads(view: View) -> list[ResultOffloaded]:
     """Return what this session has ever moved to disk, in view or not."""
     found: list[ResultOffloaded | None] = []
-    for entry in view.said:
+    for entry in view.history:
         message = entry.message
         content: Any = message.get("content") if message is not None and entry.kind == USER else None
         for block in cast("list[Any]", content) if isinstance(content, list) else ():

@@ -112,7 +112,7 @@ def plan_result(
         return Kept(content)
     first = _repeated(form, tool_use_id, policy, view, known)
     if first is not None:
-        use = view.use(first)
+        use = view.tool_call(first)
         said = repeated_text(first, use.name if use is not None else "", size_bytes=len(form.data), handle=tool_use_id)
         return Duplicate(content, first, said)
     limit = limit_chars(policy, tool, declared)
@@ -133,11 +133,11 @@ def plan_aggregate(
     movable: list[_Fresh] = []
     total = 0
     for tool, called, content in _last_results(view):
-        if called in view.shown.results:
+        if called in view.overrides.results:
             continue
         chars = size_chars(content)
         total += chars
-        if view.kept(called):
+        if view.is_kept(called):
             continue
         fresh.append(_Fresh(called, content, chars))
         pinned = called in view.facts.pinned or called in unwritable
@@ -214,5 +214,5 @@ def _last_results(view: View) -> Iterator[tuple[str, str, Content]]:
                 continue
             called: str = block["tool_use_id"]
             waiting.discard(called)
-            use = view.use(called)
+            use = view.tool_call(called)
             yield (use.name if use is not None else ""), called, block.get("content") or ""

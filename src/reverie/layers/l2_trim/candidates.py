@@ -6,11 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
 
-from ...conversation.reads import READS, WRITES, failed
+from ...conversation.reads import READS, WRITES, is_failed
 from ...conversation.shared_lists import Result
 from ...conversation.tool_calls import span_of
 from ...conversation.view import View
-from ...conversation.wire.flatten import Shown
+from ...conversation.wire.flatten import Overrides
 from ...values import record
 from .policy import TrimPolicy
 
@@ -50,7 +50,7 @@ class Pending:
         self._open: list[int] = []
         self._freed: dict[str, int] = {}
         self._reads: dict[str, list[tuple[str, str]]] = {}
-        self._shown: Shown | None = None
+        self._shown: Overrides | None = None
         self.unseen = 0
         """The first message that no request has held yet: what is in it must not leave before it was seen."""
         self.candidates: list[Candidate] = []
@@ -62,24 +62,24 @@ class Pending:
         if view.cuts != self._cuts:
             self._begin(view.cuts)
         end = self._ends[-1] if self._ends else 0
-        for at in range(len(self._ends), view.closed):
+        for at in range(len(self._ends), view.finished):
             end += view.group(at).tokens
             self._ends.append(end)
         self._open = []
-        for at in range(view.closed, view.length):
+        for at in range(view.finished, view.length):
             end += view.group(at).tokens
             self._open.append(end)
         self.written = end
         final = view.final
         self.unseen = view.length - (final is not None and final.role == "user")
-        if view.shown is not self._shown:
-            self._shown = view.shown
-            self.candidates = [one for one in self.candidates if one.tool_use_id not in view.shown.results]
+        if view.overrides is not self._shown:
+            self._shown = view.overrides
+            self.candidates = [one for one in self.candidates if one.tool_use_id not in view.overrides.results]
         for result in view.results_from(self._seen):
             self._seen += 1
-            gone = result.tool_use_id in view.shown.results
-            use = view.use(result.tool_use_id)
-            if result.path is not None and use is not None and not failed(result):
+            gone = result.tool_use_id in view.overrides.results
+            use = view.tool_call(result.tool_use_id)
+            if result.path is not None and use is not None and not is_failed(result):
                 self._supersede(result, span_of(use.input), gone=gone)
             if not gone and not result.has_images and self._policy.may_clear(result.tool):
                 self.candidates.append(

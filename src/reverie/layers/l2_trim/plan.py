@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...cache.economics import CLASSIC, Clearing, Forecast, Life, Rates, Verdict, weigh
+from ...cache.economics import CLASSIC, ClearingOption, Forecast, Life, RelativeRates, Verdict, weigh_clearing
 from ...conversation.decisions import CacheEdits, Cause, Replacement, ResultsCleared
 from ...conversation.view import View
 from ...values import field, record
@@ -32,7 +32,7 @@ class TrimFacts:
     """The shortest prefix the provider keeps, in tokens."""
     ttl: str = "5m"
     tail_ttl: str = "5m"
-    rates: Rates = field(default_factory=lambda: CLASSIC)
+    rates: RelativeRates = field(default_factory=lambda: CLASSIC)
     pinned: frozenset[str] = frozenset()
     cleared: int = 0
     read_backs: int = 0
@@ -123,7 +123,7 @@ def _priced(pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimming 
         if live and rewrite > 0 and (carried < rewrite or read * frees * facts.turns <= rewrite):
             continue
         clearing = _clearing(after, len(may_go) - at, frees, tail, carried, pending.written, facts)
-        verdict = weigh(clearing, forecast, ttl=facts.ttl, tail_ttl=facts.tail_ttl, rates=facts.rates)
+        verdict = weigh_clearing(clearing, forecast, ttl=facts.ttl, tail_ttl=facts.tail_ttl, rates=facts.rates)
         if verdict.act and (best is None or verdict.net > best[0].net):
             best = (verdict, at)
     if best is None:
@@ -133,15 +133,15 @@ def _priced(pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimming 
 
 def _clearing(
     following: int, items: int, frees: int, tail: int, carried: float, written: int, facts: TrimFacts
-) -> Clearing:
+) -> ClearingOption:
     """Describe clearing from one place on: what stands after it, and how much of that the cache still holds."""
     after = max(0, following - frees)
     loose = min(after, tail)
     settled = after - loose
     if facts.life == "live":
-        return Clearing(items, frees, settled, loose, settled, loose, carried)
+        return ClearingOption(items, frees, settled, loose, settled, loose, carried)
     beyond = written - facts.settled_offset if facts.settled_offset is not None else following
-    return Clearing(items, frees, settled, loose, min(settled, max(0, following - beyond)), 0, carried)
+    return ClearingOption(items, frees, settled, loose, min(settled, max(0, following - beyond)), 0, carried)
 
 
 def _trimming(gone: Sequence[Candidate], reason: str, trigger: str, verdict: Verdict | None = None) -> Trimming:
@@ -182,7 +182,9 @@ def plan_cache_edit(view: View, policy: TrimPolicy, *, fork: bool = False) -> Ca
     registered = [
         one
         for one in view.results
-        if policy.may_clear(one.tool) and one.tool_use_id not in edited and one.tool_use_id not in view.shown.results
+        if policy.may_clear(one.tool)
+        and one.tool_use_id not in edited
+        and one.tool_use_id not in view.overrides.results
     ]
     if len(registered) <= policy.edit_above:
         return None

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from dataclasses import field as default
 from typing import Final, Protocol, TypeVar
 
-from ...conversation.authorship import Heard, heard
+from ...conversation.authorship import Utterance, utterances
 from ...conversation.cuts import Item
 from ...conversation.entries import Entry
-from ...conversation.identifiers import Identifier, mine_heard
+from ...conversation.identifiers import Identifier, mine_utterance
 from ...conversation.view import View
 from .tool_effects import Act, Outcome, act_of, command_key, one_line, outcome_of, todos_in
 
@@ -142,10 +142,10 @@ class Gathered:
 
     def follow(self, view: View) -> Gathered:
         """Take in what the view has gained; a view that is another one is read from its beginning."""
-        known = view.said_from(max(0, self._items - 1))
+        known = view.history_from(max(0, self._items - 1))
         if self._items and (not known or known[0].uuid != self._last):
             self._restart()
-            known = view.said_from(0)
+            known = view.history_from(0)
         fresh = known[1:] if self._items else known
         for one in fresh:
             if isinstance(one, Item):
@@ -164,8 +164,8 @@ class Gathered:
     def add(self, entry: Entry) -> None:
         """Take in one entry."""
         self.at += 1
-        for one in heard(entry):
-            found = mine_heard(one)
+        for one in utterances(entry):
+            found = mine_utterance(one)
             self.names.update(found)
             self.seen.update(dict.fromkeys(found, self.at))
             match one.kind:
@@ -216,7 +216,7 @@ class Gathered:
                 self.insights.append(line)
         del self.insights[:-_WORDS]
 
-    def _called(self, one: Heard) -> None:
+    def _called(self, one: Utterance) -> None:
         self._structured = self._structured or bool(one.id)
         if self._structured and not one.id:
             return  # a fence in the words of an agent that has tools is no call
@@ -231,7 +231,7 @@ class Gathered:
         if self.asked:
             self.asked[-1].calls += 1
 
-    def _answered(self, one: Heard) -> None:
+    def _answered(self, one: Utterance) -> None:
         act = self.open.pop(one.id, None) or Act("other", "")
         self._resulted = True
         outcome = outcome_of(one.text, failed=one.failed)

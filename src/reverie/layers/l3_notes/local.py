@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ...conversation.entries import Entry
-from ...conversation.identifiers import Identifier, Kind, chosen
+from ...conversation.identifiers import Identifier, Kind, best_identifiers
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...values import record
@@ -153,7 +153,7 @@ def _with_names(
         if name.kind in kinds:
             rare = 0.35 if name.kind == "symbol" else 1.0  # most symbols can be found again in the code
             weights[name] = count * rare * (1 + known.seen[name] / span)
-    found = chosen(weights, left, present=present)
+    found = best_identifiers(weights, left, present=present)
     for kind in kinds:
         names = [name.text for name in found if name.kind == kind]
         if names:

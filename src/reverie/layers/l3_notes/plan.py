@@ -47,7 +47,7 @@ def limits_of(policy: NotesPolicy, window: Budgets) -> Limits:
 
 def enough_tokens(view: View, limits: Limits) -> bool:
     """Say whether the count has reached the start, or has grown by a step since the last update."""
-    count, facts = view.counted.tokens, view.facts
+    count, facts = view.token_count.tokens, view.facts
     return count >= limits.start and (not facts.notes or count - facts.notes_tokens >= limits.step)
 
 

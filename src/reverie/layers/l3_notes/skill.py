@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ...conversation.authorship import own_words
-from ...conversation.cuts import Cutting
+from ...conversation.cuts import LoggedCut
 from ...conversation.decisions import Compacted
 from ...conversation.view import View
 from ...errors import InputError
@@ -36,8 +36,8 @@ class Skill:
 def words_since_compaction(view: View) -> list[str]:
     """Return what the user said since the past last became a summary, oldest first."""
     said: list[str] = []
-    for one in view.said_from(0):
-        if isinstance(one, Cutting):
+    for one in view.history_from(0):
+        if isinstance(one, LoggedCut):
             if isinstance(one.cut, Compacted) and one.uuid not in view.facts.undone:
                 said = []
         elif words := own_words(one.entry):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from ...conversation.cuts import Item
-from ...conversation.identifiers import EXACT, Identifier, chosen, mine, mine_entry
+from ...conversation.identifiers import EXACT, Identifier, best_identifiers, mine, mine_entry
 
 __all__ = ["anchor_list", "anchors_text", "mined"]
 
@@ -42,7 +42,7 @@ def _mined_text(item: Item) -> Counter[Identifier]:
 def anchor_list(counts: Mapping[Identifier, int], shown: str, *, tokens: int) -> list[Identifier]:
     """Choose the names to list within a budget: those used most for what they take, and not shown already."""
     weights = {one: float(count) if one.kind in EXACT else count / 8 for one, count in counts.items()}
-    return chosen(weights, tokens, present=shown)
+    return best_identifiers(weights, tokens, present=shown)
 
 
 def anchors_text(anchors: Iterable[Identifier]) -> str:

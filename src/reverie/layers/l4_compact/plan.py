@@ -145,7 +145,7 @@ def compacted(
     if written.method == "from":
         said = spoken_in(item.entry for item in taking.cut)
     else:
-        everything = spoken_in(view.said) if spoken is None else spoken
+        everything = spoken_in(view.history) if spoken is None else spoken
         said = [one for one in everything if one.handle not in kept_uuids]
     words = chosen_words(said, tokens=room.words, handle_tokens=room.handles, pinned=view.facts.pinned)
     repeated = words_text(words)
@@ -165,7 +165,7 @@ def compacted(
         trigger=trigger,
         method=written.method,
         summary=text,
-        tokens_before=view.counted.tokens,
+        tokens_before=view.token_count.tokens,
         last_before=taking.cut[-1].uuid,
         first_kept=kept[0].uuid if kept else None,
         attachments=[dict(one) for one in attachments],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ...conversation.authorship import heard
+from ...conversation.authorship import utterances
 from ...conversation.cuts import Item
 from ...conversation.decisions import Cause, Collapsed, Snipped
 from ...conversation.entries import ASSISTANT, USER
@@ -96,7 +96,7 @@ def _stub(part: Sequence[Item]) -> str:
     tools: Counter[str] = Counter()
     told = ""
     for item in part:
-        for one in heard(item.entry):
+        for one in utterances(item.entry):
             if one.kind == "call":
                 tools[one.tool] += 1
             elif one.kind == "told":

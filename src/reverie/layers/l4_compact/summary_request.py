@@ -23,7 +23,7 @@ _SHARE: Final = 0.2  # of the rounds that go where the provider does not say by 
 
 def plain_messages(view: View) -> list[Message]:
     """Return the view's messages without images, thinking and listings that are announced again anyway."""
-    announced = {entry.uuid for entry in view.said if entry.body.get("type") in _LISTINGS}
+    announced = {entry.uuid for entry in view.history if entry.body.get("type") in _LISTINGS}
     texts = {_text_of(piece.message) for group in view.groups for piece in group.pieces if piece.uuid in announced}
     return [_plain(message, texts) for message in build_request(view)["messages"]]
 

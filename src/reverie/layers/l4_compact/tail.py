@@ -10,7 +10,7 @@ from ...conversation.entries import ASSISTANT, ATTACHMENT
 from ...conversation.rounds import reply_id
 from ...conversation.tokens.estimate import estimate_message
 from ...conversation.view import View
-from ...conversation.wire.flatten import as_shown
+from ...conversation.wire.flatten import with_overrides
 from ...values import record
 
 __all__ = [
@@ -60,8 +60,8 @@ class Taking:
 
 def standing(view: View) -> tuple[Item, ...]:
     """Return what stands in the view, in the order in which it was said."""
-    known = view.standing.of(view.facts.undone)
-    return known.then(view.said_from(known.count)).items
+    known = view.visible_items.if_undone_is(view.facts.undone)
+    return known.after(view.history_from(known.count)).items
 
 
 def legal_starts(items: Sequence[Item]) -> list[bool]:
@@ -150,7 +150,9 @@ def tokens_of(view: View, item: Item) -> int:
         return 0
     blocks = cast("list[Any]", content)
     sound = isinstance(content, str) or all(isinstance(block, dict) and "type" in block for block in blocks)
-    return estimate_message(as_shown(item.message, view.shown) if sound and item.kind != ASSISTANT else item.message)
+    return estimate_message(
+        with_overrides(item.message, view.overrides) if sound and item.kind != ASSISTANT else item.message
+    )
 
 
 def has_text(item: Item) -> bool:

@@ -71,10 +71,10 @@ class Saying:
 
     def follow(self, view: View) -> list[Spoken]:
         """Take in what the view has gained; a view that is another one is read from its beginning."""
-        known = view.said_from(max(0, self._items - 1))
+        known = view.history_from(max(0, self._items - 1))
         if self._items and (not known or known[0].uuid != self._last):
             self.spoken, self._items = [], 0
-            known = view.said_from(0)
+            known = view.history_from(0)
         fresh = known[1:] if self._items else known
         self.spoken += spoken_in(one.entry for one in fresh if isinstance(one, Item))
         if fresh:

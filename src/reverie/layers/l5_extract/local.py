@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-from ...conversation.authorship import heard, own_words
+from ...conversation.authorship import own_words, utterances
 from ...conversation.entries import USER, Entry
 from ...memories.rules.secrets import find_secrets
 from ...memories.rules.taxonomy import body_for, description_for, refusal, vagueness
@@ -190,7 +190,7 @@ class _Outputs:
         parts: list[str] = []
         left = _OUTPUT_CHARS
         for entry in reversed(self._entries):
-            for one in heard(entry):
+            for one in utterances(entry):
                 if one.kind == "result" and left > 0:
                     parts.append(bare(one.text[:left]))
                     left -= len(one.text)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from ...conversation.authorship import heard, own_words
+from ...conversation.authorship import own_words, utterances
 from ...conversation.entries import ASSISTANT, USER, Entry
 from ...conversation.rounds import reply_id
 from ...conversation.tool_calls import path_of
@@ -50,7 +50,7 @@ def imported_upto(view: View) -> str:
     known = view.facts.cursors.get(IMPORTED)
     if known:
         return known
-    said = view.said if view.facts.meta.get("source") else ()
+    said = view.history if view.facts.meta.get("source") else ()
     return said[-1].uuid if said else ""
 
 
@@ -72,7 +72,7 @@ def looking(view: View, cursor: str | None, policy: ExtractPolicy, *, memory_pat
     final = view.final
     if final is None or final.role != ASSISTANT or final.uses:
         return Looking("wait", "the query has not come to its end")
-    entries, lost = after_cursor(view.said, cursor)
+    entries, lost = after_cursor(view.history, cursor)
     if not entries:
         return Looking("wait", "nothing has been said since")
     upto = entries[-1].uuid
@@ -93,7 +93,7 @@ def _completed(entries: Sequence[Entry]) -> int:
     for entry in entries:
         if entry.kind == ASSISTANT:
             id = reply_id(entry)
-            calls[id] = calls.get(id, False) or any(one.kind == "call" and one.id for one in heard(entry))
+            calls[id] = calls.get(id, False) or any(one.kind == "call" and one.id for one in utterances(entry))
     return sum(not called for called in calls.values())
 
 
@@ -101,7 +101,7 @@ def wrote_memories(entries: Sequence[Entry], memory_path: str, *, cwd: str = "")
     """Say whether the agent changed memories with its own tools in these entries, and that went well."""
     asked: dict[str, bool] = {}
     for entry in entries:
-        for one in heard(entry):
+        for one in utterances(entry):
             if one.kind == "call" and one.id:
                 asked[one.id] = _changes_memory(one.tool, one.input, memory_path, cwd)
             elif one.kind == "result" and one.id and asked.get(one.id) and not one.failed:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ...conversation.authorship import heard, text_of
+from ...conversation.authorship import text_of, utterances
 from ...conversation.entries import ATTACHMENT, USER, Entry
 from ...memories.recall.terms import tokens, without_noise
 from ...memories.store.trust import Trust
@@ -61,7 +61,7 @@ class Witnesses:
         if entry.kind == ATTACHMENT:
             message = entry.message or entry.body
             words |= self.distrust(text_of(message))
-        for one in heard(entry):
+        for one in utterances(entry):
             found = set(without_noise(tokens(one.text[:_TEXT_CHARS])))
             if self._imported_upto or one.kind == "result":
                 self.foreign |= found

@@ -12,7 +12,7 @@ from typing import Any
 from ...conversation.entries import new_uuid
 from ...errors import InputError, SessionError
 from ...events import Event, Listener
-from ...ports import Model, Started, Storage
+from ...ports import Model, StartedAgent, Storage
 from ...settings import Mode, Settings, load_settings
 from ...tools import relay_tools
 from ...tools.tool import Tool
@@ -248,7 +248,7 @@ class Agent:
     def status(self) -> Status:
         """Return the figures a footer shows: window, cost, cache share and background work."""
         parts, meter = self.parts, self._events.meter
-        tokens = parts.session.view.counted.tokens
+        tokens = parts.session.view.token_count.tokens
         window = parts.window_tokens()
         full = compact_at(parts.model.model_id, parts.session.settings)
         return Status(
@@ -275,7 +275,7 @@ class Agent:
         background: bool = False,
         worktree: bool = False,
         model: str = "",
-    ) -> Started:
+    ) -> StartedAgent:
         """Start an agent of a type, or a fork of this conversation if ``kind`` is empty.
 
         Wait for its result, unless it runs in the background: then the result enters the conversation at a later round.

@@ -52,7 +52,7 @@ class AgentHost:
         parts = self._parts
         wanted = parts.options.settings.agent.max_tokens_raised
         most = parts.model.capabilities.max_output or max_output_tokens(parts.model.model_id)
-        left = parts.window_tokens() - parts.session.view.counted.tokens
+        left = parts.window_tokens() - parts.session.view.token_count.tokens
         raised = min(wanted, most or wanted, left)
         return raised if raised > parts.max_tokens else None
 

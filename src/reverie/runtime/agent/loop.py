@@ -17,7 +17,7 @@ from anyio import CancelScope
 from ...conversation.wire.request import CONTINUE
 from ...errors import CompactionError, ModelError, PromptTooLong, WindowFull
 from ...events import Event, QueryEnded, TextStreamed, ThinkingStreamed
-from ...ports import Model, Piece, Reply
+from ...ports import Model, Reply, ReplyDelta
 from ...values import record
 from ..guard.hooks import Hooks
 from ..session.session import Session
@@ -198,14 +198,14 @@ async def _begin(run: QueryRun, prompt: Prompt) -> QueryEnd | None:
     return None
 
 
-async def _next(stream: AsyncGenerator[Piece | Reply, None]) -> Piece | Reply:
+async def _next(stream: AsyncGenerator[ReplyDelta | Reply, None]) -> ReplyDelta | Reply:
     try:
         return await anext(stream)
     except StopAsyncIteration:
         raise ModelError("the model's stream ended without a reply; ask again") from None
 
 
-def _show(run: QueryRun, piece: Piece) -> None:
+def _show(run: QueryRun, piece: ReplyDelta) -> None:
     if piece.kind == "text":
         run.events.emit(TextStreamed(run.session.name, piece.text))
     elif piece.kind == "thinking":

@@ -153,7 +153,7 @@ class AgentMemory:
     def _trust_of(self, text: str) -> Trust:
         """Return the trust of a text that the agent wants to save; only messages since the last call are read."""
         with self._witness_lock:
-            said = self._session.view.said
+            said = self._session.view.history
             if not self._witnesses.follow(said):
                 self._witnesses = Witnesses(said, imported_upto=self._imported_upto)
             return self._witnesses.trust(text)

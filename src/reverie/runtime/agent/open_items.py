@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from anyio import to_thread
 
-from ...conversation.authorship import heard
+from ...conversation.authorship import utterances
 from ...conversation.reads import read_state
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
@@ -68,8 +68,8 @@ class OpenItems:
 
 def todos_in(view: View) -> list[Todo]:
     """Return the steps of the last TodoWrite call in a log."""
-    for entry in reversed(view.said):
-        for one in heard(entry):
+    for entry in reversed(view.history):
+        for one in utterances(entry):
             given: Any = one.input
             if one.kind == "call" and one.tool == "TodoWrite" and isinstance(given, dict):
                 return _todos(cast("dict[str, Any]", given).get("todos"))

@@ -131,8 +131,8 @@ class OpeningContext:
         """Find in the log which context a resumed session already shows, and attach the changes since then."""
         view = self._session.view
         shown = {piece.uuid for group in view.groups for piece in group.pieces}
-        said = [_text(entry) for entry in view.said if entry.body.get("type") in (USER_CONTEXT, CHANGED)]
-        for entry in view.said:
+        said = [_text(entry) for entry in view.history if entry.body.get("type") in (USER_CONTEXT, CHANGED)]
+        for entry in view.history:
             if entry.body.get("type") == DATE:
                 self._day = _text(entry).removeprefix("Today is ").rstrip(".")
             elif entry.body.get("decision") == _ATTACHED and entry.uuid in shown:

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import anyio
 from anyio import to_thread
 
-from ...cache.breakpoints import Placed, plan_marks, with_marks
+from ...cache.breakpoints import CacheState, plan_marks, with_marks
 from ...cache.usage import Usage, usage_of
 from ...conversation.decisions import Cause, PrefixRendered, body_of
 from ...conversation.entries import ASSISTANT, DECISION, USER, Entry, Message, iso, new_uuid
@@ -78,7 +78,7 @@ class Asking:
         self._logs = logs
         self._clock = clock
         self._view = View()
-        self._placed: Placed | None = None
+        self._placed: CacheState | None = None
         self._used, self._last = Usage(), Usage()
         self._cost: float | None = 0.0
         self._turns = 0

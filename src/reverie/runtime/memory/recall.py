@@ -44,7 +44,7 @@ def shown_in(view: View) -> Shown:
     """Return what the log says was shown, whether it still stands in the view or not."""
     files: set[str] = set()
     size = 0
-    for entry in view.said:
+    for entry in view.history:
         decision = decision_of(entry.body) if entry.kind == DECISION else None
         if isinstance(decision, MemoriesSurfaced):
             files.update(decision.names)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from ...cache.ledger import MAIN, Ledger, PriceList
 from ...cache.usage import usage_of
-from ...conversation.authorship import heard, strings_of
+from ...conversation.authorship import strings_of, utterances
 from ...conversation.decisions import (
     CallRecorded,
     Cause,
@@ -181,7 +181,7 @@ def _kept(before: View, after: View, made: Compacted) -> Facts:
     left = {piece.uuid for group in after.groups for piece in group.pieces}
     shown = {piece.uuid for group in before.groups for piece in group.pieces}
     used: Counter[Identifier] = Counter()
-    for entry in before.said:
+    for entry in before.history:
         if entry.uuid in shown and entry.uuid not in left:
             used.update(mine_entry(entry))
     text = "\n".join([made.summary, *strings_of(made.attachments)])
@@ -221,7 +221,7 @@ def _pollution(entries: Sequence[Entry]) -> Pollution:
             continue
         known |= {name.text for name in mine_entry(entry)}
         if entry.kind == ASSISTANT and waiting:
-            said = "\n".join(text for one in heard(entry) for text in (one.text, *strings_of(one.input)))
+            said = "\n".join(text for one in utterances(entry) for text in (one.text, *strings_of(one.input)))
             waiting = [one for one in waiting if not any(name in said for name in one[1])]
     return Pollution(surfaced, sum(count for count, _ in waiting))
 

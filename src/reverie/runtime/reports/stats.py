@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-from ...cache.ledger import MAIN, Axis, Totals, layer_of
+from ...cache.ledger import MAIN, LedgerAxis, Totals, layer_of
 from ...cache.prices import Prices, prices_for
 from ...conversation.entries import Entry, seconds
 from ...settings import Settings
@@ -68,7 +68,7 @@ def stats_of(
 ) -> Stats:
     """Gather the figures of the last days, of one project or all; ``track`` sees the keys of the logs as they go."""
     since = (now.astimezone(UTC) - timedelta(days=days - 1)).strftime("%Y-%m-%d")
-    axes: tuple[Axis, ...] = ("layer", "day", "project", "session")
+    axes: tuple[LedgerAxis, ...] = ("layer", "day", "project", "session")
     with LedgerStore(settings.home) as store:
         sums = [store.by(axis, project=project, since=since) for axis in axes]
         budgets = _budgets(store, settings, now)

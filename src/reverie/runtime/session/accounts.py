@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ...cache.economics import CLASSIC, Rates
+from ...cache.economics import CLASSIC, RelativeRates
 from ...cache.ledger import call_of, layer_of
-from ...cache.prefix import Settled
+from ...cache.prefix import SettledMessages
 from ...cache.prices import Prices, prices_for
 from ...cache.usage import usage_of
-from ...cache.watch import Break, Watch
+from ...cache.watch import CacheBreak, CacheWatch
 from ...conversation.decisions import CallRecorded, Cause
 from ...values import record, replace
 from .ledger import LedgerStore
@@ -23,7 +23,7 @@ class Billed:
     """What one reply showed: the call to log, and the break it reveals, if any."""
 
     call: CallRecorded
-    broke: Break | None
+    broke: CacheBreak | None
     lost_usd: float | None
     expected: int | None
     input: int = 0
@@ -31,11 +31,11 @@ class Billed:
     """Tokens of input that the provider cleared by itself, as it was asked to."""
 
 
-def rates_of(prices: Prices | None) -> Rates:
+def rates_of(prices: Prices | None) -> RelativeRates:
     """Return prices as ratios to the input price; the classic ones where nothing is known."""
     if prices is None or prices.input <= 0:
         return CLASSIC
-    return Rates(
+    return RelativeRates(
         prices.cache_read / prices.input, prices.cache_write_5m / prices.input, prices.cache_write_1h / prices.input
     )
 
@@ -48,17 +48,17 @@ class Accounts:
         self._session = session
         self._project = project
         self._clock = clock
-        self._watch = Watch()
+        self._watch = CacheWatch()
         self._prices: dict[str, Prices | None] = {}
 
     def resume(self, request: Mapping[str, Any], call: CallRecorded) -> None:
         """Go on from the last call of an earlier process: what was sent, and what that left to be read."""
         at = call.cache.get("at")
         if isinstance(at, int | float) and "model" in request:
-            watch = Watch().before(request, float(at))
+            watch = CacheWatch().before(request, float(at))
             self._watch, _ = watch.after(usage_of(call.usage), float(at))
 
-    def before(self, request: Mapping[str, Any], registered: list[str], settled: Settled | None) -> None:
+    def before(self, request: Mapping[str, Any], registered: list[str], settled: SettledMessages | None) -> None:
         """Remember what is about to be sent."""
         self._watch = self._watch.before(request, self._clock(), registered=registered, settled=settled)
 

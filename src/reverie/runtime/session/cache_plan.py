@@ -12,8 +12,17 @@ from typing import Any
 
 import msgspec
 
-from ...cache.breakpoints import Held, Place, Placed, Planned, plan_marks
-from ...cache.economics import CLASSIC, Compaction, Life, Rates, Verdict, choose_ttl, turns_ahead, weigh_compaction
+from ...cache.breakpoints import BlockPosition, BreakpointPlan, CacheEntry, CacheState, plan_marks
+from ...cache.economics import (
+    CLASSIC,
+    Compaction,
+    Life,
+    RelativeRates,
+    Verdict,
+    choose_ttl,
+    turns_ahead,
+    weigh_compaction,
+)
 from ...conversation.entries import Message
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
@@ -39,12 +48,12 @@ class _CacheState:
     held: tuple[tuple[int, int, str], ...] = ()
 
 
-def _spelled(place: Place | None) -> list[int] | None:
+def _spelled(place: BlockPosition | None) -> list[int] | None:
     return None if place is None else [place.message, place.block]
 
 
-def _place(spelled: tuple[int, int] | None) -> Place | None:
-    return None if spelled is None else Place(*spelled)
+def _place(spelled: tuple[int, int] | None) -> BlockPosition | None:
+    return None if spelled is None else BlockPosition(*spelled)
 
 
 def _first_difference(before: Message, after: Message) -> int:
@@ -57,7 +66,7 @@ def _first_difference(before: Message, after: Message) -> int:
     )
 
 
-def _newest(held: Held | None) -> list[Held]:
+def _newest(held: CacheEntry | None) -> list[CacheEntry]:
     return list(islice(held, _KEPT_ENTRIES)) if held is not None else []
 
 
@@ -69,9 +78,9 @@ def _inserted_messages(view: View) -> int:
 class CachePlan:
     """Places the breakpoints of each request and knows what the provider's cache still holds."""
 
-    def __init__(self, *, compact_at: int, rates: Rates = CLASSIC, ttl: str | None = None) -> None:
+    def __init__(self, *, compact_at: int, rates: RelativeRates = CLASSIC, ttl: str | None = None) -> None:
         """Choose a TTL by price unless one is given; ``compact_at`` is the token count of the next compaction."""
-        self.placed: Placed | None = None
+        self.placed: CacheState | None = None
         self.compact_at = compact_at
         self.rates = rates
         self.settled_offset: int | None = None
@@ -110,17 +119,19 @@ class CachePlan:
             found = msgspec.convert(state, _CacheState)
         except msgspec.ValidationError:
             return
-        held: Held | None = None
+        held: CacheEntry | None = None
         for message, block, ttl in found.held:
-            held = Held(Place(message, block), ttl, held)
-        self.placed = Placed(found.ttl, _place(found.settled), _place(found.end), found.at, held)
+            held = CacheEntry(BlockPosition(message, block), ttl, held)
+        self.placed = CacheState(found.ttl, _place(found.settled), _place(found.end), found.at, held)
         self.settled_offset = found.settled_offset
         self.cuts, self._opening = found.cuts, found.opening
         self._requests, self._pauses = found.requests, found.pauses
         if found.end is not None:
             self._rest = messages[: found.end[0] + 1]
 
-    def mark(self, view: View, messages: list[Any], now: float, *, settled: int | None, tail_offset: int) -> Planned:
+    def mark(
+        self, view: View, messages: list[Any], now: float, *, settled: int | None, tail_offset: int
+    ) -> BreakpointPlan:
         """Place the breakpoints of a request and record what it leaves in the cache.
 
         ``settled`` counts the view's messages before the results that may be cleared soon; ``tail_offset`` is the
@@ -139,10 +150,10 @@ class CachePlan:
         self.placed = planned.after
         self._requests += 1
         if self._requests == 1 or cut:
-            self._opening = view.counted.tokens
+            self._opening = view.token_count.tokens
         return planned
 
-    def mark_fork(self, view: View, messages: Sequence[Message], now: float) -> Planned:
+    def mark_fork(self, view: View, messages: Sequence[Message], now: float) -> BreakpointPlan:
         """Return the breakpoints that this request would get, without recording them."""
         before = self._first, self._known, self._rest
         try:
@@ -151,7 +162,7 @@ class CachePlan:
             self._first, self._known, self._rest = before
         return plan_marks(messages, now=now, ttl=self.ttl(now), before=self.placed, changed=changed)
 
-    def _first_change(self, view: View, messages: list[Any], inserted: int) -> Place | None:
+    def _first_change(self, view: View, messages: list[Any], inserted: int) -> BlockPosition | None:
         """Return the first block that differs from the last request; None where this one extends it.
 
         The view keeps finished messages in a list that only grows while nothing is cut, so most turns compare no more
@@ -159,7 +170,7 @@ class CachePlan:
         """
         first, known, rest = self._first, self._known, self._rest
         # Where the view has cache edits, the builder may send its messages without them.
-        self._known = settled = None if view.facts.edits else view.settled
+        self._known = settled = None if view.facts.edits else view.finished_messages
         self._first, self._rest = messages[:inserted], messages[inserted + (settled[1] if settled is not None else 0) :]
         if known is not None and settled is not None and known[0] is settled[0] and len(first) == inserted:
             start, sent = inserted + known[1], rest
@@ -168,10 +179,10 @@ class CachePlan:
         last = start + len(sent) - 1
         for at, was in enumerate(sent, start):
             if at >= len(messages):
-                return Place(at, 0)
+                return BlockPosition(at, 0)
             if messages[at] is not was and messages[at] != was:
                 block = _first_difference(was, messages[at])
-                return None if at == last and block == len(as_blocks(was)) else Place(at, block)
+                return None if at == last and block == len(as_blocks(was)) else BlockPosition(at, block)
         return None
 
     def life(self, now: float) -> Life:
@@ -192,7 +203,7 @@ class CachePlan:
     def turns_ahead(self, view: View) -> float:
         """Estimate how many turns this session will still have before its next compaction."""
         return turns_ahead(
-            turns=view.length // 2, window=view.counted.tokens, opening=self._opening, limit=self.compact_at
+            turns=view.length // 2, window=view.token_count.tokens, opening=self._opening, limit=self.compact_at
         )
 
     def weigh_compaction(self, view: View, compaction: Compaction, *, need: float, margin: float) -> Verdict:

@@ -18,7 +18,7 @@ import anyio
 from ...cache.breakpoints import with_marks
 from ...cache.usage import Usage, usage_of
 from ...conversation.entries import Message
-from ...conversation.fork import Forked, fork_of, is_forked
+from ...conversation.fork import ForkBase, fork_base, is_forked
 from ...conversation.reads import read_state
 from ...conversation.view import View
 from ...conversation.wire.blocks import Block, as_blocks
@@ -76,7 +76,7 @@ ForkBounds: TypeAlias = Callable[[int, Usage, "float | None"], bool]
 class Batch:
     """Forks of one moment: they share every byte but their directive, and the first begins before the others."""
 
-    def __init__(self, forked: Forked) -> None:
+    def __init__(self, forked: ForkBase) -> None:
         self.forked = forked
         self._led = False
         self._began = anyio.Event()
@@ -185,16 +185,16 @@ class Forks:
         for scope in list(self._running):
             scope.cancel()
 
-    def _forked(self, max_tokens: int) -> Forked:
+    def _forked(self, max_tokens: int) -> ForkBase:
         view = self._view if self._view is not None else self._session.view
         if forking():
             raise SessionError(f"a fork ({forking()}) cannot fork: answer the directive with what is known here")
         if is_forked(view.messages()):
             raise SessionError("this conversation is a fork itself: a fork cannot fork")
-        return fork_of(view, max_tokens=max_tokens, model=self._model.model_id)
+        return fork_base(view, max_tokens=max_tokens, model=self._model.model_id)
 
     async def _scoped(
-        self, run: _Run, forked: Forked, directive: str, max_turns: int, timeout_seconds: float | None
+        self, run: _Run, forked: ForkBase, directive: str, max_turns: int, timeout_seconds: float | None
     ) -> ForkReply:
         token = _source.set(run.source)
         reply: ForkReply | None = None
@@ -227,10 +227,10 @@ class _Run:
     within: ForkBounds | None = None
     on_call: OnCall | None = None
 
-    async def answered(self, forked: Forked, directive: str, max_turns: int) -> ForkReply:
+    async def answered(self, forked: ForkBase, directive: str, max_turns: int) -> ForkReply:
         planned = self.session.mark_fork(forked.messages)
         state = ForkState(self.source, read_state(self.view))
-        request: dict[str, Any] = forked.asking(directive, source=self.source)
+        request: dict[str, Any] = forked.request_for(directive, source=self.source)
         declared: list[dict[str, Any]] = list(request.get("tools") or ())
         used, cost, turns = Usage(), 0.0, 0
         unpriced = False

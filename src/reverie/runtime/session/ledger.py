@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from ...cache.ledger import Axis, Call, Totals
+from ...cache.ledger import LedgerAxis, LedgerCall, Totals
 from ...cache.usage import Usage
 from ...errors import StorageError
 from ...events import FellBack, Listener
@@ -75,11 +75,11 @@ class LedgerStore:
 
     # -- writing
 
-    def enter(self, call: Call) -> bool:
+    def enter(self, call: LedgerCall) -> bool:
         """Write one call, once however often it is given; say whether it is in the ledger. Never raises."""
         return self.enter_all([call])
 
-    def enter_all(self, calls: Iterable[Call]) -> bool:
+    def enter_all(self, calls: Iterable[LedgerCall]) -> bool:
         """Write calls, all or none; say whether they are in the ledger. Never raises."""
         rows = [_row(call) for call in calls]
         try:
@@ -100,7 +100,7 @@ class LedgerStore:
     # -- reading
 
     def by(
-        self, axis: Axis, *, session: str | None = None, project: str | None = None, since: str | None = None
+        self, axis: LedgerAxis, *, session: str | None = None, project: str | None = None, since: str | None = None
     ) -> dict[str, Totals]:
         """Sum the calls by session, day, project or layer, the most expensive first; days in their order.
 
@@ -126,7 +126,7 @@ class LedgerStore:
         project: str | None = None,
         source: str | None = None,
         day: str | None = None,
-    ) -> list[Call]:
+    ) -> list[LedgerCall]:
         """Return the calls, oldest first; ``day`` is a date in UTC."""
         where, given = _where(session=session, project=project, source=source, day=day)
         query = f"SELECT {', '.join(_COLUMNS)} FROM calls {where} ORDER BY at, rowid"
@@ -209,7 +209,7 @@ def _where(**wanted: str | None) -> tuple[str, list[str]]:
     return (f"WHERE {text}" if text else ""), list(given.values())
 
 
-def _row(call: Call) -> dict[str, Any]:
+def _row(call: LedgerCall) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(call, name) for name in _COLUMNS if hasattr(call, name)}
     for kind in _KINDS:
         row[kind] = getattr(call.actual, kind)
@@ -218,13 +218,13 @@ def _row(call: Call) -> dict[str, Any]:
     return row
 
 
-def _call(row: tuple[Any, ...]) -> Call:
+def _call(row: tuple[Any, ...]) -> LedgerCall:
     found = dict(zip(_COLUMNS, row, strict=True))
     actual = Usage(*(found.pop(kind) for kind in _KINDS))
     expected = Usage(*(found.pop(f"expected_{kind}") for kind in _KINDS))
     for name in ("day", "lost_tokens", "lost_usd"):
         del found[name]
-    return Call(**found, actual=actual, expected=expected)
+    return LedgerCall(**found, actual=actual, expected=expected)
 
 
 def _totals(row: tuple[Any, ...], lost_by_reason: dict[str, float]) -> Totals:

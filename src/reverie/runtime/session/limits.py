@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
-from ...cache.prices import capabilities_of
+from ...cache.prices import limits_of_model
 from ...conversation.tokens.window import MILLION_BETA, Thresholds, Window, WindowPolicy, thresholds, window_for
 from ...layers.l1_offload import OffloadPolicy
 from ...layers.l2_trim import TrimPolicy
@@ -31,7 +31,7 @@ DEFAULT_MODEL: Final = ""
 @lru_cache(maxsize=64)
 def _window(model: str, betas: tuple[str, ...]) -> Window:
     # A beta header asks for a larger window than the look-up knows, so it goes first.
-    lookup = None if not model or any(MILLION_BETA in beta for beta in betas) else capabilities_of
+    lookup = None if not model or any(MILLION_BETA in beta for beta in betas) else limits_of_model
     return window_for(model, lookup=lookup, betas=betas, environment=os.environ)
 
 

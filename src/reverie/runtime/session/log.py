@@ -10,7 +10,7 @@ from anyio import Lock, to_thread
 
 from ...conversation.decisions import Decision, Unknown, body_of, decision_of
 from ...conversation.entries import ATTACHMENT, DECISION, Entry, iso, new_uuid
-from ...conversation.log import Loaded
+from ...conversation.log import ParsedLog
 from ...conversation.view import View
 from ...events import DecisionMade, EntryAppended, Event, Listener
 from ...ports import Storage
@@ -43,7 +43,7 @@ class SessionLog:
         """The messages the model would be shown now."""
         return self._writer.view
 
-    async def open(self) -> Loaded:
+    async def open(self) -> ParsedLog:
         """Take the lease in write mode, load the log and fold it."""
         loaded = await self.run_blocking(lambda: self._writer.open(write=self.mode == "write"))
         self._since_request = _since_last_call(loaded.entries)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...conversation.log import Loaded
+from ...conversation.log import ParsedLog
 from ...conversation.view import View
 from ...ports import Model, Storage
 from ...settings import Settings
@@ -93,7 +93,7 @@ class SessionParts:
         self.offload.policy, self.offload.enabled = offload_policy(settings), settings.switches.offload
         self.trim.policy, self.trim.by_budget = trim_policy(settings), settings.switches.budget_trim
 
-    def resume(self, loaded: Loaded, view: View) -> None:
+    def resume(self, loaded: ParsedLog, view: View) -> None:
         """Continue from the state that the log holds."""
         call, prefix, meta = view.facts.last_call, view.facts.prefix, view.facts.meta
         if call is not None:

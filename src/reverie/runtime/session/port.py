@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from ...cache.breakpoints import Planned
+    from ...cache.breakpoints import BreakpointPlan
     from ...conversation.decisions import Decision
     from ...conversation.entries import Entry, Message
     from ...conversation.tokens.window import Thresholds
@@ -88,7 +88,7 @@ class SessionPort(Protocol):
         """Run a blocking function without blocking the event loop."""
         ...
 
-    def mark_fork(self, messages: Sequence[Message]) -> Planned:
+    def mark_fork(self, messages: Sequence[Message]) -> BreakpointPlan:
         """Return the cache breakpoints of a fork without recording them."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from ...conversation.decisions import Cause, PrefixRendered
 from ...conversation.entries import DECISION, Entry, Message, seconds
 from ...conversation.view import View
-from ...conversation.wire.options import BODY_OPTIONS, declared, options_of, tools_of
+from ...conversation.wire.options import REQUEST_FIELDS, declared_tools, options_of, tools_of
 from ...conversation.wire.request import CONTINUE, build_request, ends_with_reply
 from ...errors import InputError, SessionError
 from ...events import FellBack
@@ -40,8 +40,8 @@ class RequestOptions:
         """Split the caller's options into fields of the body and extras."""
         if "cache_control" in options:
             raise InputError("prepare() places the cache breakpoints itself: leave cache_control out")
-        body = {key: value for key, value in options.items() if key in BODY_OPTIONS}
-        extras = {key: value for key, value in options.items() if key not in BODY_OPTIONS}
+        body = {key: value for key, value in options.items() if key in REQUEST_FIELDS}
+        extras = {key: value for key, value in options.items() if key not in REQUEST_FIELDS}
         return RequestOptions(model, system, tools, body, extras)
 
     @property
@@ -65,7 +65,7 @@ async def render_prefix(
             log.view, body.get("thinking"), now=log.clock(), compact_at=compact_at
         )
     before = log.view.facts.prefix
-    tools = asked.tools or declared(log.view.tool_names())
+    tools = asked.tools or declared_tools(log.view.tool_names())
     if tools and not asked.tools and (before is None or before.tools != tools):
         why = "the log has tool calls but no tools were passed; declared them by name"
         log.emit(FellBack(log.name, "tools", why))

@@ -32,10 +32,10 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
 
 def _marked(log: SessionLog, parts: SessionParts, request: dict[str, Any]) -> dict[str, Any]:
     """Place the cache breakpoints of a request, tell the cache watch of it, and emit its event."""
-    parts.accounts.before(request, registered_by(log.pop_decisions()), log.view.settled)
+    parts.accounts.before(request, registered_by(log.pop_decisions()), log.view.finished_messages)
     messages: list[Any] = request["messages"]
     settled, tail_offset = parts.trim.unsettled()
     planned = parts.cache.mark(log.view, messages, log.clock(), settled=settled, tail_offset=tail_offset)
-    tokens, window = log.view.counted.tokens, parts.policy.window_tokens
+    tokens, window = log.view.token_count.tokens, parts.policy.window_tokens
     log.emit(RequestPrepared(log.name, len(messages), tokens, window))
     return with_marks(request, planned, own=True)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from anyio import to_thread
 
-from ...cache.breakpoints import Planned
+from ...cache.breakpoints import BreakpointPlan
 from ...conversation.decisions import Cause, Decision, Pinned, ResultsRestored
 from ...conversation.entries import ASSISTANT, META, SCHEMA, USER, Entry, Message, new_uuid
 from ...conversation.tokens.window import Thresholds
@@ -212,7 +212,7 @@ class Session:
         prefix = self.view.facts.prefix
         calls = calls_of(message, prefix.tools if prefix is not None else ())
         # A provider refuses results of calls that are not in the view.
-        return [call for call in calls if self.view.use(call.id) is not None]
+        return [call for call in calls if self.view.tool_call(call.id) is not None]
 
     async def _bill(self, reply: Mapping[str, Any]) -> None:
         """Log the usage and cost of a reply, enter them in the ledger, and report a cache break."""
@@ -249,13 +249,13 @@ class Session:
 
         ``max_chars`` is the limit that the tool declares for its own results.
         """
-        use = self.view.use(tool_use_id)
+        use = self.view.tool_call(tool_use_id)
         if use is None:
             raise InputError(f"this session has no tool call {tool_use_id!r}: pass an id from observe()")
         late = tool_use_id not in self.view.unanswered()
         # The placeholder of a given-up result was already sent, so a late result is a new message with a new handle.
         handle = f"{tool_use_id}-late-{new_uuid()[:8]}" if late else tool_use_id
-        if not late and tool_use_id in self.view.shown.results:  # an earlier try was decided on and never logged
+        if not late and tool_use_id in self.view.overrides.results:  # an earlier try was decided on and never logged
             await self.decide(ResultsRestored(Cause("offload", "the result came again"), [tool_use_id]))
         content = await self.parts.offload.result(self.log, use.name, handle, output, max_chars)
         if late:
@@ -288,7 +288,7 @@ class Session:
 
     async def restore(self, tool_use_ids: list[str]) -> Entry:
         """Bring cleared results back into the view and pin them there."""
-        unknown = [called for called in tool_use_ids if called not in self.view.shown.results]
+        unknown = [called for called in tool_use_ids if called not in self.view.overrides.results]
         if unknown or not tool_use_ids:
             raise InputError(f"{', '.join(unknown) or 'nothing'} was not cleared here: name results that were")
         reason = "brought back on request"
@@ -345,7 +345,7 @@ class Session:
         """Return the way to ask a model side questions on this session's prefix."""
         return Forks(self, model)
 
-    def mark_fork(self, messages: Sequence[Message]) -> Planned:
+    def mark_fork(self, messages: Sequence[Message]) -> BreakpointPlan:
         """Return the cache breakpoints of a fork without recording them."""
         return self.parts.cache.mark_fork(self.view, messages, self.clock())
 

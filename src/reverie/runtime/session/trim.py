@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...conversation.decisions import Decision, ResultsCleared
-from ...conversation.reads import forgotten
+from ...conversation.reads import forgotten_files
 from ...conversation.view import View
 from ...errors import SessionError
 from ...events import ResultsTrimmed
@@ -115,10 +115,10 @@ class Trimmer:
         """Log a clearing and emit its event."""
         before = log.view
         gone = [one.tool_use_id for one in planned.decision.cleared]
-        uses = [use for use in map(before.use, gone) if use is not None]
+        uses = [use for use in map(before.tool_call, gone) if use is not None]
         await log.decide(planned.decision)
         self.record(planned.decision)
-        tools, paths = sorted({use.name for use in uses}), forgotten(before, log.view)
+        tools, paths = sorted({use.name for use in uses}), forgotten_files(before, log.view)
         event = ResultsTrimmed(log.name, planned.trigger, tools, paths, before.tokens, log.view.tokens)
         log.emit(event)
         return event
@@ -126,18 +126,20 @@ class Trimmer:
     def _worth_looking(self, view: View, now: float) -> bool:
         cache = self._cache
         return (
-            cache.life(now) != "live" or view.length // 2 >= self._next_look or view.counted.tokens >= cache.compact_at
+            cache.life(now) != "live"
+            or view.length // 2 >= self._next_look
+            or view.token_count.tokens >= cache.compact_at
         )
 
     def _facts(self, view: View, now: float) -> TrimFacts:
         cache = self._cache
         return TrimFacts(
             life=cache.life(now),
-            window=view.counted.tokens,
+            window=view.token_count.tokens,
             round=view.length // 2,
             turns=cache.turns_ahead(view),
             settled_offset=cache.settled_offset,
-            prefix_tokens=round(view.counted.overhead),
+            prefix_tokens=round(view.token_count.overhead),
             least_cached=self._least_cached,
             ttl=cache.placed.ttl if cache.placed is not None else cache.chosen_ttl(),
             tail_ttl="5m",

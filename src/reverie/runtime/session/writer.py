@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from ...conversation.decisions import Decision, body_of
 from ...conversation.entries import DECISION, Entry, decode_entry, encode_entry, iso, new_uuid
-from ...conversation.log import Loaded, parse_log
+from ...conversation.log import ParsedLog, parse_log
 from ...conversation.view import View
 from ...errors import SessionReadOnly, StorageError
 from ...ports import Lease, Storage
@@ -39,7 +39,7 @@ class LogWriter:
         self._appending = Lock()
         self._doubtful = False
 
-    def open(self, *, write: bool = True) -> Loaded:
+    def open(self, *, write: bool = True) -> ParsedLog:
         """Take the lease if asked to, read the log and fold it."""
         if write:
             self._lease = self._storage.lease(self.key, holder=holder_text(self.clock()))
@@ -49,7 +49,7 @@ class LogWriter:
             self.close()
             raise
 
-    def _load(self) -> Loaded:
+    def _load(self) -> ParsedLog:
         loaded = parse_log(self._storage.load(self.key) or b"")
         self.view = View().fold_all(loaded.entries)
         self.entries = len(loaded.entries)

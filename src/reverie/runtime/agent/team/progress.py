@@ -101,7 +101,7 @@ class Narrator:
         return fork_is_cheaper(
             _prices(self._model()),
             _prices(small) if small is not None else None,
-            fork_tokens=view.counted.tokens,
+            fork_tokens=view.token_count.tokens,
             small_tokens=excerpt_tokens,
             warm=idle < _WARM_SECONDS,
         )

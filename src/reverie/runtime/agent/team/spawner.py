@@ -26,7 +26,7 @@ from ....layers.l7_relay import (
     start_problem,
     summary_of,
 )
-from ....ports import Started
+from ....ports import StartedAgent
 from ....values import record
 from ...session.forks import Batch, forking
 from ...session.session import Session
@@ -133,7 +133,7 @@ class Spawner:
         background: bool = False,
         worktree: bool = False,
         model: str = "",
-    ) -> Started:
+    ) -> StartedAgent:
         """Start a sub-agent of a type, or a fork if ``kind`` is empty; raise ``InputError`` at a limit."""
         found, worktree, background = self._checked(prompt, kind, worktree, background)
         run = (
@@ -166,7 +166,9 @@ class Spawner:
         self._emit(AgentStarted(self._session.name, member.id, name, member.description, background))
         member.task = asyncio.get_running_loop().create_task(self._run(member, run), name=member.id)
         if background:
-            return Started(member.id, "running", f"Agent {member.id} works in the background; its result will come.")
+            return StartedAgent(
+                member.id, "running", f"Agent {member.id} works in the background; its result will come."
+            )
         return await self._awaited(member)
 
     def _checked(self, prompt: str, kind: str, worktree: bool, background: bool) -> tuple[AgentKind | None, bool, bool]:
@@ -203,7 +205,7 @@ class Spawner:
             self._batch = (reply, self._starter.batch())
         return self._batch[1]
 
-    async def _awaited(self, member: TeamMember) -> Started:
+    async def _awaited(self, member: TeamMember) -> StartedAgent:
         """Wait for an agent in the foreground; stop it if the wait is cancelled."""
         try:
             await member.done.wait()
@@ -212,7 +214,7 @@ class Spawner:
                 await self._stop(member, "the wait for it was cancelled")
             raise
         outcome = member.outcome or Outcome(member.id, member.kind, member.state, member.why, "")
-        return Started(member.id, member.state, answer_text(outcome))
+        return StartedAgent(member.id, member.state, answer_text(outcome))
 
     # -- running
 

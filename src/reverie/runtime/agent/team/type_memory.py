@@ -67,7 +67,7 @@ class TypeMemory:
         """Return the Memory tool for this directory."""
 
         def trust_of(text: str) -> Any:
-            heard = Witnesses(self.view().said if self.view is not None else ())
+            heard = Witnesses(self.view().history if self.view is not None else ())
             return worst(("agent", heard.trust(text)))
 
         return MemoryTool(self.memory, trust_of=trust_of)

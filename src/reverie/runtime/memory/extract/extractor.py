@@ -197,9 +197,9 @@ class Extracting:
                     return await self._asked(self.model, view, found, already)
                 except Exception as error:
                     self._fell_back(f"looked through without a model: {error}")
-        before, said = view.said[: -len(found.entries)], self._instructions
+        before, said = view.history[: -len(found.entries)], self._instructions
         keeper = Keeper(self._memory, self._session.name)
-        most, imported = self._policy.max_memories, _upto(view.said, self._imported_upto)
+        most, imported = self._policy.max_memories, _upto(view.history, self._imported_upto)
         ran = await to_thread.run_sync(lambda: keeper.found(found.entries, before, said(), most, imported))
         return replace(ran, saved=[*already, *ran.saved])
 
@@ -222,7 +222,7 @@ class Extracting:
 
     async def _asked(self, model: Model, view: View, found: Looking, already: list[Saved]) -> Ran:
         heads = await to_thread.run_sync(lambda: list(self._memory.list()))
-        witnesses = await to_thread.run_sync(lambda: Witnesses(view.said, imported_upto=self._imported_upto))
+        witnesses = await to_thread.run_sync(lambda: Witnesses(view.history, imported_upto=self._imported_upto))
         tools = self._hands(witnesses, already)
         text = directive(
             "structured" if tools is None else "tools",

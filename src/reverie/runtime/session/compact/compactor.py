@@ -67,7 +67,7 @@ class Compactor:
         switches, policy = session.settings.switches, session.settings.compact
         if not switches.compact or forking():
             return
-        at, tokens = session.thresholds, session.view.counted.threshold_tokens + self._unbilled()
+        at, tokens = session.thresholds, session.view.token_count.threshold_tokens + self._unbilled()
         if switches.collapse:
             if tokens >= policy.collapse_at * at.effective:
                 await self._collapse(at)
@@ -77,7 +77,7 @@ class Compactor:
             if tokens >= at.auto_compact:
                 if switches.snip:
                     await self._snip(at)
-                if session.view.counted.threshold_tokens + self._unbilled() >= at.auto_compact:
+                if session.view.token_count.threshold_tokens + self._unbilled() >= at.auto_compact:
                     await self._automatic("the window is nearly full", at)
             elif policy.compact_when_cold and tokens >= policy.cold_share * at.auto_compact:
                 await self._when_cold(at)
@@ -85,7 +85,7 @@ class Compactor:
 
     def _unbilled(self) -> int:
         """Estimate the tokens of system prompt and tools while no reply has reported them."""
-        counted, prefix = self._session.view.counted, self._session.view.facts.prefix
+        counted, prefix = self._session.view.token_count, self._session.view.facts.prefix
         if counted.known or counted.overhead or prefix is None:
             return 0
         if self._weighed is None or self._weighed[0] is not prefix:
@@ -93,7 +93,7 @@ class Compactor:
         return self._weighed[1]
 
     def _check(self, limit: int) -> None:
-        tokens = self._session.view.counted.tokens + self._unbilled()
+        tokens = self._session.view.token_count.tokens + self._unbilled()
         if tokens >= limit:
             raise WindowFull(
                 f"the next request would hold about {tokens:,} tokens and the window takes {limit:,}: compact "
@@ -105,7 +105,7 @@ class Compactor:
     async def _automatic(self, reason: str, at: Thresholds, *, calls_model: bool = True) -> None:
         session = self._session
         now, policy = session.clock(), session.settings.compact
-        blocked = session.view.counted.tokens + self._unbilled() >= at.blocking
+        blocked = session.view.token_count.tokens + self._unbilled() >= at.blocking
         why_not = self.breaker.why_not(policy, now, blocked=blocked)
         if why_not is not None:
             if why_not != self._explained:
@@ -178,7 +178,7 @@ class Compactor:
 
     async def reactively(self, tokens: int | None, limit: int | None) -> CompactionReport:
         """Compact after the provider refused the prompt, to well below the limit it named."""
-        count = self._session.view.counted.tokens
+        count = self._session.view.token_count.tokens
         target = int(limit * min(1.0, count / tokens)) if limit is not None and tokens else count  # in our own count
         try:
             return await self.compact(trigger="reactive", limit=max(1, target * 3 // 4))
@@ -243,7 +243,9 @@ class Compactor:
     async def _snip(self, at: Thresholds) -> None:
         session = self._session
         tail = room_of(session.settings.compact, at.effective).tail
-        free = int(session.view.counted.threshold_tokens - (1 - session.settings.compact.least_freed) * at.auto_compact)
+        free = int(
+            session.view.token_count.threshold_tokens - (1 - session.settings.compact.least_freed) * at.auto_compact
+        )
         planned = plan_snip(session.view, tail, free_tokens=free, handle=f"cut-{new_uuid()[:12]}")
         if planned is not None:
             await session.decide(planned)
@@ -251,6 +253,6 @@ class Compactor:
     async def _collapse(self, at: Thresholds) -> None:
         session = self._session
         tail = room_of(session.settings.compact, at.effective).tail
-        free = int(session.view.counted.threshold_tokens - _COLLAPSE_TO * at.effective)
+        free = int(session.view.token_count.threshold_tokens - _COLLAPSE_TO * at.effective)
         for planned in plan_collapse(session.view, tail, free_tokens=free):
             await session.decide(planned)

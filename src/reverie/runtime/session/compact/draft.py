@@ -11,7 +11,7 @@ from ....conversation.identifiers import Identifier
 from ....conversation.reads import read_state
 from ....conversation.tokens.window import Thresholds
 from ....conversation.view import View
-from ....conversation.wire.blocks import admitted, as_blocks
+from ....conversation.wire.blocks import accepted_message, as_blocks
 from ....errors import CompactionError
 from ....events import CompactionProgressed, FellBack
 from ....layers.l3_notes import Budget, Notes, take_notes
@@ -260,15 +260,15 @@ class CompactionDraft:
         if extra:
             decision = replace(decision, attachments=extra)
             after = await session.foresee(decision)
-        before, left = view.counted.tokens, after.counted.tokens
+        before, left = view.token_count.tokens, after.token_count.tokens
         if left > (1 - policy.least_freed) * before:
-            fixed = round(view.counted.overhead)
+            fixed = round(view.token_count.overhead)
             around = f"; {fixed:,} of them are system prompt and tools, which stay" if fixed >= left // 4 else ""
             raise CompactionError(
                 f"it would free too little: {before:,} tokens before, {left:,} after, and at least "
                 f"{policy.least_freed:.0%} must go{around}"
             )
-        if asked.limit and after.counted.threshold_tokens >= asked.limit:
+        if asked.limit and after.token_count.threshold_tokens >= asked.limit:
             raise CompactionError(
                 f"the result would still be too large: {before:,} tokens before, {left:,} after, of {asked.limit:,}"
             )
@@ -283,7 +283,7 @@ class CompactionDraft:
         session = self._session
         if self.restorer is None:
             return []
-        tokens = asked.thresholds.auto_compact // 2 - after.counted.threshold_tokens
+        tokens = asked.thresholds.auto_compact // 2 - after.token_count.threshold_tokens
         if tokens <= 0:
             return []
         found = await self.restorer.restorable()
@@ -299,16 +299,16 @@ class CompactionDraft:
     def _priced(self, view: View, after: View, calls: int) -> Verdict:
         """Price the compaction against carrying the window on."""
         cache, policy = self._cache, self._session.settings.compact
-        window, overhead = view.counted.tokens, round(view.counted.overhead)
+        window, overhead = view.token_count.tokens, round(view.token_count.overhead)
         live = window if cache.placed is not None and cache.life(self._session.clock()) == "live" else 0
         call = call_price(window, live=live, output=policy.summary_tokens // 4, rates=cache.rates) if calls else 0.0
-        compaction = Compaction(window, after.counted.tokens, live, overhead if live else 0, call)
+        compaction = Compaction(window, after.token_count.tokens, live, overhead if live else 0, call)
         return cache.weigh_compaction(view, compaction, need=policy.cold_need, margin=policy.cold_margin)
 
 
 def _quote(taking: Taking, method: str) -> str:
     """Return the text of the message at which a partial summary begins or ends."""
     items = taking.cut if method == "from" else taking.kept
-    message = admitted(items[0].message, items[0].message.get("role", USER)) if items else None
+    message = accepted_message(items[0].message, items[0].message.get("role", USER)) if items else None
     blocks = as_blocks(message) if message is not None else []
     return " ".join(str(block.get("text") or block.get("name") or "") for block in blocks).strip() or "(a tool result)"

@@ -128,7 +128,7 @@ async def summarise(
     asked = directive(method, quote=quote, instructions=instructions)
     calls = _SummaryCalls(session, model, on_text)
     wrong = ""
-    room = session.view.counted.tokens + estimate_text(asked) + calls.max_tokens
+    room = session.view.token_count.tokens + estimate_text(asked) + calls.max_tokens
     if room <= limit:
         try:
             text = await calls.by_fork(asked)

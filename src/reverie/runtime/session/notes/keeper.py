@@ -286,7 +286,7 @@ class NotesKeeper:
             sections,
             covered,
             by,
-            self._session.view.counted.tokens if by != "person" else 0,
+            self._session.view.token_count.tokens if by != "person" else 0,
             calls,
             projection_of(render_notes(after, template)),
         )

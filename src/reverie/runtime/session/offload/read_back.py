@@ -126,7 +126,7 @@ class ReadBack:
         return None
 
     def _message(self, uuid: str) -> Found | None:
-        for entry in self._view.said:
+        for entry in self._view.history:
             if entry.uuid == uuid:
                 return _logged(uuid, _content(entry))
         return None
@@ -154,7 +154,7 @@ class ReadBack:
 
     def _blocks(self) -> Iterator[dict[str, Any]]:
         """Yield every result block ever said."""
-        for entry in self._view.said:
+        for entry in self._view.history:
             content: Any = _content(entry)
             for block in cast("list[Any]", content) if isinstance(content, list) else ():
                 if isinstance(block, dict) and cast("dict[str, Any]", block).get("type") == "tool_result":
@@ -204,7 +204,7 @@ def _taken(handle: str, before: Sequence[Entry], cut: Entry) -> Found:
     shown = _shown(view)
     left = set(_shown(view.fold(cut)))
     gone = [uuid for uuid in shown if uuid not in left]
-    said = {entry.uuid: entry for entry in view.said}
+    said = {entry.uuid: entry for entry in view.history}
     lines: list[bytes] = []
     texts: list[str] = []
     for uuid in gone:
