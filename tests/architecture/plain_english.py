@@ -17,6 +17,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "reverie"
 
 COUNTED = "call|command|day|file|job|line|memory|message|model|note|piece|policy|project|run|session|setting|tool|turn"
+BETWEEN = "as|at|by|for|from|in|into|is|of|on|or|per|to|under|with"
 OLD_VOICE = re.compile(
     r"\b(?:what|whatever|whoever|whom)\b"
     r"|(?:^|[,;:(]\s|\b(?:and|by|for|from|knows?|of|on|or|says?|see|tells?|that|to|with)\s)who\b"
@@ -25,7 +26,7 @@ OLD_VOICE = re.compile(
     r"|\b(?:is|are|was|were|be) told\b"
     r"|\b(?:take|takes|taken|took) back\b|\btaking back\b"
     r"|\breckon\w*\b|\bthe house\b"
-    rf"|\b(?:one|two|three|an?|\d+) \w+ an? (?:{COUNTED})\b",
+    rf"|\b(?:one|two|three|an?|\d+) (?!(?:{BETWEEN}) )\w+ an? (?:{COUNTED})\b",
     re.IGNORECASE,
 )
 

@@ -21,7 +21,7 @@ from reverie.errors import ModelUnavailable
 from reverie.models.anthropic import AnthropicModel
 from reverie.ports import Capabilities, Reply, ReplyDelta
 from reverie.runtime.places.projects import log_key, project_slug
-from reverie.runtime.session.forks import DENIED, Answered, Forks, ForkState, forking
+from reverie.runtime.session.forks import DENIED, Forks, ForkState, ForkToolResult, forking
 from reverie.runtime.session.replies import Call
 from reverie.testing.messages_server import ManualClock, MessagesServer
 
@@ -173,13 +173,13 @@ def test_a_fork_cannot_fork_and_the_tool_list_stays():
             await session.observe(reply({"type": "text", "text": "Hi."}))
             refused: list[str] = []
 
-            async def tools(one: Call, state: ForkState) -> Answered:
+            async def tools(one: Call, state: ForkState) -> ForkToolResult:
                 assert forking() == "outer"
                 assert state.source == "outer"
                 with pytest.raises(SessionError, match="cannot fork") as found:
                     await Forks(session, model).ask("Again?", source="inner", max_tokens=10)
                 refused.append(str(found.value))
-                return Answered("no", is_error=True, allowed=False)
+                return ForkToolResult("no", is_error=True, allowed=False)
 
             answers = iter([[call("a1", "Agent")], "Done."])
             model = Said(lambda _: next(answers))
@@ -215,10 +215,10 @@ def test_tools_are_denied_unless_the_caller_runs_them_and_state_is_the_forks_own
             forks = Forks(session, model)
             seen: list[dict[str, str]] = []
 
-            async def tools(one: Call, state: ForkState) -> Answered:
+            async def tools(one: Call, state: ForkState) -> ForkToolResult:
                 seen.append(dict(state.reads))
                 state.reads["/b"] = one.id
-                return Answered("read it")
+                return ForkToolResult("read it")
 
             answer = await forks.ask("Look.", source="test", max_tokens=50, tools=tools, max_turns=3)
             assert answer.turns == 3

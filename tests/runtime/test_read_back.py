@@ -10,7 +10,7 @@ from reverie.conversation.decisions import Cause, Compacted, Replacement, Result
 from reverie.conversation.entries import USER, encode_entry
 from reverie.errors import InputError, StorageError
 from reverie.layers.l1_offload import OffloadPolicy, offload_aggregate, offload_result
-from reverie.runtime.session.offload.read_back import Line, ReadBack
+from reverie.runtime.session.offload.read_back import ReadBack, TextLine
 from reverie.storage.in_memory import InMemoryStorage
 
 CAUSE = Cause("test", "test")
@@ -65,15 +65,15 @@ def test_a_stored_result_is_read_by_its_call_or_its_path(script: Script, storage
 @pytest.mark.requirement("L1.4")
 def test_it_can_be_read_in_parts_by_lines_and_by_bytes_and_searched(script: Script, storage: InMemoryStorage) -> None:
     reader = back(script, storage)
-    assert reader.lines("stored", first=5_000, count=2) == [Line(5_000, "line 5000"), Line(5_001, "line 5001")]
-    assert reader.lines("stored", first=10_000) == [Line(10_000, "line 10000")]
+    assert reader.lines("stored", first=5_000, count=2) == [TextLine(5_000, "line 5000"), TextLine(5_001, "line 5001")]
+    assert reader.lines("stored", first=10_000) == [TextLine(10_000, "line 10000")]
     assert reader.lines("stored", first=10_001) == []
-    assert reader.lines("stored", first=0, count=1) == [Line(1, "line 1")]
+    assert reader.lines("stored", first=0, count=1) == [TextLine(1, "line 1")]
     assert reader.read("stored", offset=7, limit=6) == b"line 2"
     assert reader.read("stored", offset=10**9) == b""
-    assert reader.search("stored", r"^line 99\d7$")[:2] == [Line(9_907, "line 9907"), Line(9_917, "line 9917")]
-    assert reader.search("blocks", "t") == [Line(2, "two"), Line(3, "three")]
-    assert reader.lines("cleared") == [Line(1, "old news\r"), Line(2, "of yesterday")]
+    assert reader.search("stored", r"^line 99\d7$")[:2] == [TextLine(9_907, "line 9907"), TextLine(9_917, "line 9917")]
+    assert reader.search("blocks", "t") == [TextLine(2, "two"), TextLine(3, "three")]
+    assert reader.lines("cleared") == [TextLine(1, "old news\r"), TextLine(2, "of yesterday")]
     with pytest.raises(InputError, match="no regular expression"):
         reader.search("stored", "(")
 

@@ -15,7 +15,7 @@ from reverie.events import BackgroundChanged, DecisionMade, Event
 from reverie.layers.l2_trim.policy import TrimPolicy
 from reverie.models import ScriptedModel
 from reverie.runtime.agent.agent import Agent
-from reverie.runtime.session.forks import Answered, ForkState
+from reverie.runtime.session.forks import ForkState, ForkToolResult
 from reverie.runtime.session.replies import Call
 from reverie.settings import Switches
 from reverie.values import replace
@@ -112,9 +112,9 @@ def test_nothing_is_compacted_from_inside_a_fork(tmp_path: Path) -> None:
             switches = replace(session.settings.switches, auto_compact=True)
             session.settings = replace(session.settings, switches=switches)
 
-            async def tools(call: Call, state: ForkState) -> Answered:
+            async def tools(call: Call, state: ForkState) -> ForkToolResult:
                 await session.parts.compact.before_request()
-                return Answered("looked")
+                return ForkToolResult("looked")
 
             await session.forks(model).ask("What tide?", source="test", max_tokens=100, tools=tools, max_turns=2)
             assert filling.decided(Compacted) == []

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ..errors import InputError, SessionNotFound
 from ..runtime.library import Library
 from ..runtime.search.log_text import logs_in
-from ..runtime.session.offload.read_back import Found, ReadBack
+from ..runtime.session.offload.read_back import ReadBack, StoredContent
 from ..settings import Settings
 from ..storage.files import FileStorage
 
@@ -61,7 +61,7 @@ class PastResults:
             "matches": [{key: one[key] for key in ("line", "offset", "text")} for one in matches],
         }
 
-    def _found(self, storage: FileStorage, handle: str, session: str | None) -> tuple[str, Found]:
+    def _found(self, storage: FileStorage, handle: str, session: str | None) -> tuple[str, StoredContent]:
         library = Library(storage)
         stored = _STORED.match(handle)
         if session is not None:

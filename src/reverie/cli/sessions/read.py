@@ -8,7 +8,7 @@ import click
 
 from ...errors import InputError
 from ...runtime.library import Library
-from ...runtime.session.offload.read_back import Found, ReadBack
+from ...runtime.session.offload.read_back import ReadBack, StoredContent
 from ...settings import load_settings
 from ...storage.files import FileStorage
 from ..output import emit_json, say
@@ -65,7 +65,7 @@ def command(
         say(line.text if pattern is None else f"{line.number}:{line.text}")
 
 
-def report(found: Found) -> dict[str, Any]:
+def report(found: StoredContent) -> dict[str, Any]:
     """Return a JSON object that describes the found content, without the content itself."""
     return {
         "handle": found.handle,

@@ -28,7 +28,7 @@ from ...memories.recall.manifest import MAX_FILES, manifest, manifest_text
 from ...memories.store.records import read_record
 from ...ports import Model, Reply
 from ..session.accounts import Accounts
-from ..session.forks import Answered
+from ..session.forks import ForkToolResult
 from ..session.replies import Call, calls_of, plain_reply, result_content
 from .tools import DreamTools
 
@@ -198,7 +198,7 @@ class Asking:
                 answer = await self._tools(call)
                 self._heard.did(call.name, list(self._tools.paths), tools=self._tools.calls)
             else:
-                answer = Answered("Not run: this turn asked for too much at once. Ask for less.", is_error=True)
+                answer = ForkToolResult("Not run: this turn asked for too much at once. Ask for less.", is_error=True)
             content = result_content(answer.content)
             shown = content[: max(left, 0)] if isinstance(content, str) and number < _MAX_CALLS else content
             left -= len(shown)

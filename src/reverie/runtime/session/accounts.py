@@ -1,4 +1,4 @@
-"""What a session's calls cost: the watch over the cache, the recorded call, the ledger."""
+"""The accounts of a session: watch its cache, price its calls, and enter them in the ledger."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ...conversation.decisions import CallRecorded, Cause
 from ...values import record, replace
 from .ledger import LedgerStore
 
-__all__ = ["Accounts", "Billed", "cleared_by_provider", "rates_of"]
+__all__ = ["Accounts", "CallBill", "cleared_by_provider", "rates_of"]
 
 
 @record
-class Billed:
-    """What one reply showed: the call to log, and the break it reveals, if any."""
+class CallBill:
+    """The bill of one reply: the call to log, and the cache break it reveals, if any."""
 
     call: CallRecorded
     broke: CacheBreak | None
@@ -28,11 +28,11 @@ class Billed:
     expected: int | None
     input: int = 0
     cleared: int = 0
-    """Tokens of input that the provider cleared by itself, as it was asked to."""
+    """Input tokens that the provider cleared by context editing."""
 
 
 def rates_of(prices: Prices | None) -> RelativeRates:
-    """Return prices as ratios to the input price; the classic ones where nothing is known."""
+    """Return prices as ratios to the input price; the usual ratios where the price is unknown."""
     if prices is None or prices.input <= 0:
         return CLASSIC
     return RelativeRates(
@@ -41,7 +41,7 @@ def rates_of(prices: Prices | None) -> RelativeRates:
 
 
 class Accounts:
-    """Keeps the watch and the ledger of one session."""
+    """Keeps the cache watch and the ledger entries of one session."""
 
     def __init__(self, store: LedgerStore | None, *, session: str, project: str, clock: Callable[[], float]) -> None:
         self._store = store
@@ -52,38 +52,38 @@ class Accounts:
         self._prices: dict[str, Prices | None] = {}
 
     def resume(self, request: Mapping[str, Any], call: CallRecorded) -> None:
-        """Go on from the last call of an earlier process: what was sent, and what that left to be read."""
+        """Continue from the last call of an earlier process: its request and the cache state it left."""
         at = call.cache.get("at")
         if isinstance(at, int | float) and "model" in request:
             watch = CacheWatch().before(request, float(at))
             self._watch, _ = watch.after(usage_of(call.usage), float(at))
 
     def before(self, request: Mapping[str, Any], registered: list[str], settled: SettledMessages | None) -> None:
-        """Remember what is about to be sent."""
+        """Record a request that is about to be sent."""
         self._watch = self._watch.before(request, self._clock(), registered=registered, settled=settled)
 
     def prices(self, model: str) -> Prices | None:
-        """Look a model's prices up, once; the first look-up loads a table and may take half a second."""
+        """Return a model's prices, cached; the first look-up loads a table and may take half a second."""
         if model not in self._prices:
             self._prices[model] = prices_for(model, at=self._clock()) if model else None
         return self._prices[model]
 
     def knows(self, reply: Mapping[str, Any]) -> bool:
-        """Say whether a reply can be priced without looking anything up."""
+        """Return whether a reply can be priced without loading the price table."""
         return not isinstance(reply.get("usage"), Mapping) or _model(reply) in self._prices
 
     def learn(self, reply: Mapping[str, Any]) -> None:
-        """Look up what pricing a reply takes."""
+        """Load the prices of a reply's model."""
         self.prices(_model(reply))
 
-    def after(self, reply: Mapping[str, Any], *, cache: dict[str, Any], source: str = "main") -> Billed | None:
-        """Hold a reply's usage against what could have been read; None where it reports none."""
+    def after(self, reply: Mapping[str, Any], *, cache: dict[str, Any], source: str = "main") -> CallBill | None:
+        """Compare a reply's usage with the readable cache and return its bill; None where it reports no usage."""
         if not isinstance(reply.get("usage"), Mapping):
             return None
         usage = cast(Mapping[str, Any], reply["usage"])
         used = usage_of(usage)
         cleared, said = cleared_by_provider(reply)
-        if said:  # what was asked for is no break
+        if said:  # a clearing that we requested is not a break
             self._watch = replace(self._watch, registered=(*self._watch.registered, said))
         expected = self._watch.expected
         self._watch, broke = self._watch.after(used, self._clock(), reply.get("diagnostics"))
@@ -96,10 +96,10 @@ class Accounts:
         if broke is not None and prices is not None:
             entered = call_of(call, session=self._session, at=0.0, prices=prices, readable=expected, broke=broke)
             lost = entered.lost_usd
-        return Billed(call, broke, lost, expected, used.input, cleared)
+        return CallBill(call, broke, lost, expected, used.input, cleared)
 
-    def side_call(self, reply: Mapping[str, Any], *, source: str) -> Billed | None:
-        """Bill a call outside the conversation: the watch over its cache takes no note of it."""
+    def side_call(self, reply: Mapping[str, Any], *, source: str) -> CallBill | None:
+        """Return the bill of a call outside the conversation; the cache watch ignores it."""
         if not isinstance(reply.get("usage"), Mapping):
             return None
         usage = cast(Mapping[str, Any], reply["usage"])
@@ -108,10 +108,10 @@ class Accounts:
         cost = prices.cost_of(used) if prices is not None else None
         cause = Cause(layer_of(source), source)
         call = CallRecorded(cause, model, dict(usage), cost, source, str(reply.get("id") or ""))
-        return Billed(call, None, None, None, used.input)
+        return CallBill(call, None, None, None, used.input)
 
-    def enter(self, billed: Billed, entry_id: str) -> None:
-        """Enter a logged call into the ledger."""
+    def enter(self, billed: CallBill, entry_id: str) -> None:
+        """Enter a logged call in the ledger."""
         if self._store is None:
             return
         prices = self._prices.get(billed.call.model)
@@ -129,13 +129,13 @@ class Accounts:
         )
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         if self._store is not None:
             self._store.close()
 
 
 def cleared_by_provider(reply: Mapping[str, Any]) -> tuple[int, str]:
-    """Return how many tokens of input the provider says it cleared, and the same in words; nothing where it did not."""
+    """Return the input tokens that the provider reports as cleared, and a sentence about them; 0 and "" if none."""
     managed: Any = reply.get("context_management")
     found: Any = cast(Mapping[str, Any], managed).get("applied_edits") if isinstance(managed, Mapping) else None
     edits = [cast(Mapping[str, Any], one) for one in found or () if isinstance(one, Mapping)]

@@ -76,7 +76,7 @@ def _inserted_messages(view: View) -> int:
 
 
 class CachePlan:
-    """Places the breakpoints of each request and knows what the provider's cache still holds."""
+    """Places the breakpoints of each request and tracks the entries of the provider's cache."""
 
     def __init__(self, *, compact_at: int, rates: RelativeRates = CLASSIC, ttl: str | None = None) -> None:
         """Choose a TTL by price unless one is given; ``compact_at`` is the token count of the next compaction."""
@@ -132,7 +132,7 @@ class CachePlan:
     def mark(
         self, view: View, messages: list[Any], now: float, *, settled: int | None, tail_offset: int
     ) -> BreakpointPlan:
-        """Place the breakpoints of a request and record what it leaves in the cache.
+        """Place the breakpoints of a request and record the cache entries it writes.
 
         ``settled`` counts the view's messages before the results that may be cleared soon; ``tail_offset`` is the
         token count before those results.

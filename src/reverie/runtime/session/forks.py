@@ -1,8 +1,8 @@
-"""Side questions on the warm prefix of a session: asked of its model, outside its conversation.
+"""Forks: side questions to a model on the warm prefix of a session, outside its conversation.
 
-A fork sees what the session shows now and answers one directive. Nothing it says enters the parent's conversation; only
-what it used is recorded, under its own source. It has a copy of what was read, a cancel scope under its caller's, and
-no tools but those its caller lets it have.
+A fork sees the session's current view and answers one directive. Its answer does not enter the conversation; only
+its usage is recorded, under its own source. It has a copy of the read state, a cancel scope under its caller's, and
+only the tools that its caller allows.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from .replies import Call, calls_of, plain_reply, result_content
 
 __all__ = [
     "DENIED",
-    "Answered",
-    "Batch",
+    "ForkBatch",
     "ForkBounds",
     "ForkReply",
     "ForkState",
     "ForkTool",
+    "ForkToolResult",
     "Forks",
     "forking",
 ]
 
-DENIED: Final = "This call was not run: a side question may not use this tool. Answer from what you have seen."
+DENIED: Final = "This call was not run: a side question may not use this tool. Answer from the conversation so far."
 _source: ContextVar[str] = ContextVar("reverie_fork_source", default="")
 
 
@@ -51,7 +51,7 @@ def forking() -> str:
 
 @dataclass(slots=True)
 class ForkState:
-    """What a fork has of its own: the files it has read, by their call, and the calls it was denied."""
+    """The state of one fork: the files it has read, by tool call, and the calls it was denied."""
 
     source: str
     reads: dict[str, str]
@@ -59,22 +59,22 @@ class ForkState:
 
 
 @record
-class Answered:
-    """What a fork's tool call gave; ``allowed`` is False where it was not run."""
+class ForkToolResult:
+    """The result of a fork's tool call; ``allowed`` is False where the call was not run."""
 
     content: Any
     is_error: bool = False
     allowed: bool = True
 
 
-ForkTool: TypeAlias = Callable[[Call, ForkState], Awaitable[Answered]]
+ForkTool: TypeAlias = Callable[[Call, ForkState], Awaitable[ForkToolResult]]
 OnCall: TypeAlias = Callable[[Usage, "float | None"], None]
 ForkBounds: TypeAlias = Callable[[int, Usage, "float | None"], bool]
-"""Take in the turns, usage and cost of a fork after each of its replies, and say whether it may go on."""
+"""A check after each reply of a fork: given its turns, usage and cost, return whether it may continue."""
 
 
-class Batch:
-    """Forks of one moment: they share every byte but their directive, and the first begins before the others."""
+class ForkBatch:
+    """Forks of one view: they share every byte but their directive, and the first starts before the others."""
 
     def __init__(self, forked: ForkBase) -> None:
         self.forked = forked
@@ -82,7 +82,7 @@ class Batch:
         self._began = anyio.Event()
 
     async def turn(self) -> anyio.Event | None:
-        """Wait for one's turn; the first has it at once, and gets what it sets when it begins to be answered."""
+        """Wait until the first fork's answer begins; return None, or for the first fork the event that it must set."""
         if not self._led:
             self._led = True
             return self._began
@@ -92,7 +92,7 @@ class Batch:
 
 @record
 class ForkReply:
-    """What a fork answered last, and what all of it used."""
+    """The last answer of a fork, and the usage of all its calls."""
 
     text: str
     content: list[Block]
@@ -128,9 +128,9 @@ class Forks:
         timeout_seconds: float | None = None,
         on_text: Callable[[str], None] | None = None,
         within: ForkBounds | None = None,
-        batch: Batch | None = None,
+        batch: ForkBatch | None = None,
     ) -> ForkReply:
-        """Ask one question; with ``tools``, run the calls it allows and go on, at most so many turns."""
+        """Ask one question; with ``tools``, run the calls they allow, for at most ``max_turns`` turns."""
         batch = batch if batch is not None else self.batch(max_tokens)
         view = self._view if self._view is not None else self._session.view
         run = _Run(self._session, self._model, view, source, tools, on_text, await batch.turn(), within, self._on_call)
@@ -140,9 +140,9 @@ class Forks:
             if run.began is not None:
                 run.began.set()
 
-    def batch(self, max_tokens: int) -> Batch:
-        """Take the moment that one or several forks branch off from; a fork has none."""
-        return Batch(self._forked(max_tokens))
+    def batch(self, max_tokens: int) -> ForkBatch:
+        """Return the branching point of one or several forks; raise ``SessionError`` inside a fork."""
+        return ForkBatch(self._forked(max_tokens))
 
     async def ask_many(
         self,
@@ -154,9 +154,9 @@ class Forks:
         max_turns: int = 1,
         timeout_seconds: float | None = None,
     ) -> list[ForkReply | BaseException]:
-        """Ask several at once, on one prefix; the first begins to be answered before the others are sent.
+        """Ask several questions at once on one prefix; the others are sent after the first answer begins.
 
-        What failed stands in its place as the exception it raised.
+        The exception of a failed question takes the place of its answer.
         """
         batch = self.batch(max_tokens)
         out: list[ForkReply | BaseException] = [SessionError("this side question was not asked")] * len(directives)
@@ -181,14 +181,14 @@ class Forks:
         return out
 
     def cancel(self) -> None:
-        """Give up every question that waits for its answer."""
+        """Cancel every question that waits for its answer."""
         for scope in list(self._running):
             scope.cancel()
 
     def _forked(self, max_tokens: int) -> ForkBase:
         view = self._view if self._view is not None else self._session.view
         if forking():
-            raise SessionError(f"a fork ({forking()}) cannot fork: answer the directive with what is known here")
+            raise SessionError(f"a fork ({forking()}) cannot fork: answer the directive from the conversation")
         if is_forked(view.messages()):
             raise SessionError("this conversation is a fork itself: a fork cannot fork")
         return fork_base(view, max_tokens=max_tokens, model=self._model.model_id)
@@ -215,7 +215,7 @@ class Forks:
 
 @dataclass(slots=True)
 class _Run:
-    """One fork at work."""
+    """One running fork."""
 
     session: SessionPort
     model: Model
@@ -259,7 +259,7 @@ class _Run:
         return ForkReply(text, content, used, share, None if unpriced else cost, turns, tuple(state.denied), stop)
 
     async def _sent(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Send a request and return the whole reply, telling of its text as it arrives."""
+        """Send a request and return the whole reply, passing its text on as it arrives."""
         async with aclosing(self.model.stream(request)) as stream:
             async for piece in stream:
                 if self.began is not None:
@@ -271,7 +271,7 @@ class _Run:
         raise ReplyBroken("the model's stream ended without a reply")
 
     async def _result(self, call: Call, state: ForkState) -> Block:
-        answer = Answered(DENIED, is_error=True, allowed=False)
+        answer = ForkToolResult(DENIED, is_error=True, allowed=False)
         if self.tools is not None:
             answer = await self.tools(call, state)
         if not answer.allowed:

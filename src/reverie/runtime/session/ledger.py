@@ -1,6 +1,6 @@
-"""Where the ledger rests: one row a call in ``<home>/ledger.sqlite``, for all sessions and processes of a home.
+"""The ledger on disk: one row per call in ``<home>/ledger.sqlite``, for all sessions and processes of a home.
 
-The ledger is an account of what the logs say, not state: a row that cannot be written is reported and nothing stops.
+The logs hold the same facts, so a row that cannot be written is reported and stops nothing.
 """
 
 from __future__ import annotations

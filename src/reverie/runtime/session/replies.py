@@ -1,4 +1,4 @@
-"""Replies and results as callers have them, turned into the wire's own shape."""
+"""Convert replies and tool results of callers to the wire format."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["Call", "calls_of", "plain_reply", "result_content"]
 
 @record
 class Call:
-    """A tool the model asked for."""
+    """A tool call of the model."""
 
     id: str
     name: str
     input: dict[str, Any]
     problem: str | None = None
-    """What is wrong with the input by the tool's own schema; answer such a call with an error."""
+    """The schema error of the input, if any; answer such a call with an error."""
 
 
 def plain_reply(reply: Any) -> tuple[Message, dict[str, Any]]:
-    """Split a provider's reply into its message and the rest; SDK objects and dicts are both taken."""
+    """Split a provider's reply, an SDK object or a mapping, into its message and its other fields."""
     body: Any = reply
     if not isinstance(body, Mapping):
         dump = getattr(reply, "to_dict", None) or getattr(reply, "model_dump", None)
         if dump is None:
             raise InputError(
-                f"a reply is a mapping or an SDK message, not {type(reply).__name__}: pass what the provider returned"
+                f"a reply is a mapping or an SDK message, not {type(reply).__name__}: pass the provider's reply"
             )
         body = dump(mode="json") if getattr(reply, "to_dict", None) is None else dump()
     fields = dict(cast(Mapping[str, Any], body))
@@ -45,7 +45,7 @@ def plain_reply(reply: Any) -> tuple[Message, dict[str, Any]]:
 
 
 def calls_of(message: Message, tools: Sequence[Mapping[str, Any]] = ()) -> list[Call]:
-    """Return the tool calls of a reply, each held against its tool's schema."""
+    """Return the tool calls of a reply, each checked against its tool's schema."""
     content = message["content"]
     if isinstance(content, str):
         return []
@@ -63,7 +63,7 @@ def _is_call(block: dict[str, Any]) -> bool:
 
 
 def result_content(output: Any) -> str | list[Any]:
-    """Return what a tool gave back as the content of a tool result."""
+    """Return a tool's output as the content of a tool result."""
     if isinstance(output, str):
         return output
     if isinstance(output, (bytes, bytearray)):

@@ -1,4 +1,4 @@
-"""The one writer of a session's log: it holds the lease, appends, and folds what it appended."""
+"""The one writer of a session's log: it holds the lease, appends entries and folds them into the view."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["LogWriter", "holder_text"]
 
 
 def holder_text(at: float) -> str:
-    """Say who this process is, for people who meet its lease."""
+    """Return a description of this process, for people who find its lease."""
     return f"pid {os.getpid()} on {socket.gethostname()} since {iso(at)}"
 
 
 class LogWriter:
-    """A session's log, open: the view of all that is in it, and the right to append if it was taken."""
+    """An open log: the view of its entries, and the lease to append where it was taken."""
 
     def __init__(self, storage: Storage, key: str, session: str, *, clock: Callable[[], float] = time.time) -> None:
         self._storage = storage
@@ -35,12 +35,12 @@ class LogWriter:
         self.clock = clock
         self.view = View()
         self.entries = 0
-        # A caller that gives up waiting does not stop the thread that appends for it: the next append waits for that.
+        # A cancelled caller does not stop the thread that appends for it, so the next append waits for that thread.
         self._appending = Lock()
         self._doubtful = False
 
     def open(self, *, write: bool = True) -> ParsedLog:
-        """Take the lease if asked to, read the log and fold it."""
+        """Take the lease for writing, read the log and fold it."""
         if write:
             self._lease = self._storage.lease(self.key, holder=holder_text(self.clock()))
         try:
@@ -56,17 +56,17 @@ class LogWriter:
         return loaded
 
     def refresh(self) -> None:
-        """Read the log again; a read-only view does so to see what the writer has added."""
+        """Read the log again, to see entries that another process appended."""
         self._load()
 
     def close(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.release()
 
     def append(self, kind: str, body: dict[str, Any]) -> Entry:
-        """Append one entry; when this returns it is safe and in the view."""
+        """Append one entry; it is durable and in the view when this returns."""
         if self._lease is None:
             raise SessionReadOnly(
                 f"session {self.session} is open for reading only; open it with mode='write', or leave a command in "
@@ -82,13 +82,13 @@ class LogWriter:
                 self._doubtful = True
                 raise
             if not _is_plain(body):
-                entry = decode_entry(line)  # the view holds what the log holds, not what could not be written
+                entry = decode_entry(line)  # the view must hold the entry as the log has it
             self.view = self.view.fold(entry)
             self.entries += 1
             return entry
 
     def settle(self) -> None:
-        """Read the log again if an append failed since: its line may be there all the same."""
+        """Read the log again if an append failed, because its line may have been written."""
         with self._appending:
             self._settle()
 
@@ -103,7 +103,7 @@ class LogWriter:
 
 
 def _is_plain(value: Any) -> bool:
-    """Say whether the value is exactly what its line says, so that the view may hold it as it came."""
+    """Return whether JSON keeps a value unchanged, so that the view may hold the object itself."""
     kind = cast(type[object], type(value))
     if kind is str:
         return value.isascii() or not _has_surrogate(value)

@@ -42,7 +42,7 @@ from ....values import replace
 from ...guard.permissions import Approval, ApprovalAnswer, Approver
 from ...mail.local_queues import Neighbours
 from ...places.trust import TrustList
-from ...session.forks import DENIED, Answered, Batch, ForkState
+from ...session.forks import DENIED, ForkBatch, ForkState, ForkToolResult
 from ...session.replies import Call
 from ..options import AgentOptions
 from ..parts import AgentParts
@@ -127,13 +127,13 @@ class AgentRunner:
             self._report(problem)
         return found
 
-    def batch(self) -> Batch:
+    def batch(self) -> ForkBatch:
         """Return the point of the conversation that forks start from."""
         return self._parent.session.forks(self._parent.model).batch(self._parent.max_tokens)
 
     # -- forks
 
-    def fork(self, prompt: str, batch: Batch) -> MemberRun:
+    def fork(self, prompt: str, batch: ForkBatch) -> MemberRun:
         """Return a function that runs a fork of the conversation."""
 
         async def run_fork(member: TeamMember) -> RunEnd:
@@ -151,7 +151,7 @@ class AgentRunner:
                 member.turns, member.tokens, member.cost_usd = turns, usage.input + usage.output, cost
                 return not self._roster.over_limit(member)
 
-            async def run(call: Call, state: ForkState) -> Answered:
+            async def run(call: Call, state: ForkState) -> ForkToolResult:
                 return await self._run_for_fork(runs, member, call)
 
             try:
@@ -172,13 +172,15 @@ class AgentRunner:
 
         return run_fork
 
-    async def _run_for_fork(self, runs: ToolRuns, member: TeamMember, call: Call) -> Answered:
+    async def _run_for_fork(self, runs: ToolRuns, member: TeamMember, call: Call) -> ForkToolResult:
         if call.name in _NOT_FOR_FORKS:
             self._emit(PermissionDecided(self._options.name, call.name, False, "fork", "a fork cannot fork"))
-            return Answered(f"{DENIED} (a fork cannot start agents or send messages)", is_error=True, allowed=False)
+            return ForkToolResult(
+                f"{DENIED} (a fork cannot start agents or send messages)", is_error=True, allowed=False
+            )
         self._update_line(member, call.name, call.input)
         output = await runs.output(call)
-        return Answered(_cut(output, runs.tools.get(call.name)), output.is_error)
+        return ForkToolResult(_cut(output, runs.tools.get(call.name)), output.is_error)
 
     def _on_fork_event(self, event: Event) -> None:
         if isinstance(event, PermissionDecided) and not event.allowed:

@@ -28,7 +28,7 @@ from ....layers.l7_relay import (
 )
 from ....ports import StartedAgent
 from ....values import record
-from ...session.forks import Batch, forking
+from ...session.forks import ForkBatch, forking
 from ...session.session import Session
 from .roster import AgentState, AgentStatus, Roster, TeamMember, stop_all
 
@@ -59,7 +59,7 @@ class Starter(Protocol):
         """Return all agent types by name."""
         ...
 
-    def fork(self, prompt: str, batch: Batch) -> MemberRun:
+    def fork(self, prompt: str, batch: ForkBatch) -> MemberRun:
         """Return a function that runs a fork of the conversation."""
         ...
 
@@ -67,7 +67,7 @@ class Starter(Protocol):
         """Return a function that runs a sub-agent."""
         ...
 
-    def batch(self) -> Batch:
+    def batch(self) -> ForkBatch:
         """Return the point of the conversation that forks start from."""
         ...
 
@@ -96,7 +96,7 @@ class Spawner:
         self._kinds: Mapping[str, AgentKind] = {}
         self._own: dict[str, TeamMember] = {}
         self._undelivered: list[Outcome] = []
-        self._batch: tuple[tuple[str, str], Batch] | None = None
+        self._batch: tuple[tuple[str, str], ForkBatch] | None = None
         self._closed = False
 
     async def open(self) -> str:
@@ -193,7 +193,7 @@ class Spawner:
             raise InputError(f"there is no type {kind[:80]!r}; there are: {', '.join(self._kinds) or 'none'}")
         return found, worktree or found.worktree, background or found.background
 
-    def _fork_batch(self) -> Batch:
+    def _fork_batch(self) -> ForkBatch:
         """Return the point of the conversation that all forks of one reply share."""
         view = self._session.view
         if not view.length:

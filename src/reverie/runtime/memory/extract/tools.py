@@ -24,7 +24,7 @@ from ....tools.files.workspace import with_grant
 from ....tools.shell.read_only import is_read_only
 from ....tools.tool import Output, Tool
 from ...guard.permissions import PermissionScope, decide
-from ...session.forks import DENIED, Answered, ForkState
+from ...session.forks import DENIED, ForkState, ForkToolResult
 from ...session.replies import Call
 from ..results import Saved
 from ..scopes import USERS_WORD
@@ -73,10 +73,10 @@ class ExtractTools:
         self._root = os.path.realpath(memory.path)
         self._tools: dict[str, Tool] = {}
 
-    async def __call__(self, call: Call, state: ForkState) -> Answered:
+    async def __call__(self, call: Call, state: ForkState) -> ForkToolResult:
         """Run one call, or refuse it."""
         if call.problem is not None:
-            return Answered(f"The input does not fit the tool's schema: {call.problem}", is_error=True)
+            return ForkToolResult(f"The input does not fit the tool's schema: {call.problem}", is_error=True)
         if call.name in _WRITES:
             return await self._written(call)
         if call.name in _LOOKS:
@@ -85,13 +85,13 @@ class ExtractTools:
             return await self._ran(call)
         return self._denied(call, "it is not a tool of extraction")
 
-    def _denied(self, call: Call, why: str) -> Answered:
+    def _denied(self, call: Call, why: str) -> ForkToolResult:
         self._emit(PermissionDecided(self._session, call.name, False, AUTHOR, why))
-        return Answered(f"{DENIED} ({why})", is_error=True, allowed=False)
+        return ForkToolResult(f"{DENIED} ({why})", is_error=True, allowed=False)
 
     # -- looking
 
-    async def _looked(self, call: Call) -> Answered:
+    async def _looked(self, call: Call) -> ForkToolResult:
         tool = self._tool(call.name)
         access = tool.access(call.input, self._context)
         scope = PermissionScope(self._context.cwd, sandboxed=self._sandboxed)
@@ -100,7 +100,7 @@ class ExtractTools:
             return self._denied(call, verdict.reason)
         return self._heard(await tool.run(call.input, with_grant(self._context, access.target)), access.target)
 
-    async def _ran(self, call: Call) -> Answered:
+    async def _ran(self, call: Call) -> ForkToolResult:
         command = call.input.get("command")
         if not isinstance(command, str) or call.input.get("run_in_background"):
             return self._denied(call, "only a command that reads, in the foreground")
@@ -115,7 +115,7 @@ class ExtractTools:
             return self._denied(call, "a rule denies it")
         return self._heard(await tool.run(call.input, self._context), "")
 
-    def _heard(self, output: Output, target: str) -> Answered:
+    def _heard(self, output: Output, target: str) -> ForkToolResult:
         """Answer with what was found; it counts from here on among what nobody vouches for."""
         text = output.content if isinstance(output.content, str) else "\n".join(_texts(output.content))
         file = self._file(target)
@@ -127,7 +127,7 @@ class ExtractTools:
             self._witnesses.trust_text(text)
         else:
             self._witnesses.distrust(text)
-        return Answered(output.content, output.is_error)
+        return ForkToolResult(output.content, output.is_error)
 
     def _tool(self, name: str) -> Tool:
         if name not in self._tools:
@@ -146,13 +146,13 @@ class ExtractTools:
         whole = os.path.realpath(os.path.dirname(place)) + "/" + os.path.basename(place)
         return whole[len(self._root) + 1 :] if whole.startswith(self._root + "/") else None
 
-    async def _written(self, call: Call) -> Answered:
+    async def _written(self, call: Call) -> ForkToolResult:
         path = call.input.get("file_path")
         file = self._file(path) if isinstance(path, str) else None
         if file is None:
             return self._denied(call, "only files of the memory directory may be written")
         if file == INDEX:
-            return Answered(_INDEX_KEPT)
+            return ForkToolResult(_INDEX_KEPT)
         if len(self.saved) >= self._policy.max_memories:
             return self._refusal(f"one run writes {self._policy.max_memories} memories at most")
         try:
@@ -165,11 +165,11 @@ class ExtractTools:
             return self._refusal(str(error))
         self.saved.append(saved)
         warnings = "".join(f" But {one}." for one in saved.warnings)
-        return Answered(f"{saved.file} was saved, and the index follows.{warnings}")
+        return ForkToolResult(f"{saved.file} was saved, and the index follows.{warnings}")
 
-    def _refusal(self, why: str) -> Answered:
+    def _refusal(self, why: str) -> ForkToolResult:
         self.refused.append(why)
-        return Answered(f"Not saved: {why}", is_error=True)
+        return ForkToolResult(f"Not saved: {why}", is_error=True)
 
     async def _content(self, call: Call, file: str) -> str:
         if call.name == "Write":

@@ -1,6 +1,6 @@
-"""When automatic compaction stops trying: too many failures, or compactions that fill again at once.
+"""The circuit breaker of automatic compaction: it opens after failures in a row or windows that refill at once.
 
-The state is a fold of the log, so that a resumed session stands where the last process left off.
+Its state is a fold of the log, so a resumed session continues with the same state.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ __all__ = ["Breaker", "breaker_of"]
 
 @record
 class Breaker:
-    """What the log says about compactions so far."""
+    """The state of the circuit breaker, folded from the log."""
 
     failures: int = 0
     """Failures in a row."""
     refills: int = 0
-    """Compactions in a row that came within a few turns of the one before."""
+    """Compactions in a row that followed the one before within a few turns."""
     replies: int | None = None
     """Replies since the last compaction; None before the first."""
     acted_at: float = 0.0
-    """When the last one was made or failed."""
+    """The time of the last compaction or failure."""
     probes: int = 0
     """Tries made while the breaker was open."""
     suspended: bool = False
     """A compaction was undone: only the blocking limit, or a person, starts another."""
 
     def refilling(self, policy: CompactPolicy) -> int:
-        """Count the refills, this moment included."""
+        """Return the number of refills in a row, the present one included."""
         return self.refills + (self.replies is not None and self.replies <= policy.refill_turns)
 
     def is_open(self, policy: CompactPolicy) -> bool:
-        """Say whether automatic compaction has been stopped."""
+        """Return whether automatic compaction is stopped."""
         return self.failures >= policy.failures or self.refilling(policy) >= policy.failures
 
     def why_not(self, policy: CompactPolicy, now: float, *, blocked: bool) -> str | None:
-        """Say why an automatic compaction may not be tried now; None where it may."""
+        """Return the reason why automatic compaction may not run now; None where it may."""
         if self.suspended and not blocked:
             return "the last compaction was undone; another waits until the window is full or you ask for it"
         if not self.is_open(policy):

@@ -1,7 +1,7 @@
-"""Reading back: whatever left the view of a session, whole, by its handle.
+"""Read content back that left a session's view, whole, by its handle.
 
 A handle is the id of a tool call, the path or file name of a stored result, the uuid of a message, or the uuid (or own
-handle) of a cut, which gives all messages that the cut took out of the view.
+handle) of a cut, which returns all messages that the cut removed.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from ....layers.l1_offload import form_of, read_stored, text_of
 from ....ports import Storage
 from ....values import record
 
-__all__ = ["Found", "Line", "ReadBack"]
+__all__ = ["ReadBack", "StoredContent", "TextLine"]
 
 
 @record
-class Line:
-    """A line of what was read, counted from 1."""
+class TextLine:
+    """One line of a text, with its number from 1."""
 
     number: int
     text: str
 
 
 @record
-class Found:
-    """Something that left the view, as it was."""
+class StoredContent:
+    """Content that left the view, unchanged."""
 
     handle: str
     source: Literal["file", "log", "cut"]
@@ -55,17 +55,17 @@ class Found:
         lines = self.text.split("\n")
         return lines[:-1] if lines[-1] == "" else lines
 
-    def search(self, pattern: str | None) -> list[Line]:
+    def search(self, pattern: str | None) -> list[TextLine]:
         """Return the lines in which a regular expression is found, or all of them."""
         try:
             wanted = re.compile(pattern or "")
         except re.error as error:
             raise InputError(f"{pattern!r} is no regular expression: {error}") from None
-        return [Line(number, text) for number, text in enumerate(self.lines, 1) if wanted.search(text)]
+        return [TextLine(number, text) for number, text in enumerate(self.lines, 1) if wanted.search(text)]
 
 
 class ReadBack:
-    """The way back to what a session's view no longer shows."""
+    """Reads content that a session's view no longer shows."""
 
     def __init__(self, storage: Storage, key: str, view: View) -> None:
         """``key`` is the session's folder in the store; its log is beside it."""
@@ -73,8 +73,8 @@ class ReadBack:
         self._key = key
         self._view = view
 
-    def find(self, handle: str) -> Found:
-        """Return what a handle stands for, checked by its hash where one was logged."""
+    def find(self, handle: str) -> StoredContent:
+        """Return the content of a handle, verified by its hash where the log has one."""
         found = self._result(handle) or self._file(handle) or self._message(handle) or self._cut(handle)
         if found is None:
             raise InputError(
@@ -89,34 +89,34 @@ class ReadBack:
         start = max(0, offset)
         return data[start:] if limit is None else data[start : start + max(0, limit)]
 
-    def lines(self, handle: str, *, first: int = 1, count: int | None = None) -> list[Line]:
+    def lines(self, handle: str, *, first: int = 1, count: int | None = None) -> list[TextLine]:
         """Return lines of the text, beginning with line ``first``, counted from 1."""
         start = max(1, first) - 1
         return self.find(handle).search(None)[start : None if count is None else start + max(0, count)]
 
-    def search(self, handle: str, pattern: str) -> list[Line]:
+    def search(self, handle: str, pattern: str) -> list[TextLine]:
         """Return the lines in which a regular expression is found."""
         return self.find(handle).search(pattern)
 
-    def _result(self, called: str) -> Found | None:
+    def _result(self, called: str) -> StoredContent | None:
         decision = self._view.offloaded(called)
         if decision is not None:
             return self._stored(called, decision)
         block = next(self._results(called), None)
         return None if block is None else _logged(called, block.get("content") or "")
 
-    def _stored(self, handle: str, decision: ResultOffloaded) -> Found:
+    def _stored(self, handle: str, decision: ResultOffloaded) -> StoredContent:
         try:
             data = read_stored(self._storage, decision.path, decision.sha256)
         except StorageError:
-            for block in self._results(decision.tool_use_id):  # what shared a message is in the log as well
+            for block in self._results(decision.tool_use_id):  # the log also has the other results of the message
                 found = _logged(handle, block.get("content") or "")
                 if found.sha256 == decision.sha256:
                     return found
             raise
-        return Found(handle, "file", data, _as_text(data, decision.media), decision.path)
+        return StoredContent(handle, "file", data, _as_text(data, decision.media), decision.path)
 
-    def _file(self, handle: str) -> Found | None:
+    def _file(self, handle: str) -> StoredContent | None:
         """Find a stored result by its path in the store, on this machine, or by its file name alone."""
         name = handle.rsplit("/", 1)[-1]
         for called in (name.rsplit(".", 1)[0], *self._called()):
@@ -125,13 +125,13 @@ class ReadBack:
                 return self._stored(handle, decision)
         return None
 
-    def _message(self, uuid: str) -> Found | None:
+    def _message(self, uuid: str) -> StoredContent | None:
         for entry in self._view.history:
             if entry.uuid == uuid:
                 return _logged(uuid, _content(entry))
         return None
 
-    def _cut(self, handle: str) -> Found | None:
+    def _cut(self, handle: str) -> StoredContent | None:
         entries = parse_log(self._storage.load(f"{self._key}.jsonl") or b"").entries
         for at, entry in enumerate(entries):
             decision = decision_of(entry.body) if entry.kind == DECISION else None
@@ -153,7 +153,7 @@ class ReadBack:
                 yield called
 
     def _blocks(self) -> Iterator[dict[str, Any]]:
-        """Yield every result block ever said."""
+        """Yield every result block of the log."""
         for entry in self._view.history:
             content: Any = _content(entry)
             for block in cast("list[Any]", content) if isinstance(content, list) else ():
@@ -162,14 +162,14 @@ class ReadBack:
 
 
 def _content(entry: Entry) -> Any:
-    """Return what an entry says: its message, or the text that a decision puts into the view."""
+    """Return the message of an entry, or the text that a decision puts into the view."""
     message = message_of(entry)
     return entry.body.get("text", "") if message is None else message.get("content") or ""
 
 
-def _logged(handle: str, content: Any) -> Found:
+def _logged(handle: str, content: Any) -> StoredContent:
     form = form_of(cast("str | list[Any]", content if isinstance(content, str | list) else [content]))
-    return Found(handle, "log", form.data, _readable(form.content))
+    return StoredContent(handle, "log", form.data, _readable(form.content))
 
 
 def _readable(content: Any) -> str:
@@ -194,12 +194,12 @@ def _as_text(data: bytes, media: str) -> str:
 
 
 def _ends(handle: str, path: str) -> bool:
-    """Say whether one is the end of the other, whole names only."""
+    """Return whether one path is the end of the other, by whole names."""
     return f"/{handle}".endswith(f"/{path}") or f"/{path}".endswith(f"/{handle}")
 
 
-def _taken(handle: str, before: Sequence[Entry], cut: Entry) -> Found:
-    """Return the messages that a cut took out of the view: a line of JSON each, and as text."""
+def _taken(handle: str, before: Sequence[Entry], cut: Entry) -> StoredContent:
+    """Return the messages that a cut removed: one JSON line per message, and the same as text."""
     view = View().fold_all(before)
     shown = _shown(view)
     left = set(_shown(view.fold(cut)))
@@ -214,7 +214,7 @@ def _taken(handle: str, before: Sequence[Entry], cut: Entry) -> Found:
         content = _content(entry)
         lines.append(msgspec.json.encode({"uuid": uuid, "kind": entry.kind, "content": content}) + b"\n")
         texts.append(f"[{entry.kind} {uuid}]\n{_readable(content)}")
-    return Found(handle, "cut", b"".join(lines), "\n".join(texts))
+    return StoredContent(handle, "cut", b"".join(lines), "\n".join(texts))
 
 
 def _shown(view: View) -> list[str]:
