@@ -245,4 +245,4 @@ def test_the_commands_show_a_diff_and_say_where_the_old_file_is(
     assert json.loads(made.output)["changes"][0]["state"] == "installed"
     assert "restored" in runner.invoke(remove, [], catch_exceptions=False).output
     assert path.read_text() == "{}\n"
-    assert "in no agent's settings" in runner.invoke(remove, [], catch_exceptions=False).output
+    assert "No agent has" in runner.invoke(remove, [], catch_exceptions=False).output

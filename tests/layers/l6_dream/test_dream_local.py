@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reverie.layers.l6_dream.changes import DreamProposal
 from reverie.layers.l6_dream.facts import DreamFacts
-from reverie.layers.l6_dream.findings import findings
+from reverie.layers.l6_dream.findings import findings_in
 from reverie.layers.l6_dream.local import dream
 from reverie.layers.l6_dream.policy import DreamPolicy
 from reverie.layers.l6_dream.validate import validated
@@ -322,7 +322,7 @@ def test_it_takes_any_files_and_a_second_dream_changes_nothing(files: dict[str, 
     removed = [change for change in dreamed.changes if change.act == "removed"]
     assert len(removed) <= min(POLICY.max_deleted_files, POLICY.max_deleted_share * len(files))
     assert dream(after, now=NOW, policy=POLICY).changes == ()
-    assert findings(files, now=NOW, policy=POLICY).total == len(files)
+    assert findings_in(files, now=NOW, policy=POLICY).total == len(files)
 
 
 def test_findings_name_each_file_with_its_reasons() -> None:
@@ -333,7 +333,7 @@ def test_findings_name_each_file_with_its_reasons() -> None:
         "d.md": memory("Lena leads the growth team.\n\n**Why:** so."),
         "e.md": memory("Invoices go to Oslo by courier.\n\n**Why:** so.", source="gone m1"),
     }
-    found = findings(files, now=NOW, policy=POLICY, facts=DreamFacts(gone_sessions=frozenset({"gone"})))
+    found = findings_in(files, now=NOW, policy=POLICY, facts=DreamFacts(gone_sessions=frozenset({"gone"})))
     assert found.count("duplicate") == found.count("unsupported") == found.count("stale") == 1
     assert "d.md" not in found.files
     assert found.rate == 0.6

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .apply import DreamTransaction, applied, capped_index, files_on, system_prompt, taken_back, task_prompt
     from .changes import DreamProposal, FileChange, Question
     from .facts import DreamFacts
-    from .findings import Finding, Findings, findings
+    from .findings import Finding, Findings, findings_in
     from .gates import Closed, Gate, Open, Reason, judged, seconds_until_due
     from .links import links_in
     from .local import dream
@@ -51,7 +51,7 @@ __all__ = [
     "changes_between",
     "dream",
     "files_on",
-    "findings",
+    "findings_in",
     "judged",
     "links_in",
     "lowered",
@@ -85,7 +85,7 @@ __getattr__ = lazily(
         "findings": (
             "Finding",
             "Findings",
-            "findings",
+            "findings_in",
         ),
         "gates": (
             "Closed",

@@ -14,7 +14,7 @@ from .local import dream
 from .policy import DreamPolicy
 from .working_copy import WorkingCopy
 
-__all__ = ["Fault", "Finding", "Findings", "findings"]
+__all__ = ["Fault", "Finding", "Findings", "findings_in"]
 
 Fault: TypeAlias = Literal["wrong", "duplicate", "stale", "unsupported"]
 
@@ -50,7 +50,7 @@ class Findings:
         return sum(any(one.fault == fault for one in found) for found in self.files.values())
 
 
-def findings(
+def findings_in(
     files: Mapping[str, bytes], *, now: datetime, policy: DreamPolicy, facts: DreamFacts | None = None
 ) -> Findings:
     """Return what lint and a dream find in these memories; nothing is changed."""

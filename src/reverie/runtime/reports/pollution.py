@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ...errors import InputError
-from ...layers.l6_dream import Finding, Findings, findings
+from ...layers.l6_dream import Finding, Findings, findings_in
 from ...memories.store.store import Shelf
 from ...settings import Settings
 from ...values import record
@@ -76,7 +76,7 @@ def _looked(files: Mapping[str, bytes], settings: Settings, slug: str, root: str
     aside = unwieldy(files)
     known = {file: data for file, data in files.items() if file not in aside}
     facts = facts_for(root, known, home=settings.home, slug=slug, project=project, dreamt=now.timestamp(), aside=aside)
-    found = findings(known, now=now, policy=settings.dream, facts=facts)
+    found = findings_in(known, now=now, policy=settings.dream, facts=facts)
     wrong = {file: (Finding("wrong", why),) for file, why in aside.items()}
     return Findings(len(files), {**found.files, **wrong})
 
