@@ -36,7 +36,7 @@ def test_a_port_that_is_taken_is_named(reverie: Callable[..., Answer]) -> None:
         port = taken.getsockname()[1]
         code, _, err = reverie("mcp", "--http", "--port", port)
     assert code == 2
-    assert f"port {port} cannot be listened on" in err
+    assert f"port {port} cannot be used" in err
 
 
 def test_without_the_extra_it_says_how_to_get_it() -> None:

@@ -160,8 +160,8 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("search_sessions", {"query": "x", "all_projects": True}, "all_projects"),
     ("read_back", {"handle": "toolu_nothing"}, "handle"),
     ("read_back", {"handle": "x", "session": "no-such-session"}, "search_sessions"),
-    ("read_back", {"handle": "/etc/passwd"}, "stands for nothing"),
-    ("read_back", {"handle": "projects/../../x/tool-results/y.txt"}, "stands for nothing"),
+    ("read_back", {"handle": "/etc/passwd"}, "is not in this project"),
+    ("read_back", {"handle": "projects/../../x/tool-results/y.txt"}, "is not in this project"),
     ("read_back", {"handle": "projects/x/y/tool-results/z.txt"}, "no session of this project"),
     ("status", {"project": "/etc"}, "not served here"),
     ("status", {"project": "relative/path"}, "not served here"),
@@ -180,7 +180,7 @@ def test_bad_calls_are_refused_with_what_to_do_instead(http: Any, over_http: Any
             for tool, arguments, reason in BAD_CALLS:
                 where = {} if "project" in arguments else {"project": str(project)}
                 assert reason in await refused(client, tool, **arguments, **where), (tool, arguments)
-            with pytest.raises(MCPError, match="there are recall"):
+            with pytest.raises(MCPError, match="the tools are recall"):
                 await client.call_tool("dance", {})
             with pytest.raises(MCPError, match="there is only"):
                 await client.read_resource("file:///etc/passwd")

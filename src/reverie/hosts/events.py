@@ -1,6 +1,6 @@
-"""What a host's hook says, in our own words; total, whatever arrives. Pure.
+"""The payload of a host's hook as one record; a payload of any shape gives one. Pure.
 
-Each host names its events and fields differently. What we act on is one of seven moments; everything else passes by.
+Each host names its events and fields differently. Reverie acts on seven kinds of event and ignores all others.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ EVENTS: Final[dict[Host, dict[str, HookKind]]] = {
         "sessionEnd": "session_end",
     },
 }
-"""The events of each host that we answer, by the host's own names."""
+"""The events of each host that Reverie answers: the host's own event name to our kind."""
 
 _MAX_NAME: Final = 120
 
@@ -74,15 +74,15 @@ class HookEvent:
     """Why a session starts, ends or is compacted, in the host's words: ``startup``, ``resume``, ``compact``, ..."""
     prompt: str = ""
     reply: str = ""
-    """What the model said last, where a host says it at a stop."""
+    """The last reply of the model, where the host sends it with a stop event."""
     tool: str = ""
     tool_use_id: str = ""
     output: Any = None
-    """What a tool gave, in the shape in which the host hands it over."""
+    """The output of a tool, in the host's own shape."""
 
 
 def read_hook_event(host: Host, event: str, payload: object) -> HookEvent:
-    """Read a payload; what is missing or of the wrong kind is left empty."""
+    """Return the event of a payload; fields that are missing or of the wrong type are empty."""
     given: Mapping[str, Any] = cast("Mapping[str, Any]", payload) if isinstance(payload, Mapping) else {}
     name, kind = _event(host, event or _text(given, "hook_event_name"))
     return HookEvent(
@@ -102,7 +102,7 @@ def read_hook_event(host: Host, event: str, payload: object) -> HookEvent:
 
 
 def _event(host: Host, given: str) -> tuple[str, HookKind]:
-    """Return an event by the name its host knows it by, however it was spelt: answers repeat that name."""
+    """Return the host's own spelling of an event name, because answers repeat it, and our kind of event."""
     folded = given.replace("_", "").replace("-", "").lower()
     for name, kind in EVENTS[host].items():
         if folded == name.lower():
@@ -119,7 +119,7 @@ def _text(given: Mapping[str, Any], *names: str) -> str:
 
 
 def _session(text: str) -> str:
-    """Return a name that can be a file's, or nothing."""
+    """Return the text as a safe file name; empty where no character of it is safe."""
     kept = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-" for sign in text[:_MAX_NAME])
     return kept.lstrip("._-").removesuffix(".jsonl")
 

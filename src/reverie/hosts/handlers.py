@@ -1,4 +1,4 @@
-"""What we do at a host's moments: show the index and notes, recall, move big outputs to disk, leave work for later."""
+"""Handle a hook event: show the index and notes, recall memories, move big outputs to disk, queue work for later."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ _INDEX_CHARS: Final = 5_500
 _NOTES_CHARS: Final = 3_000
 _RECALL_CHARS: Final = 7_000
 _LOOK_AT: Final = 4_000
-"""Characters of a prompt that are searched with."""
+"""The search uses this many characters of a prompt."""
 _SMALLEST_LIMIT: Final = 20_000
-"""No tool's own limit is below this many characters, so that nothing more is loaded for a smaller output."""
+"""No tool has a lower limit in characters, so a smaller output needs no settings and loads nothing more."""
 _RESUMED: Final = frozenset({"resume", "compact", "clear"})
-_NEVER_MOVED: Final = frozenset({"Read", "read_file", "ReadFile"})  # they limit themselves, and read files anyway
+_NEVER_MOVED: Final = frozenset(
+    {"Read", "read_file", "ReadFile"}
+)  # they limit their own output, and the file is on disk already
 
 
 def handle(event: HookEvent, settings: HookSettings) -> HookResponse:
-    """Do what a event calls for; every failure is told as a message and nothing else happens."""
+    """Handle an event and return the response; a failure becomes a message to the user and has no other effect."""
     if not event.cwd or not event.session or not os.path.isdir(event.cwd):
         return HookResponse()
     try:
@@ -82,14 +84,14 @@ def _index(event: HookEvent, settings: HookSettings) -> list[str]:
 
 
 def _memory_directory(event: HookEvent, settings: HookSettings) -> str:
-    """Return where the memories of the host's project are."""
+    """Return the memory directory of the project the host works in."""
     from ..runtime.places.projects import project_slug
 
     return settings.memory_dir or os.path.join(settings.home, "projects", project_slug(event.cwd), "memory")
 
 
 def _notes(event: HookEvent, settings: HookSettings) -> list[str]:
-    """Return the notes of the session, as the worker last wrote them."""
+    """Return the session's notes as the worker last wrote them, fenced; empty where there are none."""
     from ..memories.recall.fence import escaped
     from ..paths import open_no_follow
     from ..runtime.places.projects import project_slug, session_key
@@ -123,14 +125,14 @@ def _on_prompt(event: HookEvent, settings: HookSettings) -> HookResponse:
     if not settings.recalls:
         return HookResponse()
     found = _recall(event, settings, state)
-    if event.host == "cursor":  # which takes no text with a prompt, but with the next result
+    if event.host == "cursor":  # Cursor takes no text with a prompt, only with a tool result
         state.defer_text(found)
         return HookResponse()
     return HookResponse((found,) if found else ())
 
 
 def _recall(event: HookEvent, settings: HookSettings, state: SessionState) -> str:
-    """Return the memories that fit the prompt, as they are shown; empty where none is certain to help."""
+    """Return the text of the memories that fit the prompt; empty where none fits well enough."""
     from ..memories.recall.local_choice import chosen
     from ..memories.recall.presentation import shown_text
     from ..values import replace
@@ -173,7 +175,7 @@ def _on_tool_output(event: HookEvent, settings: HookSettings) -> HookResponse:
 
 
 def _placeholder(event: HookEvent, settings: HookSettings) -> str | None:
-    """Return what is shown in place of a big output, which rests on disk then; None where it stays."""
+    """Write a big output to disk and return the placeholder for it; None where the output stays as it is."""
     text = text_of(event.output)
     if text is None or not settings.offload or event.tool in _NEVER_MOVED or not _replaceable(event):
         return None
@@ -196,7 +198,7 @@ def _placeholder(event: HookEvent, settings: HookSettings) -> str | None:
 
 
 def _replaceable(event: HookEvent) -> bool:
-    """Say whether the host shows the model what we give back in place of an output."""
+    """Return whether the host lets a hook replace this tool's output."""
     match event.host:
         case "claude-code" | "gemini":
             return True
@@ -217,7 +219,9 @@ def _queue_job(event: HookEvent, settings: HookSettings) -> None:
         return
     if event.reply.strip() and _needs_words(event):
         SessionState(settings.home, event).add_reply(event.reply)
-    ended = event.kind == "session_end" or (event.kind == "stop" and event.host == "codex")  # it tells of no end
+    ended = event.kind == "session_end" or (
+        event.kind == "stop" and event.host == "codex"
+    )  # Codex sends no event for the end
     queue = Queue(settings.home)
     queue.put(Job(event.host, event.session, event.cwd, event.transcript, ended))
     if os.environ.get("REVERIE_WORKER", "") != "off" and not queue.has_worker():
@@ -227,10 +231,10 @@ def _queue_job(event: HookEvent, settings: HookSettings) -> None:
 
 
 def _needs_words(event: HookEvent) -> bool:
-    """Say whether the worker will need what was said from us: no transcript, or one that nobody but the host reads."""
+    """Return whether the hook must store the messages: the host writes no transcript that the worker can read."""
     return not event.transcript or event.host in ("gemini", "cursor")
 
 
 def prompt_digest(prompt: str) -> str:
-    """Return by what a prompt is known again in the transcript."""
+    """Return a digest of a prompt, ignoring white space, by which the worker finds it in the transcript."""
     return hex_of(" ".join(prompt.split()).encode("utf-8", "replace"))

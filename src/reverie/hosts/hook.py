@@ -1,7 +1,7 @@
-"""``reverie hook``: answer one event of a host's loop, quickly, and never get in its way.
+"""``reverie hook``: answer one event of a host, quickly, and never get in its way.
 
-Whatever happens, one JSON object goes to stdout and the exit code is 0: hosts take other codes, and text, as a wish to
-stop the user's work.
+It always writes one JSON object to stdout and exits with 0, even after an error: hosts take other exit codes, and
+plain text, as a request to stop the user's work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_INPUT_BYTES: Final = 64 * 2**20
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read a payload from stdin, answer on stdout, and return 0."""
+    """Read a payload from stdin, write the answer to stdout, and return 0."""
     text = "{}"
     try:
         data = _read_input()
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def answer(arguments: Sequence[str], data: bytes) -> str:
-    """Return the answer to one call: its arguments, and what came on stdin."""
+    """Return the JSON answer for the command-line arguments and the bytes from stdin."""
     import json
 
     from .events import HOSTS, read_hook_event
@@ -57,7 +57,7 @@ def answer(arguments: Sequence[str], data: bytes) -> str:
 
 
 def _arguments(arguments: Sequence[str]) -> tuple[str, str]:
-    """Return host and event of a command line; both orders and ``--host=`` are understood."""
+    """Return the host and the event named on the command line, in either order."""
     host, event = "", ""
     rest = list(arguments)
     while rest:
@@ -84,7 +84,7 @@ def _write_output(text: str) -> None:
         sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
         sys.stdout.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads; the exit must stay quiet
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader has closed the pipe: exit without an error message
 
 
 def _write_error(error: BaseException) -> None:

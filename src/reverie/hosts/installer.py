@@ -1,7 +1,7 @@
-"""Putting our hooks into a host's settings, and taking them out again byte for byte.
+"""Add our hooks to a host's settings file, and remove them again byte for byte.
 
-What a file was before, and what it became, is kept under home. A file that nobody touched since is put back as it was;
-in one that was edited meanwhile only our lines are taken out.
+The content before and after the change is stored under home. ``uninstall`` restores a file that was not edited since;
+from an edited one it removes only our lines.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _TOOLS: Final[Mapping[Host, str]] = {
     "claude-code": "Bash|Grep|Glob|WebFetch|WebSearch|mcp__.*",
     "gemini": "run_shell_command|search_file_content|grep_search|web_fetch|google_web_search|mcp_.*",
 }
-"""The tools whose results may be big and can be replaced; where a host takes no replacement none is asked for."""
+"""The tools whose output may be big and can be replaced, for hosts that let a hook replace an output."""
 _MAX_BYTES: Final = 4 * 2**20
 
 
 @record
 class SettingsChange:
-    """What became, or would become, of a settings file."""
+    """A change that was made, or would be made, to a settings file."""
 
     host: Host
     path: Path
@@ -51,7 +51,7 @@ class SettingsChange:
 
 
 def settings_file(host: Host, *, project: Path | None = None, environ: Mapping[str, str] | None = None) -> Path:
-    """Return the file in which a host looks for hooks: the user's, or a project's own."""
+    """Return the file in which a host looks for hooks: the user's, or the project's own."""
     env = os.environ if environ is None else environ
     user = Path(env.get("HOME") or Path.home())
     match host:
@@ -68,19 +68,19 @@ def settings_file(host: Host, *, project: Path | None = None, environ: Mapping[s
 
 
 def command_of(host: Host, event: str) -> str:
-    """Return the command line a host runs for one of its events."""
+    """Return the command line that a host runs for one of its events."""
     return shlex.join([*_program(), "hook", "--host", host, event])
 
 
 def _program() -> list[str]:
-    """Return how this very installation is started, wherever the host runs from."""
+    """Return the command that starts this installation from any directory."""
     beside = Path(sys.executable).with_name("reverie")
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("reverie")
     return [found] if found else [sys.executable, "-P", "-m", "reverie.cli.start"]
 
 
 def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry_run: bool = False) -> SettingsChange:
-    """Put our hooks into a settings file, beside whatever is there; doing it twice changes nothing."""
+    """Add our hooks to a settings file and keep everything else in it; installing twice changes nothing."""
     before = _bytes(path)
     text = _text(before, path)
     after = _with_hooks(host, text, path)
@@ -107,7 +107,7 @@ def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry
 
 
 def uninstall(host: Host, path: Path, home: Path, *, dry_run: bool = False) -> SettingsChange:
-    """Take our hooks out of a settings file: as it was before them, where nobody changed it since."""
+    """Remove our hooks from a settings file: restore the old content if the file was not edited since."""
     now = _bytes(path)
     records = _records(home)
     known = records.get(str(path))
@@ -130,7 +130,7 @@ def uninstall(host: Host, path: Path, home: Path, *, dry_run: bool = False) -> S
         Path(os.path.realpath(path)).unlink()
         with suppress(OSError):
             if known and known.get("made"):
-                path.parent.rmdir()  # only where it holds nothing else
+                path.parent.rmdir()  # fails, as it should, where the folder holds other files
     else:
         _write(path, new)
     _forget(records, path, home)
@@ -138,7 +138,7 @@ def uninstall(host: Host, path: Path, home: Path, *, dry_run: bool = False) -> S
 
 
 def installed_files(home: Path) -> list[tuple[Host, Path]]:
-    """Return the settings files our hooks were put into."""
+    """Return each settings file that has our hooks, with its host."""
     return [(cast(Host, one["host"]), Path(path)) for path, one in _records(home).items()]
 
 
@@ -147,7 +147,7 @@ def _forget(records: dict[str, dict[str, Any]], path: Path, home: Path) -> None:
     replace_file(str(home), _RECORD, json.dumps(records, indent=1).encode())
 
 
-# -- what is put in
+# -- adding hooks
 
 
 def _with_hooks(host: Host, text: str, path: Path) -> str:
@@ -162,7 +162,7 @@ def _with_hooks(host: Host, text: str, path: Path) -> str:
         there = _ours(_object(text, path), event)
         if any(one == command for _, one in there):
             continue
-        for place, _ in reversed(there):  # another place or version of us stood here
+        for place, _ in reversed(there):  # left by another installation of Reverie
             text = without(text, ("hooks", event, *place))
         text = with_item(text, ("hooks", event), _entry(host, command, tools))
     read(text)
@@ -182,7 +182,7 @@ def _entry(host: Host, command: str, tools: str) -> dict[str, Any]:
 
 
 def _ours(said: Mapping[str, Any], event: str) -> list[tuple[tuple[str | int, ...], str]]:
-    """Return the places of our entries under an event, below its list, and their commands."""
+    """Return the path below an event's list and the command of each of our entries."""
     hooks: Any = said.get("hooks")
     listed: Any = cast("Mapping[str, Any]", hooks).get(event) if isinstance(hooks, dict) else None
     found: list[tuple[tuple[str | int, ...], str]] = []
@@ -191,7 +191,7 @@ def _ours(said: Mapping[str, Any], event: str) -> list[tuple[tuple[str | int, ..
         group: list[Any] = cast("list[Any]", inner) if isinstance(inner, list) else [entry]
         commands = [cast("Mapping[str, Any]", one).get("command") if isinstance(one, dict) else None for one in group]
         ours = [(place, one) for place, one in enumerate(commands) if isinstance(one, str) and _is_ours(one)]
-        alone = len(ours) == len(group)  # else somebody put theirs beside ours
+        alone = len(ours) == len(group)  # else the group also holds a hook that is not ours
         found += [((at,) if alone else (at, "hooks", place), one) for place, one in (ours[:1] if alone else ours)]
     return found
 
@@ -200,18 +200,18 @@ def _is_ours(command: str) -> bool:
     return _MARK in command and "reverie" in command
 
 
-# -- what is taken out
+# -- removing hooks
 
 
 def _cleaned(known: Mapping[str, Any] | None, text: str, path: Path) -> bytes:
-    """Return a file that was edited since without what is ours."""
+    """Return the content of an edited file without our hooks."""
     _object(text, path)
     merged = _merged(known, text, path) if known else None
     return _without_hooks(text if merged is None else merged).encode("utf-8")
 
 
 def _merged(known: Mapping[str, Any], text: str, path: Path) -> str | None:
-    """Take our edit back out of a file that was edited since; None where the two edits touch the same lines."""
+    """Undo our edit in a file that was edited since; None where both edits touch the same lines."""
     after = _text(_decoded(known["after"]), path).splitlines(keepends=True)
     before = _text(_decoded(known["before"]), path).splitlines(keepends=True)
     now = text.splitlines(keepends=True)
@@ -235,7 +235,7 @@ def _merged(known: Mapping[str, Any], text: str, path: Path) -> str | None:
 
 
 def _without_hooks(text: str) -> str:
-    """Take every entry of ours out, and the lists and objects that are empty then."""
+    """Remove each of our entries, and the lists and objects that become empty."""
     hooks = scan(text).members.get("hooks")
     for event in list(hooks.members) if hooks else ():
         places = _ours(cast("dict[str, Any]", read(text)), event)
@@ -261,7 +261,7 @@ def _object(text: str, path: Path) -> dict[str, Any]:
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     if not isinstance(said, dict):
-        raise InputError(f"{path} holds no object, so no hooks can be put there; move it away first")
+        raise InputError(f"{path} holds no object, so no hooks can be added; move the file away first")
     return cast("dict[str, Any]", said)
 
 
@@ -273,7 +273,7 @@ def _bytes(path: Path) -> bytes | None:
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
     if len(data) > _MAX_BYTES:
-        raise InputError(f"{path} is larger than any settings file needs to be; it is left alone")
+        raise InputError(f"{path} is too large for a settings file and was not changed")
     return data
 
 
@@ -285,7 +285,7 @@ def _text(data: bytes | None, path: Path) -> str:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace a file of the user's, keeping its mode, and following a link to where it really lies."""
+    """Replace the user's file, keep its mode, and follow a link to the real file."""
     path = Path(os.path.realpath(path))
     mode = path.stat().st_mode & 0o7777 if path.exists() else 0o600
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Editing a person's JSON file without touching what they wrote: comments, order and spacing stay. Pure.
+"""Edit a JSON file and keep its comments, order and spacing. Pure.
 
-A file is scanned into values that know where they stand; an edit is a few pieces of text put in or taken out at those
-places. Comments (``//`` and ``/* */``) and commas before a closing bracket are allowed, as many programs allow them.
+``scan`` returns the values with their positions in the text; an edit inserts or removes a few characters there.
+Comments (``//`` and ``/* */``) and trailing commas are allowed, as many programs allow them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Key = str | int
 
 @record
 class JsonValue:
-    """A value and where it stands in the text, from its first character to behind its last."""
+    """A value with its position in the text: from its first character to one past its last."""
 
     start: int
     end: int
@@ -34,24 +34,24 @@ class JsonValue:
 
 
 def read(text: str) -> Any:
-    """Return what a file says; an empty one says nothing, as an empty object does."""
+    """Return the content of a JSON text as plain values; an empty text is an empty object."""
     return scan(text).plain
 
 
 def scan(text: str) -> JsonValue:
-    """Scan a text, or raise ``InputError`` that names the line."""
+    """Return the root value of a JSON text; raise ``InputError`` with the line number where it is not JSON."""
     at = _skip(text, 0)
     if at == len(text):
         return JsonValue(at, at, {})
     value = _value(text, at, 0)
     end = _skip(text, value.end)
     if end != len(text):
-        raise _wrong(text, end, "something stands behind the end")
+        raise _wrong(text, end, "there is text after the end of the value")
     return value
 
 
 def with_member(text: str, path: tuple[str, ...], plain: Any) -> str:
-    """Return the text with an object's member set, if there is none of that name; objects on the way are made."""
+    """Return the text with a member added to an object unless it exists; missing objects on the path are created."""
     whole = scan(text)
     if whole.start == whole.end:
         return _new_file(text, _nested(path, plain))
@@ -62,24 +62,24 @@ def with_member(text: str, path: tuple[str, ...], plain: Any) -> str:
     if done == len(path):
         return text
     if not isinstance(value.plain, dict):
-        raise InputError(f"{'.'.join(path[:done]) or 'the file'} is not an object; it is left alone")
+        raise InputError(f"{'.'.join(path[:done]) or 'the file'} is not an object; the file was not changed")
     return _put(text, value, json.dumps(path[done]) + ": ", _nested(path[done + 1 :], plain))
 
 
 def with_item(text: str, path: tuple[str, ...], plain: Any) -> str:
-    """Return the text with one more item at the end of the list at a path; the list and objects are made if need be."""
+    """Return the text with an item added to the end of the list at a path; the list is created if it is missing."""
     value = scan(text)
     for name in path:
         if name not in value.members:
             return with_member(text, path, [plain])
         value = value.members[name]
     if not isinstance(value.plain, list):
-        raise InputError(f"{'.'.join(path)} is not a list; it is left alone")
+        raise InputError(f"{'.'.join(path)} is not a list; the file was not changed")
     return _put(text, value, "", plain)
 
 
 def without(text: str, path: tuple[Key, ...]) -> str:
-    """Return the text without the member or item at a path, and without the comma that parted it from the next."""
+    """Return the text without the member or item at a path, and without the comma that separated it."""
     value = scan(text)
     for step in path[:-1]:
         value = value.items[step] if isinstance(step, int) else value.members[step]
@@ -100,11 +100,11 @@ def without(text: str, path: tuple[Key, ...]) -> str:
     return kept + text[_line_end(text, inside[at].end) :]
 
 
-# -- putting in
+# -- adding
 
 
 def _put(text: str, into: JsonValue, label: str, plain: Any) -> str:
-    """Put one more member or item at the end of an object or list."""
+    """Add a member or item at the end of an object or list."""
     close = into.end - 1
     inside = list(into.members.values()) or list(into.items)
     edge = len(text[:close].rstrip(" \t\r\n"))
@@ -144,7 +144,7 @@ def _dumped(plain: Any, indent: str, unit: str, end: str) -> str:
 
 
 def _unit(text: str) -> str:
-    """Return by what this file indents: its first indented line says it."""
+    """Return the indentation of the file, taken from its first indented line."""
     found = re.search(r"\n([ \t]+)\S", text)
     return found[1] if found else "  "
 
@@ -159,11 +159,11 @@ def _bare(text: str) -> str:
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
-# -- taking out
+# -- removing
 
 
 def _key_start(text: str, inside: JsonValue, name: str) -> int:
-    """Return where a member's name begins."""
+    """Return the position of a member's name."""
     before = inside.start + 1
     for known, value in inside.members.items():
         if known == name:
@@ -174,13 +174,13 @@ def _key_start(text: str, inside: JsonValue, name: str) -> int:
 
 
 def _line_start(text: str, at: int, floor: int) -> int:
-    """Return the start of the line where only spaces stand before the place, else the place itself."""
+    """Return the start of the line if only spaces precede the position, else the position itself."""
     start = text.rfind("\n", floor, at) + 1
     return start if start > floor and not text[start:at].strip() else at
 
 
 def _line_end(text: str, at: int) -> int:
-    """Return the place behind the line's end where only spaces follow, else the place itself."""
+    """Return the position after the line's end if only spaces follow, else the position itself."""
     end = text.find("\n", at)
     return end + 1 if end >= 0 and not text[at:end].strip() else at
 
@@ -207,7 +207,7 @@ def _value(text: str, at: int, depth: int) -> JsonValue:
     try:
         return JsonValue(at, found.end(), json.loads(found.group()))
     except ValueError:
-        raise _wrong(text, at, "this is no value") from None
+        raise _wrong(text, at, "this is not a value") from None
 
 
 def _object(text: str, start: int, depth: int) -> JsonValue:
@@ -223,7 +223,7 @@ def _object(text: str, start: int, depth: int) -> JsonValue:
         value = _value(text, _skip(text, at + 1), depth + 1)
         key = str(json.loads(name.group()))
         if key in members:
-            raise _wrong(text, name.start(), f"{key} stands there twice")
+            raise _wrong(text, name.start(), f"{key} occurs twice")
         members[key] = value
         at = _after(text, value.end, "}")
     return JsonValue(start, at + 1, {name: value.plain for name, value in members.items()}, members)
@@ -240,7 +240,7 @@ def _list(text: str, start: int, depth: int) -> JsonValue:
 
 
 def _after(text: str, at: int, close: str) -> int:
-    """Return the place of the next member or of the closing bracket."""
+    """Return the position of the next member or of the closing bracket."""
     at = _skip(text, at)
     if text[at : at + 1] == ",":
         return _skip(text, at + 1)
@@ -250,4 +250,4 @@ def _after(text: str, at: int, close: str) -> int:
 
 
 def _wrong(text: str, at: int, what: str) -> InputError:
-    return InputError(f"line {text.count(chr(10), 0, at) + 1} is not JSON: {what}; mend the file first")
+    return InputError(f"line {text.count(chr(10), 0, at) + 1} is not JSON: {what}; correct the file first")

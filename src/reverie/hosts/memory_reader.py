@@ -1,6 +1,6 @@
-"""Reading memories in a hurry: the files as they lie, without the journal; nothing here writes but one note.
+"""Read memories quickly from their files, without the journal; the only write is the record of shown memories.
 
-A writer that died between two files is no matter: each file is whole, and the next writer carries the rest out.
+A writer that died between two files does no harm: each file is complete, and the next writer finishes the change.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _SURFACED: Final = "surfaced.jsonl"
 
 
 class MemoryReader:
-    """The memories of a directory, and of the one shared with a team as ``team/<file>``, as one question sees them.
+    """The memories of a directory, and of the team's directory as ``team/<file>``, indexed for one query.
 
-    Their words are kept between hooks, so that only files that changed since are read; of the rest a record here has
-    what says whether it may be shown, and ``whole`` reads it.
+    The words of each file are cached between hooks, so only changed files are read. A record of an unchanged file
+    holds only the fields that decide whether it may be shown; ``whole`` reads its text.
     """
 
     def __init__(self, directory: str, team: str | None, *, query: str, home: str) -> None:
         from ..memories.recall.search import MemoryIndex
-        from ..memories.recall.terms import terms  # the index alone needs no search
+        from ..memories.recall.terms import terms  # the index text alone needs no search
 
         self.index = MemoryIndex()
         self.records: dict[str, MemoryRecord] = {}
@@ -46,7 +46,7 @@ class MemoryReader:
             self._take(root, scope, set(terms(query)), home)
 
     def whole(self, name: str) -> MemoryRecord | None:
-        """Return a memory with its text as it is now; None where it is gone."""
+        """Return a memory with its current text; None where the file is gone."""
         scope: Scope = self.records[name].scope
         file = name.removeprefix("team/") if scope == "team" else name
         return _record(self._roots[scope], file, name, scope, self.records[name].modified)
@@ -77,7 +77,7 @@ def _record(root: str, file: str, name: str, scope: Scope, modified: str) -> Mem
     if data is None:
         return None
     memory = read_record(name, data, scope=scope)
-    # Only the journal knows whose word it is.
+    # The author is known to the journal alone, so a memory counts as the agent's at most.
     return replace(memory, trust=worst((memory.trust, "agent")), modified=memory.modified or modified)
 
 
@@ -91,7 +91,7 @@ def index_text(directory: str) -> str:
 
 
 def note_surfaced(directory: str, files: Sequence[str], session: str) -> None:
-    """Note beside the memories that a session was shown these, so that forgetting one can name the copies."""
+    """Record next to the memories that a session was shown these, so that ``forget`` can list the copies."""
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     line = json.dumps({"session": session, "files": sorted(files), "time": time})
     path = os.path.join(directory, _JOURNAL, _SURFACED)

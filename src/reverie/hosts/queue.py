@@ -1,7 +1,8 @@
-"""Work that hooks leave for later: one small file a job in ``<home>/queue``, the newest of a session in place of older.
+"""Work that hooks leave for the worker: one small file per job in ``<home>/queue``; a new job replaces an older one of
+its session.
 
-A job is written aside and renamed, so that it is there whole or not at all. Doing one twice changes nothing, so a
-worker that died leaves its job to the next.
+A job is written to a temporary file and renamed, so it is complete or absent. Running a job twice changes nothing, so
+the next worker repeats the job of one that died.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _MAX_BYTES: Final = 64_000
 _LOCK_TRIES: Final = 4
 _LOCK_RETRY_SECONDS: Final = 0.02
 _KEPT_SECONDS: Final = 90 * 86_400.0
-"""How long what is known of a session is kept after its last hook."""
+"""The state of a session is deleted this long after its last hook."""
 
 
 @record
 class Job:
-    """What is to be looked at: a session of a host, by its transcript."""
+    """A session to process, named by its host, its id and its transcript."""
 
     host: str
     session: str
@@ -46,24 +47,24 @@ class Job:
 
 
 class Queue:
-    """The queue of one home."""
+    """The queue of one home directory."""
 
     def __init__(self, home: str | os.PathLike[str]) -> None:
         self.home = os.fspath(home)
         self.folder = os.path.join(self.home, FOLDER)
 
     def put(self, job: Job) -> None:
-        """Leave a job; one of the same session that still waits is replaced, and stays over if it was."""
+        """Add a job in place of a waiting one of the same session; the session stays ended if it was."""
         name = _job_file(job)
         before = self._read(name)
         if before is not None and before.ended and not job.ended:
             job = Job(job.host, job.session, job.cwd, job.transcript, True)
         body = {field: getattr(job, field) for field in ("host", "session", "cwd", "transcript", "ended")}
-        body["put"] = time.time_ns()  # so that a worker at the older one sees that this is another
+        body["put"] = time.time_ns()  # so that a worker sees that this job is not the one it read
         replace_file(self.home, f"{FOLDER}/{name}", json.dumps(body).encode())
 
     def waiting_names(self) -> list[str]:
-        """Return the names of the jobs that wait, the oldest first."""
+        """Return the file names of the waiting jobs, the oldest first."""
         found: list[tuple[float, str]] = []
         with suppress(OSError):
             for entry in os.scandir(self.folder):
@@ -73,19 +74,19 @@ class Queue:
         return [name for _, name in sorted(found)]
 
     def read(self, name: str) -> tuple[Job, bytes] | None:
-        """Return a job and its bytes; None where it is gone or cannot be one."""
+        """Return a job and its bytes; None where the file is gone or is not a job."""
         data = self._bytes(name)
         job = _job(data) if data is not None else None
         return (job, data) if job is not None and data is not None else None
 
     def remove(self, name: str, data: bytes) -> None:
-        """Take a job away, unless a newer one has come in its place."""
+        """Delete a job, unless a newer one has replaced it."""
         if self._bytes(name) == data:
             with suppress(OSError):
                 os.unlink(os.path.join(self.folder, name))
 
     def sweep(self, now: float) -> None:
-        """Take away what no job can be, and what is known of sessions that ended long ago."""
+        """Delete files that are not jobs, and the state of sessions that ended long ago."""
         with suppress(OSError), os.scandir(self.folder) as entries:
             for entry in entries:
                 with suppress(OSError):
@@ -99,18 +100,18 @@ class Queue:
 
     @contextmanager
     def worker_lock(self) -> Generator[bool]:
-        """Be the one worker of this home, if there is none."""
+        """Hold the lock of the only worker of this home; yield whether the lock was free."""
         with self._locked(fcntl.LOCK_EX, _LOCK_TRIES) as mine:
             yield mine
 
     def has_worker(self) -> bool:
-        """Say whether a worker is at it now."""
+        """Return whether a worker is running now."""
         with self._locked(fcntl.LOCK_SH, 1) as free:
             return not free
 
     @contextmanager
     def _locked(self, how: int, tries: int) -> Generator[bool]:
-        """Hold the worker's lock, alone or only to look; whoever only looks holds it for a moment."""
+        """Hold the worker's lock, exclusively or shared for a check, and yield whether it was acquired."""
         with explained("open", self.folder):
             folder = open_folder(self.home, [FOLDER], create=True)
             try:
@@ -124,17 +125,17 @@ class Queue:
         finally:
             os.close(lock)
 
-    # -- what is kept of a session between jobs
+    # -- state of a session between jobs
 
     def load_state(self, job: Job) -> dict[str, Any]:
-        """Return what is known of a session from earlier jobs."""
+        """Return the state that earlier jobs of a session stored."""
         with suppress(OSError, ValueError, StorageError):
             found: Any = json.loads(self._bytes(_state_file(job.host, job.session)) or b"{}")
             return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
         return {}
 
     def save_state(self, job: Job, state: dict[str, Any]) -> None:
-        """Keep what the next job of a session needs to know."""
+        """Store the state for the next job of a session."""
         replace_file(self.home, f"{FOLDER}/{_state_file(job.host, job.session)}", json.dumps(state).encode())
 
     def _read(self, name: str) -> Job | None:
@@ -168,7 +169,7 @@ def _state_file(host: str, session: str) -> str:
 
 
 def session_digest(host: str, session: str) -> str:
-    """Return the name under which a session of a host is known here."""
+    """Return the digest that names the files of a host's session."""
     return hex_of(f"{host}\0{session}".encode())[:32]
 
 

@@ -1,4 +1,4 @@
-"""What a host wants to hear back, each in its own shape, and never more than it takes. Pure."""
+"""The answer to a hook in the shape that each host expects, within its size limit. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["MAX_CHARS", "HookResponse", "answer_line", "host_answer", "text_of", "with_text"]
 
 MAX_CHARS: Final = 10_000
-"""What hosts take of a hook's answer; more is cut off or thrown away by them."""
+"""Hosts cut off or discard a hook's answer that is longer."""
 
 
 @record
 class HookResponse:
-    """What we have to say at a event: text for the model, another output in place of a tool's, a word to people.
+    """The response to an event: text for the model, a replacement for a tool's output, a message for the user.
 
-    ``pieces`` are whole in themselves, each with its own fence, the most important first.
+    Each of ``pieces`` is complete with its own fence; the most important one comes first.
     """
 
     pieces: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class HookResponse:
 
 
 def host_answer(event: HookEvent, response: HookResponse) -> dict[str, Any]:
-    """Return the answer as the host documents it; empty where it takes nothing at this event."""
+    """Return the answer as the host documents it; empty where the host takes none for this event."""
     match event.host:
         case "cursor":
             return _cursor(event, response)
@@ -46,7 +46,7 @@ def host_answer(event: HookEvent, response: HookResponse) -> dict[str, Any]:
 
 
 def answer_line(event: HookEvent, response: HookResponse) -> str:
-    """Return the answer as one line of JSON; whole pieces are left out, the least important first, until it fits."""
+    """Return the answer as one line of JSON; the last pieces are dropped until it fits."""
     while True:
         text = json.dumps(host_answer(event, response), ensure_ascii=False)
         if len(text) <= MAX_CHARS:
@@ -62,7 +62,7 @@ def _claude(event: HookEvent, response: HookResponse) -> dict[str, Any]:
         specific: dict[str, Any] = {}
         if response.context:
             specific["additionalContext"] = response.context
-        if response.output is not None and event.host == "claude-code":  # Codex takes no other output
+        if response.output is not None and event.host == "claude-code":  # Codex lets no hook replace an output
             shaped = with_text(event.output, response.output)
             if shaped is not None:
                 specific["updatedToolOutput"] = shaped
@@ -103,7 +103,7 @@ def _cursor(event: HookEvent, response: HookResponse) -> dict[str, Any]:
 
 
 def text_of(output: Any) -> str | None:
-    """Return the text of a tool's output where its shape is one we could put another text into; None elsewhere."""
+    """Return the text of a tool's output; None where its shape has no text that could be replaced."""
     if isinstance(output, str):
         return output
     if isinstance(output, dict):
@@ -123,7 +123,7 @@ def text_of(output: Any) -> str | None:
 
 
 def with_text(output: Any, text: str) -> Any:
-    """Return the output with another text in its place and its own shape; None where that cannot be done."""
+    """Return the output in its own shape with another text; None where the shape has no text."""
     if text_of(output) is None:
         return None
     if isinstance(output, str):

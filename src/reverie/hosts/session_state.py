@@ -1,4 +1,4 @@
-"""What a session of a host was shown and asked, between one hook and the next: a few lines in a file of its own."""
+"""The state of a host's session between hooks: prompts, replies and shown memories, as lines of a file per session."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ __all__ = ["SessionState", "overheard_messages", "prompt_digests"]
 
 _MAX_BYTES: Final = 4_000_000
 _KEPT_CHARS: Final = 20_000
-"""Characters kept of one prompt or reply."""
+"""The stored length of a prompt or reply."""
 
 
 class SessionState:
-    """The notes of one session; every method may block."""
+    """The state of one session; every method may block."""
 
     def __init__(self, home: str | os.PathLike[str], event: HookEvent) -> None:
         self._home = os.fspath(home)
         self._name = _file(event.host, event.session)
 
     def add_prompt(self, digest: str, words: str = "") -> None:
-        """Note that the user gave a prompt, so that it is known as theirs; with ``words``, what it says as well."""
+        """Record the digest of a prompt as the user's own and, where given, its words."""
         self._append({"prompt": digest, **({"user": words[:_KEPT_CHARS]} if words else {})})
 
     def add_reply(self, words: str) -> None:
-        """Keep what the model answered."""
+        """Record the words of a reply."""
         self._append({"assistant": words[:_KEPT_CHARS]})
 
     def add_shown(self, files: Sequence[str], size: int) -> None:
-        """Note that these memories were shown, in so many bytes."""
+        """Record that the session was shown these memories, and how many bytes they took."""
         self._append({"shown": list(files), "bytes": size})
 
     def defer_text(self, text: str) -> None:
-        """Keep a text for the next event at which the host takes one; an empty one takes the place of an older."""
+        """Store a text for the next event at which the host takes one; it replaces an earlier one."""
         self._append({"later": text})
 
     def take_deferred_text(self) -> str:
-        """Return the text that was kept, once."""
+        """Return the stored text once and clear it."""
         text = ""
         for line in _lines(self._home, self._name):
             later = line.get("later")
@@ -56,7 +56,7 @@ class SessionState:
         return text
 
     def shown_memories(self) -> tuple[set[str], int]:
-        """Return the memories that were shown, and their size in bytes."""
+        """Return the files of the memories that were shown and their total size in bytes."""
         files: set[str] = set()
         size = 0
         for line in _lines(self._home, self._name):
@@ -81,13 +81,13 @@ class SessionState:
 
 
 def prompt_digests(home: str | os.PathLike[str], host: str, session: str) -> set[str]:
-    """Return the prompts that hooks saw the user give, as digests."""
+    """Return the digests of the prompts that hooks saw in a session."""
     found = (line.get("prompt") for line in _lines(home, _file(host, session)))
     return {one for one in found if isinstance(one, str)}
 
 
 def overheard_messages(home: str | os.PathLike[str], host: str, session: str) -> list[tuple[str, str]]:
-    """Return what hooks heard said, each with ``user`` or ``assistant``; empty where they kept no words."""
+    """Return the messages that hooks stored, each as its role (``user`` or ``assistant``) and its words."""
     found: list[tuple[str, str]] = []
     for line in _lines(home, _file(host, session)):
         for role in ("user", "assistant"):

@@ -1,4 +1,4 @@
-"""The settings a hook acts by, without loading what only an agent needs where nobody set anything."""
+"""The settings of a hook, read without loading the whole settings package where every value is the default."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NO_RULES: Final = frozenset({"REVERIE_HOME", "REVERIE_WORKER"})
 
 
 class HookSettings:
-    """What is set for hooks: where things are, and what is on."""
+    """The settings that hooks use: directories and switches."""
 
     __slots__ = ("_recall", "home", "memory", "memory_dir", "offload", "offload_limits", "recalls", "team_memory")
 
     def __init__(self, home: str, given: Settings | None = None) -> None:
-        """Take the settings as given, or as they are where nothing is."""
+        """Take the loaded settings; None means the defaults."""
         limits: Mapping[str, int] = {}
         self.home = home
         self.memory = given is None or given.switches.memory
@@ -37,7 +37,7 @@ class HookSettings:
 
     @property
     def recall(self) -> RecallPolicy:
-        """How many memories are brought into view."""
+        """The limits on recalled memories."""
         if self._recall is None:
             from ..memories.recall.policy import RecallPolicy
 
@@ -46,13 +46,14 @@ class HookSettings:
 
 
 def load_hook_settings(project: str | None) -> HookSettings:
-    """Return what holds for hooks in a project; settings that are wrong raise ``SettingsError``."""
+    """Return the settings for hooks in a project; raise ``SettingsError`` where a setting is wrong."""
     home = _home()
     files = [os.path.join(home, "config.toml"), *([os.path.join(project, ".reverie.toml")] if project else [])]
     rules = [
         name
         for name in os.environ
-        if name.startswith(("REVERIE_", "DISABLE_")) and name not in _NO_RULES  # the latter may be ours to honour
+        if name.startswith(("REVERIE_", "DISABLE_"))
+        and name not in _NO_RULES  # the latter may be switches that Reverie honours
     ]
     if not rules and not any(map(os.path.lexists, files)):
         return HookSettings(home)
@@ -65,7 +66,7 @@ def load_hook_settings(project: str | None) -> HookSettings:
 
 
 def _home() -> str:
-    """Return what the settings would say; in plain cases without what they load."""
+    """Return the home directory as the settings would, without loading them in plain cases."""
     given = os.environ.get("REVERIE_HOME", "")
     if _is_plain(given):
         return given
@@ -83,5 +84,5 @@ def _home() -> str:
 
 
 def _is_plain(path: str) -> bool:
-    """Say whether a path is absolute and means to everybody what it says."""
+    """Return whether a path is absolute, normalised and needs no expansion."""
     return path.startswith("/") and path == path.strip() and path == os.path.normpath(path) and "~" not in path

@@ -1,6 +1,6 @@
-"""The words of memories, kept between hooks: a file under home by which only what changed since is read again.
+"""A cache of the words of memories between hooks, so that a hook reads only the files that changed.
 
-It says nothing that the memories do not say, and may go at any time. What cannot be read is made anew.
+It holds nothing that the memory files do not hold and may be deleted at any time; an unreadable cache is rebuilt.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["WordCache", "delete_word_caches"]
 
 _MAX_BYTES: Final = 64 * 2**20
 _FRESH_NS: Final = 2_000_000_000
-"""What changed this short a time ago could change once more without its times showing it."""
+"""A file that changed this recently could change again within the same time stamp, so it is not cached."""
 
 _COLUMNS: Final = 7
 Row = tuple[str, str, str, int, list[str], dict[str, int]]
 
 
 class WordCache:
-    """The words of one directory of memories."""
+    """The words of one memory directory."""
 
     def __init__(self, home: str, root: str, scope: str) -> None:
         name = hex_of(f"{scope}\0{root}".encode("utf-8", "surrogateescape"))[:32]
@@ -51,7 +51,7 @@ class WordCache:
         self._changed = False
 
     def row(self, name: str, stamp: tuple[int, ...]) -> Row | None:
-        """Return what is known of a file, if it has not changed since."""
+        """Return the cached row of a file; None where the file changed."""
         found = self._before.get(name)
         if found is None or found[0] != list(stamp) or stamp[-1] != 1:
             return None
@@ -59,7 +59,7 @@ class WordCache:
         return cast("Row", tuple(found[1:]))
 
     def put(self, memory: MemoryRecord, words: Words, stamp: tuple[int, ...]) -> Row:
-        """Keep what was read from a file."""
+        """Cache the words of a file and return them as a row."""
         row: Row = (
             memory.type,
             memory.modified,
@@ -74,11 +74,11 @@ class WordCache:
         return row
 
     def save(self) -> None:
-        """Write what is known down, where it is not what stands there."""
+        """Write the cache if it changed."""
         if not self._changed and self._now.keys() == self._before.keys():
             return
         body = json.dumps({"made_by": self._made_by, "rows": self._now}, separators=(",", ":"))
-        with suppress(ReverieError, OSError):  # it is only quicker with it
+        with suppress(ReverieError, OSError):  # the cache only saves time
             replace_file(self._home, self._name, body.encode())
 
     def _read(self) -> dict[str, list[Any]]:
@@ -92,7 +92,7 @@ class WordCache:
 
 
 def delete_word_caches(home: str | os.PathLike[str]) -> None:
-    """Keep no words of any memory under this home: some were erased, and the next hook reads the rest again."""
+    """Delete all word caches under a home, because memories were erased; the next hook reads the rest again."""
     with suppress(OSError), os.scandir(os.path.join(home, FOLDER)) as entries:
         for entry in entries:
             if entry.name.startswith("words-"):
@@ -100,7 +100,7 @@ def delete_word_caches(home: str | os.PathLike[str]) -> None:
 
 
 def _makers() -> list[int]:
-    """Return by what it is known that another version of this program would find other words."""
+    """Return the modification times of the modules that split words: other times mean another version."""
     files = [room.__file__ for room in (frontmatter, lexical, records, search, stems, Stemmer)]
     with suppress(OSError):
         return [os.stat(file).st_mtime_ns for file in files if file]

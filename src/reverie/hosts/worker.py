@@ -1,7 +1,7 @@
-"""The worker: looks through the sessions that hooks named, keeps what is worth keeping, and lets a dream begin.
+"""The background worker: it extracts memories from sessions that hooks queued, writes notes, and starts a dream.
 
-One worker a home, and it ends when nothing waits. Without a model it costs nothing; a model is asked only where the
-user names one for it (the alias ``worker``), within the day's budget of layer 5.
+One worker runs per home, and it ends when the queue is empty. Without a model it costs nothing; it asks a model only
+where the user names one (the alias ``worker``), within the daily budget of layer 5.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ MODEL: Final = "worker"
 """The alias that names the worker's model."""
 _MAX_SECONDS: Final = 600.0
 _MAX_DEATHS: Final = 3
-"""Workers that may die at one job before it is left alone."""
+"""After this many workers died at a job, the job is skipped."""
 _MAX_ENTRIES: Final = 400
-"""Entries that a model is shown of one session at a time; the local extractor sees all."""
+"""A model is shown at most this many entries of a session at a time; the local extractor reads all."""
 
 
 @record
 class JobResult:
-    """What became of one job."""
+    """The result of one job."""
 
     session: str
     host: str
@@ -61,7 +61,7 @@ class JobResult:
 
 
 def work(home: Path, *, clock: Callable[[], float] = time.monotonic) -> list[JobResult]:
-    """Do what waits, if nobody else is at it, until nothing does or the time is up."""
+    """Run the queued jobs until none is left or the time is up; return at once where another worker runs."""
     queue = Queue(home)
     done: list[JobResult] = []
     tried: set[tuple[str, bytes]] = set()
@@ -76,27 +76,29 @@ def work(home: Path, *, clock: Callable[[], float] = time.monotonic) -> list[Job
                     tried.add((name, data))
                     done.append(_run_job(queue, job))
                     queue.remove(name, data)
-        # A hook that left something while the lock was still held started nobody: look once more without it.
+        # A hook that queued a job while the lock was held started no worker: check once more without the lock.
         if clock() >= until or not _untried_jobs(queue, tried):
             return done
 
 
 def _untried_jobs(queue: Queue, tried: set[tuple[str, bytes]]) -> list[tuple[str, Job, bytes]]:
-    """Return the jobs that wait and were not tried yet."""
+    """Return the waiting jobs that this worker has not tried yet."""
     todo = [(name, found) for name in queue.waiting_names() if (found := queue.read(name)) is not None]
     return [(name, job, data) for name, (job, data) in todo if (name, data) not in tried]
 
 
 def _run_job(queue: Queue, job: Job) -> JobResult:
-    """Do one job; what goes wrong is said and the job is not tried again until its session goes on."""
+    """Run one job; a failure is reported in the result, and the job is not retried until its session continues."""
     state = queue.load_state(job)
     died = int(state.get("begun") or 0)
     if died >= _MAX_DEATHS:
         queue.save_state(job, {**state, "begun": 0})
-        return JobResult(job.session, job.host, problem=f"workers died at it {died} times; it is left until it goes on")
+        return JobResult(
+            job.session, job.host, problem=f"{died} workers died at this session; it is skipped until it continues"
+        )
     try:
         if not os.path.isdir(job.cwd):
-            return JobResult(job.session, job.host, problem=f"its directory {job.cwd} is not there")
+            return JobResult(job.session, job.host, problem=f"its directory {job.cwd} does not exist")
         settings = load_settings(home=Path(queue.home), project=canonical_root(Path(job.cwd)))
         if not settings.switches.memory:
             return JobResult(job.session, job.host, problem="memories are switched off")
@@ -109,17 +111,17 @@ def _run_job(queue: Queue, job: Job) -> JobResult:
         names = tuple(dict.fromkeys(saved.file for saved in ran.saved))
         dream = _start_dream(job, settings)
         return JobResult(job.session, job.host, names, len(ran.refused), ran.by, notes, filed, dream)
-    except Exception as error:  # one session that nobody foresaw must not keep all others waiting
+    except Exception as error:  # an unexpected session must not block all others
         with suppress(ReverieError, OSError):
             queue.save_state(job, {**state, "begun": 0})
         return JobResult(job.session, job.host, problem=f"{type(error).__name__}: {error}")
 
 
 def _read_recording(queue: Queue, job: Job) -> ImportedSession:
-    """Return a session as its host recorded it; where no such file can be read, what hooks heard of it."""
+    """Return the session from its host's transcript; where that cannot be read, from the messages that hooks stored."""
     try:
         if not os.path.isabs(job.transcript):
-            raise InputError("its host names no transcript, and no hook heard a prompt")
+            raise InputError("its host names no transcript, and no hook stored a prompt")
         return read_session(job.transcript)[0]
     except InputError:
         heard = overheard_messages(queue.home, job.host, job.session)
@@ -136,7 +138,7 @@ def _read_recording(queue: Queue, job: Job) -> ImportedSession:
 
 
 def _extract(queue: Queue, job: Job, found: ImportedSession, settings: Settings) -> tuple[Ran, dict[str, Any]]:
-    """Look through what was said since the last time; return what was kept, and where the next look begins."""
+    """Extract memories from the messages since the last job; return the result and the state for the next job."""
     state = queue.load_state(job)
     cursor = state.get("cursor")
     entries = [entry for entry in found.entries if entry.kind != META]
@@ -159,7 +161,7 @@ def _extract(queue: Queue, job: Job, found: ImportedSession, settings: Settings)
 
 
 def _extract_with_model(job: Job, model: str, memory: Memory, new: Sequence[Entry], settings: Settings) -> Ran | None:
-    """Let the named model look at what is new; None where it could not, and the local extractor looks instead."""
+    """Let the named model extract memories; None where it failed and the local extractor takes over."""
     import anyio
 
     from ..models import open_model
@@ -175,7 +177,7 @@ def _extract_with_model(job: Job, model: str, memory: Memory, new: Sequence[Entr
             storage, slug = InMemoryStorage(), project_slug(Path(job.cwd))
             data = b"".join(encode_entry(entry) + b"\n" for entry in new[-_MAX_ENTRIES:])
             storage.write(log_key(slug, job.session), data)
-            # It owns its storage, as a session of its own does, so that what it spends is in the ledger.
+            # The session owns its storage, so that its cost is in the ledger.
             options = SessionOptions(job.session, storage=storage, project=slug, settings=settings, owns_storage=True)
             async with Session(options) as session:
                 extracting = Extracting(
@@ -193,7 +195,7 @@ def _extract_with_model(job: Job, model: str, memory: Memory, new: Sequence[Entr
 
     try:
         ran = anyio.run(look)
-    except Exception:  # whatever a vendor's package raises, the local extractor goes on
+    except Exception:  # a vendor's package may raise anything: the local extractor takes over
         return None
     return ran if ran is not None and ran.by == "model" else None
 
@@ -208,7 +210,7 @@ def _instructions(job: Job, settings: Settings) -> list[str]:
 
 
 def _write_notes(job: Job, found: ImportedSession, settings: Settings) -> bool:
-    """Write the running notes of a session that is long enough to need some."""
+    """Write the running notes of a session that is long enough; return whether it was."""
     from ..layers.l3_notes import render_notes, take_notes, template_of
     from ..paths import replace_file
 
@@ -222,7 +224,7 @@ def _write_notes(job: Job, found: ImportedSession, settings: Settings) -> bool:
 
 
 def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bool:
-    """Put a session that is over into the library, so that search finds it; a longer recording replaces a shorter."""
+    """Put an ended session into the library for search; a longer recording replaces a shorter one."""
     key = log_key(project_slug(Path(job.cwd)), job.session)
     entries = [replace(entry, session=job.session) for entry in found.entries]
     storage = FileStorage(settings.home, durability=settings.durability)
@@ -242,7 +244,7 @@ def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bo
 
 
 def _is_shorter_recording(data: bytes, found: ImportedSession) -> bool:
-    """Say whether a log is an earlier part of the same recording; a session of our own never is."""
+    """Return whether a log is an earlier part of the same recording; a session of our own never is."""
     there = parse_log(data).entries
     source = there[0].body.get("source") if there and there[0].kind == META else None
     if not isinstance(source, dict) or source.get("format") != found.format:  # pyright: ignore[reportUnknownMemberType]
@@ -255,7 +257,7 @@ def _is_shorter_recording(data: bytes, found: ImportedSession) -> bool:
 
 
 def _start_dream(job: Job, settings: Settings) -> bool:
-    """Let a dream begin in a process of its own, where its gate is open."""
+    """Start a dream in its own process if its gate is open; return whether it was started."""
     from ..layers.l6_dream import Open
     from ..runtime.dream.gate import DreamGate
     from ..runtime.dream.process import start
@@ -271,7 +273,7 @@ def _start_dream(job: Job, settings: Settings) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Work for the home that ``--home`` names, and say nothing."""
+    """Run the worker for the home that ``--home`` names, without output."""
     given = list(arguments)
     home = Path(given[given.index("--home") + 1]) if "--home" in given[:-1] else load_settings().home
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Starting the worker: a process of its own that outlives the hook and ends by itself."""
+"""Start the worker as its own process, which outlives the hook and ends by itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["start_worker"]
 
 def start_worker(home: str) -> int:
     """Start a worker for a home, detached from the host's terminal and pipes, and return its process id."""
-    # -P: nothing of the directory the host works in is imported.
+    # -P: import nothing from the directory the host works in.
     arguments = [sys.executable, "-P", "-m", "reverie.hosts.worker", "--home", home]
     quiet = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -1,4 +1,4 @@
-"""Who answers: models behind one port. A provider's library is loaded when its model is first asked."""
+"""Adapters for language models behind one port; a provider's library is loaded by the first request."""
 
 from __future__ import annotations
 

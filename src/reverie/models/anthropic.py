@@ -1,7 +1,7 @@
-"""Models behind the Messages API, asked through the official SDK.
+"""Models behind the Messages API, called through the official SDK.
 
-The SDK knows keys, addresses, proxies and versions; the body goes out as the bytes of the request as it stands, and
-the reply is put together here from the events as they came, so that nothing passes through a schema on the way.
+The SDK handles keys, addresses, proxies and versions. The request body is sent byte for byte, and the reply is
+assembled here from the raw events, so that no schema of the SDK changes either.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _MILLION_BETA: Final = "context-1m-2025-08-07"
 _EDITING_BETA: Final = "context-management-2025-06-27"
 _DIAGNOSIS_BETA: Final = "cache-diagnosis-2026-04-07"
 _COMPACT_BETAS: Final = {"compact_20260112": "compact-2026-01-12", "compact_20260904": "compact-2026-09-04"}
-# What stands beside the body of a request in the SDK's own arguments.
-_BESIDE: Final = frozenset({"betas", "extra_body", "extra_headers", "extra_query", "stream", "timeout"})
+# The SDK's own arguments, which are not part of the body.
+_SDK_ARGUMENTS: Final = frozenset({"betas", "extra_body", "extra_headers", "extra_query", "stream", "timeout"})
 _MAX_OUTPUT: Final = (
     ("claude-3-5", 8_192),
     ("claude-3-7", 64_000),
@@ -41,8 +41,8 @@ _MAX_OUTPUT: Final = (
 class AnthropicModel:
     """A model of Anthropic, or of any server that speaks its Messages API.
 
-    The key is ``api_key``, else ``ANTHROPIC_API_KEY`` or ``ANTHROPIC_AUTH_TOKEN``, else what the SDK finds; a server on
-    this machine needs none. The address is ``base_url``, else ``ANTHROPIC_BASE_URL``, else Anthropic's.
+    The key is ``api_key``, else ``ANTHROPIC_API_KEY`` or ``ANTHROPIC_AUTH_TOKEN``, else the one the SDK finds; a
+    server on this machine needs none. The address is ``base_url``, else ``ANTHROPIC_BASE_URL``, else Anthropic's.
     """
 
     def __init__(
@@ -66,17 +66,17 @@ class AnthropicModel:
 
     @property
     def name(self) -> str:
-        """The name a person gives it."""
+        """The name a user gives the model: ``anthropic:`` and its id."""
         return f"anthropic:{self._id}"
 
     @property
     def model_id(self) -> str:
-        """What stands in a request's ``model`` field."""
+        """The value of a request's ``model`` field."""
         return self._id
 
     @property
     def capabilities(self) -> Capabilities:
-        """What Anthropic does with this model; the window is that of the installed table."""
+        """The features Anthropic offers for this model, and its window from the installed table."""
         bare = bare_model(self._id)
         known = limits_of_model(bare)
         window = MILLION if bare != self._id else known.window_tokens if known else None
@@ -84,7 +84,7 @@ class AnthropicModel:
         return Capabilities(caching=True, context_management=True, diagnostics=True, window=window, max_output=output)
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Yield pieces as they arrive and last the whole reply."""
+        """Yield pieces as they arrive, then the whole reply."""
         body, headers = wire_request(request)
         path = "/v1/messages?beta=true" if "anthropic-beta" in headers else "/v1/messages"
         response = await self._client.post(path, body_bytes(body), headers)
@@ -108,7 +108,7 @@ class AnthropicModel:
 
 
 def load_sdk() -> Any:
-    """Import the SDK, which takes seconds; ``ModelUnknown`` where it is not installed."""
+    """Import the SDK, which takes seconds; raise ``ModelUnknown`` where it is not installed."""
     try:
         import anthropic
     except ImportError as error:
@@ -122,8 +122,8 @@ def bare_model(model: str) -> str:
 
 
 def wire_request(request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the body that is sent for a request, and its headers with every beta that its fields need."""
-    body = {key: value for key, value in request.items() if key not in _BESIDE}
+    """Return the body to send for a request, and its headers with every beta that its fields need."""
+    body = {key: value for key, value in request.items() if key not in _SDK_ARGUMENTS}
     extra: Any = request.get("extra_body")
     body.update(extra or {})
     body["stream"] = True

@@ -1,7 +1,8 @@
-"""A streamed chat completion put together as a reply of the Messages API.
+"""Assemble a streamed chat completion into a reply of the Messages API.
 
-Servers differ: calls may come without an index, with an id used before, with arguments that are no JSON; the reason may
-say ``stop`` where a tool was called. What is whole is told by the reason; a stream without one is broken.
+Servers differ: calls may come without an index, with an id used before, or with arguments that are not JSON; the
+finish reason may be ``stop`` where a tool was called. A reply is whole once it has a finish reason; a stream without
+one is broken.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class _Call:
-    """A call as it arrives."""
+    """A tool call while it arrives."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -43,7 +44,7 @@ class _Call:
 
 
 class ChatAssembly:
-    """Takes chunks in their order and tells what arrived; ids in ``taken`` are not given to calls again."""
+    """Assembles a reply from chunks in their order and yields its pieces; new calls get no id from ``taken``."""
 
     def __init__(self, who: str, taken: set[str] | None = None) -> None:
         self.done = False
@@ -60,7 +61,7 @@ class ChatAssembly:
         self._at: dict[int, _Call] = {}
 
     def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
-        """Take one event and yield what it shows; raise what an error inside the stream means."""
+        """Add one event and yield the pieces in it; raise ``ModelError`` for an error event."""
         if event.data.startswith(_DONE):
             self.done = True
             return
@@ -70,7 +71,7 @@ class ChatAssembly:
         yield from self._take(chunk)
 
     def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
-        """Take a completion that came in one piece, from a server that does not stream."""
+        """Add a completion that came in one piece, from a server that does not stream."""
         completion = self._read(body.decode("utf-8", "replace"))
         if completion.get("error"):
             raise failure_of_stream(self._who, completion)
@@ -81,7 +82,7 @@ class ChatAssembly:
         self.done = True
 
     def reply(self) -> Reply:
-        """Return the whole reply; ``ReplyBroken`` where no reason said that it is."""
+        """Return the whole reply; raise ``ReplyBroken`` where no finish reason has come."""
         if self._reason is None:
             raise self._broken("it ended before its end")
         content: list[dict[str, Any]] = []
@@ -145,7 +146,7 @@ class ChatAssembly:
             call.arguments.append(_encode(arguments).decode())
 
     def _find(self, part: Mapping[str, Any]) -> _Call:
-        """Return the call a part belongs to: by its index, or the last one; a new id begins a new call."""
+        """Return the call that a part belongs to: by its index, or the last one; a new id begins a new call."""
         id, index = part.get("id") or "", part.get("index")
         number = index if isinstance(index, int) else max(self._at, default=0)
         there = self._at.get(number)
@@ -189,7 +190,7 @@ class ChatAssembly:
 
 
 def usage_of(counted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return chat usage as the Messages API counts: ``input_tokens`` is what was read afresh; None where uncounted."""
+    """Return chat usage as the Messages API counts it: ``input_tokens`` without cached ones; None if not reported."""
     prompt, output = _count(counted.get("prompt_tokens")), _count(counted.get("completion_tokens"))
     if not prompt and not output:
         return None
@@ -209,7 +210,7 @@ def _count(value: Any) -> int:
 
 
 def _text(said: Any) -> str:
-    """Return what content says: a string, or the texts of its parts."""
+    """Return the text of a content: a string, or the texts of its parts."""
     if isinstance(said, str):
         return said
     return "".join(str(part.get("text") or "") for part in _rows(said))

@@ -1,7 +1,7 @@
-"""A request of the Messages API as one for chat completions. Pure: the same message always becomes the same text.
+"""Translate a request of the Messages API for chat completions. Pure: the same message always gives the same text.
 
-Each message is translated by itself, so a request that extends another one is translated into one that extends the
-other's translation, and a server's prefix cache holds. Thinking is never sent: it is not signed for anybody else.
+Each message is translated by itself, so a request that extends another gives a translation that extends the other's,
+and a server's prefix cache hits. Thinking is never sent: other providers cannot verify its signature.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def chat_request(request: Mapping[str, Any], *, limit_field: str = "max_tokens") -> dict[str, Any]:
-    """Return the body of a streamed chat completion; ``limit_field`` is what the server calls ``max_tokens``."""
+    """Return the body of a streamed chat completion; ``limit_field`` is the server's name for ``max_tokens``."""
     system: Any = request.get("system")
     messages: Any = request.get("messages") or ()
     said = _joined(_blocks(system))
@@ -45,7 +45,7 @@ def chat_request(request: Mapping[str, Any], *, limit_field: str = "max_tokens")
 
 
 def chat_messages(messages: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return messages as chat messages: every call answered right after it, nothing answered that was not called."""
+    """Return messages as chat messages: a result after each call, and no result without a call."""
     out: list[ChatMessage] = []
     open_calls: list[str] = []
     for message in messages:
@@ -62,7 +62,7 @@ def chat_messages(messages: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
 
 
 def used_ids(request: Mapping[str, Any]) -> set[str]:
-    """Return the ids of all calls a request holds, which a new call must not take again."""
+    """Return the ids of all calls in a request, so that a new call gets another one."""
     messages: Any = request.get("messages") or ()
     return {
         str(block.get("id"))
@@ -89,7 +89,7 @@ def _assistant(blocks: Sequence[Block]) -> ChatMessage:
 
 
 def _user(blocks: Sequence[Block], open_calls: Sequence[str]) -> Iterator[ChatMessage]:
-    """Yield the results of open calls in the calls' order, then what else the user says."""
+    """Yield the results of open calls in the calls' order, then the rest of the user's message."""
     results: dict[str, str] = {}
     parts: list[dict[str, Any]] = []
     for block in blocks:
@@ -116,7 +116,7 @@ def _answered(open_calls: Sequence[str], results: Mapping[str, str]) -> Iterator
 
 
 def _result(block: Block) -> tuple[str, list[dict[str, Any]]]:
-    """Return a result's text, marked where it is an error, and its images, for a tool message holds only text."""
+    """Return a result's text, marked where it is an error, and its images, because a tool message holds only text."""
     parts = [part for inner in _blocks(block.get("content")) for part in _parts(inner)]
     images = [part for part in parts if part["type"] != "text"]
     text = "\n\n".join(part["text"] if part["type"] == "text" else IMAGE_BELOW for part in parts)
@@ -126,7 +126,7 @@ def _result(block: Block) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _parts(block: Block) -> list[dict[str, Any]]:
-    """Return a block of a user as parts of chat content."""
+    """Return a user's block as parts of chat content."""
     source: Any = block.get("source")
     if isinstance(source, Mapping) and block.get("type") in ("image", "document"):
         fields = cast("Mapping[str, Any]", source)
@@ -144,7 +144,7 @@ def _parts(block: Block) -> list[dict[str, Any]]:
 
 
 def _words(block: Block) -> str:
-    """Return what a block says in words; of one that says nothing in words, that it was there."""
+    """Return the text of a block; for a block without text, a placeholder with its type."""
     if block.get("type") in _UNSENT:
         return ""
     for key in ("text", "content"):
@@ -161,7 +161,7 @@ def _joined(blocks: Iterator[Block] | Sequence[Block]) -> str:
 
 
 def _blocks(content: Any) -> Iterator[Block]:
-    """Yield the blocks of a content, a string being one text block."""
+    """Yield the blocks of a content; a string is one text block."""
     if isinstance(content, str):
         yield {"type": "text", "text": content}
     elif isinstance(content, Sequence):
@@ -174,7 +174,7 @@ def _text_part(text: str) -> dict[str, Any]:
 
 
 def _tools(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tools a model may call by itself; those that run at Anthropic have no schema and are left out."""
+    """Return the tools a model may call; those that run at Anthropic have no schema and are left out."""
     given: Any = request.get("tools") or ()
     tools = [
         {
@@ -205,7 +205,7 @@ def _tools(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _format(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema a reply must fit, where the request asks for one."""
+    """Return the JSON schema for the reply, where the request asks for one."""
     config: Any = request.get("output_config") or {}
     asked: Any = config.get("format") or request.get("output_format") or {}
     if asked.get("type") != "json_schema":

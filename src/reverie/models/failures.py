@@ -1,4 +1,4 @@
-"""What providers and connections answer instead of a reply, translated once into the errors of this house."""
+"""Translate the errors of providers and connections into the error classes of this package, in one place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["failure_of_exception", "failure_of_status", "failure_of_stream", "re
 
 _MAX_CHARS: Final = 600
 
-# The words of Anthropic, OpenAI, vLLM, llama.cpp and Google for one and the same thing; groups are the counts.
+# How Anthropic, OpenAI, vLLM, llama.cpp and Google word the same error; groups are the counts.
 _TOO_LONG: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -62,14 +62,14 @@ _NO_KEY: Final = ("authentication method", "credentials")
 
 
 def failure_of_status(who: str, status: int, body: Any, headers: Mapping[str, str] | None = None) -> ModelError:
-    """Return the error that an HTTP status and its body mean; ``who`` is the model's name."""
+    """Return the error for an HTTP status and its body; ``who`` is the model's name."""
     kind, message, fields = _read(body)
     said = f"{who}: {message or 'no reason given'} (HTTP {status})"
     if status == 413 or (400 <= status <= 500 and _is_too_long(kind, message)):
         tokens, limit = _counts(message, fields)
         return PromptTooLong(said, tokens=tokens, limit=limit)
     if status in (401, 403):
-        return ModelUnauthorized(f"{said}; check the key and what it may use")
+        return ModelUnauthorized(f"{said}; check the key and its permissions")
     if status == 404:
         return ModelUnknown(f"{said}; check the model's name and the base URL")
     if status in _RETRYABLE and kind not in _NO_CREDIT:
@@ -78,7 +78,7 @@ def failure_of_status(who: str, status: int, body: Any, headers: Mapping[str, st
 
 
 def failure_of_stream(who: str, body: Any) -> ModelError:
-    """Return the error that an error event inside a stream means."""
+    """Return the error for an error event inside a stream."""
     kind, _, fields = _read(body)
     code = fields.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else _STATUSES.get(kind, 500)
@@ -86,9 +86,9 @@ def failure_of_stream(who: str, body: Any) -> ModelError:
 
 
 def failure_of_exception(who: str, error: BaseException, *, begun: bool = False) -> ModelError:
-    """Return the error that a client library's exception means; ``begun`` where part of a reply had come.
+    """Return the error for a client library's exception; ``begun`` where part of a reply had come.
 
-    Libraries are known by the names of their classes, for importing one only to ask costs seconds.
+    Exceptions are recognised by their class names, because importing a library only for a check costs seconds.
     """
     if isinstance(error, ModelError):
         return error
@@ -112,7 +112,7 @@ def failure_of_exception(who: str, error: BaseException, *, begun: bool = False)
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
-    """Return how long a provider asks to wait: milliseconds, seconds or a date; None where it does not say."""
+    """Return how long a provider asks to wait, from milliseconds, seconds or a date; None where it does not."""
     for name, unit in (("retry-after-ms", 1_000.0), ("retry-after", 1.0)):
         said = (headers.get(name) or "").strip()
         try:
@@ -131,7 +131,7 @@ def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None)
 
 
 def _read(body: Any) -> tuple[str, str, dict[str, Any]]:
-    """Return an error body's kind, its message and its fields, whatever provider wrote it."""
+    """Return the kind, the message and the fields of an error body of any provider."""
     if isinstance(body, (bytes, str)):
         text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
         try:
@@ -154,7 +154,7 @@ def _is_too_long(kind: str, message: str) -> bool:
 
 
 def _counts(message: str, fields: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return how long the prompt is and how long it may be, where either is said."""
+    """Return the length of the prompt and its limit in tokens, where the message names them."""
     tokens, limit = fields.get("n_prompt_tokens"), fields.get("n_ctx")
     if isinstance(tokens, int) and isinstance(limit, int):
         return tokens, limit

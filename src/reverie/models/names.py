@@ -1,6 +1,6 @@
-"""Models by name: ``anthropic:...``, ``openai:...``, ``local:...``, ids that tell their provider, aliases.
+"""Find a model by name: ``anthropic:...``, ``openai:...``, ``local:...``, ids that imply their provider, aliases.
 
-Nothing is connected and no provider's library is loaded by opening a model; asking it does that.
+Opening a model makes no connection and loads no provider's library; the first request does both.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def open_model(
     local_threads: int = 1,
     local_window: int | None = None,
 ) -> Model:
-    """Return the model of a name, or the default where none is given; ``ModelUnknown`` says how to get one."""
+    """Return the model of a name, or the default one; ``ModelUnknown`` says how to get a model."""
     known = os.environ if environ is None else environ
     full = full_name(name, aliases=aliases, environ=known)
     provider, _, model_id = full.partition(":")
@@ -69,9 +69,9 @@ def full_name(
     aliases: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a name as ``provider:id``: aliases followed, the provider found, the default where none is given."""
+    """Return a name as ``provider:id``, with aliases resolved, the provider found, and the default filled in."""
     known = os.environ if environ is None else environ
-    asked = _followed((name or "").strip(), aliases or {}) or default_name(known)
+    asked = _resolved((name or "").strip(), aliases or {}) or default_name(known)
     provider, colon, model_id = asked.partition(":")
     if provider in _PACKAGES and (colon or provider == asked):
         return f"{provider}:{model_id.strip() or _unnamed(provider, known)}"
@@ -82,7 +82,7 @@ def full_name(
 
 
 def default_name(environ: Mapping[str, str]) -> str:
-    """Return the model to ask where nobody named one, by what the environment holds; never the tiny local one."""
+    """Return the provider of the default model, chosen by the keys in the environment; never the tiny local one."""
     if any(environ.get(key) for key in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")):
         return "anthropic"
     if any(environ.get(key) for key in ("OPENAI_API_KEY", "OPENAI_BASE_URL")):
@@ -91,7 +91,7 @@ def default_name(environ: Mapping[str, str]) -> str:
 
 
 def _unnamed(provider: str, environ: Mapping[str, str]) -> str:
-    """Return the model of a provider named alone; a server with one model needs no name for it."""
+    """Return the default model of a provider; a server with a single model needs no name for it."""
     if provider == "local":
         return "smollm2"
     if provider == "anthropic":
@@ -99,13 +99,13 @@ def _unnamed(provider: str, environ: Mapping[str, str]) -> str:
     return "default" if environ.get("OPENAI_BASE_URL") else DEFAULT_OPENAI
 
 
-def _followed(name: str, aliases: Mapping[str, str]) -> str:
-    """Follow aliases to their end; one that leads back to itself is an error that shows the way."""
+def _resolved(name: str, aliases: Mapping[str, str]) -> str:
+    """Resolve aliases to the end; raise ``ModelUnknown`` with the chain where they form a circle."""
     way = [name]
     while way[-1] in aliases:
         following = aliases[way[-1]].strip()
         if following in way:
-            # An alias may bear the name of the model it stands for.
+            # An alias may have the same name as its model.
             if following == way[-1]:
                 break
             raise ModelUnknown(f"the aliases of models go round in a circle: {' -> '.join([*way, following])}")

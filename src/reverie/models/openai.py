@@ -1,7 +1,7 @@
-"""Models behind chat completions: OpenAI's, and every server that speaks like them. Asked through the official SDK.
+"""Models behind chat completions: OpenAI's, and every server with the same API, called through the official SDK.
 
-vLLM, Ollama, llama.cpp, LM Studio and others take the same requests at ``OPENAI_BASE_URL``. The translation both ways
-is in ``chat_request`` and ``chat_reply``.
+vLLM, Ollama, llama.cpp, LM Studio and others take the same requests at ``OPENAI_BASE_URL``. ``chat_request`` and
+``chat_reply`` translate.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT", "OpenAIModel"]
 
 DEFAULT: Final = "default"
-"""The id that stands for the only model of a server."""
+"""The id that means the only model of a server."""
 
 
 class OpenAIModel:
     """A model of OpenAI, or of a server at ``base_url`` that speaks its chat completions.
 
     The key is ``api_key``, else ``OPENAI_API_KEY``; a server of your own may need none. The address is ``base_url``,
-    else ``OPENAI_BASE_URL``, else OpenAI's. ``window`` is for servers whose models no table knows.
+    else ``OPENAI_BASE_URL``, else OpenAI's. ``window`` is for models that are not in the installed table.
     """
 
     def __init__(
@@ -60,22 +60,22 @@ class OpenAIModel:
 
     @property
     def name(self) -> str:
-        """The name a person gives it."""
+        """The name a user gives the model: ``openai:`` and its id."""
         return f"openai:{self._id}"
 
     @property
     def model_id(self) -> str:
-        """What stands in a request's ``model`` field."""
+        """The value of a request's ``model`` field."""
         return self._id
 
     @property
     def capabilities(self) -> Capabilities:
-        """Its window, where it was given or the installed table knows it; prefixes are cached without being marked."""
+        """The window, as given or from the installed table; the provider caches prefixes without marks."""
         known = limits_of_model(self._id)
         return Capabilities(window=self._window or (known.window_tokens if known else None))
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Yield pieces as they arrive and last the whole reply."""
+        """Yield pieces as they arrive, then the whole reply."""
         response = await self._send(request)
         async with aclosing(read_reply(response, ChatAssembly(self.name, used_ids(request)), self.name)) as parts:
             async for part in parts:

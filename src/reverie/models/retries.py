@@ -1,11 +1,12 @@
-"""A model that is asked again where another try may work, and another model where it does not.
+"""A model that repeats failed requests, and falls back to another model.
 
-Asked again: ``ModelUnavailable`` (429, 5xx, 529, no connection, no answer in time) and ``ReplyBroken``. Nothing else:
-what a provider refused it will refuse again. Between tries it waits twice as long each time, with jitter, and at least
-as long as the provider said (``retry-after``). Libraries below do not retry by themselves.
+It repeats after ``ModelUnavailable`` (429, 5xx, 529, no connection, timeout) and ``ReplyBroken``, and after no other
+error: a provider that refused a request will refuse it again. The delay doubles with each try, with jitter, and is at
+least the provider's ``retry-after``. The libraries below do not retry.
 
-A stream that broke in the middle is asked again as a whole. Pieces already given cannot be taken back: ``on_retry`` is
-called first, and its ``pieces`` says how many a reader must forget. Only the ``Reply`` counts, and it is never half.
+A stream that broke in the middle is repeated as a whole. The pieces of the broken stream were already yielded, so
+``on_retry`` is called first and its ``pieces`` says how many the reader must discard. Only the ``Reply`` counts, and
+it is always complete.
 """
 
 from __future__ import annotations
@@ -30,22 +31,23 @@ _PROVIDERS_OWN: Final = ("context_management", "betas", "extra_headers", "extra_
 
 @record
 class Retry:
-    """A try that failed and what comes next."""
+    """A failed try and the plan for the next one."""
 
     error: ModelError
     attempt: int
-    """How many tries this model has had for this request, this one counted."""
+    """The number of tries of this model for this request, including this one."""
     delay_seconds: float
     pieces: int
-    """How many pieces of the broken reply were given and must be forgotten."""
+    """The number of pieces of the broken reply that the reader must discard."""
     model: str
-    """The name of the model that is asked next."""
+    """The name of the model for the next try."""
 
 
 class RetryingModel:
-    """Asks a model with patience, then the fallback.
+    """A model with retries, then the fallback.
 
-    A model that stayed away is given one try a request until it answers again, so that its absence is waited out once.
+    After the fallback took over, the first model gets one try per request until it answers again, so that a user
+    waits for an outage only once.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class RetryingModel:
         self._jitter = jitter
         self._absent = False
         self.on_retry = on_retry
-        """Called before every new try, also the fallback's first."""
+        """Called before each new try, including the fallback's first."""
 
     @property
     def name(self) -> str:
@@ -87,7 +89,7 @@ class RetryingModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the first model can do."""
+        """The capabilities of the first model."""
         return self._model.capabilities
 
     @property
@@ -96,7 +98,7 @@ class RetryingModel:
         return self._model
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Yield pieces as they arrive and last the whole reply, which may be the fallback's."""
+        """Yield pieces as they arrive, then the whole reply, which may be the fallback's."""
         attempt, model, asked = 0, self._model, request
         while True:
             attempt += 1
@@ -128,7 +130,7 @@ class RetryingModel:
         return await whole_reply(self.stream(request))
 
     async def aclose(self) -> None:
-        """Let go of both models' connections."""
+        """Close the connections of both models."""
         try:
             await self._model.aclose()
         finally:
@@ -139,7 +141,7 @@ class RetryingModel:
         return 1 if self._absent and model is self._model and self._fallback is not None else self._attempts
 
     def _delay(self, error: ModelError, attempt: int) -> float | None:
-        """Return how long to wait, or None where the provider asks for longer than anybody waits."""
+        """Return the seconds to wait, or None where the provider asks for more than the allowed maximum."""
         asked = error.retry_after if isinstance(error, ModelUnavailable) else None
         if asked is not None and asked > self._max_retry_after_seconds:
             return None
@@ -152,9 +154,9 @@ class RetryingModel:
 
 
 def _request_for(model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request as another model can take it: its own id, its own limit, nothing only the first can do."""
+    """Return the request for another model: its id, its output limit, and no field that only the first one has."""
     known = model.capabilities
-    lost = {"diagnostics"}  # names a message that this model never wrote
+    lost = {"diagnostics"}  # names a message of the other model
     if not known.caching:
         lost |= set(_PROVIDERS_OWN)
     if not known.context_management:

@@ -1,8 +1,8 @@
-"""A model that answers by a script, for tests: yours and ours.
+"""A model that answers from a script, for tests.
 
     model = ScriptedModel(["Hello.", [{"type": "tool_use", "name": "Read", "input": {"path": "a"}}], "Done."])
 
-It streams in pieces, counts tokens, plays a provider's prompt cache, and keeps every request it was given.
+It streams in pieces, counts tokens, simulates a provider's prompt cache, and keeps every request.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from .wire import whole_reply
 
 __all__ = ["BrokenReply", "ScriptedModel", "ScriptedReply"]
 
-_BYTES_A_TOKEN: Final = 4
+_BYTES_PER_TOKEN: Final = 4
 _CAPABILITIES: Final = Capabilities(caching=True, window=200_000, max_output=64_000)
-# A test's prompts are short; what is marked is cached however short it is.
+# The prompts of tests are short, so the simulated cache has no minimum length.
 _RULES: Final = CacheRules(minimum_tokens={}, default_minimum_tokens=0)
 
 
 @record
 class BrokenReply:
-    """A reply that stops after so many pieces, with an error; ``ReplyBroken`` where none is given."""
+    """A reply that stops after some pieces with an error; the default error is ``ReplyBroken``."""
 
     content: str | list[dict[str, Any]]
     after_pieces: int = 1
@@ -40,13 +40,13 @@ class BrokenReply:
 
 
 ScriptedReply: TypeAlias = "str | list[dict[str, Any]] | dict[str, Any] | Reply | BrokenReply | Exception"
-"""Text, blocks, fields of a whole reply (``content`` and, say, ``stop_reason``), a broken one, an error to raise."""
+"""Text, blocks, the fields of a whole reply (``content`` and ``stop_reason``, ...), a broken reply, an error."""
 
 Script: TypeAlias = "Callable[[dict[str, Any]], ScriptedReply | Awaitable[ScriptedReply]] | Iterable[ScriptedReply]"
 
 
 class ScriptedModel:
-    """Answers with what a function returns for each request, or with the next of a list."""
+    """A model that answers each request from a function, or with the next reply of a list."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ScriptedModel:
         rules: CacheRules = _RULES,
     ) -> None:
         self.requests: list[dict[str, Any]] = []
-        """Every request, in the order they came."""
+        """All requests, in order."""
         self.closed = False
         self._name = name
         self._capabilities = capabilities
@@ -72,21 +72,21 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """The name a person gives it."""
+        """The name a user gives the model."""
         return self._name
 
     @property
     def model_id(self) -> str:
-        """What stands in a request's ``model`` field."""
+        """The value of a request's ``model`` field."""
         return self._name.partition(":")[2] or self._name
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it was made to be able to do."""
+        """The capabilities it was created with."""
         return self._capabilities
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Yield pieces and last the whole reply; raise what the script says."""
+        """Yield pieces, then the whole reply; raise the script's errors."""
         given = dict(request)
         self.requests.append(given)
         number = len(self.requests)
@@ -113,7 +113,7 @@ class ScriptedModel:
         return await whole_reply(self.stream(request))
 
     async def aclose(self) -> None:
-        """Note that it was closed."""
+        """Record that the model was closed."""
         self.closed = True
 
     async def _said(self, request: dict[str, Any]) -> ScriptedReply:
@@ -126,9 +126,9 @@ class ScriptedModel:
             raise ModelRefused(f"{self._name}: the script has no reply for request {len(self.requests)}") from None
 
     def _admit(self, request: Mapping[str, Any]) -> list[SimBlock]:
-        """Return the request as a cache sees it; refuse what does not fit the window."""
+        """Return the request as blocks of the simulated cache; raise ``PromptTooLong`` beyond the window."""
         blocks = [
-            SimBlock(blake2b(said, digest_size=16).digest(), max(1, len(said) // _BYTES_A_TOKEN))
+            SimBlock(blake2b(said, digest_size=16).digest(), max(1, len(said) // _BYTES_PER_TOKEN))
             for said in canonical(request)
         ]
         total, window = sum(block.tokens for block in blocks), self._capabilities.window
@@ -162,7 +162,7 @@ class ScriptedModel:
             fields = {"content": said.content if isinstance(said, BrokenReply) else said}
         content = self._blocks(fields.pop("content", ""))
         used = any(block.get("type") == "tool_use" for block in content)
-        output = sum(max(1, len(str(block)) // _BYTES_A_TOKEN) for block in content)
+        output = sum(max(1, len(str(block)) // _BYTES_PER_TOKEN) for block in content)
         return {
             "id": f"msg_scripted_{number:06d}",
             "type": "message",
@@ -220,7 +220,7 @@ def _marks(request: Mapping[str, Any]) -> Iterator[Mark]:
 
 
 def _ttl(block: Any) -> str:
-    """Return the lifetime of the breakpoint on a block or inside it, or nothing."""
+    """Return the lifetime of the breakpoint on a block or inside it; empty where there is none."""
     if not isinstance(block, Mapping):
         return ""
     fields = cast("Mapping[str, Any]", block)

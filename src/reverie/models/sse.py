@@ -1,4 +1,4 @@
-"""Server-sent events from bytes, in whatever pieces they arrive; an event that is not ended does not exist."""
+"""Decode server-sent events from chunks of bytes of any size; an event counts once it is complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ServerEvent:
 
 
 class EventDecoder:
-    """Gathers bytes and yields the events they complete."""
+    """Collects bytes and yields the events that they complete."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -29,9 +29,9 @@ class EventDecoder:
         self._begun = False
 
     def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
-        """Yield the events that these bytes complete; bytes that are not UTF-8 raise ``UnicodeDecodeError``."""
+        """Yield the events that these bytes complete; raise ``UnicodeDecodeError`` for bytes that are not UTF-8."""
         lines = (self._rest + chunk).splitlines(keepends=True)
-        # A carriage return at the end may be half of a line end; so it waits for what follows.
+        # A carriage return at the end may be half of a line end, so it waits for the next chunk.
         self._rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
         for line in lines:
             event = self._line(line.rstrip(b"\r\n"))

@@ -1,7 +1,7 @@
-"""What a model wrote as a tool's arguments, as the object a ``tool_use`` block needs.
+"""The arguments a model wrote for a tool, as the object that a ``tool_use`` block needs.
 
-Arguments that are not a JSON object are kept, not guessed at: they stand whole under one key, so that the block is
-valid, the model is shown what it wrote, and whoever runs tools can refuse to run this one.
+Arguments that are not a JSON object are kept whole under one key: the block is valid, the model sees its own text,
+and the caller can refuse to run the tool.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INVALID_JSON: Final = "INVALID_JSON"
 
 
 def read_json(text: str | bytes) -> Any:
-    """Decode JSON from outside into plain values that can be sent again; ``ValueError`` where it is none."""
+    """Decode JSON from outside into plain values that can be encoded again; raise ``ValueError`` if it is not JSON."""
     try:
         return clean(json.loads(text, parse_constant=_no_constant))
     except RecursionError as error:
@@ -26,7 +26,7 @@ def read_json(text: str | bytes) -> Any:
 
 
 def tool_input(text: str) -> dict[str, Any]:
-    """Return arguments as an object; what is none stands under ``INVALID_JSON`` as it was written."""
+    """Return arguments as an object; other text goes under the key ``INVALID_JSON``."""
     if not text.strip():
         return {}
     try:
@@ -37,7 +37,7 @@ def tool_input(text: str) -> dict[str, Any]:
 
 
 def malformed_input(block: Mapping[str, Any]) -> str | None:
-    """Return what the model wrote where a call's arguments were not a JSON object; None where they were."""
+    """Return the model's text where the arguments were not a JSON object; None where they were."""
     given: Any = block.get("input")
     if not isinstance(given, dict):
         return None

@@ -1,4 +1,4 @@
-"""What every adapter does on the wire: bodies as bytes, streams read to their end, connections let go."""
+"""The HTTP work that all adapters share: encode bodies, read streams to the end, close responses."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class ReplyAssembly(Protocol):
-    """Puts a reply together from the events of one provider."""
+    """Assembles a reply from the events of one provider."""
 
     @property
     def done(self) -> bool:
-        """Whether the provider said that this is all."""
+        """Whether the provider has sent the last event."""
         ...
 
     def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
-        """Take one event and yield what it shows."""
+        """Add one event and yield the pieces in it."""
         ...
 
     def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
-        """Take a reply that came in one piece."""
+        """Add a reply that came in one piece."""
         ...
 
     def reply(self) -> Reply:
-        """Return the whole reply; ``ReplyBroken`` where it is not."""
+        """Return the whole reply; raise ``ReplyBroken`` where it is not whole."""
         ...
 
 
 def body_bytes(body: Mapping[str, Any]) -> bytes:
-    """Return a request as the bytes that are sent: the values as they are, in their order."""
+    """Return a request as JSON bytes, with its values unchanged and in their order."""
     try:
         return _encode(body)
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -62,7 +62,7 @@ def body_bytes(body: Mapping[str, Any]) -> bytes:
 
 
 def is_loopback(url: str) -> bool:
-    """Say whether an address is on this machine, so that no key, proxy or kept connection is needed."""
+    """Return whether an address is on this machine, where no key, proxy or kept connection is needed."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or host.endswith(".localhost") or ip_address(host).is_loopback
@@ -73,7 +73,7 @@ def is_loopback(url: str) -> bool:
 async def read_reply(
     response: httpx2.Response, assembly: ReplyAssembly, who: str
 ) -> AsyncGenerator[ReplyDelta | Reply, None]:
-    """Yield the pieces of an accepted response and last its reply; close it however this ends, also when cancelled."""
+    """Yield the pieces of a response, then the reply; close the response in every case, also when cancelled."""
     try:
         if "json" in response.headers.get("content-type", ""):
             for piece in assembly.take_whole(await response.aread()):
@@ -99,7 +99,7 @@ async def read_reply(
 
 
 async def whole_reply(stream: AsyncGenerator[ReplyDelta | Reply, None]) -> Reply:
-    """Read a stream to its end and return the reply it ended with."""
+    """Read a stream to its end and return its reply."""
     found: Reply | None = None
     async with aclosing(stream):
         async for part in stream:
@@ -111,7 +111,7 @@ async def whole_reply(stream: AsyncGenerator[ReplyDelta | Reply, None]) -> Reply
 
 
 async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:
-    """Read what is left after a whole reply, so that the connection can serve the next one; not for long."""
+    """Read the bytes after a whole reply for a moment, so that the connection can be reused."""
     with anyio.move_on_after(_DRAIN_SECONDS), suppress(Exception):
         async for _ in chunks:
             pass

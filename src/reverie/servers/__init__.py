@@ -1,1 +1,1 @@
-"""Servers on this machine: the doors through which other programs reach memories and past sessions."""
+"""Servers on this machine through which other programs reach memories and past sessions."""

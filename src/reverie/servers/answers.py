@@ -1,7 +1,7 @@
-"""What the tools of a server answer: memories and past sessions of a project, as plain values.
+"""The answers of a server's tools: memories and past sessions of a project, as plain values.
 
-Everything here blocks and is called in worker threads. Whatever came from a memory or a session is data: memories stand
-in fences, lines are escaped. What cannot be done is an error that says what to do instead.
+Every method blocks and runs in a worker thread. Text from a memory or a session is data: memories are fenced, lines
+are escaped. A call that cannot be answered raises an error with advice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NO_WORD: Final = re.compile(r"[^a-z0-9]+")
 
 
 class ToolAnswers:
-    """The answers for one set of projects, for any number of threads; memories are used by one of them at a time."""
+    """The answers for a set of projects; safe for many threads, which take turns at the memories of a directory."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ToolAnswers:
         all_projects: bool = False,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``all_projects`` lets sessions of every project be searched and read, where that is asked for."""
+        """Serve these projects; ``all_projects`` also allows searching and reading sessions of every project."""
         self.projects = projects
         self.all_projects = all_projects
         self._home = home
@@ -65,18 +65,18 @@ class ToolAnswers:
     # -- memories
 
     def recall(self, project: ServedProject, query: str, limit: int) -> Answer:
-        """Return the memories that fit a question best, each in its fence."""
+        """Return the memories that fit a query best, each in its fence."""
         tag, now = os.urandom(_TAG_BYTES).hex(), self._clock()
         with self._memory(project) as memory:
-            found = memory.recall(_said("query", query), limit=limit)
+            found = memory.recall(_non_empty("query", query), limit=limit)
             return {"memories": [_shown(one, memory.path_of(one.file), tag, now) for one in found]}
 
     def remember(self, project: ServedProject, client: str, given: Answer) -> Answer:
-        """Keep a text as an agent's memory; what comes from untrusted text waits for the user to confirm it."""
+        """Save a text as an agent's memory; one from untrusted text waits for the user's approval."""
         source = self.source_of(client)
         with self._memory(project) as memory:
             saved = memory.save(
-                _said("text", given["text"]),
+                _non_empty("text", given["text"]),
                 type=given["type"],
                 name=given.get("name") or None,
                 description=given.get("description") or None,
@@ -90,21 +90,21 @@ class ToolAnswers:
         return _saved(saved, source)
 
     def forget(self, project: ServedProject, client: str, given: Answer) -> Answer:
-        """Forget one memory, or all that came from a source."""
+        """Delete one memory, or all memories from a source."""
         named, source, dry_run = given.get("memory"), given.get("source"), bool(given.get("dry_run"))
         if (named is None) == (source is None):
             raise InputError("give either memory (a file or a name, as recall shows it) or source, not both")
         author = _author(client)
         with self._memory(project) as memory:
             if source is not None:
-                gone = memory.forget_source(_said("source", source), author=author, dry_run=dry_run)
+                gone = memory.forget_source(_non_empty("source", source), author=author, dry_run=dry_run)
             else:
-                one = memory.get(_said("memory", named or "")).file  # a name that means nothing is an error
+                one = memory.get(_non_empty("memory", named or "")).file  # raises where no memory has this name
                 gone = memory.forget(one, why=given.get("why") or "", author=author, dry_run=dry_run)
         return _forgotten(gone, dry_run)
 
     def index_text(self, project: ServedProject) -> str:
-        """Return the index of the memories, as far as it is shown, escaped."""
+        """Return the visible part of the memory index, escaped."""
         with self._memory(project) as memory:
             return escaped(memory.index().shown)
 
@@ -113,7 +113,7 @@ class ToolAnswers:
     def search_sessions(
         self, project: ServedProject, query: str, limit: int, everywhere: bool, progress: Progress
     ) -> Answer:
-        """Return messages of past sessions that a question is most likely about."""
+        """Return the messages of past sessions that fit a query best."""
         settings = self._settings(project)
         self._need_memory(settings)
         self._allow(everywhere)
@@ -122,7 +122,7 @@ class ToolAnswers:
             progress(done, total, f"reading session {done + 1} of {total}")
 
         with SessionSearch(settings.home, progress=read) as search:
-            found = search.search(_said("query", query), project=None if everywhere else project.slug, limit=limit)
+            found = search.search(_non_empty("query", query), project=None if everywhere else project.slug, limit=limit)
         messages = [
             {
                 "session": one.session,
@@ -139,23 +139,23 @@ class ToolAnswers:
         return {"scope": "all projects" if everywhere else project.slug, "messages": messages}
 
     def read_back(self, project: ServedProject, given: Answer, progress: Progress) -> Answer:
-        """Return a part of what left a session's view, by its handle."""
+        """Return a part of the content that left a session's view, by its handle."""
         settings = self._settings(project)
         everywhere = bool(given.get("all_projects"))
         self._allow(everywhere)
         past = PastResults(settings, None if everywhere else project.slug, progress)
         return past.read(
-            _said("handle", given["handle"]),
+            _non_empty("handle", given["handle"]),
             session=given.get("session"),
             offset=given["offset"],
             limit=given["limit"],
             find=given.get("find"),
         )
 
-    # -- where things stand
+    # -- status
 
     def status(self, project: ServedProject) -> Answer:
-        """Return what there is of a project, what was spent today, and what is switched on."""
+        """Return the counts of memories and sessions of a project, today's cost, and the switches."""
         settings = self._settings(project)
         on = settings.switches.memory
         logs = [found for key, found in logs_in(str(settings.home)) if key.split("/")[1] == project.slug]
@@ -169,7 +169,7 @@ class ToolAnswers:
             "memory_on": on,
             **(self._memory_status(project) if on else _NO_MEMORY),
             "sessions": len(logs),
-            "last_session": _moment(max((log.st_mtime for log in logs), default=0.0)),
+            "last_session": _time_text(max((log.st_mtime for log in logs), default=0.0)),
             "today": {"day": today, "calls": len(calls), "usd": round(spent, 6)},
             "switches": {name: bool(getattr(settings.switches, name)) for name in SWITCHES},
         }
@@ -185,13 +185,13 @@ class ToolAnswers:
             "pending_reviews": trusts.count("unconfirmed"),
             "index_lines": len(lines_of(index.text)) + len(index.left_out),
             "index_warning": index.warning,
-            "last_dream": _moment(dream.stat().st_mtime if dream.is_file() else 0.0),
+            "last_dream": _time_text(dream.stat().st_mtime if dream.is_file() else 0.0),
         }
 
-    # -- what they share
+    # -- shared
 
     def source_of(self, client: str) -> str:
-        """Return the source that memories of a client of this run are filed under."""
+        """Return the source name under which memories of a client are filed, one for each run of the server."""
         return f"mcp-{_word(client)}-{self._clock().strftime('%Y%m%d')}-{self._run}"
 
     def _settings(self, project: ServedProject) -> Settings:
@@ -209,10 +209,10 @@ class ToolAnswers:
 
     @contextmanager
     def _memory(self, project: ServedProject) -> Generator[Memory]:
-        """Use a project's memories, which stay open so that only files that changed are read again."""
+        """Lend a project's memories to the caller; they stay open, so that only changed files are read again."""
         settings = self._settings(project)
         self._need_memory(settings)
-        # By where they lie and not by project: several projects may share one directory.
+        # By directory and not by project, because several projects may share one directory.
         place = memory_directory(project.directory, settings), settings.team_memory
         with self._opening:
             opened = self._opened.pop(place, None) or (Memory.open(project.directory, settings=settings), Lock())
@@ -240,7 +240,7 @@ def _shown(one: MemoryRecord, path: Path, tag: str, now: datetime) -> Answer:
     if len(whole) > _MEMORY_CHARS:
         notes.append(f"cut: the first {_MEMORY_CHARS} of {len(whole)} characters; the rest is in {path}")
     if one.expires and one.expires[:10] < now.date().isoformat():
-        notes.append(f"it held until {one.expires[:10]} and no longer does")
+        notes.append(f"it expired on {one.expires[:10]}")
     return {
         "file": one.file,
         "name": _line(one.name),
@@ -284,9 +284,9 @@ def _forgotten(gone: Forgotten, dry_run: bool) -> Answer:
     }
 
 
-def _said(what: str, text: str) -> str:
+def _non_empty(what: str, text: str) -> str:
     if not text.strip():
-        raise InputError(f"{what} is empty; say something")
+        raise InputError(f"{what} is empty; give a text")
     return text
 
 
@@ -299,9 +299,9 @@ def _word(client: str) -> str:
 
 
 def _author(client: str) -> str:
-    """Return who writes, by what the client calls itself; never the user, whatever that is."""
+    """Return the author's name for the journal, from the client's own name; never the user."""
     return f"mcp:{_word(client)}"
 
 
-def _moment(seconds: float) -> str:
+def _time_text(seconds: float) -> str:
     return iso(seconds) if seconds else ""

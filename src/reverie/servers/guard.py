@@ -1,8 +1,8 @@
-"""Who may speak to a server on loopback: the right host, no foreign page, and whoever knows the token.
+"""Decide which requests may reach a server on loopback: the right host, no foreign page, and the right token.
 
 A page in a browser can send requests to loopback, directly or under a name of its own that it points there (DNS
-rebinding). So the Host must be spelled as we spell it, an Origin must be ours, and every request needs a token that no
-page can know. Each refusal is an answer of its own; nothing of a refused request is read beyond its head.
+rebinding). So the Host must be one of our own spellings, an Origin must be ours, and every request needs a token that
+no page can know. Each refusal has its own status and text; only the head of a refused request is read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SAFE_HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-"""What every answer carries; an application that serves pages may bring a policy of its own."""
+"""Headers of every answer; an application that serves pages may send a policy of its own."""
 
 _NAMES: Final = ("127.0.0.1", "localhost")
 _MIN_TOKEN_CHARS: Final = 20
@@ -37,7 +37,7 @@ _FOREIGN_SITES: Final = frozenset({b"cross-site", b"same-site"})
 
 @record
 class HttpRefusal:
-    """Why a request is turned away."""
+    """The reason why a request is refused."""
 
     status: int
     reason: str
@@ -45,10 +45,10 @@ class HttpRefusal:
 
 
 class LoopbackGuard:
-    """An application in front of another one that lets nobody else in."""
+    """An ASGI application that passes only allowed requests to the application behind it."""
 
     def __init__(self, app: App, *, port: int, token: str, paths: Iterable[str]) -> None:
-        """``paths`` are the only ones there are; ``port`` is the one that is listened on."""
+        """Guard an application that listens on ``port``; requests for other paths than ``paths`` get 404."""
         if len(token) < _MIN_TOKEN_CHARS or not token.isascii():
             raise InputError(f"a token needs at least {_MIN_TOKEN_CHARS} ASCII characters")
         self._app = app
@@ -59,9 +59,9 @@ class LoopbackGuard:
         self._origins = frozenset(f"http://{one}".encode() for one in spelled)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer a request, or hand it on."""
+        """Refuse a request or pass it on."""
         if scope["type"] != "http":
-            return  # nothing else is spoken here; the server closes what is left unanswered
+            return  # only HTTP is served; the server closes other connections
         refusal = self.refusal(scope)
         if refusal is not None:
             await _refuse(refusal, _answering(send))
@@ -69,12 +69,12 @@ class LoopbackGuard:
         await self._app(scope, receive, _answering(send))
 
     def refusal(self, scope: Message) -> HttpRefusal | None:
-        """Say why a request is turned away; None where it is not."""
+        """Return why a request is refused; None where it is allowed."""
         headers: Headers = list(scope["headers"])
         hosts = _values(headers, b"host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            return HttpRefusal(421, "this server answers only to its own address on loopback")
-        # A target with a host of its own would win over the Host header.
+            return HttpRefusal(421, "this server answers only at its own address on loopback")
+        # A host in the request target would override the Host header.
         if not (scope.get("raw_path") or scope["path"].encode("latin-1", "replace")).startswith(b"/"):
             return HttpRefusal(421, "name the path alone")
         if any(origin not in self._origins for origin in _values(headers, b"origin")):
@@ -91,7 +91,7 @@ class LoopbackGuard:
     def _knows_token(self, headers: Headers) -> bool:
         given = _values(headers, b"authorization")
         scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        # Compared whatever the scheme is, so that the time it takes says nothing.
+        # Compared for every scheme, so that the time reveals nothing.
         same = hmac.compare_digest(token.strip(), self._token)
         return same and scheme.lower() == b"bearer"
 
@@ -101,7 +101,7 @@ def _values(headers: Headers, name: bytes) -> list[bytes]:
 
 
 def _answering(send: Send) -> Send:
-    """Add what every answer carries to its head."""
+    """Return a ``send`` that adds the safe headers to every answer."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":

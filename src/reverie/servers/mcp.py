@@ -1,7 +1,7 @@
 """The MCP server: six tools over memories and past sessions, for any agent that speaks the protocol.
 
-Calls run in worker threads and can be cancelled; long ones report how far they are. Errors are results that say what to
-do, so that a model can put its call right. Needs the extra ``reverie[mcp]``.
+Calls run in worker threads and can be cancelled; long calls report their progress. An error is a result with advice,
+so that a model can correct its call. Needs the extra ``reverie[mcp]``.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _ON_MEMORIES: Final = frozenset({"recall", "remember", "forget", "status"})
 
 
 class McpServer:
-    """The tools, and the server that offers them."""
+    """The tools, and the SDK server that offers them."""
 
     def __init__(self, answers: ToolAnswers, *, with_project: bool = False) -> None:
-        """``with_project`` lets each call name its project, as several clients of one server must."""
+        """Offer these answers; ``with_project`` lets each call name its project, as several clients need it."""
         with_project = with_project or len(answers.projects.directories) > 1
         self.specs = tool_specs(with_project=with_project, all_projects=answers.all_projects)
         self._answers = answers
@@ -63,7 +63,7 @@ class McpServer:
 
         from mcp.server import Server
 
-        logging.getLogger("mcp").setLevel(logging.ERROR)  # what clients do wrong is told to them
+        logging.getLogger("mcp").setLevel(logging.ERROR)  # errors of clients go to the clients
         return Server(
             "reverie",
             version=version("reverie"),
@@ -77,7 +77,7 @@ class McpServer:
             on_read_resource=self._read_resource,
         )
 
-    # -- what the SDK calls
+    # -- handlers of the SDK server
 
     def _input_schema(self, name: str) -> Mapping[str, Any] | None:
         spec = self.specs.get(name)
@@ -94,7 +94,7 @@ class McpServer:
 
         spec = self.specs.get(params.name)
         if spec is None:
-            raise MCPError(INVALID_PARAMS, f"there is no such tool; there are {', '.join(self.specs)}")
+            raise MCPError(INVALID_PARAMS, f"there is no such tool; the tools are {', '.join(self.specs)}")
         try:
             answer = await self._answer(spec, dict(params.arguments or {}), ctx)
         except _CallRefused as refused:
@@ -105,7 +105,7 @@ class McpServer:
     async def _list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
         from mcp_types import ListResourcesResult, Resource
 
-        about = "One line for each memory of this project. Everything in it can be had by recall too."
+        about = "One line for each memory of this project. The recall tool returns the same memories."
         index = Resource(
             uri=INDEX_URI, name="MEMORY.md", title="Memory index", description=about, mime_type="text/markdown"
         )
@@ -128,15 +128,15 @@ class McpServer:
     # -- one call
 
     async def _answer(self, spec: ToolSpec, given: dict[str, Any], ctx: Context) -> Answer:
-        """Check a call and answer it; whatever goes wrong is a refusal that says what to do."""
+        """Check a call and answer it; raise ``_CallRefused`` with advice for every error."""
         problem = input_problem(self._checks, spec.name, given)
         if problem is not None:
             raise _CallRefused(f"{_sound(problem)[:500]}; {_expected(spec)}")
         if _sound(given) != given:
-            raise _CallRefused("the arguments hold characters that are no text (lone surrogates); leave them out")
+            raise _CallRefused("the arguments hold invalid characters (lone surrogates); leave them out")
         given = {**_defaults(spec), **given}
         try:
-            return cast("Answer", _sound(await self._worked(spec.name, given, ctx)))
+            return cast("Answer", _sound(await self._run(spec.name, given, ctx)))
         except (ReverieError, OSError) as error:
             raise _CallRefused(_sound(str(error)) or type(error).__name__) from None
         except Exception as error:
@@ -146,7 +146,7 @@ class McpServer:
                 "it, and tell the user to run 'reverie doctor'"
             ) from None
 
-    async def _worked(self, name: str, given: dict[str, Any], ctx: Context) -> Answer:
+    async def _run(self, name: str, given: dict[str, Any], ctx: Context) -> Answer:
         answers = self._answers
         project = await to_thread.run_sync(answers.projects.find, given.get("project"), limiter=self._threads)
         work = self._work(name, project, given, _client(ctx), _reporter(ctx))
@@ -172,20 +172,20 @@ class McpServer:
         return works[name]
 
     async def _in_turn(self, project: ServedProject, work: Callable[[], Any]) -> Any:
-        """Do something with a project's memories, one call after the other."""
+        """Run work on a project's memories, one call after the other."""
         async with self._turns[project.slug]:
             return await to_thread.run_sync(work, limiter=self._threads)
 
 
 class _CallRefused(Exception):
-    """Why a call was not done."""
+    """The reason why a call was not done."""
 
 
-async def serve_stdio(door: McpServer) -> None:
+async def serve_stdio(mcp: McpServer) -> None:
     """Serve the process that started this one, until it closes the pipe."""
     from mcp.server.stdio import stdio_server
 
-    server = door.server()
+    server = mcp.server()
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
 
@@ -210,16 +210,16 @@ def _tool(spec: ToolSpec) -> Any:
 
 
 def _client(ctx: Context) -> str:
-    """Return what the client calls itself."""
+    """Return the client's own name."""
     params = ctx.session.client_params
     return "" if params is None else params.client_info.name
 
 
 def _reporter(ctx: Context) -> Progress:
-    """Return a function for worker threads that tells the client how far a call is, and ends one that was cancelled."""
+    """Return a function for worker threads that reports progress to the client and stops a cancelled call."""
     last = 0.0
 
-    def told(done: int, total: int, message: str) -> None:
+    def report(done: int, total: int, message: str) -> None:
         nonlocal last
         from_thread.check_cancelled()
         now = time.monotonic()
@@ -227,7 +227,7 @@ def _reporter(ctx: Context) -> Progress:
             last = now
             from_thread.run(ctx.session.report_progress, float(done), float(total), message)
 
-    return told
+    return report
 
 
 def _defaults(spec: ToolSpec) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def _expected(spec: ToolSpec) -> str:
 
 
 def _sound(value: Any) -> Any:
-    """Return a value in which every string can be written as UTF-8."""
+    """Return the value with every string valid as UTF-8."""
     match value:
         case str():
             return value if value.isascii() else value.encode("utf-8", "replace").decode()

@@ -20,14 +20,14 @@ MAX_BODY_BYTES: Final = 1_048_576
 _MAX_HEAD_BYTES: Final = 32_768
 _HEAD_SECONDS: Final = 30.0
 _KEEP_SECONDS: Final = 60
-"""How long an idle connection is kept: longer than clients keep theirs, or one is closed as it is used again."""
+"""How long an idle connection is kept: longer than clients keep theirs, else a client may use one as it closes."""
 _MAX_SESSIONS: Final = 256
 _IDLE_SECONDS: Final = 600.0
 _GRACE_SECONDS: Final = 2
 
 
 def open_listener(port: int = 0) -> socket.socket:
-    """Return a socket that listens on loopback; port 0 takes one that is free."""
+    """Return a socket that listens on loopback; port 0 takes a free one."""
     # Named as TCP, so that the event loop turns off Nagle's delay.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -36,19 +36,19 @@ def open_listener(port: int = 0) -> socket.socket:
         listener.listen(128)
     except (OSError, OverflowError) as error:
         listener.close()
-        raise InputError(f"port {port} cannot be listened on ({error}); take another, or 0 for any") from None
+        raise InputError(f"port {port} cannot be used ({error}); choose another, or 0 for a free one") from None
     return listener
 
 
 async def serve_http(
-    door: McpServer, listener: socket.socket, *, token: str, started: Callable[[str], None] | None = None
+    mcp: McpServer, listener: socket.socket, *, token: str, started: Callable[[str], None] | None = None
 ) -> None:
-    """Serve whoever knows the token, until the process is told to stop; ``started`` is told the address."""
+    """Serve clients that send the token until the process gets a signal; ``started`` is called with the address."""
     import uvicorn
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
     manager = StreamableHTTPSessionManager(
-        door.server(),
+        mcp.server(),
         max_request_body_size=MAX_BODY_BYTES,
         session_idle_timeout=_IDLE_SECONDS,
         max_sessions=_MAX_SESSIONS,
@@ -80,15 +80,15 @@ async def serve_http(
     server.handle_exit = handle_exit
     async with manager.run():
         if started is not None:
-            started(f"http://{HOST}:{port}{PATH}")  # the socket listens already: whoever comes now waits a moment
+            started(f"http://{HOST}:{port}{PATH}")  # the socket listens already: early clients wait a moment
         await server.serve(sockets=[listener])
     if signal.SIGINT in signals:
-        # Left to the loop it is a cancellation, and twice in long test runs the process ended with 0; why is not known.
+        # As a cancellation by the loop it ended the process with 0, twice in long test runs; the cause is unknown.
         raise KeyboardInterrupt
 
 
 def _patient(app: App) -> App:
-    """Say 429 where the SDK says 503: that too many sessions are open is the clients' doing and passes."""
+    """Turn the SDK's 503 into 429: too many open sessions are temporary and caused by the clients."""
 
     async def answering(scope: Message, receive: Receive, send: Send) -> None:
         async def sending(message: Message) -> None:
@@ -103,10 +103,10 @@ def _patient(app: App) -> App:
 
 
 def _protocol() -> Any:
-    """Return uvicorn's protocol with two things more.
+    """Return uvicorn's protocol with two additions.
 
-    Its own answer to what is no HTTP, which no application sees, has our headers too; and whoever connects and asks
-    nothing is not waited for.
+    Its own answer to invalid HTTP, which no application sees, gets our headers; and a connection without a request is
+    closed after a time.
     """
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol

@@ -1,4 +1,4 @@
-"""The answers of the MCP tools as text, for clients that show a model nothing else."""
+"""The answers of the MCP tools as text, for clients that show a model only text."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _recall(answer: Answer) -> str:
 
 def _remember(answer: Answer) -> str:
     if not answer["changed"]:
-        return f"{answer['file']} says that already; nothing was changed."
-    waits = " It waits for the user to confirm it." if answer["waits_for_review"] else ""
+        return f"{answer['file']} already says this; nothing was changed."
+    waits = " It waits for the user's approval." if answer["waits_for_review"] else ""
     notes = "".join(f" Note: {one}." for one in answer["warnings"])
-    return f"Saved as {answer['file']} (change {answer['change']}; '{answer['undo']}' takes it back).{waits}{notes}"
+    return f"Saved as {answer['file']} (change {answer['change']}; '{answer['undo']}' undoes it).{waits}{notes}"
 
 
 def _forget(answer: Answer) -> str:
@@ -38,20 +38,20 @@ def _forget(answer: Answer) -> str:
     parts = [f"{verb} {', '.join(files)}."] if files else []
     if restored:
         parts.append(
-            f"{'Would bring' if answer['dry_run'] else 'Brought'} back what was before: {', '.join(restored)}."
+            f"{'Would bring' if answer['dry_run'] else 'Brought'} back the earlier version: {', '.join(restored)}."
         )
     if answer["undo"]:
-        parts.append(f"'{answer['undo']}' takes it back.")
+        parts.append(f"'{answer['undo']}' undoes it.")
     if answer["links"]:
         parts.append(f"These still point to it: {', '.join(answer['links'])}.")
     if answer["copies_in_sessions"]:
-        parts.append(f"Copies stand in the logs of {', '.join(answer['copies_in_sessions'])}.")
+        parts.append(f"Copies are in the logs of {', '.join(answer['copies_in_sessions'])}.")
     return " ".join(parts)
 
 
 def _search(answer: Answer) -> str:
     if not answer["messages"]:
-        return f"Nothing found in {answer['scope']}. Other words may do: names, identifiers, parts of a path."
+        return f"Nothing found in {answer['scope']}. Try other words: names, identifiers, parts of a path."
     lines = [_DATA]
     for one in answer["messages"]:
         who = one["speaker"] or one["kind"]
@@ -83,7 +83,7 @@ def _status(answer: Answer) -> str:
         f"waiting for review: {answer['pending_reviews']}"
         if answer["memory_on"]
         else "Memories are switched off.",
-        f"Last put in order: {answer['last_dream'] or 'never'}",
+        f"Last dream: {answer['last_dream'] or 'never'}",
         f"Sessions: {answer['sessions']}, last touched: {answer['last_session'] or 'never'}",
         f"Today ({today['day']}, all projects): {today['calls']} calls, ${today['usd']:.4f}",
         f"Switched off: {', '.join(off) or 'nothing'}",

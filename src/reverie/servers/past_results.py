@@ -1,4 +1,4 @@
-"""Reading back what left a session's view, when all that is known may be a handle."""
+"""Read back content that left a session's view, even where only its handle is known."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ..storage.files import FileStorage
 __all__ = ["PastResults", "Progress", "matching_lines"]
 
 Progress = Callable[[int, int, str], None]
-"""Told how many of how many steps are done and what is being done; what it raises ends the work."""
+"""Called with the steps done, the total and a message; an exception from it stops the work."""
 
 MAX_LOGS: Final = 500
-"""Logs that are looked through for a handle whose session is not named, the newest first."""
+"""The number of logs searched for a handle without a session, the newest first."""
 _MAX_LINE_CHARS: Final = 500
 _STORED: Final = re.compile(r"(?:.*/)?projects/([^/]+)/([^/]+)/tool-results/[^/]+\Z")
 
 
 class PastResults:
-    """The sessions of one project, or of all."""
+    """The stored results of one project's sessions, or of all."""
 
     def __init__(self, settings: Settings, slug: str | None, progress: Progress) -> None:
-        """``slug`` is the project's; None means all."""
+        """Read the sessions of the project with this slug; None means all projects."""
         self._settings = settings
         self._slug = slug
         self._progress = progress
@@ -36,7 +36,7 @@ class PastResults:
     def read(
         self, handle: str, *, session: str | None, offset: int, limit: int, find: str | None = None
     ) -> dict[str, Any]:
-        """Return characters of what a handle stands for, or its lines that contain a text."""
+        """Return a range of the content behind a handle, or the lines in it that contain a text."""
         storage = FileStorage(self._settings.home, durability=self._settings.durability)
         try:
             key, found = self._found(storage, handle, session)
@@ -78,12 +78,12 @@ class PastResults:
                     raise
         where = f"the {MAX_LOGS} newest of this project's sessions" if self._is_long() else "this project's sessions"
         raise InputError(
-            f"{handle[:200]!r} stands for nothing in {where}; give a handle and its session as "
+            f"{handle[:200]!r} is not in {where}; give a handle and its session as "
             "search_sessions shows them, the id of a tool call, or the path of a stored result"
         )
 
     def _keys(self) -> list[str]:
-        """Return the keys of the logs that may be read, the one touched last first."""
+        """Return the keys of the logs that may be read, the last changed one first."""
         logs = [
             (found.st_mtime_ns, key)
             for key, found in logs_in(str(self._settings.home))
@@ -105,7 +105,7 @@ class PastResults:
             shown = ", ".join(names[key] for key in found[:5])
             raise InputError(f"{session[:100]!r} could be {len(found)} sessions: {shown}; name one of these")
         raise SessionNotFound(
-            f"no session of this project is called {session[:100]!r}; search_sessions names those there are"
+            f"no session of this project is called {session[:100]!r}; search_sessions shows their names"
         )
 
     def _stored(self, project: str, session: str) -> str:
@@ -115,7 +115,7 @@ class PastResults:
         return key
 
     def _mentioning(self, storage: FileStorage, handle: str) -> Iterator[str]:
-        """Yield the logs in which a handle stands."""
+        """Yield the logs that contain a handle."""
         wanted = handle.rsplit("/", 1)[-1].split(".", 1)[0].encode() or handle.encode()
         keys = self._keys()[:MAX_LOGS]
         for number, key in enumerate(keys):
@@ -125,7 +125,7 @@ class PastResults:
 
 
 def matching_lines(text: str, find: str, offset: int, limit: int) -> tuple[list[dict[str, Any]], bool]:
-    """Return the lines from an offset on that contain a text, as many as fit, and whether there are more."""
+    """Return the lines after an offset that contain a text, as many as fit, and whether there are more."""
     wanted = find.casefold()
     found: list[dict[str, Any]] = []
     at = used = 0
@@ -141,7 +141,7 @@ def matching_lines(text: str, find: str, offset: int, limit: int) -> tuple[list[
 
 
 def _around(line: str, wanted: str) -> str:
-    """Return the part of a long line in which a text stands."""
+    """Return the part of a long line around a text."""
     start = max(0, line.casefold().find(wanted) - _MAX_LINE_CHARS // 4)
     part = line[start : start + _MAX_LINE_CHARS]
     return f"{'…' if start else ''}{part}{'…' if start + len(part) < len(line) else ''}"

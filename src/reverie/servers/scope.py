@@ -1,4 +1,4 @@
-"""Which projects a server may answer for: the directories its user named when it started, and nothing outside them."""
+"""The projects a server may answer for: the directories named when it started, and nothing outside them."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ class ServedProject:
 
     directory: Path
     slug: str
-    """The folder its sessions have under home."""
+    """The name of its folder for sessions under home."""
 
 
 class ServedProjects:
-    """The directories that were allowed at the start; the first is meant where none is named."""
+    """The allowed directories; the first one is the default."""
 
     def __init__(self, directories: Sequence[str | os.PathLike[str]] = (".",)) -> None:
         self.directories = [_allowed(directory) for directory in directories]
         if not self.directories:
-            raise InputError("say which directory to serve: at least one")
+            raise InputError("name at least one directory to serve")
         self._spelled = [*self.directories, *(Path(os.path.abspath(_expanded(one))) for one in directories)]
 
     def find(self, named: str | None = None) -> ServedProject:
-        """Return the project a directory belongs to, or refuse it.
+        """Return the project of a directory, or raise ``InputError``.
 
-        A directory counts if it lies in an allowed one, and so does the project it belongs to: a worktree whose
-        repository is elsewhere is elsewhere.
+        The directory must lie in an allowed one, and so must the project it belongs to: a worktree of a repository
+        elsewhere is refused.
         """
         if named is None:
             return _project(self.directories[0])
-        # By its spelling first, so that nothing can be learnt here about what exists elsewhere.
+        # By its spelling first, so that a refusal does not reveal which other paths exist.
         given = _expanded(named)
         if "\0" in named or not os.path.isabs(given) or not _within(Path(os.path.abspath(given)), self._spelled):
             raise self._refusal(named)

@@ -1,4 +1,4 @@
-"""The token of a server: made once, kept where only its user can read it."""
+"""The token of a server: created once, in a file that only its user can read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_BYTES: Final = 4_096
 
 
 def load_token(home: Path, name: str = "mcp-token", *, renew: bool = False) -> str:
-    """Return the token in a file under home, made where there is none; one that others can read is refused."""
+    """Return the token from a file under home, and create it if it is missing; refuse one that others can read."""
     path = home / name
     with explained("read", str(path)):
         folder = open_root(str(home), create=True)
@@ -42,8 +42,10 @@ def _read(folder: int, name: str, path: Path) -> str | None:
     found = os.fstat(descriptor)
     data = read_all(descriptor)
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise InputError(f"others can read the token in {path}; remove the file and a new one is made")
+        raise InputError(f"others can read the token in {path}; remove the file, and a new one is created")
     token = data[:_MAX_BYTES].decode("ascii", "replace").strip()
     if len(token) < _MIN_CHARS or not token.isascii() or len(token.split()) != 1:
-        raise InputError(f"{path} holds no token of {_MIN_CHARS} characters or more; remove it and a new one is made")
+        raise InputError(
+            f"{path} holds no token of {_MIN_CHARS} characters or more; remove it, and a new one is created"
+        )
     return token

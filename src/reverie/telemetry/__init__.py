@@ -1,7 +1,7 @@
-"""How a session is watched: listeners that turn its events into lines, spans and metrics.
+"""Listeners that turn the events of a session into lines, spans and metrics.
 
-``session.listen(...)`` is the door. Events carry names, counts and reasons; what was said stays in the log, with one
-exception: a decision is written to the lines of ``JsonLines`` whole, with the text it puts into the view.
+Pass one to ``session.listen(...)``. Events carry names, counts and reasons; the words of a conversation stay in the
+log, with one exception: ``JsonLines`` writes decisions whole, with the text they put into the view.
 """
 
 from __future__ import annotations

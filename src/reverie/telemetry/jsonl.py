@@ -1,4 +1,4 @@
-"""Every event as a line of a file, as it happens."""
+"""Write every event to a file as a line of JSON."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["JsonLines"]
 
 
 class JsonLines:
-    """A listener that appends every event to a file, one JSON object a line, its time first.
+    """A listener that appends every event to a file, one JSON object per line, its time first.
 
-    A failure to write never stops the session: ``lost`` counts the events that are not in the file, ``error`` says
-    why the last of them is not, and the next event is tried again. The file is readable by its owner alone.
+    A failed write never stops the session: ``lost`` counts the events that are not in the file, ``error`` is the
+    reason for the last one, and the next event is tried again. Only its owner can read the file.
     """
 
     def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time) -> None:
@@ -41,12 +41,12 @@ class JsonLines:
             except Exception as error:
                 self.lost += 1
                 self.error = str(error) or type(error).__name__
-                self._let_go()
+                self._close_file()
 
     def close(self) -> None:
-        """Let go of the file; another event would open it again."""
+        """Close the file; another event opens it again."""
         with self._lock:
-            self._let_go()
+            self._close_file()
 
     def __enter__(self) -> JsonLines:
         return self
@@ -65,17 +65,17 @@ class JsonLines:
 
     def _append(self, line: bytes) -> None:
         if self._file is None:
-            # Not blocking: a pipe that nobody reads must not hold the session up.
+            # Not blocking: a pipe without a reader must not stop the session.
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
             self._file = os.open(self.path, flags, 0o600)
         rest = b"\n" + line if self._torn else line
         while rest:
             written = os.write(self._file, rest)
             rest = rest[written:]
-            # Should the rest fail, the next event starts on a line of its own.
+            # If the rest fails, the next event starts on its own line.
             self._torn = bool(rest)
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             try:

@@ -1,4 +1,4 @@
-"""Every instrument there is, and what is said of a model and a decision wherever they are named."""
+"""The metric instruments, and the attributes of models and decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROVIDERS: Final = {"claude": "anthropic", "gpt": "openai", "gemini": "gcp.gemi
 
 
 class Metrics:
-    """Every instrument there is."""
+    """All metric instruments."""
 
     def __init__(self, meter: Any) -> None:
         self.sessions = meter.create_counter(names.SESSIONS, "{session}", "Sessions opened.")
@@ -26,16 +26,16 @@ class Metrics:
         self.breaks = meter.create_counter(names.CACHE_BREAKS, "{break}", "Calls that read less from the cache.")
         self.damaged = meter.create_counter(names.DAMAGED_LINES, "{line}", "Lines of logs that could not be read.")
         self.commands = meter.create_counter(names.INBOX_COMMANDS, "{command}", "Commands taken from inboxes.")
-        self.fallbacks = meter.create_counter(names.FALLBACKS, "{fallback}", "Lesser ways taken.")
+        self.fallbacks = meter.create_counter(names.FALLBACKS, "{fallback}", "Fallbacks taken.")
         self.unanswered = meter.create_counter(names.UNANSWERED, "{request}", "Requests without an observed reply.")
         self.retries = meter.create_counter(names.RETRIES, "{retry}", "Requests that were sent again.")
         self.permissions = meter.create_counter(names.PERMISSIONS, "{decision}", "Tool calls allowed or denied.")
         self.hooks = meter.create_counter(names.HOOKS, "{run}", "Hooks that ran.")
         self.queries = meter.create_counter(names.QUERIES, "{query}", "Queries, by how they ended.")
-        self.compactions = meter.create_counter(names.COMPACTIONS, "{compaction}", "Pasts that became a summary.")
+        self.compactions = meter.create_counter(names.COMPACTIONS, "{compaction}", "Compactions.")
         self.compacted = meter.create_counter(names.COMPACTED_TOKENS, "{token}", "Tokens that compactions freed.")
         self.notes = meter.create_counter(names.NOTES, "{update}", "Updates of running notes.")
-        self.background = meter.create_counter(names.BACKGROUND, "{change}", "Work behind conversations, by state.")
+        self.background = meter.create_counter(names.BACKGROUND, "{change}", "Background work, by state.")
         self.agents = meter.create_counter(names.AGENTS, "{agent}", "Agents started, by type.")
         self.agents_ended = meter.create_counter(names.AGENTS_ENDED, "{agent}", "Agents ended, by status.")
         self.messages = meter.create_counter(names.ARRIVED, "{message}", "Messages from other agents.")
@@ -45,7 +45,7 @@ class Metrics:
         self.tool_duration = meter.create_histogram(names.TOOL_DURATION, "s", "How long a tool ran.")
 
     def decision(self, decision: Decision) -> None:
-        """Count a decision and what it does to the bill."""
+        """Count a decision, the tokens it frees and whether it moves the cached prefix."""
         made = {names.DECISION: name_of(decision), names.LAYER: decision.cause.layer}
         self.decisions.add(1, made)
         if decision.cause.frees > 0:
@@ -54,14 +54,14 @@ class Metrics:
             self.moves.add(1, made)
 
     def compaction(self, event: CompactionEnded) -> None:
-        """Count a compaction and what it freed."""
+        """Count a compaction and the tokens it freed."""
         how = {names.TRIGGER: event.trigger, names.METHOD: event.method}
         self.compactions.add(1, how)
         self.compacted.add(max(0, event.tokens_before - event.tokens_after), how)
 
 
 def decision_attributes(decision: Decision) -> dict[str, Any]:
-    """Say who decided what and why, and nothing of what was said."""
+    """Return the name, layer, reason and effect of a decision, without any words of the conversation."""
     cause = decision.cause
     return {
         names.DECISION: name_of(decision),
@@ -73,7 +73,7 @@ def decision_attributes(decision: Decision) -> dict[str, Any]:
 
 
 def model_attributes(model: str) -> dict[str, Any]:
-    """Name the operation, the model and, where its name tells, the provider."""
+    """Return the operation, the model and, where the model's name implies it, the provider."""
     bare = model.lower().split("/")[-1]
     provider = next((name for start, name in _PROVIDERS.items() if bare.startswith(start)), None)
     found: dict[str, Any] = {names.OPERATION_NAME: names.CHAT}
@@ -85,7 +85,7 @@ def model_attributes(model: str) -> dict[str, Any]:
 
 
 def token_counts(usage: Mapping[str, Any]) -> dict[str, int]:
-    """Return the tokens of a reply by kind; input is all input, cached or not, as the conventions have it."""
+    """Return the tokens of a reply by kind; ``input`` includes cached input, as the conventions define it."""
     read, written = _whole(usage, "cache_read_input_tokens"), _whole(usage, "cache_creation_input_tokens")
     uncached, output = _whole(usage, "input_tokens"), _whole(usage, "output_tokens")
     counts = {"cache_read": read, "cache_write": written, "output": output}

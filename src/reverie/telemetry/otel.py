@@ -1,14 +1,14 @@
 """Spans and metrics from events, through OpenTelemetry.
 
-A session is a span from its opening to its closing; every request with its reply, every tool, every compaction and
-every query is a span inside it; everything else is an event on the session's span. Without an SDK set up by the
-program all of it costs next to nothing.
+A session is a span from its opening to its closing; every request with its reply, every tool call, every compaction
+and every query is a span inside it; all other events are span events on the session's span. Without an SDK set up by
+the program all of it costs next to nothing.
 """
 
 from __future__ import annotations
 
 from time import time_ns
-from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, assert_never
 
 from ..conversation.decisions import PrefixRendered
 from ..errors import InputError
@@ -54,8 +54,16 @@ if TYPE_CHECKING:
 __all__ = ["OpenTelemetry"]
 
 
+StepEvent: TypeAlias = (
+    RequestPrepared | ReplyObserved | ToolStarted | ToolFinished | CompactionProgressed | CompactionEnded | QueryEnded
+)
+LogEvent: TypeAlias = EntryAppended | DecisionMade | LogDamaged | InboxDrained | FellBack | ResultsTrimmed | CacheBroken
+WorkEvent: TypeAlias = PermissionDecided | ModelRetried | HookRan | NotesWritten | BackgroundChanged | DreamChanged
+AgentEvent: TypeAlias = AgentStarted | AgentEnded | MessageArrived
+
+
 class NanosecondClock(Protocol):
-    """What gives the time in nanoseconds."""
+    """A function that returns the time."""
 
     def __call__(self) -> int:
         """Return nanoseconds since 1970."""
@@ -83,47 +91,77 @@ class OpenTelemetry:
         self._sessions: dict[str, SessionSpans] = {}
 
     def __call__(self, event: Event) -> None:
-        """Turn one event into what it means."""
-        watched = self._sessions.get(event.session) or self._open(event.session)
+        """Record one event."""
+        spans = self._sessions.get(event.session) or self._open(event.session)
         at = self._clock()
         match event:
             case SessionOpened():
-                watched.span.set_attributes({names.MODE: event.mode, names.ENTRIES: event.entries})
+                spans.span.set_attributes({names.MODE: event.mode, names.ENTRIES: event.entries})
                 self._metrics.sessions.add(1, {names.MODE: event.mode})
             case SessionClosed():
-                self._close(event.session, watched, at)
+                self._close(event.session, spans, at)
+            case (
+                RequestPrepared()
+                | ReplyObserved()
+                | ToolStarted()
+                | ToolFinished()
+                | CompactionProgressed()
+                | CompactionEnded()
+                | QueryEnded()
+            ):
+                self._record_step(spans, event, at)
+            case (
+                EntryAppended()
+                | DecisionMade()
+                | LogDamaged()
+                | InboxDrained()
+                | FellBack()
+                | ResultsTrimmed()
+                | CacheBroken()
+            ):
+                self._record_log_change(spans, event, at)
+            case (
+                PermissionDecided() | ModelRetried() | HookRan() | NotesWritten() | BackgroundChanged() | DreamChanged()
+            ):
+                self._record_work(spans, event, at)
+            case AgentStarted() | AgentEnded() | MessageArrived():
+                self._record_agent(spans, event, at)
+            case TextStreamed() | ThinkingStreamed() | AgentProgressed():
+                pass  # the whole reply follows, and an agent's own session reports its steps
+            case _:
+                assert_never(event)
+
+    def _record_step(self, spans: SessionSpans, event: StepEvent, at: int) -> None:
+        """Start or end the span of a request, a tool call, a compaction or a query."""
+        match event:
             case RequestPrepared():
-                self._ask(watched, event, at)
+                self._ask(spans, event, at)
             case ReplyObserved():
-                self._answer(watched, event, at)
+                self._answer(spans, event, at)
             case ToolStarted():
-                watched.start_tool(self._tracer, event, at)
+                spans.start_tool(self._tracer, event, at)
             case ToolFinished():
-                self._finish_tool(watched, event, at)
+                self._finish_tool(spans, event, at)
             case CompactionProgressed():
-                watched.compaction_stands(self._tracer, event.phase, at)
+                spans.note_compaction_phase(self._tracer, event.phase, at)
             case CompactionEnded():
-                watched.end_compaction(event, at)
+                spans.end_compaction(event, at)
                 self._metrics.compaction(event)
             case QueryEnded():
-                watched.end_query(self._tracer, event, at)
+                spans.end_query(self._tracer, event, at)
                 self._metrics.queries.add(1, {names.END: event.end})
-            case TextStreamed() | ThinkingStreamed():
-                pass  # a piece of a reply says nothing that the reply does not
-            case _:
-                self._mention(watched, event, at)
 
-    def _mention(self, watched: SessionSpans, event: SpanEvent, at: int) -> None:
-        """Put an event that is no span of its own on the session's span, and count it."""
-        span, metrics = watched.span, self._metrics
+    def _record_log_change(self, spans: SessionSpans, event: LogEvent, at: int) -> None:
+        """Add a change of the log or of the view to the session's span, and count it."""
+        span, metrics = spans.span, self._metrics
         match event:
             case EntryAppended():
-                watched.query_begins(at, event.kind)
+                spans.note_query_start(at, event.kind)
                 span.add_event("entry", {names.KIND: event.kind, names.ENTRY: event.uuid}, at)
                 metrics.entries.add(1, {names.KIND: event.kind})
             case DecisionMade():
                 if isinstance(event.decision, PrefixRendered):
-                    watched.model = event.decision.model
+                    spans.model = event.decision.model
                 span.add_event("decision", {**decision_attributes(event.decision), names.ENTRY: event.uuid}, at)
                 metrics.decision(event.decision)
             case LogDamaged():
@@ -141,13 +179,18 @@ class OpenTelemetry:
             case CacheBroken():
                 span.add_event("cache_broken", {names.WHY: event.reason, names.TOKENS_LOST: event.tokens}, at)
                 metrics.breaks.add(1)
+
+    def _record_work(self, spans: SessionSpans, event: WorkEvent, at: int) -> None:
+        """Add a permission, a retry, a hook or background work to the session's span, and count it."""
+        span, metrics = spans.span, self._metrics
+        match event:
             case PermissionDecided():
                 decided = {names.TOOL_NAME: event.tool, names.ALLOWED: event.allowed, names.BY: event.by}
                 span.add_event("permission_decided", decided, at)
                 metrics.permissions.add(1, decided)
             case ModelRetried():
                 again = {names.REQUEST_MODEL: event.model, names.ATTEMPT: event.attempt, names.WHY: event.why}
-                (watched.request or span).add_event("model_retried", again, at)
+                (spans.request or span).add_event("model_retried", again, at)
                 metrics.retries.add(1, {names.REQUEST_MODEL: event.model})
             case HookRan():
                 span.add_event("hook_ran", {names.HOOK_EVENT: event.moment, names.FAILED: bool(event.problem)}, at)
@@ -163,94 +206,74 @@ class OpenTelemetry:
                 work = {names.WORK: "dream", names.STATE: event.state}
                 span.add_event("dream_changed", {**work, names.DREAM: event.dream}, at)
                 metrics.background.add(1, work)
+
+    def _record_agent(self, spans: SessionSpans, event: AgentEvent, at: int) -> None:
+        """Add the start, the end or a message of another agent to the session's span, and count it."""
+        span, metrics = spans.span, self._metrics
+        match event:
             case AgentStarted():
                 started = {names.AGENT: event.agent, names.AGENT_KIND: event.kind}
                 span.add_event("agent_started", started, at)
                 metrics.agents.add(1, {names.AGENT_KIND: event.kind})
-            case AgentProgressed():
-                pass  # for people who watch; the agent's own session tells what it does
             case AgentEnded():
                 span.add_event("agent_ended", {names.AGENT: event.agent, names.STATE: event.status}, at)
                 metrics.agents_ended.add(1, {names.STATE: event.status})
             case MessageArrived():
                 span.add_event("message_arrived", {names.MESSAGE_ID: event.id, names.SENDER: event.sender}, at)
                 metrics.messages.add(1)
-            case _:
-                assert_never(event)
 
     def close(self) -> None:
         """End the spans of sessions that were not closed."""
-        for session, watched in list(self._sessions.items()):
-            self._close(session, watched, self._clock())
+        for session, spans in list(self._sessions.items()):
+            self._close(session, spans, self._clock())
 
     def _open(self, session: str) -> SessionSpans:
         attributes = {names.CONVERSATION_ID: session}
         span = self._tracer.start_span(names.SESSION_SPAN, attributes=attributes, start_time=self._clock())
-        watched = self._sessions[session] = SessionSpans(session, span)
-        return watched
+        spans = self._sessions[session] = SessionSpans(session, span)
+        return spans
 
-    def _close(self, session: str, watched: SessionSpans, at: int) -> None:
-        self._give_up(watched, at)
-        watched.close(at)
+    def _close(self, session: str, spans: SessionSpans, at: int) -> None:
+        self._give_up(spans, at)
+        spans.close(at)
         del self._sessions[session]
 
-    def _ask(self, watched: SessionSpans, event: RequestPrepared, at: int) -> None:
+    def _ask(self, spans: SessionSpans, event: RequestPrepared, at: int) -> None:
         from opentelemetry.trace import SpanKind
 
-        self._give_up(watched, at)
-        watched.query_begins(at)
+        self._give_up(spans, at)
+        spans.note_query_start(at)
         attributes: dict[str, Any] = {
-            **model_attributes(watched.model),
+            **model_attributes(spans.model),
             names.CONVERSATION_ID: event.session,
             names.MESSAGES: event.messages,
             names.COUNTED_TOKENS: event.tokens,
             names.WINDOW_TOKENS: event.window,
         }
-        name = f"{names.CHAT} {watched.model}".rstrip()
-        watched.request = start_span(self._tracer, watched.span, name, attributes, at, kind=SpanKind.CLIENT)
-        watched.asked_ns = at
+        name = f"{names.CHAT} {spans.model}".rstrip()
+        spans.request = start_span(self._tracer, spans.span, name, attributes, at, kind=SpanKind.CLIENT)
+        spans.asked_ns = at
         if event.window > 0:
-            self._metrics.share.record(event.tokens / event.window, model_attributes(watched.model))
+            self._metrics.share.record(event.tokens / event.window, model_attributes(spans.model))
 
-    def _answer(self, watched: SessionSpans, event: ReplyObserved, at: int) -> None:
+    def _answer(self, spans: SessionSpans, event: ReplyObserved, at: int) -> None:
         counts = token_counts(event.usage)
-        asked = {**model_attributes(watched.model or event.model), names.RESPONSE_MODEL: event.model}
+        asked = {**model_attributes(spans.model or event.model), names.RESPONSE_MODEL: event.model}
         for kind, tokens in counts.items():
             self._metrics.tokens.record(tokens, {**asked, names.TOKEN_TYPE: kind})
-        span, watched.request = watched.request, None
-        if span is None:  # a reply to a request made elsewhere
+        span, spans.request = spans.request, None
+        if span is None:  # a reply to a request that this listener did not see
             return
         span.set_attributes({names.RESPONSE_ID: event.message_id, names.RESPONSE_MODEL: event.model})
         span.set_attributes({name: tokens for kind, tokens in counts.items() for name in names.USAGE[kind]})
         span.end(at)
-        self._metrics.duration.record((at - watched.asked_ns) / 1e9, asked)
+        self._metrics.duration.record((at - spans.asked_ns) / 1e9, asked)
 
-    def _give_up(self, watched: SessionSpans, at: int) -> None:
-        """End a request that no reply was observed for."""
-        if watched.give_up_request(at):
-            self._metrics.unanswered.add(1, model_attributes(watched.model))
+    def _give_up(self, spans: SessionSpans, at: int) -> None:
+        """End a request for which no reply was observed, and count it."""
+        if spans.give_up_request(at):
+            self._metrics.unanswered.add(1, model_attributes(spans.model))
 
-    def _finish_tool(self, watched: SessionSpans, event: ToolFinished, at: int) -> None:
-        watched.finish_tool(self._tracer, event, at)
+    def _finish_tool(self, spans: SessionSpans, event: ToolFinished, at: int) -> None:
+        spans.finish_tool(self._tracer, event, at)
         self._metrics.tool_duration.record(event.seconds, {names.TOOL_NAME: event.name, names.FAILED: event.is_error})
-
-
-SpanEvent = (
-    EntryAppended
-    | DecisionMade
-    | LogDamaged
-    | InboxDrained
-    | FellBack
-    | ResultsTrimmed
-    | CacheBroken
-    | PermissionDecided
-    | ModelRetried
-    | HookRan
-    | NotesWritten
-    | BackgroundChanged
-    | DreamChanged
-    | AgentStarted
-    | AgentProgressed
-    | AgentEnded
-    | MessageArrived
-)

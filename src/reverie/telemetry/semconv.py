@@ -1,6 +1,6 @@
 """One table of names: OpenTelemetry's conventions for generative AI, and ours where they have none.
 
-The GenAI names are in flux. Where a name has two spellings in use, both are emitted and both stand here.
+The GenAI names are in flux. Where two spellings are in use, both are listed here and both are emitted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOKEN_TYPE: Final = "gen_ai.token.type"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 
-# What a count of tokens is called on a span: cache writes under the newer name and the older one.
+# Attribute names of token counts on a span; cache writes have a newer and an older name.
 USAGE: Final[dict[str, tuple[str, ...]]] = {
     "input": ("gen_ai.usage.input_tokens",),
     "output": ("gen_ai.usage.output_tokens",),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionSpans", "start_span"]
 
-# A query that came to one of these ends did not do what it was asked.
+# A query with one of these ends has failed.
 _FAILED_ENDS: Final = frozenset({"blocking_limit", "prompt_too_long", "model_error"})
 _OPENING_PHASES: Final = frozenset({"hooks before", "compacting"})
 
@@ -33,7 +33,7 @@ def start_span(
 
 
 def end_as_error(span: Span, why: str, at: int) -> None:
-    """End a span as an error."""
+    """End a span with an error status."""
     from opentelemetry.trace import StatusCode
 
     span.set_status(StatusCode.ERROR, why)
@@ -41,7 +41,7 @@ def end_as_error(span: Span, why: str, at: int) -> None:
 
 
 class SessionSpans:
-    """One session's span and what is open inside it."""
+    """One session's span and the open spans inside it."""
 
     def __init__(self, session: str, span: Span) -> None:
         self.session = session
@@ -55,21 +55,21 @@ class SessionSpans:
         self._query_ns: int | None = None
 
     def give_up_request(self, at: int) -> bool:
-        """End a request that no reply was observed for; say whether there was one."""
+        """End a request for which no reply was observed; return whether there was one."""
         span, self.request = self.request, None
         if span is not None:
             end_as_error(span, "no reply was observed", at)
         return span is not None
 
     def start_tool(self, tracer: Tracer, event: ToolStarted, at: int) -> None:
-        """Begin a tool's span; an id that is still open was given up."""
+        """Start a tool's span; an open span with the same id ends as an error."""
         given_up = self._tools.pop(event.id, None)
         if given_up is not None:
-            end_as_error(given_up, "it did not come back", at)
+            end_as_error(given_up, "it did not return", at)
         self._tools[event.id] = self._tool_span(tracer, event.id, event.name, at)
 
     def finish_tool(self, tracer: Tracer, event: ToolFinished, at: int) -> None:
-        """End a tool's span; one whose start was not heard began as long ago as it says."""
+        """End a tool's span; without a start event the span begins the reported seconds earlier."""
         span = self._tools.pop(event.id, None)
         if span is None:
             span = self._tool_span(tracer, event.id, event.name, at - max(0, int(event.seconds * 1e9)))
@@ -87,8 +87,8 @@ class SessionSpans:
         }
         return start_span(tracer, self.span, f"{names.EXECUTE_TOOL} {name}", attributes, at)
 
-    def compaction_stands(self, tracer: Tracer, phase: str, at: int) -> None:
-        """Begin a compaction's span with its first phase, and remember when it was done: its end may be told later."""
+    def note_compaction_phase(self, tracer: Tracer, phase: str, at: int) -> None:
+        """Start a compaction's span with its first phase, and note when it is done: the end event may come later."""
         if phase == "done":
             self._done_ns = at
         elif phase in _OPENING_PHASES:
@@ -99,7 +99,7 @@ class SessionSpans:
                 self._compaction = start_span(tracer, self.span, names.COMPACTION_SPAN, attributes, at)
 
     def end_compaction(self, event: CompactionEnded, at: int) -> None:
-        """End the compaction's span with what it did, or say it on the session's where its start was not heard."""
+        """End the compaction's span with its figures; without a span, add them to the session's span."""
         attributes: dict[str, Any] = {
             names.TRIGGER: event.trigger,
             names.METHOD: event.method,
@@ -118,20 +118,20 @@ class SessionSpans:
         span.end(at)
 
     def _leave_compaction(self, at: int) -> None:
-        """End a compaction that came to no end of its own: one that was only planned or given up, or broke off."""
+        """End the span of a compaction without an end event: one that was planned, cancelled or failed."""
         span, done, self._compaction, self._done_ns = self._compaction, self._done_ns, None, None
         if span is not None and done is not None:
             span.end(done)
         elif span is not None:
             end_as_error(span, "it did not end", at)
 
-    def query_begins(self, at: int, kind: str = "user") -> None:
-        """Remember when a query began: with what the user said, or with a request."""
+    def note_query_start(self, at: int, kind: str = "user") -> None:
+        """Note when a query began: with a user's message, or with a request."""
         if self._query_ns is None and kind == "user":
             self._query_ns = at
 
     def end_query(self, tracer: Tracer, event: QueryEnded, at: int) -> None:
-        """Make the query's span once it is over: a loop of the caller's own tells of no end, and leaves none open."""
+        """Add the query's span when it is over, because the caller's own loop may never report an end."""
         began, self._query_ns = self._query_ns, None
         attributes: dict[str, Any] = {
             names.OPERATION_NAME: names.INVOKE_AGENT,
@@ -148,9 +148,9 @@ class SessionSpans:
             span.end(at)
 
     def close(self, at: int) -> None:
-        """End everything that is open."""
+        """End all open spans."""
         for span in self._tools.values():
-            end_as_error(span, "it did not come back", at)
+            end_as_error(span, "it did not return", at)
         self._tools.clear()
         self._leave_compaction(at)
         self.span.end(at)
