@@ -162,7 +162,7 @@ def test_a_session_that_kills_its_workers_is_left_alone_after_three(project: Pat
         assert killed.returncode == -9
         assert len(queue.waiting_names()) == 1, "a worker that died leaves its job to the next"
     [left] = work(home())
-    assert "died at it 3 times" in left.problem
+    assert "3 workers died at this session" in left.problem
     assert queue.waiting_names() == []
     queue.put(job)
     assert len(work(home())[0].saved) == 1, "it is tried again when the session goes on"

@@ -144,9 +144,9 @@ def test_messages_of_other_makers_are_told_in_the_wires_shape() -> None:
         ]
     )
     assert told[2]["content"][0]["is_error"] is True
-    assert history.goes_on([*messages, HumanMessage("more")])
+    assert history.continues([*messages, HumanMessage("more")])
     messages[0].content[0]["text"] = "rather"
-    assert not history.goes_on(messages)
+    assert not history.continues(messages)
 
 
 PIXEL = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}

@@ -203,14 +203,14 @@ def test_a_history_that_grows_is_told_and_found_again_from_where_it_grew(work: A
         call = {"type": "function_call", "call_id": f"t{number}", "name": "bash", "arguments": f'{{"at": {number}}}'}
         items += [call, {"type": "function_call_output", "call_id": f"t{number}", "output": f"out {number}"}]
         with work() as one:
-            assert wire.goes_on(items)
+            assert wire.continues(items)
             messages = wire.history(items)
             assert wire.items(messages) == items
         counted.append(one.calls)
     assert messages == OpenAITranslator().history(items)
     assert max(counted[10:]) <= 1.2 * min(counted[10:])
     items[1]["output"] = "[redacted]"
-    assert not wire.goes_on(items)
+    assert not wire.continues(items)
 
 
 async def test_what_the_filter_took_back_is_not_counted_as_added(anyio_backend: str) -> None:

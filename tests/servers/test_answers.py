@@ -61,7 +61,7 @@ def test_a_long_memory_is_cut_and_an_expired_one_says_so(home: Path, project: Pa
     (found,) = answers.recall(here, "turnips", 5)["memories"]
     assert len(found["text"]) < 20_000
     assert f"the rest is in {found['path']}" in found["text"]
-    assert "it held until 2020-01-01" in found["text"]
+    assert "it expired on 2020-01-01" in found["text"]
 
 
 @pytest.mark.requirement("D2")

@@ -1,4 +1,4 @@
-"""Sessions recorded by other programs, read into entries of our log: by record, saying what was left out."""
+"""Read sessions recorded by other programs into entries of our log, and report the records that were left out."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HEAD_BYTES: Final = 2**18
 
 @record
 class Format:
-    """A kind of recording: its name, how a person would call it, how to know and how to read it."""
+    """A recording format: its name, its title, a test for a record, and its reader."""
 
     name: str
     title: str
@@ -43,13 +43,13 @@ class Format:
 
 
 FORMATS: Final = tuple(
-    Format(room.NAME, room.TITLE, room.looks, room.read)
-    for room in (reverie_log, claude_code, codex, pi, mini_swe_agent, swe_agent, openhands)
+    Format(module.NAME, module.TITLE, module.looks, module.read)
+    for module in (reverie_log, claude_code, codex, pi, mini_swe_agent, swe_agent, openhands)
 )
 
 
 def read_session(path: str | Path) -> list[ImportedSession]:
-    """Return the sessions that one file holds, the main one first; raise ``InputError`` where it holds none."""
+    """Return the sessions in one file, the main one first; raise ``InputError`` where it holds none."""
     path = Path(path)
     data, torn = decompressed(read_bytes(path), str(path))
     if not data.strip():
@@ -65,14 +65,14 @@ def read_session(path: str | Path) -> list[ImportedSession]:
 
 
 def read_sessions(path: str | Path) -> Iterator[ImportedSession]:
-    """Yield the sessions of a file, or of every recognisable file below a directory."""
+    """Yield the sessions of a file, or of every recognised file below a directory."""
     path = Path(path)
     for file in find_sessions(path) if path.is_dir() else [path]:
         yield from read_session(file)
 
 
 def find_sessions(path: str | Path) -> Iterator[Path]:
-    """Yield the files below a directory that are recorded sessions, judged by what is in them."""
+    """Yield the files below a directory that are recorded sessions, judged by their content."""
     path = Path(path)
     if not path.is_dir():
         raise InputError(f"{path} is not a directory; give one that holds recorded sessions")
@@ -80,7 +80,7 @@ def find_sessions(path: str | Path) -> Iterator[Path]:
 
 
 def format_of(path: str | Path) -> str | None:
-    """Return the name of the format a file is in, or None; a compressed rollout is taken at its name."""
+    """Return the name of a file's format, or None; a compressed rollout is recognised by its name."""
     path = Path(path)
     if path.name.startswith("rollout-") and path.name.endswith(".jsonl.zst"):
         return codex.NAME
@@ -95,7 +95,7 @@ def format_of(path: str | Path) -> str | None:
 
 
 def _format(source: RecordSource) -> Format | None:
-    """Return the format most of the first records speak for; the first named wins a tie."""
+    """Return the format that matches most of the first records; the first listed wins a tie."""
     sample = [row for _, row in source.records[:_SAMPLED]]
     votes = [sum(1 for row in sample if one.looks(row)) for one in FORMATS]
     best = max(votes)

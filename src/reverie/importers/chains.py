@@ -1,7 +1,7 @@
-"""Follow a conversation tree from its newest leaf to its root, without losing what was said in parallel.
+"""Follow a conversation tree from its newest leaf to its root and keep parallel pieces.
 
-Claude Code writes one reply as several lines, each the parent of the next, and hangs every tool result on the line of
-its call. A plain walk from the newest leaf sees one of several parallel results and loses its siblings.
+Claude Code writes one reply as several lines, each the parent of the next, and makes the line of a call the parent of
+its result. A plain walk from the newest leaf finds one of several parallel results and loses the others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Branch", "Node", "newest_branch", "replies_together"]
 
 @record
 class Node:
-    """A line that others may hang on."""
+    """A line of the tree."""
 
     at: int
     uuid: str
@@ -30,7 +30,7 @@ class Node:
 
 @record
 class Branch:
-    """What belongs to the conversation, what was left on abandoned branches, whose parents are lost."""
+    """The lines of a conversation, the lines of abandoned branches, and the lines whose parents are missing."""
 
     kept: list[Node]
     abandoned: list[Node]
@@ -38,7 +38,7 @@ class Branch:
 
 
 def newest_branch(nodes: Sequence[Node]) -> Branch:
-    """Return the newest branch with every parallel piece and result of it, in the order of the file."""
+    """Return the newest branch with all its parallel pieces and results, in file order."""
     speaking = [node for node in nodes if node.speaks]
     if not speaking:
         return Branch([], [], [])
@@ -63,7 +63,7 @@ def _walk(speaking: Sequence[Node], by_uuid: dict[str, Node]) -> tuple[set[str],
         kept.add(node.uuid)
         before = min(before, order.get(node.uuid, before))
         parent = by_uuid.get(node.parent) if node.parent else None
-        # A parent that is not in the file, or would go round in a circle: whatever was said just before stands in.
+        # The parent is missing or would form a circle: continue with the message before.
         if node.parent and (parent is None or parent.uuid in kept):
             parent = ends[before]
             bridged += [node] if parent else []
@@ -72,7 +72,7 @@ def _walk(speaking: Sequence[Node], by_uuid: dict[str, Node]) -> tuple[set[str],
 
 
 def _ends(speaking: Sequence[Node]) -> list[Node | None]:
-    """Return for each place the newest line before it that nobody answered, else simply the line before it."""
+    """Return for each position the newest earlier line without a child, else the line before it."""
     parents = {node.parent for node in speaking}
     out: list[Node | None] = [None]
     newest: Node | None = None
@@ -93,7 +93,7 @@ def _keep_siblings(speaking: Sequence[Node], kept: set[str], by_uuid: dict[str, 
         if node.uuid in kept:
             continue
         wanted = set(node.answers) & uses - answered
-        # A result whose call is not in the file at all was not abandoned: the line of its call was lost.
+        # A result without its call in the file was not abandoned: the line of the call was lost.
         lost = bool(node.answers) and not known & set(node.answers) and node.parent not in by_uuid
         if wanted or lost or (node.attached and node.parent in around):
             kept.add(node.uuid)
@@ -102,7 +102,7 @@ def _keep_siblings(speaking: Sequence[Node], kept: set[str], by_uuid: dict[str, 
 
 
 def replies_together(nodes: Sequence[Node]) -> list[Node]:
-    """Put the pieces of one reply next to each other: results that came while it still streamed follow it."""
+    """Return the nodes with the pieces of each reply next to each other; results that came between follow it."""
     out: list[Node] = []
     open_reply, after = "", 0
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Turn OpenAI-like pieces (usage, tool calls, content) into the wire shape of the log."""
+"""Convert OpenAI-like parts (usage, tool calls, content) to the shape of the Messages API that the log uses."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
 
 
 def usage_of(recorded: Record) -> Record | None:
-    """Return OpenAI-like usage in the shape Anthropic reports it; None where nothing was counted.
+    """Return OpenAI-like usage in the shape of the Messages API; None where no tokens were reported.
 
-    ``prompt_tokens`` counts cached tokens too; here ``input_tokens`` is only what was read afresh.
+    ``prompt_tokens`` includes cached tokens; ``input_tokens`` does not.
     """
     prompt = as_count(recorded.get("prompt_tokens")) or as_count(recorded.get("input_tokens"))
     details = as_dict(recorded.get("prompt_tokens_details")) or as_dict(recorded.get("input_tokens_details"))
@@ -59,13 +59,13 @@ def usage_of(recorded: Record) -> Record | None:
 
 
 def stop_reason_of(recorded: Any) -> str | None:
-    """Return why a reply ended, in Anthropic's words where they exist."""
+    """Return the stop reason in the words of the Messages API, where it has one."""
     said = as_text(recorded)
     return _STOPS.get(said.lower(), said.lower()) if said else None
 
 
 def reply_of(response: Record, fallback_id: str) -> Record:
-    """Return what the log keeps of a chat completion beside its message."""
+    """Return the ``reply`` field of a log entry for a chat completion."""
     choice = first_of(response.get("choices"))
     reply: Record = {"id": as_text(response.get("id")) or fallback_id}
     if model := as_text(response.get("model")):
@@ -81,7 +81,7 @@ def reply_of(response: Record, fallback_id: str) -> Record:
 
 
 def arguments_of(recorded: Any) -> Record:
-    """Return a call's arguments as an object, whatever they were written as."""
+    """Return a call's arguments as an object, whether they were recorded as text or as a value."""
     if isinstance(recorded, str):
         try:
             recorded = decode_record(recorded.encode("utf-8", "replace"))
@@ -93,7 +93,7 @@ def arguments_of(recorded: Any) -> Record:
 
 
 def tool_uses(calls: Any) -> list[Record]:
-    """Return chat tool calls as tool_use blocks; a call without an id is left out."""
+    """Return chat tool calls as ``tool_use`` blocks; a call without an id is left out."""
     out: list[Record] = []
     for call in rows_of(calls):
         function = as_dict(call.get("function"))
@@ -104,14 +104,14 @@ def tool_uses(calls: Any) -> list[Record]:
 
 
 class CallIds:
-    """The calls of a session by id; one used again is renamed, for some recorders number anew in every reply."""
+    """The call ids of a session; a repeated id gets a suffix, because some programs count from 1 in every reply."""
 
     def __init__(self) -> None:
         self._latest: dict[str, str] = {}
         self._taken: set[str] = set()
 
     def renamed(self, uses: list[Record]) -> list[Record]:
-        """Give every tool_use block an id of its own in the session."""
+        """Return the ``tool_use`` blocks with ids that are unique in the session."""
         for use in uses:
             id, turn = use["id"], 2
             while use["id"] in self._taken:
@@ -121,7 +121,7 @@ class CallIds:
         return uses
 
     def name_of(self, id: str) -> str:
-        """Return what the newest call of this id is named here; the id itself where none is known."""
+        """Return the unique id of the newest call with a recorded id; the recorded id where there is no call."""
         return self._latest.get(id, id)
 
     def __contains__(self, id: str) -> bool:
@@ -129,7 +129,7 @@ class CallIds:
 
 
 def declared_tools(tools: Any) -> list[Record]:
-    """Return chat tool declarations in the wire's shape."""
+    """Return chat tool declarations in the shape of the Messages API."""
     out: list[Record] = []
     for tool in rows_of(tools):
         function = as_dict(tool.get("function")) or tool
@@ -150,7 +150,7 @@ def image_of(url: str) -> Record:
 
 
 def content_of(content: Any) -> str | list[Record]:
-    """Return chat content as the wire's: a string stays one, parts become blocks."""
+    """Return chat content in the shape of the Messages API: a string stays a string, parts become blocks."""
     if isinstance(content, str):
         return content
     out: list[Record] = []

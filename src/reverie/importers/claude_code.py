@@ -1,4 +1,4 @@
-"""Claude Code sessions: one JSON line a piece, chained by ``parentUuid``."""
+"""Claude Code sessions: one JSON line per block, chained by ``parentUuid``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOKENS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_inp
 
 @record
 class TranscriptLine:
-    """A record of the file and the line it stands on."""
+    """A record of the file with its line number and its node in the tree."""
 
     number: int
     row: Record
@@ -43,7 +43,7 @@ class TranscriptLine:
 
 
 def looks(row: Record) -> bool:
-    """Say whether a record is one of Claude Code's."""
+    """Return whether a record is one of Claude Code's."""
     kind = as_text(row.get("type"))
     if kind in _SPEAKING or kind == "progress":
         return "parentUuid" in row and ("sessionId" in row or "uuid" in row)
@@ -55,7 +55,7 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return the main conversation first, then other sessions and side chains found in the same file."""
+    """Return the main conversation, then the other sessions and side chains in the same file."""
     lines, first = _lines(source)
     out: list[ImportedSession] = []
     groups: dict[str, list[TranscriptLine]] = {}
@@ -83,7 +83,7 @@ def read(source: RecordSource) -> list[ImportedSession]:
 
 
 def _lines(source: RecordSource) -> tuple[list[TranscriptLine], SessionDraft]:
-    """Sort the records: lines of conversations, and the draft that keeps titles and counts of all others."""
+    """Return the lines of conversations, and a draft with the titles and the counts of all other records."""
     first = SessionDraft(NAME, "", source)
     lines: list[TranscriptLine] = []
     seen: set[str] = set()
@@ -165,7 +165,7 @@ def _session(
 
 
 def _summaries(kept: Sequence[TranscriptLine]) -> dict[str, TranscriptLine | None]:
-    """Find each boundary's summary: the next message marked as one, before the model speaks again."""
+    """Return the summary of each compaction boundary: the next line marked as one, before the model's next reply."""
     found: dict[str, TranscriptLine | None] = {}
     open_boundary = ""
     for line in kept:
@@ -230,7 +230,7 @@ def _emit_reply(draft: SessionDraft, line: TranscriptLine, time: str) -> None:
 
 
 def _sound_usage(usage: Any) -> Record | None:
-    """Return usage as it was reported, unless its counts are no counts or all zero."""
+    """Return the usage as it was reported; None where its counts are invalid or all zero."""
     counts = as_dict(usage)
     given = [counts[name] for name in _TOKENS if counts.get(name) is not None]
     if not any(given) or any(as_count(count) != count for count in given):
@@ -284,7 +284,7 @@ def _emit_compacted(draft: SessionDraft, boundary: TranscriptLine, summary: Tran
 
 
 def _attached_text(attachment: Record) -> str:
-    """Return the text of an attachment: the fields that hold some, else the whole of it."""
+    """Return the text of an attachment: its text fields, else the whole attachment as JSON."""
     for name in ("content", "prompt", "snippet", "stdout"):
         value = attachment.get(name)
         inner = as_dict(value)

@@ -1,7 +1,7 @@
 """Codex rollouts: ``{"timestamp", "type", "payload"}`` lines, and the older files of bare response items.
 
-A reply is what the model said between two inputs; its parts come as items of their own and share a derived id here.
-Usage comes in an event after the reply. Reasoning is sealed for its own provider and cannot be carried over.
+A reply is everything the model said between two inputs; its parts are separate items and share a derived id here.
+Usage comes in an event after the reply. Reasoning is encrypted for its provider and cannot be imported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONTEXT: Final = ("<environment_context>", "<user_instructions>", "<turn_aborte
 
 
 def looks(row: Record) -> bool:
-    """Say whether a record is one of Codex's, of any generation."""
+    """Return whether a record is one of Codex's, of any generation."""
     kind = as_text(row.get("type"))
     if isinstance(row.get("payload"), dict):
         return kind in _LINES
@@ -68,7 +68,7 @@ def _rows(source: RecordSource) -> Iterator[tuple[int, Record]]:
 
 
 class _Rollout:
-    """One rollout being read, line by line."""
+    """A rollout being read line by line."""
 
     def __init__(self, source: RecordSource) -> None:
         head = first_of([row for _, row in _rows(source) if _is_head(row)])
@@ -153,7 +153,7 @@ class _Rollout:
         self.draft.tally.skip(f"bookkeeping: {kind[:40] or 'event'}", line)
 
     def _counted(self, info: Record) -> None:
-        """Give the reply before its usage; the same totals said again are no new call."""
+        """Add the usage to the reply before it; repeated totals are not a new call."""
         total, last = info.get("total_token_usage"), as_dict(info.get("last_token_usage"))
         if total is not None and total == self.total:
             return
@@ -165,7 +165,7 @@ class _Rollout:
         self.speaking = False
 
     def _rolled_back(self, turns: int, line: int) -> None:
-        """Take back the last turns of the user, and all that followed them."""
+        """Remove the last turns of the user and everything after them."""
         entries = self.draft.entries
         starts = [at for at, entry in enumerate(entries) if _is_turn(entry)]
         if not turns or not starts:
@@ -228,7 +228,7 @@ def _use(item: Record, kind: str) -> list[Record]:
 
 
 def _result(call: str, output: Any) -> Record:
-    """Return a tool result: output is a text, a list of parts, or in older files ``{content, success}``."""
+    """Return a tool result; the output is a text, a list of parts, or in older files ``{content, success}``."""
     result: Record = {"type": "tool_result", "tool_use_id": call}
     said = as_dict(output)
     if said:

@@ -1,4 +1,4 @@
-"""What an importer hands back, and the drafting of it."""
+"""The result of an importer, and the draft it is built from."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TITLE_CHARS: Final = 80
 
 @record
 class RecordSource:
-    """A file's readable records, each with its line, and what was wrong with the rest."""
+    """The readable records of a file with their line numbers, and the damage in it."""
 
     name: str
     records: Sequence[tuple[int, Record]]
@@ -40,7 +40,7 @@ class RecordSource:
 
     @property
     def stem(self) -> str:
-        """The file's name up to its known endings."""
+        """The file's name without its known endings."""
         return re.sub(r"(\.traj|\.jsonl|\.json|\.zst)+$", "", self.name) or "session"
 
 
@@ -69,7 +69,7 @@ class ImportedSession:
 
     @property
     def said(self) -> tuple[str, ...]:
-        """Say in one line each what was skipped and what was damaged."""
+        """Return one line of text for each skipped kind of record and each damaged line."""
         out = [f"line {one.line}: {one.reason}" for one in self.damage]
         for reason, count in sorted(self.skipped.items()):
             lines = ", ".join(str(line) for line in self.skipped_lines.get(reason, ()))
@@ -79,14 +79,14 @@ class ImportedSession:
 
 
 class SkipCounts:
-    """Counts what was left out, by reason, and remembers the first lines."""
+    """The number of skipped records by reason, with the first line numbers."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.lines: dict[str, tuple[int, ...]] = {}
 
     def skip(self, reason: str, line: int) -> None:
-        """Count one more record left out for this reason."""
+        """Count one skipped record."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
         lines = self.lines.get(reason, ())
         if len(lines) < _NAMED_LINES:
@@ -94,7 +94,7 @@ class SkipCounts:
 
 
 class SessionDraft:
-    """A session being put together, entry by entry, each the parent of the next."""
+    """A session being built, entry by entry, each the parent of the next."""
 
     def __init__(self, format: str, session_id: str, source: RecordSource) -> None:
         self.format = format
@@ -114,7 +114,7 @@ class SessionDraft:
         self._seen = {self._meta}
 
     def add(self, kind: str, body: Record, time: str = "", given: str = "") -> Entry:
-        """Append an entry under the file's own id, or under one derived from its place."""
+        """Append an entry under the file's own id, or under one derived from its position."""
         name = given if given and given not in self._seen else self._derived()
         self._seen.add(name)
         parent = self.entries[-1].uuid if self.entries else self._meta
@@ -125,7 +125,7 @@ class SessionDraft:
         return entry
 
     def say(self, kind: str, role: str, content: Any, time: str = "", given: str = "", **more: Any) -> Entry:
-        """Append a message in the wire's shape, with whatever else its body holds."""
+        """Append a message in the shape of the Messages API, with further fields of its body."""
         return self.add(kind, {"message": {"role": role, "content": content}, **more}, time, given)
 
     def decide(self, decision: Decision, time: str = "", given: str = "") -> Entry:
@@ -133,12 +133,12 @@ class SessionDraft:
         return self.add(DECISION, body_of(decision), time, given)
 
     def spend(self, cost_usd: float | None) -> None:
-        """Add what one call cost, where the file says."""
+        """Add the cost of one call, where the file has it."""
         if cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost_usd
 
     def done(self, damage: Sequence[Damage] = ()) -> ImportedSession:
-        """Close the draft: put the metadata in front and hand the session over."""
+        """Return the finished session with its metadata entry in front."""
         title = self.title or _title_of(self.entries)
         time = next((entry.time for entry in self.entries if entry.time), "")
         body: Record = {
@@ -174,7 +174,7 @@ class SessionDraft:
 
 
 def safe_id(name: str) -> str:
-    """Return a session id that can be a file's name."""
+    """Return a session id that is a valid file name."""
     kept = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:120].strip(".-")
     return kept or "session"
 
@@ -188,13 +188,13 @@ def plain(content: Any) -> str:
 
 
 def first_words(text: str) -> str:
-    """Return the first line of a text, short enough for a title."""
+    """Return the first line of a text, shortened to a title."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= _TITLE_CHARS else line[: _TITLE_CHARS - 3].rstrip() + "..."
 
 
 def sound_content(content: Any) -> str | list[Record] | None:
-    """Return content a message can carry, the same object where nothing is wrong with it; None where there is none."""
+    """Return the valid blocks of a content, the same object where all are valid; None where none is."""
     if isinstance(content, str):
         return content or None
     blocks = as_list(content)

@@ -1,4 +1,4 @@
-"""mini-swe-agent trajectories: one JSON document, a list of chat messages with the provider's response beside each."""
+"""mini-swe-agent trajectories: one JSON document with a list of chat messages, each with the provider's response."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIGNS: Final = frozenset({"mini_version", "model_stats", "exit_status", "config
 
 
 def looks(row: Record) -> bool:
-    """Say whether a document is one of mini-swe-agent's."""
+    """Return whether a document is one of mini-swe-agent's."""
     if not isinstance(row.get("messages"), list):
         return False
     if any("response" in as_dict(message.get("extra")) for message in rows_of(row["messages"])[:8]):
@@ -29,7 +29,7 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return one session a document."""
+    """Return one session per document."""
     out: list[ImportedSession] = []
     for number, row in source.records:
         if looks(row) or not out:

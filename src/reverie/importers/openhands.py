@@ -1,4 +1,4 @@
-"""OpenHands evaluation output: one JSON line a run, its ``history`` a list of actions and observations."""
+"""OpenHands evaluation output: one JSON line per run, its ``history`` a list of actions and observations."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _RECALLED: Final = ("repo_instructions", "additional_agent_instructions", "custo
 
 
 def looks(row: Record) -> bool:
-    """Say whether a record is one run of OpenHands."""
+    """Return whether a record is one run of OpenHands."""
     return any("action" in event or "observation" in event for event in _events(row)[:8])
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return one session a line."""
+    """Return one session per line."""
     out: list[ImportedSession] = []
     strange: list[int] = []
     for number, row in source.records:
@@ -42,7 +42,7 @@ def read(source: RecordSource) -> list[ImportedSession]:
 
 
 def _events(row: Record) -> list[Record]:
-    """Return the events in order; older files keep them in pairs of action and observation."""
+    """Return the events in order; older files keep them as pairs of action and observation."""
     out: list[Record] = []
     for item in as_list(row.get("history")):
         out.extend(rows_of([item] if isinstance(item, dict) else item))
@@ -50,7 +50,7 @@ def _events(row: Record) -> list[Record]:
 
 
 class _RunReader:
-    """One run: emits a message for each reply of the model and for each observation."""
+    """Reads one run: a message for each reply of the model and for each observation."""
 
     def __init__(self, draft: SessionDraft, row: Record, line: int) -> None:
         self.draft, self.line = draft, line
@@ -99,7 +99,7 @@ class _RunReader:
         self.draft.say(kind, "user", [*words, *images] if images else text, time)
 
     def _acted(self, action: str, args: Record, event: Record, time: str) -> None:
-        """An action without a call: the agent's own words, and what it did where that is more than words."""
+        """Add an action without a call: the agent's words, then the command or code."""
         thought = as_text(args.get("thought")) or as_text(args.get("content")) or as_text(event.get("message"))
         doing = as_text(args.get("command")) or as_text(args.get("code"))
         text = "\n\n".join(part for part in (thought, doing) if part) or (f"{action} {compact_json(args)}")
@@ -107,7 +107,7 @@ class _RunReader:
         self.draft.say(ASSISTANT, "assistant", text, time, reply=reply)
 
     def _replied(self, called: Record, event: Record, time: str) -> None:
-        """Emit the model's whole reply at the first of its calls; the others are in it already."""
+        """Add the model's whole reply at the first of its calls; the other calls are part of it."""
         response = as_dict(called.get("model_response"))
         id = as_text(response.get("id")) or f"{self.draft.session_id}-{as_text(called.get('tool_call_id'))}"
         if id in self.replies:
@@ -141,7 +141,7 @@ class _RunReader:
             self.draft.tally.skip("observation without content", self.line)
 
     def _condensed(self, args: Record, time: str) -> None:
-        """Events that left the view: a stub stands for them where a summary was written."""
+        """Remove events from the view; where the run has a summary of them, show it in their place."""
         ids = [id for id in as_list(args.get("forgotten_event_ids")) if isinstance(id, int)]
         start, end = args.get("forgotten_events_start_id"), args.get("forgotten_events_end_id")
         if isinstance(start, int) and isinstance(end, int):

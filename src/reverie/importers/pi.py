@@ -1,4 +1,4 @@
-"""pi sessions: one JSON line an entry, a plain sequence (version 1) or a tree by ``id`` and ``parentId`` (later)."""
+"""pi sessions: one JSON line per entry, a plain sequence (version 1) or a tree by ``id`` and ``parentId`` (later)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ENTRIES: Final = frozenset({"message", "compaction", "branch_summary", "custom_
 
 
 def looks(row: Record) -> bool:
-    """Say whether a record is one of pi's."""
+    """Return whether a record is one of pi's."""
     kind = as_text(row.get("type"))
     if kind == "session":
         return "cwd" in row and "id" in row
@@ -33,7 +33,7 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return the session, its newest branch where it is a tree."""
+    """Return the session; of a tree, its newest branch."""
     head = first_of([row for _, row in source.records if row.get("type") == "session"])
     draft = SessionDraft(NAME, as_text(head.get("id")), source)
     draft.cwd = as_text(head.get("cwd"))
@@ -71,7 +71,7 @@ def _branch(source: RecordSource, draft: SessionDraft) -> list[tuple[int, Record
 
 
 class _EntryWriter:
-    """Emits pi's entries and remembers where each went, for compactions that name the first one kept."""
+    """Adds pi's entries to the draft and remembers their uuids, because a compaction names the first one it keeps."""
 
     def __init__(self, draft: SessionDraft) -> None:
         self.draft = draft
@@ -79,7 +79,7 @@ class _EntryWriter:
         self.by_line: dict[int, str] = {}
 
     def emit(self, row: Record, line: int) -> None:
-        """Append what one record says."""
+        """Append the entry for one record."""
         draft, kind, time = self.draft, as_text(row.get("type")), as_text(row.get("timestamp"))
         given = as_text(row.get("id"))
         before = len(draft.entries)
@@ -160,7 +160,7 @@ class _EntryWriter:
         draft.decide(decision, time, as_text(row.get("id")))
 
     def _first_kept(self, row: Record, line: int) -> str | None:
-        """Find the first entry kept: by its id, or by its place in the file, the header being 0."""
+        """Return the uuid of the first kept entry, found by its id or by its index in the file (the header is 0)."""
         if id := as_text(row.get("firstKeptEntryId")):
             return self.by_id.get(id)
         place = row.get("firstKeptEntryIndex")
@@ -211,7 +211,7 @@ def _block(part: Record) -> Record | None:
 
 
 def _shell(draft: SessionDraft, message: Record, time: str, given: str) -> None:
-    """A command the user ran by hand: shown to the model as text, unless it was kept from it."""
+    """Add a command that the user ran: as a message, or as a system entry if it was hidden from the model."""
     output = as_text(message.get("output"))
     said = f"The user ran `{as_text(message.get('command'))}`:\n```\n{output}\n```"
     code = message.get("exitCode")

@@ -1,4 +1,4 @@
-"""Where recorded sessions usually lie, and which files of a directory are sessions."""
+"""The usual folders of recorded sessions, and the session files in a directory."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _CWD: Final = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 @record
 class SessionPlace:
-    """A directory in which a program keeps its sessions, and the patterns by which they are found there."""
+    """A directory in which a program stores sessions, and the glob patterns of their files."""
 
     format: str
     root: Path
     patterns: tuple[str, ...]
 
     def sessions(self) -> Iterator[Path]:
-        """Yield the session files that are there, in the order of their names."""
+        """Yield the session files in the directory, sorted by name."""
         for pattern in self.patterns:
             try:
                 yield from sorted(path for path in self.root.glob(pattern) if path.is_file())
@@ -37,7 +37,7 @@ class SessionPlace:
 
 
 def usual_places(home: Path, env: Mapping[str, str]) -> list[SessionPlace]:
-    """Return where Claude Code and Codex keep their sessions for this user, whether or not they are there."""
+    """Return the session folders of Claude Code and Codex for this user, whether or not they exist."""
     claude = Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(env.get("CODEX_HOME") or home / ".codex")
     rollouts = tuple(
@@ -59,7 +59,7 @@ def files_below(root: Path, wanted: Callable[[Path], bool]) -> Iterator[Path]:
 
 
 def project_of(session: Path) -> str:
-    """Return the directory a session was held in, as its first lines say, else the folder it lies in."""
+    """Return the working directory in the first lines of a session file, else the name of its folder."""
     try:
         with session.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)

@@ -1,4 +1,4 @@
-"""From a path to the records in it: files, compression, lines, whole documents."""
+"""Read the records of a file: compressed or plain, one per line or one whole document."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _decoder: Final = msgspec.json.Decoder()
 
 
 def read_bytes(path: Path, limit: int = -1) -> bytes:
-    """Return what a regular file holds, or raise one clear ``InputError``."""
+    """Return the bytes of a regular file; raise ``InputError`` where it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
@@ -52,7 +52,7 @@ def read_bytes(path: Path, limit: int = -1) -> bytes:
 
 
 def decompressed(data: bytes, name: str) -> tuple[bytes, tuple[Damage, ...]]:
-    """Undo Zstandard compression where there is any; a broken stream gives what comes before the break."""
+    """Return the data without Zstandard compression; of a broken stream, the part before the break."""
     if not data.startswith(ZSTD_MAGIC):
         return data, ()
     try:
@@ -78,7 +78,7 @@ def _torn(out: bytearray, data: bytes, reason: str) -> Damage:
 
 
 def decode_record(line: bytes) -> Any:
-    """Decode one JSON value; raise ``ValueError`` that says what is wrong with it."""
+    """Decode one JSON value; raise ``ValueError`` with the reason where it is invalid."""
     try:
         return _decoder.decode(line)
     except RecursionError:
@@ -86,7 +86,7 @@ def decode_record(line: bytes) -> Any:
     except UnicodeDecodeError:
         raise ValueError("not UTF-8") from None
     except msgspec.DecodeError as error:
-        # JavaScript writes half surrogate pairs where it cut a string; that is no damage, and msgspec refuses it.
+        # JavaScript writes half surrogate pairs where it cut a string; msgspec refuses them, but the record is intact.
         if b"\\ud" in line or b"\\uD" in line:
             try:
                 return clean(json.loads(line))
@@ -96,7 +96,7 @@ def decode_record(line: bytes) -> Any:
 
 
 def source_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> RecordSource:
-    """Split a file into records: its lines, or the one document it is, or what can be saved of that."""
+    """Split a file into records: its lines, or its one document, or the intact part of that."""
     data = data.removeprefix(_BOM)
     records: list[tuple[int, Record]] = []
     broken: list[Damage] = []
@@ -122,7 +122,7 @@ def source_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> Record
             broken.append(Damage(number, f"a JSON {type(value).__name__}, not a record", len(raw)))
     if broken and len(sessions) < 2 and _is_document(data, records):
         return document_of(data, name, damage) or RecordSource(name, records, (*damage, *broken))
-    # A line that is a whole session of its own: what is intact inside it is kept.
+    # The line is a whole session: keep the intact part of it.
     saved = [(number, found[0]) for number, line in sessions if (found := salvage(line, number))]
     return RecordSource(
         name, sorted([*records, *saved], key=lambda one: one[0]) if saved else records, (*damage, *broken)
@@ -130,14 +130,14 @@ def source_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> Record
 
 
 def _is_document(data: bytes, records: list[tuple[int, Record]]) -> bool:
-    """Say whether the lines are those of one indented document rather than records of their own."""
+    """Return whether the lines belong to one indented document and are not records of their own."""
     start = data[:64].lstrip(_EDGES + b"\n")
     alone = start.startswith(b"{") and start[1:].lstrip(b" \t\r").startswith(b"\n")
     return alone or not records
 
 
 def document_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> RecordSource | None:
-    """Read the file as the one document it is, or as what can be saved of that."""
+    """Read the file as one document, or as the intact part of one."""
     try:
         value = decode_record(data.strip(_EDGES + b"\n"))
     except ValueError:

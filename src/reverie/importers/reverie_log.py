@@ -1,4 +1,4 @@
-"""Our own session logs, read as one more format: every entry as it is."""
+"""Our own session logs as one more format: each entry is read unchanged."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ENVELOPE: Final = frozenset({"uuid", "parent", "time", "session", "kind", "body
 
 
 def looks(row: Record) -> bool:
-    """Say whether a record is an entry of ours."""
+    """Return whether a record is an entry of our log."""
     return isinstance(row.get("kind"), str) and isinstance(row.get("uuid"), str) and isinstance(row.get("body"), dict)
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return the log's entries untouched; what it says of itself comes from its metadata."""
+    """Return the log's entries unchanged; title, directory and model come from its metadata."""
     tally = SkipCounts()
     entries: list[Entry] = []
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Get the intact records out of one big JSON document that no longer parses."""
+"""Extract the intact records from one big JSON document that no longer parses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _decoder: Final = json.JSONDecoder()
 
 
 def salvage(data: bytes, line: int = 1) -> tuple[Record, tuple[Damage, ...]] | None:
-    """Rebuild a document around the intact members of its main list; None where it has no such list."""
+    """Return the document with the intact members of its main list, and the damage; None where it has no such list."""
     text = data.decode("utf-8", "surrogateescape")
     for name in _LISTS:
         found = re.search(rf'(?<!\\)"{name}"\s*:\s*\[', text)
@@ -43,13 +43,13 @@ def salvage(data: bytes, line: int = 1) -> tuple[Record, tuple[Damage, ...]] | N
 
 @record
 class Layout:
-    """How the members of a list are set: on lines of their own with this indent, or one after the other."""
+    """The layout of a list: members on lines of their own with this indent, or one after the other."""
 
     indent: str
     opening: re.Pattern[str]
 
     def closes(self, text: str, at: int) -> bool:
-        """Say whether this bracket closes the list, or is what was left of one inside a broken member."""
+        """Return whether a bracket closes the list, and not one inside a broken member."""
         if not self.indent:
             return _AFTER.match(text, at) is not None
         before = text[text.rfind("\n", 0, at) + 1 : at]
@@ -60,7 +60,7 @@ def _members(text: str, start: int, line: int, damage: list[Damage]) -> Iterator
     layout = _layout(text, start)
     at, counted, found_again = _past_gap(text, start), 0, False
     while at < len(text) and not (text[at] == "]" and layout.closes(text, at)):
-        # Where only a key told where to go on, it may be inside a broken member: the list has to go on after it.
+        # Found by a key alone, the position may be inside a broken member: so the list must continue after it.
         whole = _whole(text, at, followed=found_again and not layout.indent)
         if whole is not None:
             yield whole[0]
@@ -81,7 +81,9 @@ def _past_gap(text: str, at: int) -> int:
 
 
 def _whole(text: str, at: int, *, followed: bool) -> tuple[Any, int] | None:
-    """Read the member that starts here, if it is whole and, where asked, the list goes on after it."""
+    """Return the member that starts here and its end; None where it is broken or, if asked, the list does not
+    continue.
+    """
     if text[at] not in "{[":
         return None
     try:
@@ -94,7 +96,7 @@ def _whole(text: str, at: int, *, followed: bool) -> tuple[Any, int] | None:
 
 
 def _layout(text: str, start: int) -> Layout:
-    """Judge by the lines that begin a member: the least indented of the usual ones, where there are any."""
+    """Return the layout of a list, judged by the smallest of the common indents of its members."""
     indents = Counter(found[1] for found in _OWN_LINE.finditer(text, start))
     if indents and (max(indents.values()) > 1 or text.startswith(("\n", "\r\n"), start)):
         usual = [indent for indent, times in indents.items() if times * 2 >= max(indents.values())]

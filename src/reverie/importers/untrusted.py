@@ -16,22 +16,22 @@ _MOST: Final = 2**53
 
 
 def as_text(value: Any) -> str:
-    """Return the value where it is a string, else an empty one."""
+    """Return the value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def as_dict(value: Any) -> Record:
-    """Return the value where it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return cast(Record, value) if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return the value where it is an array, else an empty one."""
+    """Return the value if it is an array, else an empty one."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def rows_of(value: Any) -> list[Record]:
-    """Return the objects of an array, leaving out whatever else lies in it."""
+    """Return the objects of an array and leave out all other items."""
     return [cast(Record, item) for item in as_list(value) if isinstance(item, dict)]
 
 
@@ -42,21 +42,21 @@ def first_of(value: Any) -> Record:
 
 
 def as_count(value: Any) -> int:
-    """Return the value where it is a plausible count, else 0."""
+    """Return the value if it is a plausible count, else 0."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST else 0
 
 
 def as_number(value: Any) -> float | None:
-    """Return the value where it is a finite number."""
+    """Return the value if it is a finite number, else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) >= _MOST:
         return None
     return float(value) if value == value else None
 
 
 def compact_json(value: Any) -> str:
-    """Write a value as one line of JSON."""
+    """Return a value as one line of JSON."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):

@@ -1,1 +1,3 @@
-"""Doors for loops that exist: one for each framework, behind an extra of its own, all on the same three seams."""
+"""Integrations with existing agent loops: one module per framework, each behind its own extra, all on
+``host_session``.
+"""

@@ -1,10 +1,10 @@
-"""The Anthropic SDK: a middleware around a loop that stays as it is, and the memory tool over our store.
+"""The Anthropic SDK: a middleware for an existing loop, and the memory tool over our store.
 
-    client = AsyncAnthropic().with_middleware(layered(session))
-    memory = ReverieMemoryTool(Memory.open("."))          # client.beta.messages.tool_runner(tools=[memory], ...)
+    client = AsyncAnthropic().with_middleware(reverie_middleware(session))     memory =
+ReverieMemoryTool(Memory.open("."))          # client.beta.messages.tool_runner(tools=[memory], ...)
 
-The loop goes on sending its whole history; what leaves is the session's view of it. Other endpoints, other
-conversations and every failure of ours pass the request as it came.
+The loop keeps sending its whole history, and the middleware sends the session's view of it instead. Requests to other
+endpoints, of other conversations, and after any failure of ours pass unchanged.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NO_LONGER_TRUE: Final = ("content-encoding", "content-length")
 def reverie_middleware(session: Session, *, memory: Memory | None = None) -> Middleware:
     """Return a client middleware that sends a session's view in place of the history a loop sends.
 
-    With ``memory`` the index opens the conversation, and memories that help are recalled.
+    With ``memory`` the memory index opens the conversation, and memories that fit are recalled.
     """
     return _SessionMiddleware(session, memory)
 
@@ -61,22 +61,22 @@ class _SessionMiddleware(Middleware):
     """Prepares, sends and observes the calls of one conversation."""
 
     def __init__(self, session: Session, memory: Memory | None) -> None:
-        self._door = SessionBridge(session)
-        self._hosted = HostSession(session, memory)
+        self._bridge = SessionBridge(session)
+        self._host_session = HostSession(session, memory)
 
     def handle(self, request: Any, call_next: Callable[[Any], APIResponse[Any]]) -> APIResponse[Any]:
         """Handle one attempt of a synchronous client."""
         body = _body(request)
         if body is None:
             return call_next(request)
-        sent = self._door.softly(_WHAT, partial(self._hosted.prepare, _asked(request, body)))
+        sent = self._bridge.try_call(_WHAT, partial(self._host_session.prepare, _asked(request, body)))
         if sent is None:
             return call_next(request)
         response = call_next(_with_body(request, sent))
         if response.status_code in (400, 413):
             failure = _failure(response, response.http_response.read())
-            anew = partial(self._hosted.make_room, failure, body) if isinstance(failure, PromptTooLong) else None
-            shorter = self._door.softly(_WHAT, anew) if anew is not None else self._refused(failure)
+            retry = partial(self._host_session.make_room, failure, body) if isinstance(failure, PromptTooLong) else None
+            shorter = self._bridge.try_call(_WHAT, retry) if retry is not None else self._refused(failure)
             response = call_next(_with_body(request, shorter) if shorter is not None else request)
             if shorter is None:
                 return response
@@ -94,14 +94,14 @@ class _SessionMiddleware(Middleware):
         body = _body(request)
         if body is None:
             return await call_next(request)
-        sent = await self._door.asoftly(_WHAT, partial(self._hosted.prepare, _asked(request, body)))
+        sent = await self._bridge.try_acall(_WHAT, partial(self._host_session.prepare, _asked(request, body)))
         if sent is None:
             return await call_next(request)
         response: AsyncAPIResponse[Any] = await call_next(_with_body(request, sent))
         if response.status_code in (400, 413):
             failure = _failure(response, await response.http_response.aread())
-            anew = partial(self._hosted.make_room, failure, body) if isinstance(failure, PromptTooLong) else None
-            shorter = await self._door.asoftly(_WHAT, anew) if anew is not None else self._refused(failure)
+            retry = partial(self._host_session.make_room, failure, body) if isinstance(failure, PromptTooLong) else None
+            shorter = await self._bridge.try_acall(_WHAT, retry) if retry is not None else self._refused(failure)
             response = await call_next(_with_body(request, shorter) if shorter is not None else request)
             if shorter is None:
                 return response
@@ -115,21 +115,21 @@ class _SessionMiddleware(Middleware):
         return response
 
     def _refused(self, failure: Exception) -> None:
-        """Say that the provider refused what we made of a request; the host's own is sent instead."""
-        self._door.fell_back(_WHAT, f"the request was refused and the host's own is sent instead: {failure}")
+        """Report that the provider refused our request, so that the host's own is sent instead."""
+        self._bridge.report_fallback(_WHAT, f"the request was refused and the host's own is sent instead: {failure}")
 
     def _observe(self, reply: bytes | Body) -> None:
-        self._door.softly(_WHAT, partial(self._taken_in, reply))
+        self._bridge.try_call(_WHAT, partial(self._log_reply, reply))
 
     async def _aobserve(self, reply: bytes | Body) -> None:
-        await self._door.asoftly(_WHAT, partial(self._taken_in, reply))
+        await self._bridge.try_acall(_WHAT, partial(self._log_reply, reply))
 
-    async def _taken_in(self, reply: bytes | Body) -> None:
-        await self._hosted.observe(msgspec.json.decode(reply) if isinstance(reply, bytes) else reply)
+    async def _log_reply(self, reply: bytes | Body) -> None:
+        await self._host_session.observe(msgspec.json.decode(reply) if isinstance(reply, bytes) else reply)
 
 
 def _body(request: Any) -> Body | None:
-    """Return what a request asks of the Messages endpoint; None where it asks something else."""
+    """Return the body of a request to the Messages endpoint; None for other requests."""
     path = str(request.url).split("?", 1)[0]
     body = request.json
     if str(request.method).lower() != "post" or not path.endswith(_PATH) or not isinstance(body, dict):
@@ -139,14 +139,14 @@ def _body(request: Any) -> Body | None:
 
 
 def _asked(request: Any, body: Body) -> Body:
-    """Return the request's body with the betas its headers name, which say how large the window is."""
+    """Return the request's body with the betas from its headers, which determine the window."""
     headers = cast("Mapping[str, Any]", request.headers)
     named = next((value for key, value in headers.items() if key.lower() == _BETA and isinstance(value, str)), "")
     return {**body, "betas": [one.strip() for one in named.split(",") if one.strip()]} if named else body
 
 
 def _with_body(request: Any, sent: Body) -> Any:
-    """Return the request with another body, and the beta that clearing by the provider needs."""
+    """Return the request with another body, and with the beta that context editing needs."""
     body = {key: value for key, value in sent.items() if key != "betas"}
     headers: dict[str, Any] = dict(request.headers)
     if "context_management" in body and "context_management" not in request.json:
@@ -168,14 +168,14 @@ def _failure(response: Any, data: bytes) -> Exception:
 
 
 class _StreamObserver:
-    """Puts a streamed reply together while it passes."""
+    """Assembles a streamed reply while its bytes pass through."""
 
     def __init__(self) -> None:
         self._events = EventDecoder()
         self._reply: MessageAssembly | None = MessageAssembly("the provider")
 
     def feed(self, chunk: bytes) -> Body | None:
-        """Take some bytes and return the reply they complete."""
+        """Add some bytes and return the reply they complete, else None."""
         if self._reply is None:
             return None
         try:
@@ -183,7 +183,7 @@ class _StreamObserver:
                 for _ in self._reply.feed(event):
                     pass
         except (ReverieError, ValueError):
-            self._reply = None  # an error, or a stream nobody can read: the host sees it, and nothing is logged
+            self._reply = None  # an error or an unreadable stream: the host sees it, and nothing is logged
             return None
         if not self._reply.done:
             return None
@@ -192,7 +192,7 @@ class _StreamObserver:
 
 
 class _ObservedStream(httpx2.SyncByteStream):
-    """A stream's bytes as they came; its reply is observed before the host sees the end of it."""
+    """A stream with unchanged bytes; its reply is observed before the host sees the end."""
 
     def __init__(self, response: httpx2.Response, observe: Callable[[Body], None]) -> None:
         self._response = response
@@ -241,10 +241,10 @@ def _with_stream(response: httpx2.Response, stream: httpx2.SyncByteStream | http
 # -- the memory tool
 
 
-def _tool_answer(act: Callable[..., str], *arguments: Any) -> str:
-    """Do it; what cannot be done is said to the model as an error of the tool."""
+def _tool_answer(command: Callable[..., str], *arguments: Any) -> str:
+    """Run a command of the memory tool; raise ``ToolError`` for an error that the model should see."""
     try:
-        return act(*arguments)
+        return command(*arguments)
     except InputError as error:
         raise ToolError(str(error)) from error
     except ReverieError as error:
@@ -263,7 +263,9 @@ class ReverieMemoryTool(BetaAbstractMemoryTool):
         trust: Trust | None = None,
         cache_control: Any = None,
     ) -> None:
-        """Work on a store; ``author`` and ``source`` are who the journal names, ``trust`` can lower an agent's word."""
+        """Use a project's memories; the journal names ``author`` and ``source``, and ``trust`` can lower the trust of
+        new memories.
+        """
         super().__init__(cache_control=cache_control)
         self._files = MemoryFiles(str(memory.path), author=author, source=source, trust=trust)
 
@@ -272,7 +274,7 @@ class ReverieMemoryTool(BetaAbstractMemoryTool):
         return _tool_answer(self._files.view, command.path, command.view_range)
 
     def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
-        """Keep a new file."""
+        """Create a file; an existing one is left unchanged."""
         return _tool_answer(self._files.create, command.path, command.file_text)
 
     def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
@@ -284,20 +286,20 @@ class ReverieMemoryTool(BetaAbstractMemoryTool):
         return _tool_answer(self._files.insert, command.path, command.insert_line, command.insert_text)
 
     def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
-        """Forget a file, or all files of a directory."""
+        """Delete a file, or every file of a directory."""
         return _tool_answer(self._files.delete, command.path)
 
     def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
-        """Give a file or a directory another name."""
+        """Rename a file or a directory."""
         return _tool_answer(self._files.rename, command.old_path, command.new_path)
 
     def clear_all_memory(self) -> str:
-        """Forget all memories; the journal can bring them back."""
+        """Delete all memories; the journal can restore them."""
         return _tool_answer(self._files.clear)
 
 
 class AsyncReverieMemoryTool(BetaAsyncAbstractMemoryTool):
-    """The same for an asynchronous client."""
+    """The same for an asynchronous client; commands run in a worker thread."""
 
     def __init__(
         self,
@@ -308,7 +310,7 @@ class AsyncReverieMemoryTool(BetaAsyncAbstractMemoryTool):
         trust: Trust | None = None,
         cache_control: Any = None,
     ) -> None:
-        """Work on a store; ``author`` and ``source`` are who the journal names, ``trust`` can lower an agent's word."""
+        """Take the same arguments as ``ReverieMemoryTool``."""
         super().__init__(cache_control=cache_control)
         self._tool = ReverieMemoryTool(memory, author=author, source=source, trust=trust)
 

@@ -1,7 +1,7 @@
-"""A host's history as the pieces a log is made of: what somebody said, a reply, the result of one tool call.
+"""Split a host's history into the pieces of a log: a message, a reply, the result of one tool call.
 
-Hosts rebuild their messages before every call, and frameworks split, join and decorate them. So a piece is known by
-what it says and not by how it is spelled: markers, thinking and empty fields do not count.
+Hosts rebuild their messages before every call, and frameworks split, join and decorate them. So a piece is identified
+by its content: cache marks, thinking and empty fields do not count.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 class HistoryPiece:
     """One piece of a conversation; ``id`` is the call that a result answers.
 
-    ``own`` is the host's form of it where the wire's says less, to be kept in the log; what ``stands`` opens a
-    conversation, as an instruction or the host's own summary does, and no compaction takes it out.
+    ``own`` is the host's form of the piece where the wire's form holds less; it is stored in the log. A piece with
+    ``stands`` opens the conversation, as an instruction or the host's own summary does, and no compaction removes it.
     """
 
     kind: Literal["said", "reply", "result"]
@@ -60,7 +60,7 @@ class HistoryPiece:
 
 
 def pieces_of(messages: Iterable[Mapping[str, Any]]) -> list[HistoryPiece]:
-    """Return the pieces of a history in the wire's shape; results of a message come before what is said in it."""
+    """Return the pieces of a history in the wire's shape; the results of a message come before its words."""
     pieces: list[HistoryPiece] = []
     for message in messages:
         _read(message, pieces)
@@ -72,7 +72,7 @@ def _read(message: Mapping[str, Any], pieces: list[HistoryPiece]) -> None:
     own: list[Any] = message.get("own") or []
     if message.get("role") == "assistant":
         blocks = _blocks(content)
-        if pieces and pieces[-1].kind == "reply":  # hosts may send one reply in several messages
+        if pieces and pieces[-1].kind == "reply":  # a host may send one reply in several messages
             last = pieces.pop()
             blocks, own = [*_blocks(last.content), *blocks], [*last.own, *own]
         pieces.append(HistoryPiece("reply", reply_key(blocks), blocks, own=own))
@@ -89,16 +89,16 @@ def _read(message: Mapping[str, Any], pieces: list[HistoryPiece]) -> None:
 
 
 class HistoryReader:
-    """Reads one host's history before every call, and each message of it only once while it stays as it was."""
+    """Reads one host's history before every call, and each unchanged message only once."""
 
     def __init__(self) -> None:
         self._messages: list[Any] = []
-        """What was read, out of reach of a host that writes into its messages."""
+        """Copies of the messages that were read, because a host may change its own in place."""
         self._ends: list[int] = []
         self._pieces: list[HistoryPiece] = []
 
     def pieces(self, messages: Iterable[Mapping[str, Any]]) -> list[HistoryPiece]:
-        """Return the pieces of the whole history; those of messages read before are the very same objects."""
+        """Return the pieces of the whole history; messages that were read before give the same objects."""
         messages = list(messages)
         same = common_length(self._messages, messages)
         while same and not self._ends_a_piece(same - 1):
@@ -113,24 +113,24 @@ class HistoryReader:
         return list(self._pieces)
 
     def _ends_a_piece(self, at: int) -> bool:
-        """Say whether nothing after a message can go on with what it says, as a reply goes on past what is empty."""
+        """Return whether no later message can continue the piece of this one, as replies in several messages do."""
         before = self._ends[at - 1] if at else 0
         return self._messages[at].get("role") != "assistant" and self._ends[at] > before
 
 
 def common_length(known: Sequence[Any], given: Sequence[Any]) -> int:
-    """Return how many of what is given are what is known already, from the start."""
+    """Return how many leading items of two sequences are equal."""
     try:
-        if known == given[: len(known)]:  # nearly always: a history grows at its end
+        if known == given[: len(known)]:  # the usual case: a history grows at its end
             return len(known)
         pairs = zip(known, given, strict=False)
         return next((at for at, (one, other) in enumerate(pairs) if one != other), len(given))
-    except Exception:  # a host's own things may not let themselves be compared: then nothing is known
+    except Exception:  # objects of a host may not be comparable: then nothing counts as equal
         return 0
 
 
 def detached(value: Any) -> Any:
-    """Return a value as it is now, whatever its owner does to it later."""
+    """Return a deep copy of a value, which later changes by its owner do not affect."""
     if isinstance(value, dict):
         return {key: detached(item) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list):
@@ -141,17 +141,17 @@ def detached(value: Any) -> Any:
         return value
     try:
         return deepcopy(value)
-    except Exception:  # what cannot be copied cannot be known again either: nothing equals this
+    except Exception:  # an object that cannot be copied equals nothing
         return object()
 
 
 def message_key(content: Any) -> bytes:
-    """Return what tells two sayings apart."""
+    """Return a digest of a message's content."""
     return _digest(["said", *(_bare(block) for block in _blocks(content))])
 
 
 def reply_key(content: Any) -> bytes:
-    """Return what tells two replies apart: their words and their calls, not their thoughts."""
+    """Return a digest of a reply: its words and its calls, without its thinking."""
     words: list[str] = []
     rest: list[Any] = []
     for block in _blocks(content):
@@ -166,18 +166,18 @@ def reply_key(content: Any) -> bytes:
 
 
 def content_key(content: Any) -> bytes:
-    """Return what tells two contents of a result apart."""
+    """Return a digest of a result's content."""
     if isinstance(content, Sequence) and not isinstance(content, (str, bytes)):
         blocks = cast("Sequence[Any]", content)
         if blocks and all(_is_text(block) for block in blocks):
-            content = "\n".join(block["text"] for block in blocks)  # as text it says the same
+            content = "\n".join(block["text"] for block in blocks)  # the same content as one text
         else:
             content = [_bare(block) for block in blocks]
     return _digest(content if content is not None else "")
 
 
 def without_cache_marks(value: Any) -> Any:
-    """Return a block, or a list of them, without the host's own breakpoints."""
+    """Return a block, or a list of blocks, without the host's cache breakpoints."""
     if isinstance(value, list):
         given = cast("list[Any]", value)
         bared = [without_cache_marks(item) for item in given]
@@ -221,7 +221,7 @@ def _is_text(block: Any) -> bool:
 
 
 def _bare(block: Any) -> Any:
-    """Return a block without what does not count: markers and fields that hold nothing."""
+    """Return a block without cache marks and empty fields."""
     if isinstance(block, list):
         return [_bare(item) for item in cast("list[Any]", block)]
     if not isinstance(block, dict):
@@ -238,21 +238,21 @@ def _digest(value: Any) -> bytes:
 
 
 class ReplyIndex(Generic[T]):
-    """Replies in the host's own form, found again by what they say."""
+    """Replies in the host's own form, found by their digest."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, list[T]] = {}
 
     def add(self, key: bytes, reply: T) -> None:
-        """Know a reply, after those that came before it."""
+        """Add a reply after the earlier ones."""
         self._known.setdefault(key, []).append(reply)
 
     def drop(self, key: bytes) -> None:
-        """Forget the last reply that says this."""
+        """Remove the last reply with this digest."""
         self._known[key].pop()
 
     def found(self, keys: Sequence[bytes]) -> list[T | None]:
-        """Return the host's form of the last replies there are; of equal ones the last is the last of these."""
+        """Return the host's form of each reply, None if unknown; equal replies are matched from the last one."""
         left = Counter(keys)
         found: list[T | None] = []
         for key in keys:
@@ -263,17 +263,19 @@ class ReplyIndex(Generic[T]):
 
 
 class Placeholders:
-    """Texts that stand in the log for what only the host can hold, such as its kind of image, and lead back to it."""
+    """Texts that replace objects of the host, such as its images, in the log, and map back to them."""
 
     def __init__(self) -> None:
         self._things: dict[str, Any] = {}
 
     def block(self, kind: str, thing: Any, says: Any = None) -> Block:
-        """Return a block that stands for a thing of the host's, known by what it says where that is not all it is."""
+        """Return a text block that replaces a host's object; ``says`` is the content that names it, by default all of
+        it.
+        """
         text = f"[{kind} {_digest(thing if says is None else says).hex()[:_NAME_LENGTH]}]"
         self._things[text] = thing
         return {"type": "text", "text": text}
 
     def thing(self, block: Mapping[str, Any]) -> Any:
-        """Return what a block stands for; None where it stands for itself."""
+        """Return the host's object for a placeholder block; None for any other block."""
         return self._things.get(str(block.get("text"))) if block.get("type") == "text" else None

@@ -1,4 +1,4 @@
-"""LangChain's messages told in the wire's shape, and found again in it."""
+"""Translate LangChain's messages to the wire's shape and back."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _ANTHROPIC: Final = "anthropic-chat"
 _MARK: Final = "cache_control"
 
 
-def wire_request(request: ModelRequest[Any], told: LangChainTranslator) -> Body:
+def wire_request(request: ModelRequest[Any], translator: LangChainTranslator) -> Body:
     """Return a model request in the wire's shape."""
     system = request.system_message
     body: Body = {
         "model": _model_name(request.model),
         "max_tokens": getattr(request.model, "max_tokens", None) or DEFAULT_MAX_TOKENS,
-        "messages": told.history(request.messages),
+        "messages": translator.history(request.messages),
         "tools": [tool for one in request.tools if (tool := _tool(one)) is not None],
     }
     return {**body, "system": _list(system.content)} if system is not None and system.content else body
 
 
-def wire_message(message: AnyMessage, stand_ins: Placeholders) -> Body:
+def wire_message(message: AnyMessage, placeholders: Placeholders) -> Body:
     """Return a message in the wire's shape."""
     if isinstance(message, ToolMessage):
-        content = result_content(message, stand_ins)
+        content = result_content(message, placeholders)
         block: Block = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": content}
         if message.status == "error":
             block["is_error"] = True
@@ -55,16 +55,16 @@ def wire_message(message: AnyMessage, stand_ins: Placeholders) -> Body:
     if isinstance(message, SystemMessage):
         said = cast(Any, message.content)
         own = [{"role": "system", "content": said}]
-        return {"role": "user", "content": [stand_ins.block("system", message, said)], "own": own, "stands": True}
-    return {"role": "user", "content": _wired(message.content, stand_ins)}
+        return {"role": "user", "content": [placeholders.block("system", message, said)], "own": own, "stands": True}
+    return {"role": "user", "content": _wired(message.content, placeholders)}
 
 
-def _wired(content: Any, stand_ins: Placeholders) -> str | list[Block]:
-    """Return content with texts in place of what has another form than the wire's, such as LangChain's own images."""
+def _wired(content: Any, placeholders: Placeholders) -> str | list[Block]:
+    """Return content with placeholders for blocks that the wire does not know, such as LangChain's own images."""
     if isinstance(content, str):
         return content
     return [
-        block if _is_wires(block) else stand_ins.block(str(block.get("type")), _unmarked(block))
+        block if _is_wires(block) else placeholders.block(str(block.get("type")), _unmarked(block))
         for block in _list(content)
     ]
 
@@ -75,13 +75,13 @@ def _is_wires(block: Block) -> bool:
 
 
 def _unmarked(block: Block) -> Block:
-    """Return a block of LangChain's without the breakpoint that was put on it, or beside what it holds."""
+    """Return a block of LangChain's without its cache breakpoint."""
     beside = {key: _bare(block[key]) for key in ("extras", "metadata") if isinstance(block.get(key), dict)}
     return {**_bare(block), **beside}
 
 
 def reply_blocks(message: AIMessage) -> list[Block]:
-    """Return a reply as blocks, its calls among them."""
+    """Return a reply as blocks, including its calls."""
     blocks = [block for block in _list(message.content) if block.get("type") not in ("tool_use", "tool_call")]
     blocks = [{key: value for key, value in block.items() if key != "index"} for block in blocks]
     calls = [
@@ -92,14 +92,14 @@ def reply_blocks(message: AIMessage) -> list[Block]:
 
 
 def wire_reply(response: Any) -> Body:
-    """Return what a model answered as a reply of the wire."""
+    """Return a model's response as a reply in the wire's shape."""
     if isinstance(response, ExtendedModelResponse):
         response = cast(Any, response).model_response
     result = cast("Sequence[Any]", response.result) if isinstance(response, ModelResponse) else [response]
     message = next(one for one in result if isinstance(one, AIMessage))
     said: Mapping[str, Any] = message.response_metadata
     return {
-        "id": str(said.get("id") or message.id or new_uuid()),  # two without an id are not the same
+        "id": str(said.get("id") or message.id or new_uuid()),  # two replies without an id are different ones
         "model": str(said.get("model_name") or said.get("model") or ""),
         "role": "assistant",
         "content": reply_blocks(message),
@@ -125,17 +125,17 @@ def _usage(message: AIMessage, said: Mapping[str, Any]) -> Body:
     }
 
 
-def result_content(message: ToolMessage, stand_ins: Placeholders) -> str | list[Block]:
-    """Return what a tool gave back in the wire's shape."""
-    return _wired(message.content, stand_ins)
+def result_content(message: ToolMessage, placeholders: Placeholders) -> str | list[Block]:
+    """Return a tool's output in the wire's shape."""
+    return _wired(message.content, placeholders)
 
 
 def with_preview(message: ToolMessage, shown: str | list[Block] | None) -> ToolMessage:
-    """Return a tool's message with what is to be shown in its place."""
-    stand_ins = Placeholders()
-    if shown is None or shown == result_content(message, stand_ins):
+    """Return a tool's message with the given content; the same message where it is unchanged or None."""
+    placeholders = Placeholders()
+    if shown is None or shown == result_content(message, placeholders):
         return message
-    content = shown if isinstance(shown, str) else [_put_back(block, stand_ins, marks=False) for block in shown]
+    content = shown if isinstance(shown, str) else [_put_back(block, placeholders, marks=False) for block in shown]
     return message.model_copy(update={"content": content})
 
 
@@ -146,7 +146,7 @@ def _list(content: Any) -> list[Block]:
 
 
 def _tool(tool: Any) -> Block | None:
-    """Return a tool as it is declared; None where only the provider knows it."""
+    """Return a tool's declaration; None for a tool of the provider's own."""
     try:
         known = convert_to_openai_tool(tool)["function"]
     except (ValueError, TypeError, KeyError):
@@ -159,33 +159,33 @@ def _model_name(model: Any) -> str:
     return str(getattr(model, "model", "") or getattr(model, "model_name", "") or "")
 
 
-# -- the wire's messages as LangChain has them
+# -- from the wire to LangChain
 
 
 class LangChainTranslator:
-    """An agent's messages told in the wire's shape, and found again in it; of a history that grew, only what is new."""
+    """Translates an agent's messages to the wire's shape and back; of a grown history, only the new ones."""
 
     def __init__(self) -> None:
         self._facts: list[Any] = []
-        """What was told, out of reach of an agent that writes into its messages, and what was made of it."""
+        """Copies of the translated messages, because an agent may change its own in place."""
         self._wired: list[Body] = []
         self._replies: ReplyIndex[AIMessage] = ReplyIndex()
-        self._stand_ins = Placeholders()
+        self._placeholders = Placeholders()
         self._sent: list[Body] = []
-        """What was found again, and as which messages."""
+        """The wire messages that were translated back, and the LangChain messages they gave."""
         self._found: list[list[AnyMessage]] = []
         self._marked = False
         self.lock = Lock()
-        """Held while messages are told and found: an agent may run on several threads."""
+        """Held during a translation, because an agent may run on several threads."""
 
-    def goes_on(self, messages: Iterable[AnyMessage]) -> bool:
-        """Say whether messages begin with the whole history that was told."""
+    def continues(self, messages: Iterable[AnyMessage]) -> bool:
+        """Return whether messages begin with the whole translated history."""
         return common_length(self._facts, [_facts(one) for one in messages]) == len(self._facts)
 
     def history(self, messages: Sequence[AnyMessage]) -> list[Body]:
-        """Return a history that goes on from the one that was told in the wire's shape."""
+        """Return a history in the wire's shape; it must begin with the translated one."""
         for message in messages[len(self._facts) :]:
-            wired = wire_message(message, self._stand_ins)
+            wired = wire_message(message, self._placeholders)
             if isinstance(message, AIMessage):
                 self._replies.add(reply_key(wired["content"]), message)
             self._wired.append(wired)
@@ -205,7 +205,7 @@ class LangChainTranslator:
         return request.override(**changes)
 
     def _messages(self, sent: Sequence[Body], marks: bool) -> list[AnyMessage]:
-        """Return what is sent as LangChain's messages: a reply as it came where the agent still has it."""
+        """Return wire messages as LangChain's; a reply that the agent still has is returned as it came."""
         same = common_length(self._sent, sent) if marks == self._marked else 0
         self._marked = marks
         del self._sent[same:], self._found[same:]
@@ -215,20 +215,20 @@ class LangChainTranslator:
             if role == "assistant":
                 self._found.append([next(replies) or _reply([_bare(block) for block in content])])
             else:
-                self._found.append(_told(content, self._stand_ins, marks, first=not self._found))
+                self._found.append(_user_messages(content, self._placeholders, marks, first=not self._found))
         self._sent += sent[same:]
         return [message for found in self._found for message in found]
 
 
 def _facts(message: AnyMessage) -> list[Any]:
-    """Return what counts of a message."""
+    """Return the parts of a message that count in a comparison."""
     if isinstance(message, ToolMessage):
         return [message.type, message.content, message.tool_call_id, message.status]
     return [message.type, message.content, message.tool_calls if isinstance(message, AIMessage) else None]
 
 
 def _untagged(tool: Any) -> Any:
-    """Return a tool without the breakpoint another middleware put on it."""
+    """Return a tool without the cache breakpoint of another middleware."""
     if isinstance(tool, dict):
         return _bare(cast(Block, tool))
     extras: Mapping[str, Any] | None = getattr(tool, "extras", None)
@@ -238,7 +238,7 @@ def _untagged(tool: Any) -> Any:
 
 
 def _movable(messages: Sequence[Body]) -> list[Body]:
-    """Return messages whose breakpoints stand where they survive: not on a call, which is built anew, but before it."""
+    """Return messages with each breakpoint of a reply moved to the message before, because LangChain rebuilds calls."""
     moved = list(messages)
     for at, message in enumerate(messages):
         content = message["content"]
@@ -256,20 +256,22 @@ def _bare(block: Block) -> Block:
     return {key: value for key, value in block.items() if key != _MARK}
 
 
-def _told(content: Sequence[Block], stand_ins: Placeholders, marks: bool, *, first: bool) -> list[AnyMessage]:
-    """Return what the model is told as LangChain's messages, results first.
+def _user_messages(
+    content: Sequence[Block], placeholders: Placeholders, marks: bool, *, first: bool
+) -> list[AnyMessage]:
+    """Return a user's wire content as LangChain messages, results first.
 
-    Who marks takes a word of the system's only before all else: later it is told as the user's.
+    A provider with cache marks takes a system message only at the start, so a later one becomes a user's text.
     """
     opening: list[AnyMessage] = []
     made: list[AnyMessage] = []
     said: list[Block] = []
     for block in content:
-        thing: Any = stand_ins.thing(block)
+        thing: Any = placeholders.thing(block)
         if block.get("type") == "tool_result":
-            made.append(_result(block, stand_ins, marks))
+            made.append(_result(block, placeholders, marks))
         elif not isinstance(thing, SystemMessage):
-            said.append(_put_back(block, stand_ins, marks))
+            said.append(_put_back(block, placeholders, marks))
         elif first:
             opening.append(thing)
         elif marks:
@@ -281,15 +283,15 @@ def _told(content: Sequence[Block], stand_ins: Placeholders, marks: bool, *, fir
     return [*opening, *made, *([HumanMessage(content=cast(Any, said))] if said else [])]
 
 
-def _put_back(block: Block, stand_ins: Placeholders, marks: bool) -> Block:
-    """Return what a block stands for, with its mark where the provider reads marks."""
-    thing: Block | None = stand_ins.thing(block)
+def _put_back(block: Block, placeholders: Placeholders, marks: bool) -> Block:
+    """Return the host's block for a placeholder, with its cache mark where the provider reads marks."""
+    thing: Block | None = placeholders.thing(block)
     if thing is None:
         return block if marks else _bare(block)
     if not marks or _MARK not in block:
         return thing
     link: Any = thing.get("image_url")
-    if isinstance(link, dict):  # of this form LangChain drops the mark: of the other it makes the same and keeps it
+    if isinstance(link, dict):  # LangChain drops the mark of this form, and keeps it on the equivalent one
         thing = {"type": "image", "url": cast(Block, link).get("url", "")}
     return {**thing, _MARK: block[_MARK]}
 
@@ -304,12 +306,12 @@ def _reply(content: list[Block]) -> AIMessage:
     return AIMessage(content=cast(Any, rest), tool_calls=cast(Any, calls))
 
 
-def _result(block: Block, stand_ins: Placeholders, marks: bool) -> ToolMessage:
-    """Return a result; for a provider that marks as its own block, which a mark does not change the shape of."""
+def _result(block: Block, placeholders: Placeholders, marks: bool) -> ToolMessage:
+    """Return a result; for a provider with cache marks, as the provider's own block, which keeps its shape."""
     status = "error" if block.get("is_error") else "success"
     content: Any = block.get("content", "")
     if not isinstance(content, str):
-        content = [_put_back(one, stand_ins, marks) for one in cast("list[Block]", content)]
+        content = [_put_back(one, placeholders, marks) for one in cast("list[Block]", content)]
     if marks:
         content = [{**block, "content": content or "(no output)"}]
     return ToolMessage(content=content, tool_call_id=block["tool_use_id"], status=status)

@@ -1,9 +1,9 @@
-"""Memories as the files beneath ``/memories`` that the memory tool shows to a model, both ways.
+"""Memories as files beneath ``/memories``, as the memory tool shows them to a model.
 
-A memory with front matter is shown whole and edited as it stands. What the model writes without any is kept under front
-matter derived from it, which is not shown: it reads back what it wrote. Every change is one transaction of the store,
-journaled with its author, and the index follows. Trust never rises by writing. Names that are not a memory's own
-(``progress.txt``) are kept as ``progress.txt.md``. A folder is there as long as a memory is in it.
+A memory with front matter is shown whole and edited as it is. Text that the model writes without front matter gets
+derived front matter, which is hidden: the model reads back its own text. Every change is one transaction of the
+store, journaled with its author, and updates the index. Writing never raises trust. A name without ``.md``
+(``progress.txt``) is stored with it (``progress.txt.md``). A folder exists as long as it holds a memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["ROOT", "MemoryFiles"]
 
 ROOT: Final = "/memories"
 _MARK: Final = "memory_tool"
-"""The field that says that front matter was derived, and under which name the model knows the file."""
+"""The field that marks derived front matter; its value is the name under which the model knows the file."""
 _TYPE: Final = "project"
 _WHY: Final = "written by the memory tool"
 _LEVELS: Final = 2
@@ -37,10 +37,10 @@ _MAX_LINES: Final = 999_999
 
 
 class MemoryFiles:
-    """The commands of the memory tool; what cannot be done raises ``InputError`` in the words the tool defines."""
+    """The commands of the memory tool; errors are ``InputError`` in the words that the tool's documentation defines."""
 
     def __init__(self, directory: str, *, author: str = "agent", source: str = "", trust: Trust | None = None) -> None:
-        """Work on a memory directory; ``trust`` can lower what an agent's word counts for."""
+        """Work on a memory directory; ``trust`` can lower the trust of new memories below an agent's."""
         self._shelf = Shelf(directory)
         self._author = author
         self._source = source
@@ -65,7 +65,7 @@ class MemoryFiles:
         return f"Here's the content of {path} with line numbers:\n{shown}"
 
     def create(self, path: str, file_text: str) -> str:
-        """Keep a new file; one that is there is not touched."""
+        """Create a file; an existing one is left unchanged."""
         inner = _inner(path)
         if not inner or inner == INDEX or self._is_folder(inner):
             raise InputError(f"File {path} already exists")
@@ -103,7 +103,7 @@ class MemoryFiles:
         return head + "\n".join(_numbered(lines[start:end], start + 1))
 
     def insert(self, path: str, insert_line: int, insert_text: str) -> str:
-        """Insert a text after a line, 0 being the start."""
+        """Insert a text after a line; 0 is the start."""
 
         def edited(text: str) -> str:
             lines = text.split("\n")
@@ -121,7 +121,7 @@ class MemoryFiles:
         return f"The file {path} has been edited."
 
     def delete(self, path: str) -> str:
-        """Forget a file or all files of a directory; the journal can bring them back."""
+        """Delete a file or all files of a directory; the journal can restore them."""
         inner = _inner(path)
         if not inner:
             raise InputError("Cannot delete the /memories directory itself")
@@ -138,7 +138,7 @@ class MemoryFiles:
         return f"Successfully deleted {path}"
 
     def rename(self, old_path: str, new_path: str) -> str:
-        """Give a file or a directory another name; nothing is overwritten."""
+        """Rename a file or a directory; nothing is overwritten."""
         old, new = _inner(old_path), _inner(new_path)
         if not old:
             raise InputError("Cannot rename the /memories directory itself")
@@ -160,7 +160,7 @@ class MemoryFiles:
         return f"Successfully renamed {old_path} to {new_path}"
 
     def clear(self) -> str:
-        """Forget all memories."""
+        """Delete all memories."""
 
         def plan(desk: Desk) -> Draft | None:
             gone = [head.file for head in desk.heads()]
@@ -173,7 +173,7 @@ class MemoryFiles:
     # -- reading
 
     def _text(self, inner: str) -> str | None:
-        """Return what the model sees of a file; None where there is no such file."""
+        """Return the part of a file that the model sees; None where there is no such file."""
         if inner == INDEX:
             return self._shelf.read_index() or None
         if not inner:
@@ -186,7 +186,7 @@ class MemoryFiles:
         return _visible(data)
 
     def _names(self) -> dict[str, int]:
-        """Return the files as the model knows them, with the size of what it sees."""
+        """Return the files under the model's names, with the size of the visible part."""
         names: dict[str, int] = {}
         for head in self._shelf.scan().memories:
             data = read_plain(self._shelf.root, head.file)
@@ -212,7 +212,7 @@ class MemoryFiles:
         return "\n".join([head, *lines])
 
     def _tree(self, beneath: Mapping[str, int], inner: str, level: int) -> list[tuple[str, str]]:
-        """Return names and sizes in order, folders before what is in them."""
+        """Return names and sizes in order, a folder before its files."""
         found: list[tuple[str, str]] = []
         for name in sorted({one.split("/", 1)[0] for one in beneath}):
             if name in beneath:
@@ -234,7 +234,7 @@ class MemoryFiles:
     # -- changing
 
     def _edit(self, path: str, edited: Callable[[str], str]) -> tuple[str, str]:
-        """Change what the model sees of a file, under the store's lock; return it before and after."""
+        """Change the visible text of a file under the store's lock; return it before and after."""
         inner = _inner(path)
         _refuse_index(inner, path)
         seen: list[str] = []
@@ -255,7 +255,7 @@ class MemoryFiles:
         return seen[0], seen[1]
 
     def _found(self, inner: str) -> list[str]:
-        """Return the files a path means: itself, or all that lie beneath it."""
+        """Return the files of a path: the file itself, or all files beneath it."""
         return [name for name in self._names() if name != INDEX and (name == inner or name.startswith(f"{inner}/"))]
 
     def _draft(
@@ -267,7 +267,7 @@ class MemoryFiles:
         gone: Sequence[str] = (),
         edited: bool = True,
     ) -> Draft:
-        """Plan files with these visible texts in place of what they held, and the index with them."""
+        """Plan a change that gives files these visible texts, and updates the index."""
         files: dict[str, bytes | None] = dict.fromkeys(gone)
         lines: dict[str, str | None] = dict.fromkeys(gone)
         expect: dict[str, str | None] = {}
@@ -287,7 +287,7 @@ class MemoryFiles:
         )
 
     def _kept(self, inner: str, text: str, before: bytes | None, now: str, *, edited: bool) -> bytes:
-        """Return the bytes that keep a visible text: as it stands, or under derived front matter."""
+        """Return the bytes to store for a visible text: the text itself, or the text with derived front matter."""
         known = read_record(_file(inner), before) if before is not None else None
         trust = self._trust if known is None else worst((known.trust, self._trust)) if edited else known.trust
         fields = _own_fields(text)
@@ -318,7 +318,7 @@ class MemoryFiles:
 
 
 def _inner(path: str) -> str:
-    """Return the part of a path beneath the root; one that leaves it is refused."""
+    """Return the part of a path beneath the root; raise ``InputError`` for a path outside it."""
     if path != ROOT and not path.startswith(f"{ROOT}/"):
         raise InputError(f"Path must start with /memories, got: {path}")
     parts: list[str] = []
@@ -334,7 +334,7 @@ def _inner(path: str) -> str:
 
 def _refuse_index(inner: str, path: str) -> None:
     if inner == INDEX:
-        raise InputError(f"The path {path} is the index of all memories and follows them by itself.")
+        raise InputError(f"The path {path} is the index of all memories and is updated automatically.")
 
 
 def _file(inner: str) -> str:
@@ -349,13 +349,13 @@ def _fields(text: str) -> Mapping[str, Value]:
 
 
 def _own_fields(text: str) -> Mapping[str, Value] | None:
-    """Return the fields of a text that brings front matter of its own."""
+    """Return the front matter that the text itself brings; None where it has none."""
     fields = _fields(text)
     return fields if fields and _MARK not in fields else None
 
 
 def _mark(data: bytes) -> str | None:
-    """Return the name the model knows a file by, where its front matter was derived."""
+    """Return the name under which the model knows a file with derived front matter; None for other files."""
     found = _fields(data.decode("utf-8", "replace")).get(_MARK)
     return found if isinstance(found, str) and found else None
 
@@ -366,13 +366,13 @@ def _name(file: str, data: bytes) -> str:
 
 
 def _visible(data: bytes) -> str:
-    """Return what the model sees of a file."""
+    """Return the part of a file that the model sees."""
     text = data.decode("utf-8", "replace")
     return parse(text).body if _mark(data) is not None else text
 
 
 def _places(text: str, wanted: str) -> list[int]:
-    """Return where a text occurs; an empty one occurs everywhere, so it is never the only one."""
+    """Return the positions of a text; an empty text has more than one, so it is never unique."""
     if text.count(wanted) == 1:
         return [text.find(wanted)]
     if not wanted:

@@ -1,15 +1,15 @@
 """OpenAI Agents: a session on our log, a filter that sends its view, and hooks that log every response.
 
-    session = ReverieSession(opened)
-    await Runner.run(agent, text, session=session, run_config=session.run_config(), hooks=session.hooks)
+    session = ReverieSession(opened)     await Runner.run(agent, text, session=session,
+run_config=session.run_config(), hooks=session.hooks)
 
-The filter works without the session too, where another one keeps the history. A big tool output is kept as the preview
-that stands for it. The provider caches by itself, so there is nothing to mark: what saves money is a prefix that stays.
+The filter also works alone, where another session keeps the history. A big tool output is stored as its preview. The
+provider caches automatically, so no marks are needed: a stable prefix saves the money.
 
-The SDK's own compaction may stand around the session, and then shortens what was really sent:
+The SDK's own compaction may wrap the session; it then shortens the request that was really sent:
 
-    kept = OpenAIResponsesCompactionSession("name", session)   # in any of its modes
-    await Runner.run(agent, text, session=kept, run_config=session.run_config(), hooks=session.hooks)
+    kept = OpenAIResponsesCompactionSession("name", session)   # in any of its modes     await Runner.run(agent, text,
+session=kept, run_config=session.run_config(), hooks=session.hooks)
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = ["ReverieHooks", "ReverieSession"]
 
 _WHAT: Final = "openai-agents"
 _HELD: Final = (
-    "the provider holds this conversation (previous_response_id or conversation_id), so there is no past here to "
-    "shorten and the request passes as it is: keep the conversation in a session instead"
+    "the provider holds this conversation (previous_response_id or conversation_id), so there is no history here to "
+    "shorten and the request passes unchanged: keep the conversation in a session instead"
 )
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -50,129 +50,132 @@ class ReverieSession:
     def __init__(self, session: Session, *, memory: Memory | None = None) -> None:
         self.session_id = session.name
         self.hooks = ReverieHooks(self)
-        """Give this to the runner, so that responses are logged with what they cost."""
-        self._door = SessionBridge(session)
-        self._hosted = HostSession(session, memory)
-        self._wire = OpenAITranslator()
+        """Pass this to the runner, so that responses are logged with their cost."""
+        self._bridge = SessionBridge(session)
+        self._host_session = HostSession(session, memory)
+        self._translator = OpenAITranslator()
         self._sent: list[Body] | None = None
         self._sent_count = 0
-        """How many sayings and replies stood when that was sent."""
+        """The number of messages and replies in the view when the items were sent."""
         self._known: dict[str, bytes] = {}
-        """Logged messages as items, by their uuid."""
+        """Logged messages as encoded items, by their uuid."""
         self._passed: dict[int, Agent[Any]] = {}
-        """Agents whose last request passed as it was: what is answered there is not said in this conversation."""
+        """Agents whose last request passed unchanged: their replies are not part of this conversation."""
 
     def run_config(self, **options: Any) -> RunConfig:
-        """Return a configuration with the filter in it."""
+        """Return a run configuration with the filter in it."""
         return RunConfig(call_model_input_filter=self.input_filter, **options)
 
     # -- the history
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the latest so many items, or all."""
-        return cast(Any, await self._door.acall(partial(self._items, limit)))
+        """Return the latest items, as many as ``limit``, or all."""
+        return cast(Any, await self._bridge.acall(partial(self._items, limit)))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Log new items; what the filter and the hooks have logged already is not logged twice."""
-        await self._door.acall(partial(self._add, cast("list[Body]", items)))
+        """Log new items, except those that the filter and the hooks have logged."""
+        await self._bridge.acall(partial(self._add, cast("list[Body]", items)))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take back the latest item and return it."""
-        return cast(Any, await self._door.acall(self._pop))
+        """Remove the latest item from the history and return it."""
+        return cast(Any, await self._bridge.acall(self._pop))
 
     async def clear_session(self) -> None:
-        """Take back all items; the log keeps them."""
+        """Remove all items from the history; the log keeps them."""
         self._sent = None
-        await self._door.acall(self._hosted.take_back_all)
+        await self._bridge.acall(self._host_session.remove_all)
 
     async def _read_compaction_items(self, limit: int | None) -> tuple[list[TResponseInputItem], bool]:
-        """Return what the SDK's compaction may shorten, and whether that is all of it.
+        """Return the items that the SDK's compaction may shorten, and whether these are all.
 
-        The SDK asks its store for this by name and compacts only what it finds in the last request. The items of the
-        log are not those: what was cleared stands whole in them. So it is told what was sent, and what came since.
+        The SDK calls this method by name and compacts only items of the last request. The items of the log differ:
+        cleared results are whole in them. So this returns the items that were sent, and the newer ones.
         """
-        items = await self._door.acall(self._exchanged)
+        items = await self._bridge.acall(self._exchanged)
         shown = items if limit is None else items[-limit:] if limit > 0 else []
         return cast(Any, shown), limit is not None and len(items) < limit
 
     async def _exchanged(self) -> list[Body]:
         if self._sent is None:
             return await self._items()
-        return [*self._sent, *(item for entry in self._hosted.history(self._sent_count) for item in self._told(entry))]
+        return [
+            *self._sent,
+            *(item for entry in self._host_session.history(self._sent_count) for item in self._items_of(entry)),
+        ]
 
     async def _items(self, limit: int | None = None) -> list[Body]:
-        """Return the latest so many items, read from the end."""
+        """Return the latest items, read from the end."""
         found: list[list[Body]] = []
         left = limit
-        for entries in self._hosted.latest():
+        for entries in self._host_session.latest():
             if left is not None and left <= 0:
                 break
-            found.append([item for entry in entries for item in self._told(entry)])
+            found.append([item for entry in entries for item in self._items_of(entry)])
             left = left - len(found[-1]) if left is not None else None
         items = [item for group in reversed(found) for item in group]
         return items if limit is None else items[-limit:] if limit > 0 else []
 
-    def _told(self, entry: Entry) -> list[Body]:
-        """Return a logged message as items that are the host's to write into."""
+    def _items_of(self, entry: Entry) -> list[Body]:
+        """Return a logged message as items that the host may change."""
         known = self._known.get(entry.uuid)
         if known is None:
             known = self._known[entry.uuid] = _encode(items_of(entry))
         return msgspec.json.decode(known)
 
     async def _add(self, items: list[Body]) -> None:
-        await self._hosted.take_in(pieces_of(OpenAITranslator().messages(detached(items))))
+        await self._host_session.add(pieces_of(OpenAITranslator().messages(detached(items))))
 
     async def _pop(self) -> Body | None:
-        entries = next(self._hosted.latest(), list[Entry]())
-        last = [item for entry in entries for item in self._told(entry)]
+        entries = next(self._host_session.latest(), list[Entry]())
+        last = [item for entry in entries for item in self._items_of(entry)]
         if not last:
             return None
         self._sent = None
         *left, popped = last
-        await self._hosted.replace_last(pieces_of(OpenAITranslator().messages(left)))
+        await self._host_session.replace_last(pieces_of(OpenAITranslator().messages(left)))
         return popped
 
-    # -- the seams
+    # -- requests and responses
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the session's view in place of the items that would be sent."""
-        sent = await self._door.asoftly(_WHAT, partial(self._prepared, data))
+        sent = await self._bridge.try_acall(_WHAT, partial(self._prepared, data))
         if sent is None:
             self._sent = None
             self._passed[id(data.agent)] = data.agent
             return data.model_data
         self._passed.pop(id(data.agent), None)
-        self._sent, self._sent_count = sent, self._hosted.count
+        self._sent, self._sent_count = sent, self._host_session.count
         return ModelInputData(input=cast(Any, list(sent)), instructions=data.model_data.instructions)
 
     async def _prepared(self, data: CallModelData[Any]) -> list[Body]:
-        if not self._wire.goes_on(data.model_data.input):
-            self._wire = OpenAITranslator()
-        wire = self._wire
-        body = wire.request(data)
-        if wire.held_elsewhere:
+        if not self._translator.continues(data.model_data.input):
+            self._translator = OpenAITranslator()
+        translator = self._translator
+        body = translator.request(data)
+        if translator.held_elsewhere:
             raise InputError(_HELD)
-        return wire.items((await self._hosted.prepare(body))["messages"])
+        return translator.items((await self._host_session.prepare(body))["messages"])
 
     def passed(self, agent: Agent[Any]) -> bool:
-        """Say whether an agent's last request was none of this conversation's, or could not be changed."""
+        """Return whether an agent's last request passed unchanged."""
         return id(agent) in self._passed
 
     async def observe(self, response: ModelResponse, model: str) -> None:
-        """Log a response and what it cost."""
-        await self._door.asoftly(_WHAT, partial(self._observe, response, model))
+        """Log a response and its cost."""
+        await self._bridge.try_acall(_WHAT, partial(self._observe, response, model))
 
     async def _observe(self, response: ModelResponse, model: str) -> None:
-        await self._hosted.observe(wire_reply(response, model))
+        await self._host_session.observe(wire_reply(response, model))
 
 
 class ReverieHooks(RunHooks[Any]):
-    """Tells a session of every response."""
+    """Hooks that report every response to a session."""
 
     def __init__(self, session: ReverieSession) -> None:
         self._session = session
 
     async def on_llm_end(self, context: Any, agent: Agent[Any], response: ModelResponse) -> None:
-        """Log a response and what it cost, but for one to a request that passed as it was."""
+        """Log a response and its cost, unless its request passed unchanged."""
         if not self._session.passed(agent):
             await self._session.observe(response, model_name(agent))

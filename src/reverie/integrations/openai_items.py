@@ -1,4 +1,4 @@
-"""Items of OpenAI Agents told in the wire's shape, and found again in it."""
+"""Translate the items of OpenAI Agents to the wire's shape and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Body", "OpenAITranslator", "items_of", "model_name", "reply_items", 
 
 Body = dict[str, Any]
 _STANDING: Final = frozenset({"compaction", "developer", "system"})
-"""Items that no compaction of ours takes out: nothing could be put in their place."""
+"""Items that our compaction never removes, because nothing could replace them."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -30,13 +30,15 @@ def model_name(agent: Agent[Any]) -> str:
 
 
 def wire_reply(response: ModelResponse, model: str) -> Body:
-    """Return a response as a reply of the wire, with its own items beside it."""
+    """Return a response as a reply in the wire's shape, with its own items beside it."""
     items = cast("list[Body]", response.to_input_items())
     messages = OpenAITranslator().messages(items)
     usage = response.usage
     cached = usage.input_tokens_details.cached_tokens or 0
     return {
-        "id": response.response_id or response.request_id or new_uuid(),  # two without an id are not the same
+        "id": response.response_id
+        or response.request_id
+        or new_uuid(),  # two responses without an id are different ones
         "model": model,
         "role": "assistant",
         "content": [block for message in messages for block in message["content"]],
@@ -50,18 +52,18 @@ def wire_reply(response: ModelResponse, model: str) -> Body:
 
 
 class OpenAITranslator:
-    """Items told in the wire's shape, and found again in it; of a history that only grew, what is new is told."""
+    """Translates items to the wire's shape and back; of a grown history, only the new ones."""
 
     def __init__(self) -> None:
-        self._stand_ins = Placeholders()
+        self._placeholders = Placeholders()
         self._replies: ReplyIndex[list[Body]] = ReplyIndex()
         self._outputs: dict[str, Body] = {}
         self._called: set[str] = set()
         self._told_items: list[Any] = []
-        """The history that was told, out of reach of a host that writes into it, and what was made of it."""
+        """Copies of the translated items, because a host may change its own in place, and their messages."""
         self._told_messages: list[Body] = []
         self._found_messages: list[Body] = []
-        """What was found again, and as which items."""
+        """The wire messages that were translated back, and the items they gave."""
         self._found_items: list[list[Body]] = []
 
     def request(self, data: CallModelData[Any]) -> Body:
@@ -82,16 +84,16 @@ class OpenAITranslator:
 
     @property
     def held_elsewhere(self) -> bool:
-        """Say whether results were told and nothing that the model said: then the provider holds its part."""
+        """Return whether the history has results but no replies: then the provider keeps the replies."""
         return not self._called.issuperset(self._outputs) and all(one["role"] == "user" for one in self._told_messages)
 
-    def goes_on(self, items: Sequence[Any]) -> bool:
-        """Say whether items begin with the whole history that was told."""
+    def continues(self, items: Sequence[Any]) -> bool:
+        """Return whether items begin with the whole translated history."""
         return common_length(self._told_items, items) == len(self._told_items)
 
     def history(self, items: Sequence[Body]) -> list[Body]:
-        """Return a history that goes on from the one that was told as messages."""
-        if self._told_messages and self._told_messages[-1]["role"] == "assistant":  # the model may have said more
+        """Return a history as messages; it must begin with the translated one."""
+        if self._told_messages and self._told_messages[-1]["role"] == "assistant":  # the reply may have grown
             last = self._told_messages.pop()
             self._replies.drop(reply_key(last["content"]))
             del self._told_items[-len(last["own"]) :]
@@ -101,7 +103,7 @@ class OpenAITranslator:
         return list(self._told_messages)
 
     def messages(self, items: Sequence[Body]) -> list[Body]:
-        """Return items as messages: what the model said together, what it was told one by one."""
+        """Return items as messages: neighbouring items of the model as one reply, each other item by itself."""
         messages: list[Body] = []
         reply: list[Body] = []
         for item in items:
@@ -127,19 +129,19 @@ class OpenAITranslator:
                 self._called.add(str(item["call_id"]))
                 blocks.append({"type": "tool_use", "id": item["call_id"], "name": item["name"], "input": given})
             elif kind != "reasoning":
-                blocks.append(self._stand_ins.block(kind, item))
+                blocks.append(self._placeholders.block(kind, item))
         self._replies.add(reply_key(blocks), items)
         return [{"role": "assistant", "content": blocks, "own": items}]
 
     def _saying(self, item: Body) -> Body:
-        """Return what the model was told, with the item itself beside it where the wire cannot say it."""
-        blocks = self._told(item)
-        if all(self._stand_ins.thing(block) is None for block in blocks):
+        """Return an item as a user's message, with the item itself where the wire's form holds less."""
+        blocks = self._user_blocks(item)
+        if all(self._placeholders.thing(block) is None for block in blocks):
             return {"role": "user", "content": blocks}
         stands = (item.get("role") or item.get("type")) in _STANDING
         return {"role": "user", "content": blocks, "own": [item], "stands": stands}
 
-    def _told(self, item: Body) -> list[Block]:
+    def _user_blocks(self, item: Body) -> list[Block]:
         kind = item.get("type", "message")
         if kind == "function_call_output":
             called = str(item["call_id"])
@@ -148,7 +150,7 @@ class OpenAITranslator:
             content = output if isinstance(output, str) else [self._part(one) for one in output or ()]
             return [{"type": "tool_result", "tool_use_id": called, "content": content}]
         if kind != "message" or item.get("role") != "user":
-            return [self._stand_ins.block(str(item.get("role") or kind), item)]
+            return [self._placeholders.block(str(item.get("role") or kind), item)]
         content = item.get("content")
         if isinstance(content, str):
             return [{"type": "text", "text": content}]
@@ -157,32 +159,32 @@ class OpenAITranslator:
     def _part(self, part: Body) -> Block:
         if part.get("type") in ("input_text", "output_text", "text"):
             return {"type": "text", "text": str(part.get("text", ""))}
-        return self._stand_ins.block(str(part.get("type")), part)
+        return self._placeholders.block(str(part.get("type")), part)
 
-    # -- and back
+    # -- from the wire to items
 
     def items(self, messages: Sequence[Body]) -> list[Body]:
-        """Return messages of the wire as items: what came from the host as it came."""
+        """Return wire messages as items; those that came from the host are returned as they came."""
         same = common_length(self._found_messages, messages)
         del self._found_messages[same:], self._found_items[same:]
         new = [(message, _list(message["content"])) for message in messages[same:]]
         replies = iter(self._replies.found([reply_key(said) for one, said in new if one["role"] == "assistant"]))
         for message, content in new:
             if message["role"] == "assistant":
-                self._found_items.append(next(replies) or reply_items(content, self._stand_ins))
+                self._found_items.append(next(replies) or reply_items(content, self._placeholders))
             else:
-                self._found_items.append(self._told_as(content))
+                self._found_items.append(self._user_items(content))
             self._found_messages.append(message)
         return [item for found in self._found_items for item in found]
 
-    def _told_as(self, content: Sequence[Block]) -> list[Body]:
+    def _user_items(self, content: Sequence[Block]) -> list[Body]:
         items: list[Body] = []
         said: list[Body] = []
         for block in content:
-            thing = self._stand_ins.thing(block)
+            thing = self._placeholders.thing(block)
             if block.get("type") == "tool_result":
                 items.append(self._output(block))
-            elif thing is not None and not str(thing.get("type", "")).startswith("input_"):  # an item of its own
+            elif thing is not None and not str(thing.get("type", "")).startswith("input_"):  # a separate item
                 items += _said(said)
                 said = []
                 items.append(thing)
@@ -195,20 +197,20 @@ class OpenAITranslator:
         known = self._outputs.get(called)
         if known is not None and not isinstance(known.get("output"), str):
             parts = _list(content)
-            return {**known, "output": [self._stand_ins.thing(one) or _input_text(one["text"]) for one in parts]}
+            return {**known, "output": [self._placeholders.thing(one) or _input_text(one["text"]) for one in parts]}
         text = content if isinstance(content, str) else "\n".join(str(one.get("text", "")) for one in content)
         return {**(known or {"type": "function_call_output", "call_id": called}), "output": text}
 
 
-def reply_items(content: Sequence[Block], stand_ins: Placeholders) -> list[Body]:
-    """Return a reply as items that were not the host's own."""
+def reply_items(content: Sequence[Block], placeholders: Placeholders) -> list[Body]:
+    """Return a reply as new items."""
     items: list[Body] = []
     for block in content:
         if block.get("type") == "tool_use":
             call = {"type": "function_call", "call_id": block["id"], "name": block["name"]}
             items.append({**call, "arguments": _encode(block["input"]).decode()})
         elif block.get("type") == "text":
-            items.append(stand_ins.thing(block) or {"role": "assistant", "content": block["text"]})
+            items.append(placeholders.thing(block) or {"role": "assistant", "content": block["text"]})
     return items
 
 
@@ -224,7 +226,7 @@ def items_of(entry: Entry) -> list[Body]:
 
 
 def _is_models(item: Mapping[str, Any]) -> bool:
-    """Say whether an item is the model's: what it said, thought or called."""
+    """Return whether an item is the model's: words, reasoning or a call."""
     kind = str(item.get("type", "message"))
     if kind == "message":
         return item.get("role") == "assistant"
@@ -236,7 +238,7 @@ def _input_text(text: str) -> Body:
 
 
 def _said(parts: list[Body]) -> list[Body]:
-    """Return what a user said as one item, a single text plainly."""
+    """Return a user's parts as one item; a single text becomes a plain string."""
     if not parts:
         return []
     plain = len(parts) == 1 and parts[0].get("type") == "input_text"

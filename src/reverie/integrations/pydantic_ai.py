@@ -2,9 +2,9 @@
 
     agent = Agent(model, capabilities=[ReverieCapability(session)])
 
-The run's own history stays whole; a big tool result is in it as the preview that stands for it. What only Pydantic AI
-can hold (an image, a delta of its own) stands in the log by name and is sent as it was. With a model of Anthropic's
-the breakpoints are placed too.
+The run's own history stays whole, with previews in place of big tool results. The log holds a placeholder for an
+object that only Pydantic AI can represent (an image, a delta), and the object itself is sent. With a model of
+Anthropic's it also places the cache breakpoints.
 """
 
 from __future__ import annotations
@@ -34,79 +34,79 @@ _WHAT: Final = "pydantic-ai"
 
 
 class _ConversationSession:
-    """The seams of one session, and its run's history as it was last told."""
+    """A session with its run's history as it was last translated."""
 
     def __init__(self, session: Session, memory: Memory | None) -> None:
-        self.door = SessionBridge(session)
-        self.hosted = HostSession(session, memory)
-        self.known = PydanticTranslator()
+        self.bridge = SessionBridge(session)
+        self.host_session = HostSession(session, memory)
+        self.translator = PydanticTranslator()
 
     async def prepared(self, context: ModelRequestContext, failure: PromptTooLong | None) -> ModelRequestContext:
-        """Return a request with the session's view in it, shorter where it was too long before."""
-        if not self.known.goes_on(context.messages):
-            self.known = PydanticTranslator()
-        known = self.known
-        body = known.request(context)
-        sent = await (self.hosted.make_room(failure, body) if failure else self.hosted.prepare(body))
-        return known.overridden(context, sent)
+        """Return a request with the session's view, shorter after a prompt that was too long."""
+        if not self.translator.continues(context.messages):
+            self.translator = PydanticTranslator()
+        translator = self.translator
+        body = translator.request(context)
+        sent = await (self.host_session.make_room(failure, body) if failure else self.host_session.prepare(body))
+        return translator.overridden(context, sent)
 
     async def observe(self, response: ModelResponse) -> None:
-        """Log a response and what it cost."""
-        await self.hosted.observe(wire_reply(response))
+        """Log a response and its cost."""
+        await self.host_session.observe(wire_reply(response))
 
 
 class ReverieCapability(AbstractCapability[Any]):
-    """Keeps an agent's conversations in sessions: one for all, or one for each conversation."""
+    """Keeps an agent's conversations in sessions: one for all, or one per conversation."""
 
     def __init__(self, session: Session | Callable[[str], Session], *, memory: Memory | None = None) -> None:
-        """Use an open session, or a function that returns the open session of a conversation by its id."""
+        """Use an open session, or a function that returns the open session for a conversation id."""
         self._session = session
         self._memory = memory
-        self._seats: WeakKeyDictionary[Session, _ConversationSession] = WeakKeyDictionary()
+        self._conversations: WeakKeyDictionary[Session, _ConversationSession] = WeakKeyDictionary()
         self._failure: PromptTooLong | None = None
-        """What the next attempt of a run is to do, and whether the last one sent the session's view."""
+        """The error that the next attempt of a run must make room for."""
         self._passes = False
         self._sent = False
         if isinstance(session, Session):
-            self._seat(session)
+            self._conversation(session)
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
-        """Return nothing: a session cannot be written into a specification."""
+        """Return None: a session cannot be serialized."""
         return None
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
-        """Return the same for one run, whose attempts are its own."""
+        """Return a copy for one run, which has its own attempts."""
         return copy(self)
 
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Put the session's view in place of the run's history, for this attempt."""
+        """Replace the run's history by the session's view for this attempt."""
         self._sent = False
         if self._passes:
             self._passes = False
             return request_context
-        seat = self._here(ctx)
+        conversation = self._here(ctx)
         failure, self._failure = self._failure, None
-        prepared = await seat.door.asoftly(_WHAT, partial(seat.prepared, request_context, failure))
+        prepared = await conversation.bridge.try_acall(_WHAT, partial(conversation.prepared, request_context, failure))
         self._sent = prepared is not None
         return prepared or request_context
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        """Log the response and what it cost, where what it answers was ours."""
-        seat = self._here(ctx)
+        """Log the response and its cost if the request was ours."""
+        conversation = self._here(ctx)
         if self._sent:
-            await seat.door.asoftly(_WHAT, partial(seat.observe, response))
+            await conversation.bridge.try_acall(_WHAT, partial(conversation.observe, response))
         return response
 
     async def on_model_request_error(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, error: Exception
     ) -> ModelResponse:
-        """Make room where the prompt was too long, and let the run's own request pass where ours was refused."""
-        seat = self._here(ctx)
+        """Make room where the prompt was too long, and send the run's own request where ours was refused."""
+        conversation = self._here(ctx)
         status: Any = getattr(error, "status_code", None)
         if not self._sent or status not in (400, 413) or request_context.attempt > 2:
             raise error
@@ -115,33 +115,37 @@ class ReverieCapability(AbstractCapability[Any]):
             self._failure = failure
         else:
             self._passes = True
-            seat.door.fell_back(_WHAT, f"the request was refused and the run's own is sent instead: {failure}")
+            conversation.bridge.report_fallback(
+                _WHAT, f"the request was refused and the run's own is sent instead: {failure}"
+            )
         raise RetryModelRequest from error
 
     async def after_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: Any, args: Any, result: Any
     ) -> Any:
-        """Move a big result to disk at once, and let the run keep its preview."""
-        seat = self._here(ctx)
+        """Move a big result to disk at once, and leave its preview in the run's history."""
+        conversation = self._here(ctx)
         text = result if isinstance(result, str) else _text_of(call, result)
         if text is None:
             return result
-        shown = await seat.door.asoftly(_WHAT, partial(seat.hosted.result, call.tool_call_id, text))
+        shown = await conversation.bridge.try_acall(
+            _WHAT, partial(conversation.host_session.result, call.tool_call_id, text)
+        )
         return result if shown is None or shown == text or not isinstance(shown, str) else shown
 
     def _here(self, ctx: RunContext[Any]) -> _ConversationSession:
         session = self._session
-        return self._seat(session if isinstance(session, Session) else session(ctx.conversation_id or ""))
+        return self._conversation(session if isinstance(session, Session) else session(ctx.conversation_id or ""))
 
-    def _seat(self, session: Session) -> _ConversationSession:
-        found = self._seats.get(session)
+    def _conversation(self, session: Session) -> _ConversationSession:
+        found = self._conversations.get(session)
         if found is None:
-            found = self._seats[session] = _ConversationSession(session, self._memory)
+            found = self._conversations[session] = _ConversationSession(session, self._memory)
         return found
 
 
 def _text_of(call: ToolCallPart, result: Any) -> str | None:
-    """Return what a result will be as text; None where it is more than text."""
+    """Return a result as text; None where it holds more than text."""
     if isinstance(result, (int, float, bool, dict, list, tuple)) or result is None:
         part = ToolReturnPart(call.tool_name, cast(Any, result), call.tool_call_id)
         return part.model_response_str() if not part.files else None

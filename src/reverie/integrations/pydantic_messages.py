@@ -1,4 +1,4 @@
-"""Pydantic AI's messages told in the wire's shape, and found again in it."""
+"""Translate Pydantic AI's messages to the wire's shape and back."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _OTHERS_MARKS: Final = (
 
 
 def wire_reply(response: ModelResponse) -> Body:
-    """Return a response as a reply of the wire."""
+    """Return a response as a reply in the wire's shape."""
     usage = response.usage
     read, written = usage.cache_read_tokens, usage.cache_write_tokens
     return {
-        "id": response.provider_response_id or new_uuid(),  # two without an id are not the same
+        "id": response.provider_response_id or new_uuid(),  # two responses without an id are different ones
         "model": response.model_name or "",
         "role": "assistant",
         "content": _reply_blocks(response, Placeholders()),
@@ -60,7 +60,7 @@ def wire_reply(response: ModelResponse) -> Body:
     }
 
 
-def _reply_blocks(response: ModelResponse, stand_ins: Placeholders) -> list[Block]:
+def _reply_blocks(response: ModelResponse, placeholders: Placeholders) -> list[Block]:
     blocks: list[Block] = []
     for part in response.parts:
         if isinstance(part, TextPart):
@@ -69,12 +69,12 @@ def _reply_blocks(response: ModelResponse, stand_ins: Placeholders) -> list[Bloc
             given = {"id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
             blocks.append({"type": "tool_use", **given})
         elif not isinstance(part, ThinkingPart):
-            blocks.append(stand_ins.block(part.part_kind, part, _says(part)))
+            blocks.append(placeholders.block(part.part_kind, part, _says(part)))
     return blocks
 
 
 def _says(thing: Any) -> Any:
-    """Return what a thing of Pydantic AI's says: the same before and after it was written to disk and read again."""
+    """Return the content of an object of Pydantic AI's: the same before and after it was stored and loaded."""
     if getattr(thing, "part_kind", "").startswith(_RETRY):
         return to_jsonable_python(thing.content, fallback=repr)
     said: Any = to_jsonable_python(thing, bytes_mode="base64", fallback=repr)
@@ -84,30 +84,30 @@ def _says(thing: Any) -> Any:
 
 
 class PydanticTranslator:
-    """A run's messages told in the wire's shape, and found again in it; of a history that grew, only what is new."""
+    """Translates a run's messages to the wire's shape and back; of a grown history, only the new ones."""
 
     def __init__(self) -> None:
-        self._stand_ins = Placeholders()
+        self._placeholders = Placeholders()
         self._replies: ReplyIndex[ModelResponse] = ReplyIndex()
         self._results: dict[str, tuple[bytes, ToolReturnPart]] = {}
         self._systems: list[SystemPromptPart] = []
         self._facts: list[Any] = []
-        """What was told, out of reach of a run that writes into its messages, and what was made of it."""
+        """Copies of the translated messages, because a run may change its own in place."""
         self._wired: list[Body] = []
         self._sent: list[Body] = []
-        """What was found again, and as which messages."""
+        """The wire messages that were translated back, and the messages they gave."""
         self._found: list[ModelMessage] = []
         self._marked = False
 
-    def goes_on(self, messages: Sequence[ModelMessage]) -> bool:
-        """Say whether messages begin with the whole history that was told."""
+    def continues(self, messages: Sequence[ModelMessage]) -> bool:
+        """Return whether messages begin with the whole translated history."""
         return common_length(self._facts, [_facts(one) for one in messages]) == len(self._facts)
 
     def request(self, context: ModelRequestContext) -> Body:
-        """Return a request that goes on from the history that was told in the wire's shape."""
+        """Return a request in the wire's shape; its history must begin with the translated one."""
         for message in context.messages[len(self._facts) :]:
             if isinstance(message, ModelResponse):
-                blocks = _reply_blocks(message, self._stand_ins)
+                blocks = _reply_blocks(message, self._placeholders)
                 self._replies.add(reply_key(blocks), message)
                 self._wired.append({"role": "assistant", "content": blocks})
             else:
@@ -141,14 +141,14 @@ class PydanticTranslator:
                 blocks += self._prompt(part)
             else:
                 kind = _RETRY if part.part_kind.startswith(_RETRY) else part.part_kind
-                blocks.append(self._stand_ins.block(kind, part, _says(part)))
+                blocks.append(self._placeholders.block(kind, part, _says(part)))
         return blocks
 
     def _result(self, part: ToolReturnPart) -> Block:
         text = part.content if isinstance(part.content, str) else part.model_response_str()
         content: str | list[Block] = text
         if part.files:
-            content = [{"type": "text", "text": text}, self._stand_ins.block("files", part.files, _says(part.files))]
+            content = [{"type": "text", "text": text}, self._placeholders.block("files", part.files, _says(part.files))]
         self._results[part.tool_call_id] = content_key(content), part
         block: Block = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": content}
         return {**block, "is_error": True} if part.outcome in _ERRORS else block
@@ -161,10 +161,10 @@ class PydanticTranslator:
             if isinstance(item, str):
                 blocks.append({"type": "text", "text": item})
             elif not isinstance(item, CachePoint):
-                blocks.append(self._stand_ins.block(item.kind, item, _says(item)))
+                blocks.append(self._placeholders.block(item.kind, item, _says(item)))
         return blocks
 
-    # -- and back
+    # -- from the wire to Pydantic AI
 
     def overridden(self, context: ModelRequestContext, sent: Body) -> ModelRequestContext:
         """Return the context with the session's view in it."""
@@ -184,7 +184,7 @@ class PydanticTranslator:
         return replace(context, messages=messages, model_settings=cast(Any, settings))
 
     def _messages(self, sent: Sequence[Body], marks: bool) -> list[ModelMessage]:
-        """Return what is sent as messages: a response as it came where the run still has it."""
+        """Return wire messages as Pydantic AI's; a response that the run still has is returned as it came."""
         same = common_length(self._sent, sent) if marks == self._marked else 0
         self._marked = marks
         del self._sent[same:], self._found[same:]
@@ -198,7 +198,7 @@ class PydanticTranslator:
             else:
                 parts = list[ModelRequestPart](self._systems) if not self._found else []
                 owed = _mark_of(self._sent[-1]) if marks and self._sent else None
-                if owed is not None:  # a mark on the reply before: a point that opens this message leads there
+                if owed is not None:  # a mark on the reply before becomes a cache point at the start of this message
                     parts.append(UserPromptPart([CachePoint(ttl=cast(Any, owed))]))
                 self._found.append(ModelRequest(parts=[*parts, *self._parts(content, marks)]))
             self._sent.append(message)
@@ -210,14 +210,14 @@ class PydanticTranslator:
             if block.get("type") == "tool_use":
                 parts.append(ToolCallPart(block["name"], block["input"], block["id"]))
             elif block.get("type") == "text":
-                parts.append(self._stand_ins.thing(block) or TextPart(block["text"]))
+                parts.append(self._placeholders.thing(block) or TextPart(block["text"]))
         return ModelResponse(parts=parts)
 
     def _parts(self, content: Sequence[Block], marks: bool) -> list[ModelRequestPart]:
         parts: list[ModelRequestPart] = []
         said: list[Any] = []
         for block in content:
-            thing = self._stand_ins.thing(block)
+            thing = self._placeholders.thing(block)
             if block.get("type") == "tool_result":
                 parts.append(self._returned(block))
             elif thing is not None and hasattr(thing, "part_kind"):
@@ -248,7 +248,7 @@ class PydanticTranslator:
 
 
 def _facts(message: ModelMessage) -> list[Any]:
-    """Return what counts of a message: of a result not what the run keeps beside it, which nobody is sent."""
+    """Return the parts of a message that count in a comparison; metadata of a result is never sent and does not."""
     return [
         message.kind,
         *(
@@ -261,7 +261,7 @@ def _facts(message: ModelMessage) -> list[Any]:
 
 
 def _mark_of(message: Body) -> str | None:
-    """Return the lifetime of the mark on a reply."""
+    """Return the lifetime of the cache mark on a reply; None where it has none."""
     if message["role"] != "assistant":
         return None
     return next((_ttl(block) for block in _list(message["content"]) if _MARK in block), None)

@@ -1,4 +1,4 @@
-"""What a host has said and heard so far, as it stands in a session's log."""
+"""The host's history as it is in a session's log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .history_pieces import content_key, message_key, reply_key
 __all__ = ["OWN", "LoggedResult", "LoggedTurn", "kept_positions", "logged_turns"]
 
 OWN: Final = "items"
-"""The field of a logged message, and of a logged reply, that holds it in the host's own form."""
+"""The field of a logged message or reply that holds the host's own form of it."""
 
 
 class LoggedResult:
-    """The result of one call as it is known: its entry, and every content the host may show for it."""
+    """The result of one call: its entry, and the digests of every content that the host may show for it."""
 
     def __init__(self, uuid: str, contents: Iterable[bytes] = ()) -> None:
         self.uuid = uuid
@@ -27,7 +27,7 @@ class LoggedResult:
 
 
 class LoggedTurn:
-    """Something said, or a reply with the results of its calls."""
+    """A message, or a reply with the results of its calls."""
 
     def __init__(self, key: bytes, uuids: list[str]) -> None:
         self.key = key
@@ -35,15 +35,15 @@ class LoggedTurn:
         self.results: dict[str, LoggedResult] = {}
 
     def entries(self) -> list[str]:
-        """Return every entry this is made of."""
-        return [*self.uuids, *(heard.uuid for heard in self.results.values())]
+        """Return the uuids of all entries of this turn."""
+        return [*self.uuids, *(result.uuid for result in self.results.values())]
 
 
 def kept_positions(known: Sequence[bytes], host: Sequence[bytes]) -> list[int]:
-    """Return which of what is known the host's history begins with, in order; what it goes on with is new.
+    """Return the positions of the logged turns with which the host's history begins; the rest of the history is new.
 
-    What the host left out is skipped where it goes on with something that is known, so that a history whose past was
-    dropped is not taken for a new one.
+    Turns that the host left out are skipped where its history continues with a logged one, so that a history without
+    its oldest turns does not count as a new one.
     """
     kept: list[int] = []
     at = 0
@@ -70,8 +70,8 @@ def _run(known: Sequence[bytes], at: int, host: Sequence[bytes], number: int) ->
 
 
 def logged_turns(view: View, first: LoggedTurn) -> list[LoggedTurn]:
-    """Return what the host has said by the log, for a host that comes back."""
-    spoken: list[LoggedTurn] = []
+    """Return the turns in the log, for a host that resumes."""
+    turns: list[LoggedTurn] = []
     replies: dict[str, LoggedTurn] = {}
     blocks: dict[str, list[Any]] = {}
     gone: set[str] = set()
@@ -85,26 +85,26 @@ def logged_turns(view: View, first: LoggedTurn) -> list[LoggedTurn]:
             blocks.setdefault(name, []).extend(_list(one.message["content"]))
             if name not in replies:
                 replies[name] = LoggedTurn(b"", [])
-                spoken.append(replies[name])
+                turns.append(replies[name])
             replies[name].uuids.append(one.uuid)
             replies[name].key = reply_key(blocks[name])
         elif one.entry.kind == USER or OWN in one.entry.body:
-            _recover_said(one, view, spoken, first)
-    return [one for one in spoken if not gone.issuperset(one.uuids)]
+            _add_user_turn(one, view, turns, first)
+    return [one for one in turns if not gone.issuperset(one.uuids)]
 
 
-def _recover_said(item: Item, view: View, spoken: list[LoggedTurn], first: LoggedTurn) -> None:
-    said: list[Any] = []
+def _add_user_turn(item: Item, view: View, turns: list[LoggedTurn], first: LoggedTurn) -> None:
+    words: list[Any] = []
     for block in _list(item.message["content"]):
         if block.get("type") != "tool_result":
-            said.append(block)
+            words.append(block)
             continue
         called = str(block.get("tool_use_id"))
         whole = view.offloaded(called) is None
-        owner = spoken[-1] if spoken else first
+        owner = turns[-1] if turns else first
         owner.results[called] = LoggedResult(item.uuid, [content_key(block.get("content"))] if whole else [])
-    if said:
-        spoken.append(LoggedTurn(message_key(said), [item.uuid]))
+    if words:
+        turns.append(LoggedTurn(message_key(words), [item.uuid]))
 
 
 def _list(content: Any) -> list[Any]:

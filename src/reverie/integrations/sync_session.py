@@ -1,4 +1,4 @@
-"""How a host reaches a session from wherever it runs: another thread, another event loop, or no event loop at all."""
+"""Reach a session from any place in a host: another thread, another event loop, or no event loop at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _homes: WeakKeyDictionary[Session, asyncio.AbstractEventLoop] = WeakKeyDictionar
 
 @contextmanager
 def sync_session(session: Session) -> Generator[Session]:
-    """Keep a session open on a thread of its own, for hosts that have no event loop or several."""
+    """Keep a session open on its own thread, for hosts with no event loop or with several."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(session) as entered:
         _homes[entered] = portal.call(_current_loop)
         try:
@@ -46,60 +46,60 @@ def _loop_here() -> asyncio.AbstractEventLoop | None:
 
 
 class SessionBridge:
-    """Runs what a session is to do on the event loop it lives on, and never lets its failure become the host's."""
+    """Runs operations on the event loop of a session, and keeps its failures away from the host."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self._home = _homes.get(session) or _loop_here()
 
-    def call(self, act: Action[T]) -> T:
-        """Do it from a thread that has no event loop, and wait."""
+    def call(self, action: Action[T]) -> T:
+        """Run an operation from a thread without an event loop, and wait for the result."""
         home = self._home = self._home or _homes.get(self.session)
         if home is None or home.is_closed():
             raise SessionError(
-                f"session {self.session.name} runs nowhere that a synchronous call could reach: open it with {_ADVICE}"
+                f"session {self.session.name} has no event loop for synchronous calls: open it with {_ADVICE}"
             )
         if _loop_here() is home:
             raise SessionError(
                 f"a synchronous call would block the event loop that session {self.session.name} runs on: call from a "
                 f"thread, use the asynchronous client, or open it with {_ADVICE}"
             )
-        return asyncio.run_coroutine_threadsafe(_awaited(act), home).result()
+        return asyncio.run_coroutine_threadsafe(_awaited(action), home).result()
 
-    async def acall(self, act: Action[T]) -> T:
-        """Do it from any event loop."""
+    async def acall(self, action: Action[T]) -> T:
+        """Run an operation from any event loop."""
         here = _loop_here()
         self._home = home = self._home or _homes.get(self.session) or here
         if home is None or home is here:
-            return await act()
+            return await action()
         if home.is_closed():
             raise SessionError(
                 f"the event loop that session {self.session.name} was opened on is closed: open it where it is used, "
                 f"or with {_ADVICE}"
             )
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(act), home))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(action), home))
 
-    def softly(self, what: str, act: Action[T]) -> T | None:
-        """Do it; where that fails, say so to whoever listens and return nothing."""
+    def try_call(self, what: str, action: Action[T]) -> T | None:
+        """Run an operation; on failure emit ``FellBack`` and return None."""
         try:
-            return self.call(act)
+            return self.call(action)
         except Exception as error:
-            self.fell_back(what, error)
+            self.report_fallback(what, error)
             return None
 
-    async def asoftly(self, what: str, act: Action[T]) -> T | None:
-        """Do it from any event loop; where that fails, say so to whoever listens and return nothing."""
+    async def try_acall(self, what: str, action: Action[T]) -> T | None:
+        """Run an operation from any event loop; on failure emit ``FellBack`` and return None."""
         try:
-            return await self.acall(act)
+            return await self.acall(action)
         except Exception as error:
-            self.fell_back(what, error)
+            self.report_fallback(what, error)
             return None
 
-    def fell_back(self, what: str, why: BaseException | str) -> None:
-        """Tell whoever listens that the host goes on without us here."""
+    def report_fallback(self, what: str, why: BaseException | str) -> None:
+        """Emit ``FellBack``: the host continues without us here."""
         said = why if isinstance(why, str) else str(why) or type(why).__name__
         self.session.emit(FellBack(self.session.name, what, said))
 
 
-async def _awaited(act: Action[T]) -> T:
-    return await act()
+async def _awaited(action: Action[T]) -> T:
+    return await action()
