@@ -170,7 +170,7 @@ def test_a_rewritten_saying_leaves_the_view_and_the_log_keeps_both(talk: Talk) -
     talk.ask("one", "reply 1", "two")
     talk.ask("one", "reply 1", "two, rather", "reply 3", "three")
     assert talk.sent[2][1] == "two, rather"
-    assert talk.snips == ["the host took back or rewrote 2 messages of its history"]
+    assert talk.snips == ["the host removed or rewrote 2 messages of its history"]
     assert [text_of(entry.message["content"]) for entry in talk.session.view.history] == [
         "one",
         "reply 1",

@@ -195,7 +195,7 @@ async def test_what_asks_the_first_question_again_for_a_title_passes(turns: int,
         before = len(session.view.history)
         loop = [history[0], {"role": "assistant", "content": "Let me see."}, {"role": "user", "content": "Well?"}]
         for messages in ([history[0]], loop, [{"role": "user", "content": "a title, please"}]):
-            with pytest.raises(SessionError, match="passes as it is"):
+            with pytest.raises(SessionError, match="passes unchanged"):
                 await hosted.prepare({**TITLE, "messages": messages})
         await exchanged(hosted, history, turns)
         assert len(session.view.history) == before + 2

@@ -16,7 +16,7 @@ def after(removed: bool = True, said: str = "") -> tuple[NeededResults, Script]:
     script.result("t1", f"1\t{LINE}\n2\t{OTHER}\n")
     needs = NeededResults()
     for entry in script.entries:
-        needs.heard(entry)
+        needs.add(entry)
     if removed:
         needs.removed("t1", 900)
     return needs, script
@@ -53,7 +53,7 @@ def test_reading_the_file_again_is_noticed_and_makes_up_for_it():
     again = Script()
     again.reply(call("t2", file_path="/a.py"))
     again.result("t2", f"1\t{LINE}\n")
-    found = [called for entry in again.entries for called in needs.heard(entry)]
+    found = [called for entry in again.entries for called in needs.add(entry)]
     assert found == ["t1"]
     assert needs.wanted(tuple(edit(LINE).entries)) == []
 
@@ -64,7 +64,7 @@ def test_a_line_two_results_hold_is_needed_only_when_both_are_gone():
     other.reply(call("t3", file_path="/b.py"))
     other.result("t3", LINE)
     for entry in other.entries:
-        needs.heard(entry)
+        needs.add(entry)
     assert needs.wanted(tuple(edit(LINE).entries)) == []
     needs.removed("t3", 50)
     assert needs.wanted((*edit(LINE).entries, *[])) == [("t3", 50)]

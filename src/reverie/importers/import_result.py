@@ -67,16 +67,6 @@ class ImportedSession:
         """The entries that carry a message."""
         return tuple(entry for entry in self.entries if entry.kind in _MESSAGES and entry.message is not None)
 
-    @property
-    def said(self) -> tuple[str, ...]:
-        """Return one line of text for each skipped kind of record and each damaged line."""
-        out = [f"line {one.line}: {one.reason}" for one in self.damage]
-        for reason, count in sorted(self.skipped.items()):
-            lines = ", ".join(str(line) for line in self.skipped_lines.get(reason, ()))
-            more = ", ..." if count > _NAMED_LINES else ""
-            out.append(f"skipped {count} x {reason}" + (f" (line {lines}{more})" if lines else ""))
-        return tuple(out)
-
 
 class SkipCounts:
     """The number of skipped records by reason, with the first line numbers."""

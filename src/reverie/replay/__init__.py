@@ -1,1 +1,1 @@
-"""How you prove it: recorded sessions through policies, under a simulator of the provider's cache."""
+"""Replay recorded sessions under several policies, with a simulator of the provider's cache, and report their cost."""

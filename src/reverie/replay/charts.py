@@ -1,4 +1,4 @@
-"""The two charts of a session: how full the window was, and what the policies had cost by then."""
+"""The two charts of a session: the use of the window, and the cost of each policy so far."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARKS: Final = 60
 
 @record
 class ChartStyle:
-    """Colours of policies and layers, and how many points a curve may have."""
+    """Colours of policies and layers, and the largest number of points of a curve."""
 
     policies: Mapping[str, int]
     layers: Mapping[str, int]
@@ -35,20 +35,22 @@ class ChartStyle:
         return f"var(--l{self.layers[layer] % 7})"
 
     def shape(self, layer: str) -> str:
-        """Return the shape of a layer's marks, so that colour is not all that tells them apart."""
+        """Return the shape of a layer's marks, so that they differ without colour too."""
         return "dot cut" if self.layers[layer] % 2 else "dot"
 
 
 def window_chart(
     outcome: ReplayOutcome, other: ReplayOutcome | None, axis: Axis, look: ChartStyle, *, top: int, name: str
 ) -> Html:
-    """Draw how each request's window was billed, another policy's window as an outline, and what was done to it."""
+    """Draw the window of each request by how it was billed, another policy's window as an outline, and the layers'
+    actions.
+    """
     points = outcome.points
     if not points:
-        return el("p", "Nothing was sent.", class_="more")
+        return el("p", "No request was sent.", class_="more")
     groups = buckets(range(len(points)), look.most_points)
     along = [axis.places[group[0]] for group in groups]
-    # The whole first and what was read last, each down to the ground: the one painted later hides the lower part.
+    # Each area reaches down to the axis, and a later one covers the lower part: the whole first, the cached part last.
     areas = [
         el("path", d=_path(along, edge, top) + f"V{HEIGHT}H{round(along[0] * WIDTH)}Z", fill=f"var(--{kind})")
         for kind, edge in _edges(points, groups)
@@ -67,7 +69,7 @@ def window_chart(
 
 
 def cost_chart(outcomes: Sequence[ReplayOutcome], axes: Mapping[str, Axis], look: ChartStyle, *, name: str) -> Html:
-    """Draw what each policy had cost after each request; what would leave nothing to see of the others runs off."""
+    """Draw the cost of each policy after each request; a curve far above the others runs off the chart."""
     curves = {one.policy: list(accumulate(point.input_usd for point in one.points)) for one in outcomes if one.points}
     for one in outcomes:
         if one.points:
@@ -93,14 +95,14 @@ def cost_chart(outcomes: Sequence[ReplayOutcome], axes: Mapping[str, Axis], look
 
 
 def cost_top(outcomes: Iterable[ReplayOutcome]) -> float:
-    """Return where the cost chart ends: a little above the dearest policy that caches."""
+    """Return the top of the cost chart: a little above the most expensive policy that caches."""
     costs = {one.policy: one.input_usd for one in outcomes}
     cached = [usd for policy, usd in costs.items() if policy != UNCACHED]
     return max(cached or costs.values(), default=0.0) * 1.06 or 1.0
 
 
 def _edges(points: Sequence[Point], groups: Sequence[Sequence[int]]) -> Iterable[tuple[str, list[float]]]:
-    """Return the upper edges of the areas, the highest first; requests that share a place show their mean."""
+    """Return the upper edges of the areas, the highest first; requests at the same position show their mean."""
     read = [point.read for point in points]
     written = [point.read + point.write_5m + point.write_1h for point in points]
     whole = [edge + point.uncached for edge, point in zip(written, points, strict=True)]
@@ -141,7 +143,7 @@ def _height(amount: float, top: float) -> int:
 
 
 def _path(along: Sequence[float], amounts: Sequence[float], top: float) -> str:
-    """Return steps: each amount holds until the next request."""
+    """Return a step curve: each amount holds until the next request."""
     if not along:
         return ""
     x, y = round(along[0] * WIDTH), _height(amounts[0], top)
@@ -168,7 +170,7 @@ def _x(axis: Axis) -> Html:
 
 
 def _act_lanes(acts: Sequence[LayerAction], axis: Axis, look: ChartStyle) -> Iterable[Html]:
-    """Return a lane a layer, with a mark for each act; neighbours share one where there are too many."""
+    """Return one lane per layer with a mark for each action; neighbours share a mark where there are too many."""
     for layer in look.layers:
         mine = [act for act in acts if act.layer == layer]
         if not mine:

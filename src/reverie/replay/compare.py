@@ -1,4 +1,4 @@
-"""Several recordings under several policies, in one report."""
+"""Replay several recordings under several policies into one report."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ Progress = Callable[[str], None]
 
 
 def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list[Recording], list[str]]:
-    """Read every session in these files and directories; say which files were left out and why.
+    """Return the sessions in these files and directories, and a note for each file that was left out.
 
-    A file that was named and cannot be read is an error, unless ``lenient``.
+    A named file that cannot be read is an error, unless ``lenient``.
     """
     found: list[Recording] = []
     skipped: list[str] = []
@@ -62,7 +62,7 @@ def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list
 
 
 def settings_named(files: Iterable[Path]) -> dict[str, Settings]:
-    """Read settings files to be replayed as policies, each under the file's own name."""
+    """Return the settings of files to replay as policies, each under the file's name."""
     out: dict[str, Settings] = {}
     for file in files:
         if file.stem in NAMES or file.stem in out:
@@ -83,7 +83,7 @@ def compare(
     progress: Progress | None = None,
     check: bool = True,
 ) -> ReplayReport:
-    """Replay each recording under each policy and gather what it would have cost."""
+    """Replay each recording under each policy and return a report of the costs."""
     settings = settings or load_settings()
     extra = extra or {}
     unknown = [name for name in policies if name not in NAMES]
@@ -100,7 +100,7 @@ def compare(
             if name == "recorded":
                 billed = billed_outcome(recording, prices)
                 if billed is None:
-                    notes.setdefault("no word of what was billed", []).append(recording.name)
+                    notes.setdefault("no billed usage", []).append(recording.name)
                     continue
                 outcomes.append(billed)
                 as_billed.append((replay_recording(recording, AsRecordedPolicy(ttl), prices, check=False), billed))
@@ -120,7 +120,7 @@ def compare(
 
 
 def _note(reason: str, where: list[str]) -> str:
-    """Say something about several files in one line."""
+    """Return one line of text about several files."""
     named = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if len(where) > 3 else "")
     return f"{reason}: {named}"
 
@@ -162,7 +162,7 @@ def _reverie(recording: Recording, settings: Settings, prices: Prices, name: str
 
 
 def _simulator(pairs: Sequence[tuple[ReplayOutcome, ReplayOutcome]]) -> SimulatorAccuracy | None:
-    """Hold the simulator against what was billed."""
+    """Return the simulator's figures beside the billed ones; None where no recording has a bill."""
     if not pairs:
         return None
     simulated, billed = totals(one for one, _ in pairs), totals(one for _, one in pairs)

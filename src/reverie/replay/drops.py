@@ -1,7 +1,7 @@
-"""Every fall in cache reads of a recorded session, with its reason, from nothing but what was billed and when.
+"""Find every drop in cache reads of a recorded session and its reason, from the billed tokens and the times alone.
 
-A recording of another program holds neither its system prompt nor its tools, so that a client's change shows only in
-what left the request: a compaction that is recorded, tokens that are gone without one, an end that was rewritten.
+A recording of another program holds neither its system prompt nor its tools. So a change by the client shows only in
+the content that left the request: a recorded compaction, missing tokens without one, or a rewritten end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["CacheDrop", "by_reason", "drops"]
 REMOVED: Final = "content removed by the client"
 REWRITTEN: Final = "client change near the end"
 UNSEEN: Final = "unrecorded change before the messages, or server"
-# How a person calls what was decided.
+# Names of decisions for people.
 _NAMES: Final[Mapping[str, str]] = {
     "compacted": "compaction",
     "compaction_undone": "compaction undone",
@@ -37,7 +37,7 @@ _NAMES: Final[Mapping[str, str]] = {
 
 @record
 class CacheDrop:
-    """A request that read less than the one before it had left to be read."""
+    """A request that read less from the cache than the request before had left in it."""
 
     number: int
     at: float
@@ -50,12 +50,12 @@ class CacheDrop:
 
     @property
     def tokens(self) -> int:
-        """The tokens that were paid for anew, or that left."""
+        """The tokens that were billed again, or that left the request."""
         return self.expected - self.actual
 
 
 def drops(recording: Recording) -> list[CacheDrop]:
-    """Name every drop of a recording; one without usage has none to name."""
+    """Return every drop of a recording; one without usage has none."""
     found: list[CacheDrop] = []
     watch, older, total, opening = CacheWatch(), 0, 0, dict[str, Any]()
     for step in recording.steps:
@@ -82,7 +82,7 @@ def drops(recording: Recording) -> list[CacheDrop]:
 
 
 def by_reason(found: Iterable[CacheDrop]) -> dict[str, list[CacheDrop]]:
-    """Gather drops by their reason, the most frequent first."""
+    """Group drops by their reason, the most frequent first."""
     gathered: dict[str, list[CacheDrop]] = {}
     for drop in found:
         gathered.setdefault(drop.reason, []).append(drop)
@@ -95,7 +95,7 @@ def _decisions(step: RecordedRequest) -> list[Decision]:
 
 
 def _falls(watch: CacheWatch, used: Usage) -> bool:
-    """Say whether a call reads so little that the watch would report it, announced or not."""
+    """Return whether a request reads so little that the cache watch would report it, announced or not."""
     policy = watch.policy
     fallen = used.read < policy.least_share * watch.readable
     return watch.sent is not None and fallen and watch.readable - used.read >= policy.least_tokens
@@ -106,17 +106,17 @@ def _announced(watch: CacheWatch) -> str | None:
 
 
 def _reason(watch: CacheWatch, used: Usage, step: RecordedRequest, older: int, total: int) -> str:
-    """Name why less was read unannounced; ``older`` could be read two calls ago, ``total`` was sent by the last."""
+    """Return the reason of an unannounced drop; ``older`` was readable two calls ago, ``total`` was sent by the last."""
     _, broke = watch.after(used, step.at)
     named = broke.reason if broke is not None else SERVER
     if broke is not None and broke.changes:
         return named
     gone = step.removed or total - used.input >= watch.policy.least_tokens
     if gone and (named == SERVER or used.read):
-        return REMOVED  # an expired cache would have left nothing to read, not a part
+        return REMOVED  # an expired cache would have left nothing to read
     if named == SERVER and older and used.read >= watch.policy.least_share * older and used.write:
         return REWRITTEN
-    # A live prefix that was written at its breakpoints is missed from its first block on: more cannot be seen.
+    # The whole prefix was missed although it was live: the recording does not show why.
     known = watch.asked is not None and bool(watch.asked.tools or watch.asked.system)
     return UNSEEN if named == SERVER and used.write and not used.read and not known else named
 

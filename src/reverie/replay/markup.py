@@ -1,4 +1,4 @@
-"""HTML from parts: everything that is text is escaped here, and nowhere is text taken as markup."""
+"""Build HTML from parts: all text is escaped here, and text is never taken as markup."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 
 @record
 class Html:
-    """A piece of markup that is safe to put into a page."""
+    """A piece of markup that is safe in a page."""
 
     source: str
 
 
 def text(value: object) -> Html:
-    """Return any value as text that no browser takes for markup, without what cannot stand in a page."""
+    """Return a value as escaped text, without characters that a page cannot hold."""
     sound = str(value).encode("utf-8", "replace").decode("utf-8")
     return Html(escape(_UNSEEN.sub("", sound), quote=True))
 
@@ -33,7 +33,7 @@ def join(parts: Iterable[Html]) -> Html:
 
 
 def el(tag: str, /, *inside: object, **attributes: object) -> Html:
-    """Return an element; what is not markup becomes text, and an underscore ends a name that Python has taken."""
+    """Return an element; content that is not ``Html`` becomes text, and a trailing underscore is cut from ``class_``."""
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(value).source}"')
         for key, value in attributes.items()

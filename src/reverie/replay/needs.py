@@ -1,8 +1,8 @@
-"""Which removed content a recorded session went on to use.
+"""Find removed content that a recorded session used later.
 
-A reply shows what it had before its eyes: it edits by quoting, it answers with lines it read. A line of some length
-that stands in a removed result, that nobody said since and that stands nowhere else in view must have come from there,
-so under the policy it would have had to be read back first.
+A reply shows which content the model could see: it quotes lines to edit, it repeats lines it read. A long line that
+occurs in a removed result, that no later message repeated and that is not in view elsewhere must come from that
+result, so under the policy the model would have had to read it back first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NUMBERED: Final = re.compile(r"^\s*\d+(?:→|\t|: |\| )")
 
 
 class NeededResults:
-    """An index of the lines of all results, and of who has said them since."""
+    """An index of the lines of all results, and of the lines that later messages repeat."""
 
     def __init__(self) -> None:
         self._results_with: dict[str, list[str]] = {}
@@ -29,8 +29,8 @@ class NeededResults:
         self._paths: dict[str, str] = {}
         self._gone: dict[str, int] = {}
 
-    def heard(self, entry: Entry) -> list[str]:
-        """Take in an entry; return the removed results whose file it reads again."""
+    def add(self, entry: Entry) -> list[str]:
+        """Add an entry; return the removed results whose file it reads again."""
         again: list[str] = []
         for block in _blocks(entry):
             kind = block["type"]
@@ -45,7 +45,7 @@ class NeededResults:
         return again
 
     def _read(self, block: Block) -> list[str]:
-        """Note which file a call reads, and which removed results it makes up for."""
+        """Note which file a call reads, and return the removed results that it replaces."""
         arguments = cast("dict[str, Any]", block["input"])
         path = arguments.get("file_path") or arguments.get("path")
         if block["name"].lower() != "read" or not isinstance(path, str):
@@ -57,15 +57,12 @@ class NeededResults:
         return again
 
     def removed(self, tool_use_id: str, tokens: int, preview: str = "") -> None:
-        """Note that a result left the view, but for a preview."""
+        """Note that a result left the view, except for a preview."""
         self._gone[tool_use_id] = tokens
         self._said.update(_lines(preview))
 
     def wanted(self, reply: tuple[Entry, ...]) -> list[tuple[str, int]]:
-        """Return the removed results this reply could not have been written without, with their sizes.
-
-        They count as back in view from here on.
-        """
+        """Return the removed results that this reply needs, with their sizes; they count as in view from now on."""
         found: list[tuple[str, int]] = []
         if not self._gone:
             return found
@@ -79,7 +76,7 @@ class NeededResults:
 
 
 def lines_of_result(block: Block) -> Iterator[str]:
-    """Yield the lines of a tool result that are long enough to be told apart."""
+    """Yield the lines of a tool result that are long enough to be distinctive."""
     return _lines(_text(block.get("content")))
 
 
@@ -112,7 +109,7 @@ def _text(content: Any) -> str:
 
 
 def _inputs(block: Block) -> str:
-    """Return what a call quotes: its string arguments, also those one level down."""
+    """Return the texts of a call: its string arguments, also those one level down."""
     found: list[str] = []
     for value in cast("dict[str, Any]", block["input"]).values():
         if isinstance(value, str):

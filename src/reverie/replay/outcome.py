@@ -1,4 +1,4 @@
-"""What a replay found: one outcome a policy and session, and their sums."""
+"""The results of a replay: one outcome per policy and session, and their totals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["LayerAction", "Point", "ReplayBreak", "ReplayOutcome", "ReplayReport
 
 @record
 class Point:
-    """One request: when it was sent, how full the window was, how its tokens were billed and what they cost."""
+    """One request: when it was sent, its window, how its tokens were billed and their cost."""
 
     number: int
     at: float
@@ -28,7 +28,7 @@ class Point:
 
 @record
 class LayerAction:
-    """Something a layer did before a request."""
+    """An action of a layer before a request."""
 
     number: int
     at: float
@@ -40,9 +40,9 @@ class LayerAction:
 
 @record
 class ReplayBreak:
-    """Part of a live cache that was not read: why, how much, and what rewriting it cost.
+    """A part of a live cache that was not read: the reason, the tokens, and the cost of writing it again.
 
-    ``registered`` says that a logged decision announced it; one that did not is a fault of the policy, or the
+    ``registered`` means that a logged decision announced it; an unregistered break is a fault of the policy, or the
     cache had expired.
     """
 
@@ -56,7 +56,7 @@ class ReplayBreak:
 
 @record
 class ReplayOutcome:
-    """A session under a policy."""
+    """The result of one session under one policy."""
 
     policy: str
     file: str
@@ -75,17 +75,17 @@ class ReplayOutcome:
 
     @property
     def input_usd(self) -> float:
-        """What all input cost, reading back included."""
+        """The cost of all input, including content that was read back."""
         return sum(point.input_usd for point in self.points) + self.read_back_usd
 
     @property
     def output_usd(self) -> float:
-        """What all output cost."""
+        """The cost of all output."""
         return sum(point.output_usd for point in self.points)
 
     @property
     def peak_window(self) -> int:
-        """The fullest window."""
+        """The largest window."""
         return max((point.window for point in self.points), default=0)
 
     @property
@@ -96,7 +96,7 @@ class ReplayOutcome:
 
 @record
 class SimulatorAccuracy:
-    """How well the simulator does on what was billed, replaying as recorded: shares of input read, and cost."""
+    """The simulator's share of cached input and its cost, beside the billed ones, for the recorded requests."""
 
     read_share: float
     billed_read_share: float
@@ -105,7 +105,7 @@ class SimulatorAccuracy:
 
 @record
 class ReplayReport:
-    """Several sessions under several policies; outcomes come policy by policy for each file."""
+    """Several sessions under several policies; the outcomes are grouped by file, one per policy."""
 
     files: tuple[str, ...]
     policies: tuple[str, ...]
@@ -116,7 +116,7 @@ class ReplayReport:
     simulator: SimulatorAccuracy | None = None
 
     def of(self, *, policy: str | None = None, file: str | None = None) -> list[ReplayOutcome]:
-        """Return the outcomes of a policy, a file, or both."""
+        """Return the outcomes of a policy, of a file, or of both."""
         return [
             outcome
             for outcome in self.outcomes
@@ -125,7 +125,7 @@ class ReplayReport:
 
 
 def totals(outcomes: Iterable[ReplayOutcome]) -> dict[str, Any]:
-    """Sum outcomes into the figures a report gives for each policy."""
+    """Return the totals of outcomes, as a report shows them for each policy."""
     found: Sequence[ReplayOutcome] = list(outcomes)
     points = [point for outcome in found for point in outcome.points]
     breaks = [one for outcome in found for one in outcome.breaks]

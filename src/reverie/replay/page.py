@@ -1,4 +1,4 @@
-"""A replay's findings as one page that needs nothing else: no script, no request, for any width and for the dark."""
+"""A replay report as one self-contained HTML page: no script, no request, any width, light and dark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OPEN_SESSIONS: Final = 3
 LISTED: Final = 40
 FIRST: Final = 8
 CURVES: Final = (
-    "Costs of read-backs stand at the end of the curves. Where there are more requests than a chart has room for, "
+    "The cost of read-backs is added at the end of the curves. Where there are more requests than fit, "
     "neighbours are drawn as their mean and share a mark."
 )
 
@@ -75,7 +75,7 @@ def _head(report: ReplayReport, policies: Sequence[str]) -> Html:
 
 
 def _switches(policies: Sequence[str]) -> str:
-    """Return the rules by which a choice shows one panel and hides the others, in a browser without script."""
+    """Return CSS rules that show the chosen panel and hide the others, without script."""
     shown = f".policy{{display:none}}.{panel_name(_chosen(policies))}{{display:block}}.by-time{{display:none}}"
     rules = [
         ".choice:checked+label{background:var(--ink);border-color:var(--ink);color:var(--paper)}",
@@ -89,7 +89,7 @@ def _switches(policies: Sequence[str]) -> str:
 
 
 def _chosen(policies: Sequence[str]) -> int:
-    """Return which policy's window is shown at first."""
+    """Return the index of the policy that is shown first."""
     liked = [policy for policy in (OURS, APPEND_ONLY) if policy in policies]
     return policies.index(liked[0]) if liked else max(0, len(policies) - 1)
 
@@ -119,7 +119,7 @@ def _headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> Html:
     if best is not None:
         usd = found[best]["input_usd"]
         return el("h1", f"{those} would have cost least with ", el("b", best), f": {_exact(usd)}.")
-    return el("h1", "Nothing was replayed." if not found else "What these sessions would have cost.")
+    return el("h1", "Nothing was replayed." if not found else "The cost of these sessions.")
 
 
 def _summary(report: ReplayReport, found: dict[str, dict[str, Any]], look: ChartStyle) -> Html:
@@ -151,10 +151,7 @@ def _summary(report: ReplayReport, found: dict[str, dict[str, Any]], look: Chart
         for policy, one in found.items()
         if one["invalid_requests"]
     ]
-    lead = (
-        "What the same requests would have cost, by what was done to the window. "
-        "Reading back what had been taken out is in the bill."
-    )
+    lead = "The cost of the same requests under each policy. It includes reading back content that was removed."
     if len(outputs) == 1:
         lead += f" Output costs {_exact(outputs.pop())} in every case."
     return join(
@@ -172,7 +169,7 @@ def _ratios(one: dict[str, Any]) -> tuple[float | None, float | None]:
 
 
 def _meter(amount: float, whole: float, colour: str) -> Html:
-    """Return a bar; what is far longer than the others runs off."""
+    """Return a bar; one that is far longer than the others runs off."""
     width = f"width:{min(100.0, amount / whole * 100):.1f}%;--fill:{colour}"
     return el("span", class_="over" if amount > whole * 1.02 else None, style=width)
 
@@ -194,14 +191,14 @@ def _layers(found: dict[str, dict[str, Any]]) -> Html:
     if not rows:
         return Html("")
     said = [
-        f"Of {one['removed_tokens']:,} tokens that {policy} took out of view, {one['needed_share']:.1%} were needed "
+        f"Of {one['removed_tokens']:,} tokens that {policy} removed from view, {one['needed_share']:.1%} were needed "
         f"later; {counted(one['read_backs'], 'read-back')} cost {_exact(one['read_back_usd'])}."
         for policy in chosen
         if (one := found[policy])["removed_tokens"]
     ]
     lead = [el("p", line, class_="lead") for line in said]
     headings = ["Layer", "Policy", "Acts", "Items", "Tokens freed"]
-    return join([el("h2", "What the layers did"), *lead, scrolling_table("Layers", headings, rows, text=(1,))])
+    return join([el("h2", "Actions of the layers"), *lead, scrolling_table("Layers", headings, rows, text=(1,))])
 
 
 def _exact(usd: float) -> str:
@@ -227,19 +224,19 @@ def _lost(report: ReplayReport) -> Html:
         for row in ordered
     ]
     lead = (
-        "A break is a part of the prompt that had been cached and was paid for anew. "
-        "Unannounced: no decision in the log said that it would come."
+        "A break is a cached part of the prompt that was billed again. "
+        "Unannounced: no decision in the log announced it."
     )
     headings = ["Reason", "Policy", "Price", "Breaks", "Tokens", "Unannounced"]
     table = scrolling_table("Breaks by reason", headings, rows[:FIRST], text=(1,))
     rest = scrolling_table("Further breaks by reason", headings, rows[FIRST:], text=(1,))
     more = el("details", el("summary", f"and {len(rows) - FIRST:,} cheaper ones"), rest, class_="rest")
-    parts = [el("h2", "What broke the cache"), el("p", lead, class_="lead"), table]
+    parts = [el("h2", "Cache breaks"), el("p", lead, class_="lead"), table]
     return join([*parts, *([more] if len(rows) > FIRST else [])])
 
 
 def _overview(report: ReplayReport, sessions: Sequence[tuple[str, str]]) -> Html:
-    """Return a row a session, with the way to its charts."""
+    """Return one row per session with a link to its charts."""
     named = [policy for policy in (APPEND_ONLY, OURS) if policy in report.policies] or list(report.policies[:2])
     rows: list[Html] = []
     for at, (file, session) in enumerate(sessions):

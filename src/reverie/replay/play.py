@@ -1,4 +1,4 @@
-"""Play a recorded session through a live one: the same words, a real log, a simulated provider's bill."""
+"""Play a recorded session through a live one: the same messages, a real log, a simulated provider's bill."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PlayedClock:
 
 @record
 class PlayedRequest:
-    """One request that was made on the way."""
+    """One request of the played session."""
 
     number: int
     at: float
@@ -50,7 +50,7 @@ async def play_session(
     check: Callable[[dict[str, Any]], None] | None = None,
     on_said: Callable[[str], None] | None = None,
 ) -> AsyncIterator[PlayedRequest]:
-    """Say everything again, in order and at its time, and yield each request with its bill."""
+    """Append all messages again, in order and at their time, and yield each request with its bill."""
     provider = provider or SimulatedProvider()
     renamed: dict[str, str] = {}
     number = 0
@@ -82,7 +82,7 @@ async def play_session(
 
 
 def _replies_together(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Gather the pieces of each reply; they were one answer to one request."""
+    """Return the entries grouped by reply: the pieces of a reply answer one request."""
     out: list[list[Entry]] = []
     for entry in entries:
         last = out[-1][0] if out else None
@@ -94,7 +94,7 @@ def _replies_together(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 async def _say(session: Session, entry: Entry, on_said: Callable[[str], None] | None) -> str:
-    """Log results as results and the rest as what was said."""
+    """Log results as results and the rest as a message; return the uuid of the last entry."""
     rest: list[Block] = []
     for block in as_blocks(entry.message or {"content": []}):
         known = block["type"] == "tool_result" and session.view.tool_call(block["tool_use_id"]) is not None

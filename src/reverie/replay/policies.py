@@ -1,4 +1,4 @@
-"""Policies a recorded session can be replayed under."""
+"""The policies under which a recorded session can be replayed."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ KEPT_RESULTS: Final = 5
 
 
 class ReplayPolicy(Protocol):
-    """What is done to a view before each request, and where the breakpoints go."""
+    """The decisions before each request, and the places of the breakpoints."""
 
     name: str
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
-        """Decide what to do with an entry that has just come, before it is folded."""
+        """Return the decisions about a new entry, before it is folded."""
         ...
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Decide what to do before a request."""
+        """Return the decisions before a request."""
         ...
 
     def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
-        """Place the breakpoints; none means that nothing is cached."""
+        """Return the breakpoints; None means that nothing is cached."""
         ...
 
 
@@ -58,11 +58,11 @@ class UncachedPolicy:
     name = "uncached"
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
-        """Leave it."""
+        """Decide nothing."""
         return []
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Leave it."""
+        """Decide nothing."""
         return []
 
     def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
@@ -71,7 +71,7 @@ class UncachedPolicy:
 
 
 class AppendOnlyPolicy(UncachedPolicy):
-    """Send everything, cached as documented; cut only where the recording was."""
+    """Send everything, cached as documented; compact only where the recording did."""
 
     name = "append-only"
 
@@ -82,7 +82,7 @@ class AppendOnlyPolicy(UncachedPolicy):
         self._cuts = 0
 
     def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
-        """Mark the system prompt, where the last request ended, and the end."""
+        """Mark the system prompt, the end of the last request, and the end."""
         ttl = self.ttl_of(step)
         changed = 0 if view.cuts != self._cuts else self._changed
         self._cuts, self._changed = view.cuts, None
@@ -101,21 +101,21 @@ class AppendOnlyPolicy(UncachedPolicy):
         return self.ttl
 
     def changed_at(self, group: int) -> None:
-        """Note the first message a decision changed."""
+        """Note the first message that a decision changed."""
         self._changed = group if self._changed is None else min(self._changed, group)
 
 
 class AsRecordedPolicy(AppendOnlyPolicy):
-    """Send what the recording sent, with the lifetime it used.
+    """Send the recorded requests with the recorded cache lifetime.
 
-    Where tokens left a recorded request and no entry says why, its client must have cleared something: the oldest
-    results go until the size is right.
+    Where tokens left a recorded request without an entry that says why, its client must have cleared something: the
+    oldest results are cleared until the size matches.
     """
 
     name = "as-recorded"
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Clear what the recorded client must have cleared."""
+        """Clear the results that the recorded client must have cleared."""
         if not step.removed or step.billed is None:
             return []
         surplus = view.token_count.tokens - step.billed.input
@@ -131,14 +131,14 @@ class AsRecordedPolicy(AppendOnlyPolicy):
         return [ResultsCleared(Cause("recorded client", "content removed by the client", frees, True), gone)]
 
     def ttl_of(self, step: RecordedRequest) -> str:
-        """Return the lifetime the recording paid for, or the one asked for where it does not say."""
+        """Return the lifetime that the recording paid for, or the given one where it does not say."""
         if step.billed is not None and (step.billed.write_1h or step.billed.write_5m):
             self.ttl = "1h" if step.billed.write_1h else "5m"
         return self.ttl
 
 
 class SlidingWindowPolicy(AppendOnlyPolicy):
-    """Keep the newest rounds that fit, dropping the oldest as new ones come."""
+    """Keep the newest rounds that fit, and drop the oldest."""
 
     name = "sliding-window"
 
@@ -173,7 +173,7 @@ class ClearEveryTurnPolicy(AppendOnlyPolicy):
         self._policy = TrimPolicy()
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Clear what is not among the newest results."""
+        """Clear the results that are not among the newest."""
         shown = view.overrides.results
         results = [one for one in view.results if self._policy.may_clear(one.tool) and one.tool_use_id not in shown]
         old = results[: -self._keep]
@@ -209,7 +209,7 @@ class ReveriePolicy(UncachedPolicy):
         self._storage = InMemoryStorage()
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
-        """Run layer 1 on each result that comes."""
+        """Run layer 1 on each new result."""
         decisions: list[Decision] = []
         if entry.kind != USER or entry.message is None:
             return decisions
@@ -222,7 +222,7 @@ class ReveriePolicy(UncachedPolicy):
         return decisions
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Run layer 1 on the results of one message together, and layer 2."""
+        """Run layer 1 on the results of one message together, then layer 2."""
         together = offload_aggregate(self._storage, "replay", view, self._offload).before
         planned = self.trimmer.plan(view, step.at)
         if isinstance(planned, Trimming):

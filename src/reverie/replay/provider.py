@@ -1,4 +1,4 @@
-"""A provider that bills and never answers: real requests in, usage out, by the documented rules of the cache."""
+"""A provider that bills requests by the documented cache rules and never answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SimulatedProvider:
         self.last = SimUsage()
 
     def bill(self, request: Mapping[str, Any], now: float, *, output: int = 0) -> dict[str, Any]:
-        """Return the usage of a request, in the provider's own words."""
+        """Return the usage of a request in the provider's own fields."""
         blocks: list[SimBlock] = []
         marks: list[Mark] = []
         for role, block in _walk(request):
@@ -53,7 +53,7 @@ class SimulatedProvider:
 
 
 def _walk(request: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the blocks of a request in the provider's order, each with who says it."""
+    """Return the blocks of a request in the provider's order, each with its role."""
     tools: list[dict[str, Any]] = request.get("tools") or []
     out: list[tuple[str, dict[str, Any]]] = [("tool", tool) for tool in tools]
     system: Any = request.get("system")

@@ -1,8 +1,8 @@
-"""A recorded session as the requests it made: when, with what, and what the provider billed.
+"""A recorded session as its requests: their time, their content, and the billed usage.
 
-What was billed fixes the sizes. The input of one request less that of the one before is what stood between them, so
-estimates are scaled to it, and what a recording does not hold (reminders, restored files) becomes an attachment of the
-size that was billed for it. Recordings without usage keep the estimates.
+The bill determines the sizes. The difference between the inputs of two requests is the size of the content between
+them, so estimates are scaled to it; content that the recording does not hold (reminders, restored files) becomes an
+attachment of the billed size. Recordings without usage keep the estimates.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..values import record, replace
 
 __all__ = ["BlockSizes", "RecordedRequest", "Recording", "recording_of"]
 
-_SECONDS_BETWEEN: Final = 10.0  # where a recording has no times
-_LEAST, _MOST = 0.75, 1.35  # how far a recorded bill may pull an estimate before the rest counts as unseen or removed
-_REMOVED: Final = 2_000  # tokens that must be missing before something counts as removed
+_SECONDS_BETWEEN: Final = 10.0  # for a recording without times
+_LEAST, _MOST = 0.75, 1.35  # bounds for scaling an estimate to the bill; the rest counts as unrecorded or removed
+_REMOVED: Final = 2_000  # fewer missing tokens do not count as removed
 
 
 @record
@@ -41,14 +41,14 @@ class RecordedRequest:
 
 
 class BlockSizes:
-    """Tokens of blocks: as billed where the recording says so, else as estimated."""
+    """Tokens of blocks: as billed where the recording has a bill, else as estimated."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Block, int]] = {}
         self.factor = 1.0
 
     def set(self, block: Block, tokens: int) -> None:
-        """Fix the size of a block, known by identity."""
+        """Set the size of a block, which is identified by its identity."""
         self._known[id(block)] = (block, tokens)
 
     def of(self, block: Block) -> int:
@@ -69,13 +69,13 @@ class Recording:
     steps: tuple[RecordedRequest, ...]
     sizes: BlockSizes
     prefix: tuple[int, ...]
-    """Tokens of what stands before the messages, in the pieces the recording shows to be cached apart."""
+    """Tokens before the messages, in the pieces that the recording shows to be cached separately."""
     timed: bool
     billed: bool
 
 
 def recording_of(imported: ImportedSession, name: str) -> Recording:
-    """Return an imported session as the requests it made."""
+    """Return an imported session as a recording."""
     entries = [_normal(entry) for entry in imported.entries]
     steps = _steps(entries)
     timed = any(entry.at > 0 for entry in entries)
@@ -93,7 +93,7 @@ def recording_of(imported: ImportedSession, name: str) -> Recording:
 
 
 def _normal(entry: Entry) -> Entry:
-    """Return the entry with its message as blocks a provider accepts, which keep their identity from here on."""
+    """Return the entry with its message as valid blocks, which keep their identity from here on."""
     if entry.kind not in (USER, ASSISTANT, ATTACHMENT) or entry.message is None:
         return entry
     role = ASSISTANT if entry.kind == ASSISTANT else USER
@@ -103,7 +103,7 @@ def _normal(entry: Entry) -> Entry:
 
 
 def _steps(entries: list[Entry]) -> list[RecordedRequest]:
-    """Cut a log at its requests: one before the first piece of each reply."""
+    """Split a log at its requests: one before the first piece of each reply."""
     pieces: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.kind == ASSISTANT:
@@ -133,7 +133,7 @@ def _step(number: int, at: float, entries: list[Entry], reply: list[Entry]) -> R
 
 
 def _billed(reply: list[Entry]) -> Usage | None:
-    """Return what one reply was billed; its pieces repeat it, the output of the last being the fullest."""
+    """Return the billed usage of a reply; its pieces repeat it, and the last has the full output."""
     reported = [entry.reply["usage"] for entry in reply if isinstance(entry.reply.get("usage"), dict)]
     usages = [usage_of(cast(Mapping[str, Any], one)) for one in reported]
     if not usages or not usages[0].input:
@@ -146,7 +146,7 @@ def _blocks(entry: Entry) -> list[Block]:
 
 
 def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[RecordedRequest], tuple[int, ...]]:
-    """Scale estimates to what was billed, request by request, and find what stands before the messages."""
+    """Scale estimates to the bill, request by request, and return the tokens before the messages."""
     first = steps[0].billed
     assert first is not None
     opening = sum(estimate_block(block) for entry in steps[0].entries for block in _blocks(entry))
@@ -177,7 +177,7 @@ def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[Record
 
 
 def _spread(blocks: Iterable[Block], grown: int, sizes: BlockSizes) -> int:
-    """Give each new block its share of what was billed, within reason, and return what was given."""
+    """Give each new block its share of the billed tokens, within bounds, and return the sum."""
     estimates = [(block, estimate_block(block)) for block in blocks]
     raw = sum(tokens for _, tokens in estimates)
     if not raw:
@@ -192,7 +192,7 @@ def _spread(blocks: Iterable[Block], grown: int, sizes: BlockSizes) -> int:
 
 
 def _unseen(step: RecordedRequest, tokens: int, sizes: BlockSizes) -> Entry:
-    """Stand in for what the provider was sent and the recording does not hold."""
+    """Return an attachment of the given size for content that was sent and is not recorded."""
     block: Block = {"type": "text", "text": f"[not recorded: {tokens} tokens, request {step.number}]"}
     sizes.set(block, tokens)
     last = step.entries[-1] if step.entries else None
@@ -202,7 +202,7 @@ def _unseen(step: RecordedRequest, tokens: int, sizes: BlockSizes) -> Entry:
 
 
 def _pieces(steps: list[RecordedRequest], base: int) -> tuple[int, ...]:
-    """Cut what stands before the messages where the recording shows that a shorter prefix was read."""
+    """Split the tokens before the messages where the recording shows that a shorter prefix was read."""
     reads = {step.billed.read for step in steps if step.billed is not None and 0 < step.billed.read < base}
     cuts = sorted(reads)[:2]
     return tuple(later - earlier for earlier, later in zip([0, *cuts], [*cuts, base], strict=True))

@@ -1,4 +1,4 @@
-"""The figures of a replay as every door shows them: JSON, terminal, page."""
+"""The figures of a replay for all outputs: JSON, terminal, page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OURS: Final = "reverie"
 
 @record
 class BreakCosts:
-    """What the breaks of one reason cost under one policy."""
+    """The cost of the breaks with one reason under one policy."""
 
     policy: str
     reason: str
@@ -44,7 +44,7 @@ class BreakCosts:
 
 
 def report_json(report: ReplayReport) -> dict[str, Any]:
-    """Return the report as plain JSON: the sums of each policy, and the same for each file."""
+    """Return the report as plain JSON: the totals of each policy, and the same for each file."""
     return {
         "sessions": len(sessions_of(report)),
         "model": report.model,
@@ -66,9 +66,9 @@ def report_json(report: ReplayReport) -> dict[str, Any]:
 
 
 def figures(report: ReplayReport, *, file: str | None = None, session: str | None = None) -> dict[str, dict[str, Any]]:
-    """Return the sums of each policy that has outcomes, with its cost beside that of two others.
+    """Return the totals of each policy with outcomes, and the ratio of its cost to two other policies.
 
-    A policy that is known for some sessions only (``recorded`` needs a bill) is compared on those sessions.
+    A policy with outcomes for only some sessions (``recorded`` needs a bill) is compared on those sessions.
     """
     found: dict[str, dict[str, Any]] = {}
     for policy in report.policies:
@@ -97,7 +97,7 @@ def _cost_ratio(report: ReplayReport, outcomes: Sequence[ReplayOutcome], policy:
 
 
 def cheapest(report: ReplayReport) -> str | None:
-    """Name the policy with the least input cost among those that were run on every session."""
+    """Return the policy with the lowest input cost among those that ran on every session."""
     every = len(sessions_of(report))
     costs = {
         policy: sum(outcome.input_usd for outcome in report.of(policy=policy))
@@ -113,7 +113,7 @@ def sessions_of(report: ReplayReport) -> list[tuple[str, str]]:
 
 
 def break_costs(policy: str, breaks: Iterable[ReplayBreak]) -> list[BreakCosts]:
-    """Gather breaks by reason, the dearest first."""
+    """Return the breaks grouped by reason, the most expensive first."""
     found: dict[str, list[ReplayBreak]] = {}
     for one in breaks:
         found.setdefault(one.reason, []).append(one)
@@ -132,7 +132,7 @@ def break_costs(policy: str, breaks: Iterable[ReplayBreak]) -> list[BreakCosts]:
 
 
 def costs_by_reason(report: ReplayReport) -> list[BreakCosts]:
-    """Return what breaks cost by policy and reason: policies in the order of the report, the dearest reason first."""
+    """Return the cost of breaks by policy and reason, in the order of policies, the most expensive reason first."""
     return [
         row
         for policy in report.policies
@@ -141,7 +141,7 @@ def costs_by_reason(report: ReplayReport) -> list[BreakCosts]:
 
 
 def count_text(count: float) -> str:
-    """Say a number of tokens in at most five characters or so."""
+    """Return a number of tokens in about five characters."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if count >= size * 0.9995:
             amount = count / size
@@ -156,17 +156,17 @@ def count_text(count: float) -> str:
 
 
 def places(amounts: Iterable[float]) -> int:
-    """Return how many decimals a column of money needs so that its largest amount shows three digits or more."""
+    """Return the number of decimals with which the largest amount of a column shows at least three digits."""
     largest = max((abs(amount) for amount in amounts), default=0.0)
     return 2 if largest >= 10 else 3 if largest >= 1 else 4
 
 
 def money_text(usd: float, decimals: int = 2) -> str:
-    """Say an amount of dollars."""
+    """Return an amount of dollars as text."""
     sign = "-" if usd < 0 and round(-usd, decimals) > 0 else ""
     return f"{sign}${abs(usd):,.{decimals}f}"
 
 
 def ttl_text(ttl: str) -> str:
-    """Say a cache's lifetime as a person would."""
+    """Return a cache's lifetime as text for people."""
     return {"5m": "5-minute cache", "1h": "1-hour cache"}.get(ttl, f"{ttl} cache" if ttl else "cache")

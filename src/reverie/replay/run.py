@@ -28,7 +28,7 @@ _BROKEN_TOKENS: Final = 2_000
 
 
 def billed_outcome(recording: Recording, prices: Prices) -> ReplayOutcome | None:
-    """Return what the provider billed, where the recording says."""
+    """Return the outcome that the provider billed; None where the recording has no bill."""
     if not recording.billed:
         return None
     points: list[Point] = []
@@ -49,7 +49,7 @@ def billed_outcome(recording: Recording, prices: Prices) -> ReplayOutcome | None
 def replay_recording(
     recording: Recording, policy: ReplayPolicy, prices: Prices, *, check: bool = True
 ) -> ReplayOutcome:
-    """Send every request of the recording as the policy would have made it."""
+    """Replay every request of a recording under a policy and return the outcome."""
     run = _PolicyRun(recording, policy, prices, check)
     for step in recording.steps:
         run.step(step)
@@ -81,7 +81,7 @@ class _PolicyRun:
         self.made = 0
 
     def step(self, step: RecordedRequest) -> None:
-        """Take in what came since the last request, decide, send, and see what the reply needed."""
+        """Add the entries since the last request, decide, send, and find the results that the reply needed."""
         moved = self.arrive(step)
         moved += self.decide(step, self.policy.prepare(self.view, step))
         request = build_request(self.view)
@@ -94,10 +94,10 @@ class _PolicyRun:
         self.sent, self.usage = step, usage
 
     def arrive(self, step: RecordedRequest) -> list[str]:
-        """Fold what the recording holds between two requests; return why the prefix moved, where it did."""
+        """Fold the entries between two requests; return why the prefix moved, if it did."""
         moved: list[str] = []
         for entry in step.entries:
-            for called in self.needs.heard(entry):
+            for called in self.needs.add(entry):
                 self.needed[called] = self._size_of(called)
             self.decide(step, self.policy.arrived(self.view, entry))
             cuts = self.view.cuts
@@ -112,14 +112,14 @@ class _PolicyRun:
         return found.tokens if found is not None else 0
 
     def _as_simulated(self, entry: Entry) -> Entry:
-        """Return a reply with the usage the provider would have reported under this policy."""
+        """Return a reply with the usage that the provider would have reported under this policy."""
         if entry.kind != ASSISTANT or self.sent is None or reply_id(entry) != reply_id(self.sent.reply[0]):
             return entry
         usage = reply_usage(self.usage, output=self.sent.output_tokens)
         return replace(entry, body={**entry.body, "reply": {**entry.reply, "usage": usage}})
 
     def decide(self, step: RecordedRequest, decisions: Sequence[Decision]) -> list[str]:
-        """Log decisions and note what they did."""
+        """Log decisions and record their effects; return the names of those that move the prefix."""
         moved: list[str] = []
         for decision in decisions:
             cause = decision.cause
@@ -144,7 +144,7 @@ class _PolicyRun:
         return moved
 
     def snip(self, decision: Snipped) -> None:
-        """Note the results that left with whole rounds, and count all that left."""
+        """Record the results that left with whole rounds, and count the freed tokens."""
         gone = set(decision.messages)
         for one in self.view.results:
             if one.message in gone:
@@ -165,7 +165,7 @@ class _PolicyRun:
         return self.cache.request(blocks, marks, model=self.recording.model, now=step.at)
 
     def watch(self, step: RecordedRequest, usage: SimUsage, moved: list[str]) -> None:
-        """Name a break: a good part of what the last request left in the cache was not read."""
+        """Record a break where a large part of the cached tokens was not read."""
         held = self.usage.read + self.usage.write
         lost = held - usage.read
         if self.sent is None or usage.read >= _BROKEN_SHARE * held or lost < _BROKEN_TOKENS:
@@ -181,7 +181,7 @@ class _PolicyRun:
         self.breaks.append(ReplayBreak(step.number, step.at, reason, lost, price, bool(moved) or idle >= 300))
 
     def read_back(self, step: RecordedRequest, usage: SimUsage) -> None:
-        """Charge what the reply could not have been written without: its tokens written, and one more request each."""
+        """Charge each removed result that the reply needs: its tokens as a cache write, and one more request."""
         for called, tokens in self.needs.wanted(step.reply):
             self.read_backs += 1
             self.read_back_tokens += tokens
@@ -193,7 +193,7 @@ class _PolicyRun:
                 trimmer.read_backs += 1
 
     def outcome(self) -> ReplayOutcome:
-        """Return all that was found."""
+        """Return the outcome."""
         notes = () if self.recording.timed else ("the recording has no times: 10 s between requests were assumed",)
         return ReplayOutcome(
             self.policy.name,
@@ -216,7 +216,7 @@ class _PolicyRun:
 def _point(step: RecordedRequest, usage: SimUsage, prices: Prices) -> Point:
     kinds = {"read": usage.read, "write_5m": usage.write_5m, "write_1h": usage.write_1h, "uncached": usage.uncached}
     paid = prices.cost(**kinds)
-    # Where long requests are dearer, so is their output: it is priced with the request it belongs to.
+    # Output is priced with its request, because output of long requests may cost more.
     output = prices.cost(**kinds, output=step.output_tokens) - paid
     return Point(
         number=step.number,

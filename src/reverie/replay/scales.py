@@ -1,4 +1,4 @@
-"""Where things stand in a chart: ticks, positions, and fewer points where there are too many."""
+"""Positions in a chart: ticks, axes, and groups where there are too many points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STEPS: Final = tuple(
 
 @record
 class Axis:
-    """The x axis of a session: where each request stands, from 0 to 1, and what is written below."""
+    """The x axis of a session: the position of each request, from 0 to 1, and the labels below."""
 
     name: str
     places: tuple[float, ...]
@@ -30,13 +30,13 @@ class Axis:
     numbers: dict[int, int]
 
     def at(self, number: int) -> float:
-        """Return where a request stands, by its number."""
+        """Return the position of a request by its number."""
         index = self.numbers.get(number)
         return self.places[index] if index is not None else 0.0
 
 
 def by_number(points: Sequence[Point]) -> Axis:
-    """Let requests stand at equal distances."""
+    """Return an axis with requests at equal distances."""
     count = len(points)
     whole = max(1, count - 1)
     ticks = [(at, at / whole) for at in nice_ticks(whole, 8)] if count > 1 else [(0.0, 0.0)]
@@ -45,7 +45,7 @@ def by_number(points: Sequence[Point]) -> Axis:
 
 
 def by_time(points: Sequence[Point]) -> Axis:
-    """Let requests stand where their time is; one that goes backwards stands with the one before."""
+    """Return an axis with requests at their times; a time that goes backwards counts as the one before."""
     times = list(accumulate((point.at if isfinite(point.at) else 0.0 for point in points), max))
     whole = times[-1] - times[0] if times else 0.0
     if whole <= 0:
@@ -71,7 +71,7 @@ def _elapsed(seconds: float) -> str:
 
 
 def nice_ticks(largest: float, most: int = 5) -> list[float]:
-    """Return round numbers from 0 up to the largest, at most so many beside 0."""
+    """Return round numbers from 0 up to the largest value, at most ``most`` beside 0."""
     if largest <= 0:
         return [0.0]
     unit = 10 ** floor(log10(largest / most))
@@ -80,7 +80,7 @@ def nice_ticks(largest: float, most: int = 5) -> list[float]:
 
 
 def buckets(items: Sequence[T], most: int) -> list[Sequence[T]]:
-    """Cut items into at most so many neighbourhoods of about one size."""
+    """Split items into at most ``most`` groups of neighbours of about the same size."""
     count = min(len(items), most)
     edges = [len(items) * at // count for at in range(count + 1)] if count else [0]
     return [items[start:end] for start, end in pairwise(edges)]

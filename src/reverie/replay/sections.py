@@ -1,4 +1,4 @@
-"""The part of the page that belongs to one session: its window, its cost, its breaks."""
+"""The part of the page for one session: its window, its cost, its breaks."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ LISTED_BREAKS: Final = 40
 
 
 def counted(count: int, noun: str) -> str:
-    """Say how many there are of something."""
+    """Return a number with its noun, plural where needed."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def panel_name(index: int) -> str:
-    """Return the class of what is shown for one policy only."""
+    """Return the CSS class of a panel that is shown for one policy only."""
     return f"policy-{index}"
 
 
 def scrolling_table(name: str, headings: Sequence[str], rows: Sequence[Html], *, text: Container[int] = ()) -> Html:
-    """Return a table that scrolls in itself where the screen is too narrow."""
+    """Return a table that scrolls by itself on a narrow screen."""
     heads = [
         el("th", heading, scope="col", class_="text" if at in text else None) for at, heading in enumerate(headings)
     ]
@@ -62,7 +62,7 @@ def session_section(report: ReplayReport, session: tuple[str, str], look: ChartS
 
 
 def _windows(outcomes: Sequence[ReplayOutcome], policies: Sequence[str], look: ChartStyle, at: int) -> list[Html]:
-    """Return a panel a policy, each with the window along both axes."""
+    """Return one panel per policy, each with the window along both axes."""
     top = max((one.peak_window for one in outcomes), default=0) or 1
     by_policy = {one.policy: one for one in outcomes}
     panels: list[Html] = []
@@ -96,7 +96,7 @@ def _window_legend(report: ReplayReport, look: ChartStyle) -> Html:
 def _costs(outcomes: Sequence[ReplayOutcome], look: ChartStyle, at: int) -> list[Html]:
     found = [one for one in outcomes if one.points]
     if not found:
-        return [el("p", "Nothing was sent.", class_="more")]
+        return [el("p", "No request was sent.", class_="more")]
     along = (("by-request", by_number), ("by-time", by_time))
     charts = [
         el(
@@ -118,7 +118,7 @@ def _costs(outcomes: Sequence[ReplayOutcome], look: ChartStyle, at: int) -> list
 
 
 def _breaks(outcomes: Sequence[ReplayOutcome], policies: Sequence[str]) -> list[Html]:
-    """Return a panel a policy with its breaks in their order, the dearest where there are many."""
+    """Return one panel per policy with its breaks in order; of many, only the most expensive."""
     by_policy = {one.policy: one for one in outcomes}
     unannounced = el("span", "unannounced", class_="tag loud")
     panels: list[Html] = []

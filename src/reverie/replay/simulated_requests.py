@@ -18,9 +18,9 @@ _DIGEST: Final = 12
 
 
 def prefix_blocks(recording: Recording) -> tuple[list[SimBlock], int]:
-    """Return what stands before the messages and is shared by every request, and the size of the rest of it.
+    """Return the blocks before the messages that every request shares, and the size of the rest of that part.
 
-    The last piece, where the recording shows several, is context that a client sends anew after a compaction.
+    The last piece, where the recording shows several, is context that a client sends again after a compaction.
     """
     pieces = recording.prefix
     shared = pieces[:-1] or pieces
@@ -39,7 +39,7 @@ class RequestSimulator:
         self.epoch = 0
 
     def blocks(self, messages: list[Message]) -> tuple[list[SimBlock], list[int]]:
-        """Return the whole request as blocks, and where each message starts."""
+        """Return the whole request as blocks, and the position of each message."""
         out = list(self.prefix)
         if self._context:
             out.append(SimBlock(b"context %d" % self.epoch, self._context))
@@ -72,7 +72,7 @@ class RequestSimulator:
         return [Mark(at, ttl) for at, ttl in sorted(prefix.items())]
 
     def warmed(self, step: RecordedRequest) -> int | None:
-        """Return how many prefix blocks somebody else's requests had kept warm, where the recording shows it."""
+        """Return the number of prefix blocks that other requests had cached; None where the recording shows none."""
         read = step.billed.read if step.billed is not None else 0
         total = 0
         for number, block in enumerate(self.prefix):
@@ -83,7 +83,7 @@ class RequestSimulator:
 
 
 def reply_usage(usage: Any, *, output: int) -> dict[str, int]:
-    """Return simulated usage in the provider's own words."""
+    """Return simulated usage in the provider's own fields."""
     return {
         "input_tokens": usage.uncached,
         "cache_creation_input_tokens": usage.write_5m + usage.write_1h,
