@@ -106,7 +106,7 @@ def _announced(watch: CacheWatch) -> str | None:
 
 
 def _reason(watch: CacheWatch, used: Usage, step: RecordedRequest, older: int, total: int) -> str:
-    """Return the reason of an unannounced drop; ``older`` was readable two calls ago, ``total`` was sent by the last."""
+    """Return the reason of an unannounced drop; ``older`` was readable two calls ago, ``total`` was sent last."""
     _, broke = watch.after(used, step.at)
     named = broke.reason if broke is not None else SERVER
     if broke is not None and broke.changes:

@@ -33,7 +33,7 @@ def join(parts: Iterable[Html]) -> Html:
 
 
 def el(tag: str, /, *inside: object, **attributes: object) -> Html:
-    """Return an element; content that is not ``Html`` becomes text, and a trailing underscore is cut from ``class_``."""
+    """Return an element; content that is not ``Html`` becomes text, and ``class_`` loses its underscore."""
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(value).source}"')
         for key, value in attributes.items()
