@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import random
+import signal
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+SLOW_FOLDERS = {"examples", "integrations", "scenarios"}
 
 settings.register_profile("quick", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("torture", settings.get_profile("quick"), max_examples=2_000)
@@ -29,9 +36,18 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["REVERIE_TEST_SEED"] = str(random.SystemRandom().randrange(2**32)) if torture else "20261115"
     if torture:
         config.option.timeout = 3_600
+    # A shell that starts the tests in the background has them, and every program they start, ignore interrupts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Hypothesis prints the seed of a failure it finds; a given seed makes the whole run repeatable.
     if getattr(config.option, "hypothesis_seed", None) is None:
         config.option.hypothesis_seed = os.environ["REVERIE_TEST_SEED"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        is_slow = item.get_closest_marker("slow") or SLOW_FOLDERS & set(item.path.relative_to(REPOSITORY).parts)
+        item.add_marker("slow" if is_slow else "fast")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -61,6 +77,47 @@ def corpus() -> Path:
     if not folder.is_dir():
         pytest.skip("no corpus here: set REVERIE_CORPUS to a folder of recorded sessions")
     return folder
+
+
+# Load on the machine changes neither of the two costs below; a wall clock measures the neighbours as well.
+@pytest.fixture
+def steps_of() -> Callable[[Callable[[], object]], int]:
+    """Return a function that counts the Python instructions of a call."""
+
+    def steps_of(act: Callable[[], object]) -> int:
+        steps = 0
+
+        def trace(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal steps
+            frame.f_trace_opcodes = True
+            steps += event == "opcode"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            act()
+        finally:
+            sys.settrace(before)
+        return steps
+
+    return steps_of
+
+
+@pytest.fixture
+def is_linear() -> Callable[[Callable[[int], object], int], bool]:
+    """Return a function that says whether 16 times the size costs far less than 256 times the processor time."""
+
+    def seconds(act: Callable[[int], object], size: int) -> float:
+        begun = time.thread_time()
+        act(size)
+        return time.thread_time() - begun
+
+    def is_linear(act: Callable[[int], object], size: int) -> bool:
+        small = min(seconds(act, size) for _ in range(5))
+        return any(seconds(act, 16 * size) < 64 * small for _ in range(5))
+
+    return is_linear
 
 
 @pytest.fixture(autouse=True)

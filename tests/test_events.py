@@ -153,6 +153,7 @@ def told(event: Event) -> str:
 """
 
 
+@pytest.mark.slow
 def test_a_match_that_forgets_an_event_is_caught_by_the_type_checker(tmp_path: Path) -> None:
     forgetful = tmp_path / "forgetful.py"
     forgetful.write_text(FORGETFUL)

@@ -212,7 +212,7 @@ def open_while_swapped(opener: Opener, root: Path, attempts: int) -> set[bytes |
                 break
     finally:
         stop.set()
-        swapping.join(30)
+        swapping.join(60)
     return found
 
 
@@ -257,7 +257,7 @@ def test_a_reader_never_sees_half_a_replaced_file(tmp_path: Path) -> None:
         seen = {(len(data), len(set(data))) for data in ((tmp_path / "file").read_bytes() for _ in range(300))}
     finally:
         stop.set()
-        replacing.join(30)
+        replacing.join(60)
     assert seen == {(50_000, 1)}
 
 

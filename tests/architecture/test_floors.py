@@ -35,6 +35,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_every_module_stands_on_its_floor_and_looks_only_down() -> None:
     result = lint_imports(REPOSITORY)
     assert result.returncode == 0, result.stdout + result.stderr

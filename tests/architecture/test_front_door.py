@@ -80,6 +80,7 @@ def test_the_exported_names_are_pinned() -> None:
     assert sorted(getattr(reverie, "__all__", [])) == EXPORTED
 
 
+@pytest.mark.slow
 def test_every_exported_name_can_be_had() -> None:
     assert [name for name in EXPORTED if not hasattr(reverie, name)] == []
 

@@ -114,6 +114,7 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
     assert parts & VAGUE_NAMES == set()
 
 
+@pytest.mark.slow
 def test_the_inner_house_touches_no_clock_no_network_and_no_file() -> None:
     assert inner_modules()
     found = {str(module.relative_to(SOURCE)): list(impurities(module.read_text())) for module in inner_modules()}

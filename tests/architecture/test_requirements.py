@@ -49,10 +49,12 @@ def unknown(entries: dict[str, dict[str, str]], named: set[str]) -> list[str]:
 ENTRIES = manifest((REPOSITORY / "requirements.toml").read_text())
 
 
+@pytest.mark.slow
 def test_every_promise_marked_built_is_named_by_a_test() -> None:
     assert unproven(ENTRIES, named_by_tests()) == []
 
 
+@pytest.mark.slow
 def test_tests_name_only_promises_of_the_manifest() -> None:
     assert unknown(ENTRIES, named_by_tests()) == []
 

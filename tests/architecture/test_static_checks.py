@@ -12,7 +12,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 280  # pyright takes half a minute alone on a core
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def check(*arguments: str) -> subprocess.CompletedProcess[str]:

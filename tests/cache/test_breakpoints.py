@@ -102,6 +102,7 @@ def marks(request: dict[str, Any]) -> list[Mark]:
 
 @pytest.mark.requirement("C3")
 @given(seed=st.integers(0, 2**32), ttl=st.sampled_from(["5m", "1h"]))
+@pytest.mark.slow
 def test_breakpoints_are_few_in_order_and_where_a_provider_takes_them(seed: int, ttl: str):
     talk = Talk(seed, ttl)
     for number in range(12):
@@ -131,6 +132,7 @@ def test_whatever_is_alive_and_unchanged_is_found_however_far_back_it_lies(seed:
 
 @pytest.mark.requirement("C3")
 @given(seed=st.integers(0, 2**32), ttl=st.sampled_from(["5m", "1h"]))
+@pytest.mark.slow
 def test_a_conversation_that_only_grows_is_read_to_the_end_of_the_last_request(seed: int, ttl: str):
     talk = Talk(seed, ttl)
     sent, at = 0, 0.0

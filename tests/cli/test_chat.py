@@ -88,6 +88,7 @@ def chat(
     return call_it
 
 
+@pytest.mark.slow
 def test_print_answers_once(chat: Chat) -> None:
     assert chat("--print", "Hello you there") == (0, "You said 3 words.\n", "")
 
@@ -270,6 +271,7 @@ def environment(server: MessagesServer, **more: str) -> dict[str, str]:
     return {**kept, "ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "x", **more}
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_a_log_that_goes_on_and_exit_code_130(server: MessagesServer, tmp_path: Path) -> None:
     gate = server.hold_stream(after_events=3)
     command = [COMMAND, "chat", "-p", "Hello", "--model", MODEL, "--cwd", str(tmp_path)]
@@ -298,6 +300,7 @@ def test_an_interrupt_leaves_a_log_that_goes_on_and_exit_code_130(server: Messag
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_holds_a_whole_conversation_in_plain_lines(server: MessagesServer, tmp_path: Path) -> None:
     parent, child = pty.openpty()
     command = [COMMAND, "chat", "--model", MODEL, "--cwd", str(tmp_path)]

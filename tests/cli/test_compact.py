@@ -137,6 +137,7 @@ def test_a_session_that_is_open_elsewhere_is_asked_to_do_it(ran: Ran, tmp_path: 
 
 
 @pytest.mark.requirement("B2")
+@pytest.mark.slow
 def test_compactions_that_another_agent_recorded_are_reported_too(ran: Ran, corpus: Path):
     found = 0
     for file in sorted((corpus / "claude-code").glob("*.jsonl")):

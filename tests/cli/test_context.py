@@ -90,6 +90,7 @@ def test_after_a_compaction_only_what_is_in_view_counts_unless_the_whole_is_aske
 
 
 @pytest.mark.requirement("T3")
+@pytest.mark.slow
 def test_every_file_of_the_corpus_has_totals_by_category(asked: Asked, corpus: Path) -> None:
     files = [path for path in sorted(corpus.rglob("*")) if path.is_file() and path.name != "README.md"]
     assert files

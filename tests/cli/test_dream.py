@@ -49,6 +49,7 @@ def contents(project: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.requirement("L6.1", "L6.6", "L6.7", "B3")
+@pytest.mark.slow
 def test_it_says_why_none_is_due_shows_what_one_would_do_dreams_and_takes_it_back(project: Path) -> None:
     before = contents(project)
     assert "No dream is due: few sessions" in run(project).output

@@ -102,6 +102,7 @@ def test_an_odd_id_still_names_a_log(given: str, name: str) -> None:
 
 
 @pytest.mark.requirement("D3")
+@pytest.mark.slow
 def test_every_recording_of_the_corpus_can_be_imported(asked: Asked, corpus: Path, tmp_path: Path) -> None:
     report = asked("import", corpus, "--project", tmp_path)
     assert report["failed"] == []

@@ -132,6 +132,6 @@ def test_watching_shows_messages_as_they_come(home: Path):
                 lead.send("worker", "two")
                 assert json.loads(process.stdout.readline())["text"] == "two"
                 process.send_signal(signal.SIGINT)
-                assert process.wait(30) == 130
+                assert process.wait(60) == 130
             finally:
                 process.kill()

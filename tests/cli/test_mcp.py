@@ -16,6 +16,7 @@ from reverie.cli.hosts.mcp import print_address
 Answer = tuple[int, str, str]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_served_is_refused_in_one_line(reverie: Callable[..., Answer], tmp_path: Path) -> None:
     for arguments, reason in (
         (["--port", "8000"], "--http"),

@@ -162,6 +162,7 @@ FORBIDDEN = {
 
 
 @pytest.mark.requirement("M5", "B5")
+@pytest.mark.slow
 def test_the_corpus_leaves_nothing_that_may_not_be_kept_and_nothing_new_the_second_time(
     told: Told, memory: Memory, corpus: Path, torture: bool
 ) -> None:

@@ -90,6 +90,7 @@ def test_an_edit_by_hand_is_logged_as_a_persons(tmp_path: Path, asked: Asked) ->
     assert kept.startswith("Ask Ann first.")
 
 
+@pytest.mark.slow
 def test_an_edit_that_loses_the_headings_is_refused_and_kept(tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text(f"#!{sys.executable}\nimport pathlib, sys\npathlib.Path(sys.argv[1]).write_text('mine')\n")

@@ -40,6 +40,7 @@ def read(*arguments: str) -> Any:
 
 
 @pytest.mark.requirement("L1.4")
+@pytest.mark.slow
 def test_into_a_pipe_every_byte_is_as_it_was() -> None:
     assert read("work", "toolu_1").stdout == OUTPUT
     assert read("work", "toolu_1", "--bytes", "--offset", "5", "--limit", "3").stdout == OUTPUT[5:8]
@@ -54,6 +55,7 @@ def test_lines_and_matches_are_printed_harmlessly() -> None:
     assert done.stdout.decode() == "4900:line 4900 \N{REPLACEMENT CHARACTER}\n"
 
 
+@pytest.mark.slow
 def test_json_says_where_it_was_and_what_it_is() -> None:
     whole = json.loads(read("work", "toolu_2", "--json").stdout)
     assert (whole["source"], whole["bytes"], whole["text"]) == ("log", 5, "short")

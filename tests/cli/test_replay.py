@@ -52,6 +52,7 @@ def test_replay_prints_json_with_the_figures_of_every_policy(session: Path):
 
 
 @pytest.mark.requirement("B1")
+@pytest.mark.slow
 def test_replay_writes_a_page_once_and_draws_a_table(session: Path, tmp_path: Path):
     page = tmp_path / "page.html"
     done = reverie("replay", str(session.parent), "--html", str(page), "--policy", "append-only", "--policy", "reverie")
@@ -64,6 +65,7 @@ def test_replay_writes_a_page_once_and_draws_a_table(session: Path, tmp_path: Pa
     assert "--force" in again.stderr
 
 
+@pytest.mark.slow
 def test_prices_can_be_chosen(session: Path):
     cheap = json.loads(
         reverie("replay", str(session), "--json", "--policy", "append-only", "--model", "claude-haiku-4-5").stdout
@@ -135,6 +137,7 @@ def test_a_person_is_asked_which_project_by_the_directory_it_is_in(session: Path
 
 
 @pytest.mark.requirement("B1")
+@pytest.mark.slow
 def test_the_demo_needs_nothing_leaves_nothing_and_ends_with_the_ledger(tmp_path: Path, home: Path):
     work = tmp_path / "work"
     work.mkdir()
@@ -147,6 +150,7 @@ def test_the_demo_needs_nothing_leaves_nothing_and_ends_with_the_ledger(tmp_path
     assert list(home.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_demo_as_json_and_with_bad_numbers():
     found = json.loads(reverie("demo", "--tokens", "60000", "--json").stdout)
     assert found["requests"] > 10

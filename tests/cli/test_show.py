@@ -95,6 +95,7 @@ KINDS = st.sampled_from(["user", "assistant", "attachment", "system", "decision"
         )
     )
 )
+@pytest.mark.slow
 def test_any_entries_at_all_can_be_shown(drawn: list[tuple[str, dict[str, object]]]) -> None:
     entries = [Entry(str(at), None, "", "s", kind, body) for at, (kind, body) in enumerate(drawn)]
     assert all(isinstance(text, str) for text, _ in of_entries(entries))

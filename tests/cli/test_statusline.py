@@ -157,6 +157,7 @@ def test_it_is_a_command_like_the_others_too(
     assert run(["statusline", "--nonsense"]) == 2
 
 
+@pytest.mark.slow
 def test_it_answers_a_host_that_leaves_the_pipe_open_and_one_that_does_not_listen(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     try:

@@ -67,6 +67,7 @@ def check_sums(accounting: Accounting, said: list[dict[str, Any]]) -> None:
 
 @pytest.mark.requirement("T3")
 @given(messages)
+@pytest.mark.slow
 def test_every_block_is_in_exactly_one_category(said: list[dict[str, Any]]) -> None:
     check_sums(account(said), said)
 

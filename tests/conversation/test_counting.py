@@ -179,6 +179,7 @@ def test_it_learns_as_it_counts() -> None:
 
 
 @pytest.mark.requirement("T1", "T2")
+@pytest.mark.slow
 def test_recorded_sessions_come_out_within_the_promised_errors(corpus: Path) -> None:
     folder = str(Path(__file__).resolve().parents[2] / "benchmarks")
     sys.path.insert(0, folder)

@@ -100,6 +100,7 @@ def mutated(data: bytes, rng: Random) -> bytes:
 
 
 @pytest.mark.requirement("K3")
+@pytest.mark.slow
 def test_five_thousand_mutations_of_recorded_sessions_keep_every_intact_line(corpus_logs: list[list[bytes]]):
     rng = Random(20261115)
     for _ in range(5_000):

@@ -26,6 +26,7 @@ def refused(seed: int, **how: Any) -> list[str]:
 
 @pytest.mark.requirement("K8")
 @pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.slow
 def test_no_random_conversation_makes_an_invalid_request(shard: int, torture: bool, seed: int):
     count = (200_000 if torture else 20_000) // SHARDS
     for number in range(count):
@@ -46,6 +47,7 @@ def test_the_validator_refuses_what_a_naive_builder_would_send():
 
 
 @pytest.mark.requirement("K8")
+@pytest.mark.slow
 def test_every_recorded_session_makes_valid_requests_at_every_reply(corpus_sessions: list[list[Entry]]):
     for entries in corpus_sessions:
         view = View()

@@ -27,6 +27,7 @@ def sendable(entries: list[Entry]) -> list[int]:
 
 
 @pytest.mark.requirement("K11")
+@pytest.mark.slow
 def test_resume_gives_byte_identical_prefixes_on_all_recorded_sessions(corpus_sessions: list[list[Entry]]):
     rng = Random(11)
     for entries in corpus_sessions:
@@ -43,6 +44,7 @@ def test_resume_gives_byte_identical_prefixes_on_all_recorded_sessions(corpus_se
 
 
 @pytest.mark.requirement("K11", "C1")
+@pytest.mark.slow
 def test_requests_of_recorded_sessions_extend_each_other_unless_a_decision_moved_the_prefix(
     corpus_sessions: list[list[Entry]],
 ):

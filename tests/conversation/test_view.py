@@ -47,6 +47,7 @@ def conversation() -> Script:
 
 
 @pytest.mark.requirement("K5")
+@pytest.mark.slow
 def test_folding_entry_by_entry_equals_folding_all_at_once():
     for seed in range(400):
         log = random_log(Random(seed))

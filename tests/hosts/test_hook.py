@@ -299,6 +299,7 @@ def test_malformed_calls_end_with_0_and_an_object(arguments: list[str], data: by
     assert json.loads(ran.stdout) == {}
 
 
+@pytest.mark.slow
 def test_a_huge_payload_and_broken_settings_end_with_0_and_an_object(payloads: Payloads) -> None:
     sent = payloads("claude-code")["PostToolUse"]
     huge = {**sent, "tool_response": {**sent["tool_response"], "stdout": "line of output\n" * 1_500_000}}

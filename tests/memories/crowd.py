@@ -110,7 +110,7 @@ os.writev(1, [b'{"ready": true}\n'])
 sys.stdin.readline()
 until = time.monotonic() + float(SECONDS)
 done = 0
-while time.monotonic() < until:
+while time.monotonic() < until or done < 2 or recalls < 2:  # on a busy machine too, each does something
     chance.choice(acts)()
     done += 1
 said = {

@@ -74,6 +74,7 @@ def assert_whole(root: Path, allowed: list[dict[str, bytes]]) -> None:
 
 @pytest.mark.requirement("M6", "M7")
 @pytest.mark.parametrize("act", ACTS)
+@pytest.mark.slow
 def test_at_every_write_a_kill_or_an_error_leaves_old_or_new(
     traced: Callable[..., Any], before: Path, tmp_path: Path, act: str, torture: bool
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -87,14 +87,9 @@ def test_any_markdown_at_all_is_read_and_nothing_is_invented(pieces: list[str]) 
     assert set(imports_of(text)) <= {"a.md", *re.findall(r"@(\S+)", text)}
 
 
-@pytest.mark.parametrize(
-    "hostile", ["<!--\n" * 200_000, "`" * 400_000, "` `` " * 100_000, "- " * 300_000, "@" * 400_000]
-)
-def test_a_hostile_text_takes_no_longer_than_a_long_one(hostile: str) -> None:
-    began = time.process_time()
-    without_comments(hostile)
-    imports_of(hostile)
-    assert time.process_time() - began < 5
+@pytest.mark.parametrize("unit", ["<!--\n", "`", "` `` ", "- ", "@"])
+def test_a_hostile_text_takes_no_longer_than_a_long_one(unit: str, is_linear: Callable[..., bool]) -> None:
+    assert is_linear(lambda count: (without_comments(unit * count), imports_of(unit * count)), 5_000)
 
 
 # -- rules
@@ -149,12 +144,12 @@ def test_patterns_match_names_and_directories(pattern: str, matching: list[str],
     assert [path for path in (*matching, *others) if is_for([pattern], path)] == matching
 
 
-def test_no_pattern_takes_long() -> None:
-    began = time.process_time()
+@pytest.mark.slow
+def test_no_pattern_takes_for_ever() -> None:
+    """One that tried every way to match would not end before the limit on every test."""
     assert not is_for(["**/" * 200 + "x"], "a/" * 400 + "b")
     assert not is_for(["*a" * 300 + "c"], "a" * 4_000)
     assert not is_for(["{a,b}" * 40], "c")
-    assert time.process_time() - began < 5
 
 
 # -- what the model is shown

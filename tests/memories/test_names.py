@@ -57,6 +57,7 @@ def trapped(tmp_path: Path) -> Path:
 
 
 @pytest.mark.requirement("S1")
+@pytest.mark.slow
 def test_three_hundred_tricks_with_names_reach_nothing_outside(trapped: Path, tmp_path: Path) -> None:
     assert len(TRICKS) >= 300
     memory = Memory(trapped)

@@ -155,6 +155,7 @@ def malformed(chance: random.Random, number: int) -> bytes:
 
 
 @pytest.mark.requirement("S6", "M3")
+@pytest.mark.slow
 def test_a_thousand_malformed_files_hide_no_other_and_are_named(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     for number in range(1_000):

@@ -182,6 +182,7 @@ def never_rises(
 @example(first="user", acts=[("put", "unconfirmed"), ("notice", ""), ("put", "user")])
 @example(first="user", acts=[("edit", "agent"), ("edit", "user"), ("notice", "")])
 @given(first=st.sampled_from(TRUSTS), acts=st.lists(ACTS, min_size=1, max_size=8))
+@pytest.mark.slow
 def test_whatever_is_written_from_outside_or_inside_trust_never_rises(
     tmp_path_factory: pytest.TempPathFactory, first: Trust, acts: list[tuple[str, str]]
 ) -> None:

@@ -75,6 +75,7 @@ async def parts_of(model: Any, asked: dict[str, Any]) -> list[ReplyDelta | Reply
         return [part async for part in parts]
 
 
+@pytest.mark.slow
 def test_a_stream_gives_pieces_and_last_the_whole_reply(server: MessagesServer, run: Run) -> None:
     async def steps() -> None:
         model = model_at(server)
@@ -307,11 +308,11 @@ def test_cancelling_the_reader_closes_the_response(run: Run, serving: Any) -> No
                     seen.set()
 
             task = asyncio.create_task(read())
-            await asyncio.wait_for(seen.wait(), 20)
+            await asyncio.wait_for(seen.wait(), 60)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await asyncio.wait_for(canned.closed.wait(), 10)
+            await asyncio.wait_for(canned.closed.wait(), 60)
             await model.aclose()
 
     run(steps())
@@ -326,7 +327,7 @@ def test_a_reader_that_stops_early_closes_the_response_too(run: Run, serving: An
             model = AnthropicModel(MODEL, base_url=canned.base_url)
             async with aclosing(model.stream(request())) as parts:
                 assert await anext(parts) == ReplyDelta("text", "Hi")
-            await asyncio.wait_for(canned.closed.wait(), 10)
+            await asyncio.wait_for(canned.closed.wait(), 60)
             await model.aclose()
 
     run(steps())

@@ -167,11 +167,11 @@ def test_cancelling_the_reader_closes_the_response(run: Run, serving: Any) -> No
                     seen.set()
 
             task = asyncio.create_task(read())
-            await asyncio.wait_for(seen.wait(), 20)
+            await asyncio.wait_for(seen.wait(), 60)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await asyncio.wait_for(canned.closed.wait(), 10)
+            await asyncio.wait_for(canned.closed.wait(), 60)
             await model.aclose()
 
     run(steps())

@@ -17,6 +17,8 @@ from reverie.replay.recording import RecordedRequest, Recording
 from reverie.replay.run import replay_recording
 from reverie.testing.coding_session import as_claude_code_jsonl, coding_session
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> list[Recording]:

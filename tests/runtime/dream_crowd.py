@@ -35,6 +35,7 @@ ROOT, HOME, LOG = FOLDER / "memory", FOLDER / "home", FOLDER / "witness.log"
 STAMP, LOCK, PIDFILE = ROOT / ".consolidate-lock", ROOT / ".journal" / "dream-lock", ROOT / "pidfile"
 DAY = 86_400.0
 MIN_STRUCK = 5  # on a busy machine it takes longer to meet so many holders
+LIMIT_SECONDS = max(200.0, 2 * SECONDS)
 HUNG_SECONDS = 0.5
 PAUSE_SECONDS = 0.0015 * MANY  # so that the crowd as a whole tries equally often, however large it is
 POLICY = DreamPolicy(every_hours=0.1 / 3_600, scan_minutes=0.02 / 60, min_sessions=2, hung_minutes=HUNG_SECONDS / 60)
@@ -282,9 +283,10 @@ def main() -> None:
     innocent = subprocess.Popen(["sleep", "1000"])
     chaos = Chaos(innocent.pid)
     began = time.monotonic()
-    while b'"two"' not in LOG.read_bytes():
+    while b'"two"' not in (seen := LOG.read_bytes()):
         spent = time.monotonic() - began
-        if spent > SECONDS and (chaos.struck >= MIN_STRUCK or spent > SECONDS * 10):
+        enough = chaos.struck >= MIN_STRUCK and seen.count(b'"took"') > 10 and seen.count(b'"opened"') > 1
+        if spent > SECONDS and (enough or spent > LIMIT_SECONDS):
             break
         chaos.people()
         chaos.strike()

@@ -209,14 +209,16 @@ def main() -> None:
         while any(name.startswith("sender") for name in crowd.alive.values()):
             if time.monotonic() - began > LIMIT_SECONDS:
                 raise SystemExit("it takes too long")
-            time.sleep(random.uniform(0.01, 0.12))
             crowd.reap()
             if sum(killed.values()) < kills and crowd.alive:
-                name = crowd.kill_one(random, random.choice(("sender", "reader")) if killed["reader"] else "reader")
+                spared = [kind for kind, count in killed.items() if not count]
+                name = crowd.kill_one(random, spared[0] if spared else random.choice(("sender", "reader")))
                 killed[name.split("-")[0]] += 1
                 if name.startswith("reader") and not json_twin:
                     unlogged += read_unlogged(int(name.split("-")[1]))
                 crowd.start(name)
+            if all(killed.values()):  # one of each is killed before any of them can be done
+                time.sleep(random.uniform(0.01, 0.12))
         stop().touch()
         while crowd.alive:
             if time.monotonic() - began > LIMIT_SECONDS:

@@ -143,7 +143,9 @@ async def main() -> None:
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
             seconds = time.monotonic() - began
-            await anyio.sleep(0.5)  # the last of them are given up
+            with anyio.fail_after(60):
+                while server._peers:  # the last of them are given up
+                    await anyio.sleep(0.05)
             quiet = AgentPost("sender", mailbox=sender)
             last = await quiet.send("reader", "after the storm")
             tasks.cancel_scope.cancel()

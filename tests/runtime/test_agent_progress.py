@@ -67,7 +67,7 @@ class Watching:
             async with agent:
                 if self.small is not None:
                     agent.parts.models._small = self.small
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     await agent.spawn("Look around.", kind="general")
 
         anyio.run(steps)

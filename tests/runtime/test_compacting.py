@@ -558,6 +558,7 @@ def test_snip_and_collapse_make_room_by_cuts_that_leave_the_users_words():
 
 
 @pytest.mark.requirement("L4.5")
+@pytest.mark.slow
 def test_a_compaction_by_fork_costs_a_fraction_of_one_with_a_prompt_of_its_own():
     """The same session twice, through the front door; where the fork gets no words, a plain request follows it."""
 

@@ -611,6 +611,7 @@ async def interleaved(desk: Desk, schedule: list[bool], kind: type[Extracting]) 
 @pytest.mark.requirement("L5.2", "L5.6")
 @settings(max_examples=settings().max_examples // 3)
 @given(schedule=st.lists(st.booleans(), min_size=1, max_size=8))
+@pytest.mark.slow
 def test_however_turns_and_slow_runs_fall_together_no_message_is_passed_over(
     tmp_path_factory: pytest.TempPathFactory, schedule: list[bool]
 ) -> None:

@@ -35,7 +35,7 @@ def fallbacks(folder: Path, steps: Steps, *, storage: Storage | None = None, set
     heard: list[Event] = []
 
     async def live() -> None:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             chosen = settings or load_settings()
             session = Session.open("s", cwd=folder, storage=storage or InMemoryStorage(), settings=chosen)
             session.listen(heard.append)

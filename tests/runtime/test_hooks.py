@@ -47,7 +47,7 @@ def hooks_of(
 
 def run(hooks: Hooks, event: str = "before_tool", payload: dict[str, Any] | None = None, tool: str = "Bash") -> Any:
     async def bounded() -> HookOutcome:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             return await hooks.run(event, payload or {}, tool=tool)
 
     return anyio.run(bounded)
@@ -251,17 +251,21 @@ def alive(pid: int) -> bool:
 
 
 async def gone(pid: int) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while alive(pid):
             await anyio.sleep(0.01)
 
 
 @pytest.mark.requirement("F2")
+@pytest.mark.slow
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
-    heard: Heard = []
-    command = "sleep 600 & echo $! > child; echo $$ > own; trap '' TERM; wait"
-    assert run(hooks_of(tmp_path, heard, HookCommand(command, timeout_seconds=0.5))) == HookOutcome()
-    assert "did not finish in 0.5 s" in heard[0].problem
+    command = "trap '' TERM; sleep 600 & echo $! > child; echo $$ > own; wait"
+    for seconds in (0.5, 5.0, 50.0):  # a busy machine may end the command before it has begun
+        heard: Heard = []
+        assert run(hooks_of(tmp_path, heard, HookCommand(command, timeout_seconds=seconds))) == HookOutcome()
+        assert f"did not finish in {seconds:g} s" in heard[0].problem
+        if (tmp_path / "own").exists() and (tmp_path / "own").read_text():
+            break
     for name in ("child", "own"):
         anyio.run(gone, int((tmp_path / name).read_text()))
 
@@ -273,7 +277,7 @@ def test_cancelling_ends_every_hook_that_runs(tmp_path: Path) -> None:
     async def act() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(hooks.run, "before_tool", {})
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while not (tmp_path / "one").exists():
                     await anyio.sleep(0.01)
             group.cancel_scope.cancel()
@@ -282,6 +286,7 @@ def test_cancelling_ends_every_hook_that_runs(tmp_path: Path) -> None:
     anyio.run(act)
 
 
+@pytest.mark.slow
 def test_a_child_left_behind_with_the_output_does_not_hold_the_turn_up(tmp_path: Path) -> None:
     heard: Heard = []
     hooks = hooks_of(tmp_path, heard, 'echo \'{"systemMessage": "done"}\'; sleep 600 & echo $! > child')
@@ -414,6 +419,7 @@ FIELDS = st.sampled_from(
 
 
 @given(st.sampled_from(HOOK_EVENTS), JSON | st.dictionaries(FIELDS, JSON))
+@pytest.mark.slow
 def test_whatever_is_answered_is_an_outcome_or_a_problem(event: str, answer: Any) -> None:
     found = read_answer(event, answer)
     assert isinstance(found.outcome, HookOutcome)

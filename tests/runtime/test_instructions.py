@@ -148,6 +148,7 @@ def test_circles_end(place: Place) -> None:
 
 
 @given(st.dictionaries(st.integers(0, 7), st.lists(st.integers(0, 7), max_size=4)))
+@pytest.mark.slow
 def test_any_graph_of_imports_is_read_once_each_and_ends(
     tmp_path_factory: pytest.TempPathFactory, graph: dict[int, list[int]]
 ) -> None:
@@ -463,6 +464,7 @@ def attached_twice(
 
 @pytest.mark.requirement("N2")
 @given(DIRECTORIES)
+@pytest.mark.slow
 def test_whatever_is_touched_nothing_is_attached_twice(
     tmp_path_factory: pytest.TempPathFactory, touches: list[str]
 ) -> None:

@@ -176,6 +176,7 @@ with LedgerStore(Path(sys.argv[1])) as store:
 
 
 @pytest.mark.requirement("C6")
+@pytest.mark.slow
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path, torture: bool) -> None:
     writers, count = (8, 300) if torture else (4, 50)
     children = [

@@ -17,6 +17,7 @@ CROWD = Path(__file__).with_name("mail_crowd.py")
 
 
 def run_crowd(kind: str, home: Path, *, senders: int, messages: int, readers: int, kills: int, seed: int) -> Any:
+    home.mkdir(exist_ok=True)
     numbers = map(str, (senders, messages, readers, kills, seed))
     done = subprocess.run(
         [sys.executable, "-E", str(CROWD), kind, *numbers],
@@ -45,6 +46,7 @@ def problems(shown: dict[str, list[str]], *, senders: int, messages: int, reader
 
 
 @pytest.mark.requirement("L7.6")
+@pytest.mark.slow
 def test_every_letter_is_shown_once_in_its_senders_order_though_all_are_killed_at_random(
     home: Path, torture: bool, seed: int
 ):
@@ -58,10 +60,11 @@ def test_every_letter_is_shown_once_in_its_senders_order_though_all_are_killed_a
     assert min(done["killed"].values()) > 0
 
 
+@pytest.mark.slow
 def test_an_inbox_that_is_a_json_array_loses_letters(home: Path, seed: int):
     size = {"senders": 4, "messages": 60, "readers": 2}
-    done = run_crowd("json", home, **size, kills=6, seed=seed)
-    assert problems(done["shown"], **size)["lost"] > 0
+    tries = (run_crowd("json", home / str(number), **size, kills=6, seed=seed + number) for number in range(10))
+    assert any(problems(done["shown"], **size)["lost"] > 0 for done in tries)
 
 
 def test_what_is_lost_doubled_or_out_of_order_would_be_seen():

@@ -99,6 +99,7 @@ def test_a_letter_by_socket_is_in_the_mailbox_when_it_is_acknowledged_and_its_re
 
 @pytest.mark.requirement("L7.5")
 @pytest.mark.parametrize("broken", ["absent", "dead", "a file", "a link", "deaf"])
+@pytest.mark.slow
 def test_a_socket_that_does_not_answer_leaves_the_letter_to_the_mailbox(home: Path, tmp_path: Path, broken: str):
     async def steps() -> None:
         with Mailbox(home, TEAM, "bob") as bob, Mailbox(home, TEAM, "alice") as alice:
@@ -121,7 +122,7 @@ def test_a_socket_that_does_not_answer_leaves_the_letter_to_the_mailbox(home: Pa
                         pass
                 os.chdir(tmp_path)
                 post = AgentPost("alice", mailbox=alice)
-                with anyio.fail_after(30):
+                with anyio.fail_after(60):
                     for number in range(3):  # a deaf one costs its time once
                         said = await post.send("bob", str(number))
                         assert said.startswith("Left in the mailbox of bob")
@@ -175,6 +176,7 @@ def test_a_socket_is_reached_however_long_its_path_is(tmp_path: Path):
     serving(home, act)
 
 
+@pytest.mark.slow
 def test_a_socket_left_by_a_process_that_died_is_replaced_and_a_living_one_is_not(home: Path):
     async def act(bob: Mailbox, post: AgentPost, woken: list[str]) -> None:
         probe = f"""
@@ -184,7 +186,7 @@ from reverie.runtime.mail.sockets import MailSocket
 anyio.run(MailSocket(Mailbox({str(home)!r}, "{TEAM}", "bob")).serve)
 """
         done = await to_thread.run_sync(
-            lambda: subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=50)
+            lambda: subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60)
         )
         assert SessionBusy.__name__ in done.stderr
         assert (await post.send("bob", "hello")).startswith("Sent to bob")
@@ -214,6 +216,7 @@ def test_while_silent_peers_hold_every_place_letters_go_by_mailbox(home: Path):
 
 
 @pytest.mark.requirement("L7.5")
+@pytest.mark.slow
 def test_bad_peers_neither_hold_up_nor_bring_down_a_reader_and_letters_still_arrive(
     home: Path, torture: bool, seed: int
 ):

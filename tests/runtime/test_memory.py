@@ -178,6 +178,7 @@ ACTS = st.lists(
 
 @pytest.mark.requirement("M7", "B4")
 @given(acts=ACTS, back=st.integers(1, 3))
+@pytest.mark.slow
 def test_after_any_history_undo_and_rewind_are_byte_equal(
     tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, int]], back: int
 ) -> None:

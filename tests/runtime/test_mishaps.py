@@ -77,14 +77,14 @@ def test_a_caller_that_gives_up_waiting_does_not_change_the_order_of_the_log(tmp
         def append(self, key: str, line: bytes) -> None:
             if b"FIRST" in line:
                 reached.set()
-                gate.wait(20)
+                gate.wait(60)
             super().append(key, line)
 
     async def steps() -> None:
         storage = Slow(home)
         async with Session.open("s", cwd=tmp_path, storage=storage) as session:
             first = asyncio.create_task(session.say("FIRST"))
-            await asyncio.to_thread(reached.wait, 20)
+            await asyncio.to_thread(reached.wait, 60)
             first.cancel()
             second = asyncio.create_task(session.say("SECOND"))
             await asyncio.sleep(0)

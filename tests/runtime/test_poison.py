@@ -161,6 +161,7 @@ def shown(events: list[Event]) -> str:
 
 @pytest.mark.requirement("S4", "S5", "M10")
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.slow
 def test_poison_that_comes_any_way_is_fenced_named_and_never_trusted(tmp_path: Path, way: str, torture: bool) -> None:
     plant, trust, source = WAYS[way]
     clean = Home(tmp_path / "clean")
@@ -201,6 +202,7 @@ def test_poison_that_comes_any_way_is_fenced_named_and_never_trusted(tmp_path: P
 
 
 @pytest.mark.requirement("S5")
+@pytest.mark.slow
 def test_two_hundred_poisoned_files_never_rise_by_rewriting_and_go_by_their_source(tmp_path: Path) -> None:
     assert len(POISON) == 200
     home = Home(tmp_path)

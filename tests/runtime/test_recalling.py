@@ -48,7 +48,7 @@ def running(
     settings = replace(settings, switches=turned_off(settings.switches, list(off)))
 
     async def run() -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with Session.open("s", storage=storage or InMemoryStorage(), settings=settings) as session:
                 session.listen(told.append)
                 await act(session, told)

@@ -210,6 +210,7 @@ def play(home: Path, operations: list[tuple[str, str, list[str]]], search: Sessi
 
 @settings(max_examples=40, deadline=None)
 @given(OPERATIONS, MESSAGES)
+@pytest.mark.slow
 def test_an_index_that_followed_the_logs_is_the_same_as_a_fresh_one(
     tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[str, str, list[str]]], query: str
 ) -> None:
@@ -234,6 +235,7 @@ def test_the_check_above_catches_an_index_that_forgets_to_remove(past: Path, mon
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(MESSAGES, min_size=1, max_size=6), MESSAGES, MESSAGES)
+@pytest.mark.slow
 def test_adding_a_message_never_hides_what_a_question_found(
     tmp_path_factory: pytest.TempPathFactory, said: list[str], added: str, query: str
 ) -> None:
@@ -333,6 +335,7 @@ with SessionSearch(past) as search:
 """
 
 
+@pytest.mark.slow
 def test_processes_side_by_side_find_what_they_wrote_though_one_throws_the_index_away(past: Path) -> None:
     template = line("w@", "marmalade @").decode().strip()
     workers = [

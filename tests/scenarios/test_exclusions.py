@@ -89,8 +89,8 @@ def test_a_compaction_is_from_notes_or_full_and_never_both(tmp_path: Path, notes
             await session.say("Read all of it.")
             while not filling.decided(Compacted):
                 await filling.turn()
-                with anyio.fail_after(10):
-                    await session.parts.notes.wait(10)
+                with anyio.fail_after(60):
+                    await session.parts.notes.wait(60)
         made = filling.decided(Compacted)
         asked = sum("nine sections" in str(request["messages"][-1]) for request in model.requests)
         assert [one.method for one in made] == ["notes" if notes else "full"]

@@ -22,13 +22,13 @@ from reverie.testing.messages_server import MessagesServer
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
 ]
 
 COMMAND = str(Path(sys.executable).with_name("reverie"))
 MODEL = "anthropic:claude-sonnet-5"
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL")
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 STEP_SECONDS = 0.03
 CONFIG = "set -g status off\nset -g remain-on-exit on\nset -g default-terminal tmux-256color\nset -sg escape-time 10\n"
 FOOTER = ("window ", " to compaction", "cache ", "$", "claude-sonnet-5")
@@ -49,7 +49,7 @@ class Terminal:
 
     def _call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = ["tmux", "-L", self._socket, "-f", str(self._config), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, env=self._environ)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=self._environ)
 
     def tmux(self, *arguments: str) -> str:
         done = self._call(*arguments)

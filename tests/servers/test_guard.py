@@ -42,7 +42,7 @@ BAD_TOKENS = [
 
 def said(http: Any, lines: list[str], body: bytes = b"") -> tuple[int, str]:
     """Send lines as they are over a connection of their own; return the status and the head of the answer."""
-    with socket.create_connection(("127.0.0.1", http.port), timeout=30) as wire:
+    with socket.create_connection(("127.0.0.1", http.port), timeout=60) as wire:
         wire.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode() + body)
         answer = bytearray()
         while piece := wire.recv(65_536):
@@ -76,6 +76,7 @@ def spelled(text: str, http: Any) -> str:
 
 
 @pytest.mark.requirement("S8")
+@pytest.mark.slow
 def test_strangers_are_refused_and_a_friend_is_not(http: Any) -> None:
     friend, head = asked(http)
     assert (friend, is_safe(head)) == (400, True), "it is let in, and told that a session is missing"

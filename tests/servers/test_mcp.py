@@ -88,6 +88,7 @@ async def use_every_tool(client: Any, home: Path, directory: Path, cut: str, **w
 
 
 @pytest.mark.requirement("B6")
+@pytest.mark.slow
 def test_every_tool_works_over_stdio(
     over_stdio: Any, stock: Callable[..., str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -106,6 +107,7 @@ def test_every_tool_works_over_stdio(
 
 @pytest.mark.requirement("B6")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.slow
 def test_every_tool_works_over_http(http: Any, over_http: Any, stock: Callable[..., str], mode: str) -> None:
     project = http.project / f"every-{mode}"
     project.mkdir()
@@ -190,6 +192,7 @@ def test_bad_calls_are_refused_with_what_to_do_instead(http: Any, over_http: Any
 
 
 @pytest.mark.requirement("B6")
+@pytest.mark.slow
 def test_a_hundred_calls_at_once_a_second_server_and_the_command_line_share_one_memory(
     http: Any, over_http: Any, over_stdio: Any, stock: Callable[..., str], torture: bool
 ) -> None:
@@ -309,6 +312,7 @@ def test_a_long_search_says_how_far_it_is_and_can_be_cancelled(
     anyio.run(drive)
 
 
+@pytest.mark.slow
 def test_odd_lines_on_stdin_do_not_stop_it_and_the_end_of_stdin_does(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -128,6 +128,7 @@ def test_a_project_can_only_lower_a_limit(home: Path, tmp_path: Path) -> None:
 
 @pytest.mark.requirement("S2")
 @given(data=st.data())
+@pytest.mark.slow
 def test_whatever_a_project_says_it_opens_nothing_the_user_closed(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

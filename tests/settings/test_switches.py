@@ -113,7 +113,7 @@ async def edits_the_cache(life: Life, session: Session) -> bool:
 async def takes_notes(life: Life, session: Session) -> bool:
     for _ in range(3):
         await life.turn(session, 40)
-        await session.parts.notes.wait(10)
+        await session.parts.notes.wait(60)
     return any(isinstance(event, NotesWritten) for event in life.events)
 
 

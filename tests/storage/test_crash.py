@@ -72,6 +72,7 @@ def _let_it_live(child: Any, acknowledged: set[str], draw: random.Random) -> Non
 
 
 @pytest.mark.requirement("K2", "K3")
+@pytest.mark.slow
 def test_no_acknowledged_entry_is_lost_to_kill_9(
     start_child: Callable[..., Any], tmp_path: Path, torture: bool, seed: int
 ) -> None:
@@ -122,6 +123,7 @@ def _append_after_a_short_write(start_child: Callable[..., Any], root: Path, kin
 
 
 @pytest.mark.requirement("K2")
+@pytest.mark.slow
 def test_a_document_is_whole_after_kill_9_old_or_new(
     start_child: Callable[..., Any], tmp_path: Path, seed: int
 ) -> None:

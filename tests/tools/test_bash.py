@@ -37,8 +37,20 @@ def alive(pid: int) -> bool:
     return bool(listed.strip()) and not listed.strip().startswith("Z")
 
 
+# How long a command may run before it is ended: long enough for its beginning, on a busy machine at the second try.
+PATIENCE_SECONDS = (0.5, 5.0, 50.0)
+
+
 def pids(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "pids").read_text().split()]
+
+
+def left(folder: Path) -> list[int]:
+    """Wait for the noted processes to be gone, and return those that are not: a killed one takes a moment to die."""
+    until = time.monotonic() + 60
+    while (found := [pid for pid in pids(folder) if alive(pid)]) and time.monotonic() < until:
+        time.sleep(0.01)
+    return found
 
 
 def test_both_streams_come_as_one_in_order_and_success_says_nothing_more(context: ToolContext) -> None:
@@ -70,48 +82,58 @@ def test_no_secret_of_ours_is_added_to_the_environment(context: ToolContext) -> 
     assert {name for name in shown if name.isidentifier()} <= set(os.environ) | ours | by_bash
 
 
+@pytest.mark.slow
 def test_a_command_that_takes_too_long_is_ended_with_all_its_children(context: ToolContext) -> None:
     command = "echo $$ > pids; sleep 300 & echo $! >> pids; echo begun; wait"
-    output = bash(context, command, timeout_seconds=0.5)
-    assert output.is_error
-    assert str(output.content).startswith("begun\n[stopped after 0.5 seconds")
-    assert [pid for pid in pids(context.cwd) if alive(pid)] == []
+    for seconds in PATIENCE_SECONDS:
+        output = bash(context, command, timeout_seconds=seconds)
+        assert output.is_error
+        assert f"[stopped after {seconds:g} seconds" in str(output.content)
+        if str(output.content).startswith("begun\n"):
+            break
+    else:
+        pytest.fail("the command never got so far")
+    assert left(context.cwd) == []
 
 
+@pytest.mark.slow
 def test_children_that_were_forked_twice_and_ignore_the_first_signal_are_ended_too(context: ToolContext) -> None:
     stubborn = "trap '' TERM HUP; echo $BASHPID >> pids; while :; do sleep 0.05; done"
-    output = bash(context, f"( ( {stubborn} ) & ) & ( {stubborn} ) & sleep 0.3; echo done")
+    both = 'until [ "$(wc -l < pids)" = 2 ]; do sleep 0.05; done'
+    output = bash(context, f"touch pids; ( ( {stubborn} ) & ) & ( {stubborn} ) & {both}; echo done")
     assert "done" in str(output.content)
     assert "run_in_background" in str(output.content)
     assert len(pids(context.cwd)) == 2
-    assert [pid for pid in pids(context.cwd) if alive(pid)] == []
+    assert left(context.cwd) == []
 
 
 def test_a_daemon_that_holds_the_output_open_does_not_hold_us(context: ToolContext) -> None:
-    started = time.monotonic()
-    output = bash(context, "setsid sleep 30 & echo $! > pids; echo done", timeout_seconds=20)
+    output = bash(context, "setsid sleep 600 & echo $! > pids; echo done", timeout_seconds=100)
     assert str(output.content).startswith("done")
-    assert time.monotonic() - started < 10
-    assert [pid for pid in pids(context.cwd) if alive(pid)] == []  # it left its group, and was found all the same
+    assert "stopped after" not in str(output.content)
+    assert left(context.cwd) == []  # it left its group, and was found all the same
 
 
 def test_cancelling_ends_the_whole_group(context: ToolContext) -> None:
     async def steps() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(Bash().run, {"command": "echo $$ > pids; sleep 300 & echo $! >> pids; wait"}, context)
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while not (context.cwd / "pids").exists() or len(pids(context.cwd)) < 2:
                     await anyio.sleep(0.01)
             group.cancel_scope.cancel()
 
     anyio.run(steps)
-    assert [pid for pid in pids(context.cwd) if alive(pid)] == []
+    assert left(context.cwd) == []
 
 
+@pytest.mark.slow
 def test_output_without_end_is_cut_in_the_middle_and_takes_no_memory(context: ToolContext) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    output = bash(context, "echo first; yes", timeout_seconds=1.5)
-    text = str(output.content)
+    for seconds in PATIENCE_SECONDS:
+        text = str(bash(context, "echo first; yes", timeout_seconds=seconds).content)
+        if "bytes left out here" in text:
+            break
     assert text.startswith("first\ny\n")
     assert "bytes left out here" in text
     assert text.rstrip().endswith("in the background]")
@@ -144,7 +166,7 @@ def test_the_beginning_and_the_end_of_an_output_are_kept_exactly(
 
 def test_a_time_limit_is_never_longer_than_the_policy_allows(tmp_path: Path) -> None:
     context = ToolContext(cwd=tmp_path, policy=AgentPolicy(bash_max_timeout_seconds=0.3))
-    assert "stopped after 0.3 seconds" in str(bash(context, "sleep 60", timeout_seconds=1_000).content)
+    assert "stopped after 0.3 seconds" in str(bash(context, "sleep 600", timeout_seconds=1_000).content)
 
 
 def test_a_background_command_is_read_as_it_goes_and_stopped(context: ToolContext) -> None:
@@ -152,12 +174,12 @@ def test_a_background_command_is_read_as_it_goes_and_stopped(context: ToolContex
         command = "echo $$ > pids; echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; sleep 300"
         started = await Bash().run({"command": command, "run_in_background": True}, context)
         assert "shell_1" in str(started.content)
-        first = await BashOutput().run({"shell_id": "shell_1", "wait_seconds": 10}, context)
+        first = await BashOutput().run({"shell_id": "shell_1", "wait_seconds": 60}, context)
         assert first.content == "one\n[shell_1: still running]"
         nothing = await BashOutput().run({"shell_id": "shell_1"}, context)
         assert nothing.content == "[shell_1: still running]"
         (context.cwd / "go").touch()
-        second = await BashOutput().run({"shell_id": "shell_1", "wait_seconds": 10}, context)
+        second = await BashOutput().run({"shell_id": "shell_1", "wait_seconds": 60}, context)
         assert second.content == "two\n[shell_1: still running]"
         assert context.shells.running == ["shell_1"]
         assert "was stopped" in str((await KillShell().run({"shell_id": "shell_1"}, context)).content)
@@ -167,7 +189,7 @@ def test_a_background_command_is_read_as_it_goes_and_stopped(context: ToolContex
         assert context.shells.running == []
 
     anyio.run(steps)
-    assert [pid for pid in pids(context.cwd) if alive(pid)] == []
+    assert left(context.cwd) == []
 
 
 def test_the_end_of_a_background_command_is_told(context: ToolContext) -> None:
@@ -175,7 +197,7 @@ def test_the_end_of_a_background_command_is_told(context: ToolContext) -> None:
         await Bash().run({"command": "exit 7", "run_in_background": True}, context)
         shell = context.shells.get("shell_1")
         assert shell is not None
-        assert await shell.wait(10)
+        assert await shell.wait(60)
         assert (await BashOutput().run({"shell_id": "shell_1"}, context)).content == "[shell_1: exit code 7]"
 
     anyio.run(steps)
@@ -194,7 +216,7 @@ def test_closing_ends_all_that_runs_in_the_background(context: ToolContext) -> N
             await Bash().run({"command": "echo $$ >> pids; sleep 300", "run_in_background": True}, context)
         for name, shell in context.shells:
             assert name.startswith("shell_")
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while len((context.cwd / "pids").read_text().split() if (context.cwd / "pids").exists() else []) < 3:
                     await anyio.sleep(0.01)
             assert shell.running
@@ -203,9 +225,10 @@ def test_closing_ends_all_that_runs_in_the_background(context: ToolContext) -> N
 
     anyio.run(steps)
     assert len(pids(context.cwd)) == 3
-    assert [pid for pid in pids(context.cwd) if alive(pid)] == []
+    assert left(context.cwd) == []
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_takes_its_background_commands_with_it(tmp_path: Path) -> None:
     program = (
         "import anyio, sys\nfrom pathlib import Path\nfrom reverie.tools import ToolContext\n"
@@ -214,11 +237,11 @@ def test_a_program_that_ends_takes_its_background_commands_with_it(tmp_path: Pat
         "    context = ToolContext(cwd=Path(sys.argv[1]))\n"
         "    command = 'echo $$ > pids; echo up; sleep 300'\n"
         "    await Bash().run({'command': command, 'run_in_background': True}, context)\n"
-        "    await BashOutput().run({'shell_id': 'shell_1', 'wait_seconds': 20}, context)\n"
+        "    await BashOutput().run({'shell_id': 'shell_1', 'wait_seconds': 50}, context)\n"
         "anyio.run(main)\n"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
-    assert [pid for pid in pids(tmp_path) if alive(pid)] == []
+    assert left(tmp_path) == []
 
 
 def test_a_command_with_a_nul_or_in_a_directory_that_is_gone_is_refused(tmp_path: Path) -> None:
@@ -247,7 +270,7 @@ def test_an_ended_command_has_left_no_signal_for_a_stranger(context: ToolContext
         await Bash().run({"command": "true", "run_in_background": True}, context)
         shell = context.shells.get("shell_1")
         assert shell is not None
-        assert await shell.wait(10)
+        assert await shell.wait(60)
         sent: list[int] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "killpg", lambda group, number: sent.append(number))

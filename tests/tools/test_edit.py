@@ -166,6 +166,7 @@ def test_rights_are_kept(context: ToolContext, mode: int) -> None:
     st.sampled_from(["\n", "\r\n"]),
     st.booleans(),
 )
+@pytest.mark.slow
 def test_encoding_line_ends_and_every_other_byte_are_kept(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], encoding: str, newline: str, ends: bool
 ) -> None:

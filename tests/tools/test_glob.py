@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +103,9 @@ def test_cancelling_stops_a_long_walk(tmp_path: Path) -> None:
 
 
 def test_a_pattern_never_runs_away() -> None:
-    started = time.monotonic()
+    """One that did would not end before the limit on every test."""
     assert not path_regex("**/" + "*a" * 60 + "*b").fullmatch("x/" + "a" * 250)
     assert not path_regex("**/" * 12 + "b").fullmatch("/".join("a" * 20))
-    assert time.monotonic() - started < 2
 
 
 @given(st.text("ab*?", max_size=6), st.text("ab", max_size=8))
@@ -163,6 +161,7 @@ RULES = [
 ]
 
 
+@pytest.mark.slow
 def test_what_git_ignores_is_left_out_and_nothing_else(tmp_path: Path, seed: int, torture: bool) -> None:
     rng = random.Random(seed)
     for number in range(400 if torture else 40):

@@ -24,6 +24,7 @@ from reverie.tools.tool import Output
 from reverie.values import replace
 
 pytest.importorskip("mcp")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -145,8 +146,14 @@ async def until(path: Path) -> None:
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+async def gone(pid: int) -> None:
+    """Wait until a process that was told to end has ended."""
+    while alive(pid):
+        await anyio.sleep(0.01)
 
 
 def test_a_server_on_this_machine_lends_its_tools_and_ends_with_us(
@@ -178,7 +185,8 @@ def test_a_server_on_this_machine_lends_its_tools_and_ends_with_us(
             assert unfit.is_error
             return int(str((await tools["mcp__things__pid"].run({}, context)).content))
 
-    assert not alive(within(60, act))
+    pid = within(100, act)
+    within(60, lambda: gone(pid))
 
 
 def test_a_call_that_is_cancelled_is_cancelled_at_the_server_and_the_next_one_works(
@@ -195,7 +203,7 @@ def test_a_call_that_is_cancelled_is_cancelled_at_the_server_and_the_next_one_wo
             await until(tmp_path / "wait.cancelled")
             assert (await tools["mcp__things__add"].run({"a": 1, "b": 1}, context)).content == "2"
 
-    within(60, act)
+    within(100, act)
 
 
 def test_a_server_that_dies_in_the_middle_is_an_error_and_takes_nothing_with_it(
@@ -219,44 +227,53 @@ def test_a_server_that_dies_in_the_middle_is_an_error_and_takes_nothing_with_it(
             assert all("mortal" in str(output.content) for output in outputs)
             assert (await tools["mcp__other__add"].run({"a": 1, "b": 1}, context)).content == "2"
 
-    within(60, act)
+    within(100, act)
 
 
 def test_a_server_that_does_not_answer_in_time_is_given_up(
     stdio: McpServer, context: ToolContext, tmp_path: Path
 ) -> None:
-    silent = McpServer(
-        command=sys.executable,
-        args=("-c", "import sys, time; print('still thinking', file=sys.stderr, flush=True); time.sleep(600)"),
-        timeout_seconds=1.0,
-    )
+    silent = McpServer(command="sh", args=("-c", "echo still thinking >&2; exec sleep 600"))
     broken = McpServer(command=sys.executable, args=("-c", "raise SystemExit('no database')"))
-    slow = McpServer(command=stdio.command, args=stdio.args, timeout_seconds=15.0)
+    slow = McpServer(command=stdio.command, args=stdio.args, timeout_seconds=100.0)
 
-    async def act() -> None:
-        async with McpTools({"silent": silent, "broken": broken, "slow": slow}) as mcp:
+    async def act(seconds: float) -> str:
+        servers = {"silent": replace(silent, timeout_seconds=seconds), "broken": broken, "slow": slow}
+        async with McpTools(servers) as mcp:
             problems = {problem.split(":")[0]: problem for problem in mcp.problems}
             assert set(problems) == {"MCP server silent", "MCP server broken"}
-            assert "did not answer in 1 s (still thinking)" in problems["MCP server silent"]
             assert "no database" in problems["MCP server broken"]
             assert {tool.name.split("__")[1] for tool in mcp.tools} == {"slow"}
+            return problems["MCP server silent"]
 
-    within(60, act)
+    for seconds in (1.0, 30.0):  # on a busy machine it may not get to say anything within the first
+        said = within(100, lambda seconds=seconds: act(seconds))
+        assert f"did not answer in {seconds:g} s" in said
+        if "(still thinking)" in said:
+            break
+    else:
+        pytest.fail("it is not told what the server said")
 
 
 def test_a_call_that_takes_too_long_is_given_up(http_url: str, context: ToolContext, tmp_path: Path) -> None:
-    impatient = McpServer(url=http_url, headers={"x-key": "open sesame"}, timeout_seconds=8.0)
+    server = McpServer(url=http_url, headers={"x-key": "open sesame"})
 
     async def act() -> None:
-        async with McpTools({"things": replace(impatient, timeout_seconds=50.0)}):
+        async with McpTools({"things": replace(server, timeout_seconds=50.0)}):
             pass  # a busy machine may take long over the first answer, which is not what is tried here
-        async with McpTools({"things": impatient}) as mcp:
-            tools = {tool.name: tool for tool in mcp.tools}
-            output = await tools["mcp__things__wait"].run({"marker": str(tmp_path / "wait")}, context)
-            assert output == Output("The MCP server things did not answer in 8 s.", is_error=True)
-            await until(tmp_path / "wait.cancelled")
+        for seconds in (2.0, 8.0, 50.0):  # until the call gets as far as the server
+            async with McpTools({"things": replace(server, timeout_seconds=seconds)}) as mcp:
+                tools = {tool.name: tool for tool in mcp.tools}
+                if "mcp__things__wait" not in tools:
+                    continue
+                output = await tools["mcp__things__wait"].run({"marker": str(tmp_path / "wait")}, context)
+                assert output == Output(f"The MCP server things did not answer in {seconds:g} s.", is_error=True)
+                if (tmp_path / "wait.began").exists():
+                    await until(tmp_path / "wait.cancelled")
+                    return
+        pytest.fail("no call got as far as the server")
 
-    within(110, act)
+    within(200, act)
 
 
 def test_a_server_over_http_is_told_the_headers_it_was_given(http_url: str, context: ToolContext) -> None:
@@ -278,7 +295,7 @@ def test_a_server_over_http_is_told_the_headers_it_was_given(http_url: str, cont
             died = await tools["mcp__near__die"].run({}, context)
             assert died.is_error
 
-    within(60, act)
+    within(100, act)
 
 
 def test_what_is_raised_while_servers_run_comes_out_as_it_is(stdio: McpServer) -> None:
@@ -287,7 +304,7 @@ def test_what_is_raised_while_servers_run_comes_out_as_it_is(stdio: McpServer) -
             raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        within(60, act)
+        within(100, act)
 
 
 def test_being_cancelled_while_servers_start_leaves_none_behind(tmp_path: Path) -> None:
@@ -308,8 +325,8 @@ def test_being_cancelled_while_servers_start_leaves_none_behind(tmp_path: Path) 
                 await anyio.sleep(0.01)
             group.cancel_scope.cancel()
 
-    within(60, act)
-    assert not alive(int(noted.read_text()))
+    within(100, act)
+    within(60, lambda: gone(int(noted.read_text())))
 
 
 def test_without_servers_nothing_is_loaded() -> None:

@@ -222,6 +222,7 @@ def would_be_missed(command: Command) -> bool:
 
 
 @pytest.mark.requirement("S3")
+@pytest.mark.slow
 def test_what_is_understood_is_understood_as_bash_does(seed: int, torture: bool, tmp_path: Path) -> None:
     draw = random.Random(seed)
     understood: dict[str, list[str]] = {}

@@ -79,7 +79,7 @@ def site() -> Iterator[ThreadingHTTPServer]:
     yield server
     server.shutdown()
     server.server_close()
-    thread.join(10)
+    thread.join(60)
 
 
 def fetch(server: ThreadingHTTPServer, path: str, web: WebAccess | None = None) -> Output:

@@ -338,7 +338,7 @@ def snapshot(*folders: Path) -> dict[str, tuple[str, int]]:
 
 
 async def attempt(tool: Tool, context: ToolContext, path: str, **more: Any) -> Output:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         return await tool.run({"file_path": path, **more}, context)
 
 
@@ -518,7 +518,7 @@ def swapping(ws: Path, outside: Path) -> Iterator[None]:
         yield
     finally:
         done.set()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -540,6 +540,7 @@ def test_a_check_before_opening_loses_the_race(ws: Path, outside: Path) -> None:
 
 @pytest.mark.requirement("S1")
 @pytest.mark.parametrize("means", ["openat2", "walk"])
+@pytest.mark.slow
 def test_who_swaps_a_directory_for_a_link_wins_nothing(
     means: str, ws: Path, outside: Path, torture: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -553,7 +554,7 @@ def test_who_swaps_a_directory_for_a_link_wins_nothing(
     async def steps() -> None:
         for number in range(100 * rounds):
             if number >= rounds and all(seen.values()):
-                return
+                return  # enough were tried, and some of them hit on the directory itself
             read = await attempt(Read(), context, "room/file.txt")
             assert SECRET not in text(read), f"outside was read in round {number} ({means})"
             seen["read"] += not read.is_error
@@ -566,5 +567,4 @@ def test_who_swaps_a_directory_for_a_link_wins_nothing(
         anyio.run(steps)
     assert (outside / "file.txt").read_text() == f"{SECRET}\n"
     assert sorted(os.listdir(outside)) == ["file.txt", "folder", "secret.txt"]
-    assert seen["read"]
-    assert seen["wrote"]
+    assert all(seen.values()), "no round hit on the directory itself: the test does not test"

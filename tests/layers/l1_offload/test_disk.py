@@ -77,6 +77,7 @@ def content(letter: str, size: int) -> bytes:
 
 
 @pytest.mark.requirement("L1.3", "L1.10")
+@pytest.mark.slow
 def test_sixteen_processes_store_the_same_content_in_one_file(tmp_path: Path) -> None:
     size = 1_000_000
     said = answers([start(tmp_path, "toolu_1", "a", size) for _ in range(16)])

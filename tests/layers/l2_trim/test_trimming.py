@@ -198,6 +198,7 @@ def test_a_cache_edit_leaves_the_view_alone_stands_where_it_was_put_and_is_consu
 
 
 @pytest.mark.requirement("L2.3", "L2.9")
+@pytest.mark.slow
 def test_a_provider_that_declares_nothing_gets_no_edit_and_one_that_lost_it_gets_none_either():
     async def steps() -> None:
         with served() as server:

@@ -91,6 +91,7 @@ def run(dreams: Dreams, **how: Any) -> DreamReport:
 
 
 @pytest.mark.requirement("L6.4", "L6.6", "L6.7", "S5")
+@pytest.mark.slow
 def test_a_model_merges_two_memories_and_the_program_keeps_source_trust_and_index(house: House) -> None:
     report = run(house.dreams(*MERGING))
     assert [(one.file, one.act, one.into) for one in report.changes] == [(ONE, "changed", ""), (TWO, "merged", ONE)]
@@ -113,6 +114,7 @@ def test_a_model_merges_two_memories_and_the_program_keeps_source_trust_and_inde
 
 
 @pytest.mark.requirement("L6.6", "B3")
+@pytest.mark.slow
 def test_undo_brings_every_byte_back_and_leaves_what_was_saved_since(house: House) -> None:
     before = house.state()
     dreams = house.dreams(*MERGING)
@@ -132,6 +134,7 @@ def test_undo_brings_every_byte_back_and_leaves_what_was_saved_since(house: Hous
         dreams.undo()
 
 
+@pytest.mark.slow
 def test_a_file_changed_since_stays_when_a_dream_is_taken_back(house: House) -> None:
     dreams = house.dreams(*MERGING)
     run(dreams)
@@ -143,6 +146,7 @@ def test_a_file_changed_since_stays_when_a_dream_is_taken_back(house: House) -> 
 
 
 @pytest.mark.requirement("L6.6")
+@pytest.mark.slow
 def test_a_file_changed_meanwhile_is_left_alone_and_so_is_what_leans_on_it(house: House) -> None:
     turns = iter(MERGING)
 
@@ -161,6 +165,7 @@ def test_a_file_changed_meanwhile_is_left_alone_and_so_is_what_leans_on_it(house
 
 
 @pytest.mark.requirement("B5", "L6.6")
+@pytest.mark.slow
 def test_without_a_model_the_local_dreamer_does_it_all_and_again_nothing(house: House) -> None:
     house.memory.save("The freeze starts tomorrow for everybody", type="project", name="freeze", why="the audit")
     report = run(house.dreams())

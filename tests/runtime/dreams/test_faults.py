@@ -81,6 +81,7 @@ def assert_whole(root: Path, home: Path, allowed: list[dict[str, bytes]], done: 
 
 @pytest.mark.requirement("L6.3", "L6.6", "M7", "B3")
 @pytest.mark.parametrize("by", ["local", "model"])
+@pytest.mark.slow
 def test_at_every_write_a_kill_or_an_error_leaves_before_or_after(
     traced: Callable[..., Any], before: Path, tmp_path: Path, by: str, torture: bool, seed: int
 ) -> None:

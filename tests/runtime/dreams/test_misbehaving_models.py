@@ -334,6 +334,7 @@ class Scene:
 
 
 @pytest.mark.requirement("L6.5", "L6.6", "L6.7", "L6.9", "B3", "M7")
+@pytest.mark.slow
 def test_no_dream_destroys_anything_whatever_the_model_does(
     tmp_path: Path, start_saver: Callable[..., Any], seed: int, torture: bool
 ) -> None:
