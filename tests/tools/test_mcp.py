@@ -406,7 +406,7 @@ def test_a_schema_the_provider_would_refuse_is_made_fit_and_said() -> None:
             {"content": [{"type": "resource", "resource": {"uri": "u", "mimeType": "x/y", "blob": "aGk="}}]},
             "[resource u of type x/y, 3 bytes, cannot be shown]",
         ),
-        ({"content": [{"type": "hologram"}]}, "[content of a kind that is not known here: hologram]"),
+        ({"content": [{"type": "hologram"}]}, "[content of an unknown kind: hologram]"),
     ],
 )
 def test_content_becomes_what_the_model_can_be_shown(result: dict[str, Any], content: str) -> None:

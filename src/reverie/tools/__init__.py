@@ -1,4 +1,4 @@
-"""What an agent can do, one file a tool."""
+"""The tools of an agent, one module per tool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Access", "Output", "Todo", "Tool", "ToolContext", "WebAccess", "fail
 
 
 def standard_tools(policy: AgentPolicy) -> list[Tool]:
-    """Return the tools every agent has, always in the same order, since they stand first in a cached prefix."""
+    """Return the tools of every agent, always in the same order, because they begin the cached prefix."""
     from .bash import Bash, BashOutput, KillShell
     from .edit import Edit
     from .glob import Glob
@@ -33,7 +33,7 @@ def standard_tools(policy: AgentPolicy) -> list[Tool]:
 
 
 def relay_tools() -> list[Tool]:
-    """Return the tools by which agents start each other and talk, in their order."""
+    """Return the tools that start agents and send messages, always in the same order."""
     from .agent import AgentStop, AgentTool
     from .send_message import SendMessage
 

@@ -1,4 +1,4 @@
-"""Agent and AgentStop: hand a task to another agent, and end one that is no longer wanted."""
+"""Agent and AgentStop: give a task to another agent, and stop one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .tool import Access, Output, failed
 
 __all__ = ["AgentStop", "AgentTool"]
 
-_NONE_HERE: Final = "no agents can be started from here: do the work yourself, and say what is left"
+_NONE_HERE: Final = "no agents can be started from here: do the work yourself, and list the steps that remain"
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -39,29 +39,29 @@ _INPUT: Final[dict[str, Any]] = {
 
 
 class AgentTool:
-    """Starts an agent."""
+    """Starts an agent and returns its result."""
 
     name = "Agent"
     max_chars: float | None = None
     description = (
         "Hand a task to another agent and get back its result. With a kind it begins with a context of its own and "
-        "knows only the prompt: for searches through much text, and for tasks that can be told completely. Without a "
+        "knows only the prompt: for searches through much text, and for tasks with a complete description. Without a "
         "kind it is a fork: it knows all of this conversation, which costs little, and answers one thing beside it. "
         "Several in one reply run at the same time; do not give two of them the same files to change. Its result is "
-        "what it says, not what is so: check what matters. An agent can do nothing that you could not do."
+        "a claim, not a fact: check the important parts. An agent can do nothing that you could not do."
     )
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Touch nothing: whatever the agent does is judged when it does it."""
+        """Return no access: each call of the agent is checked when it is made."""
         return Access("none", str(input.get("kind", "")))
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show nothing."""
+        """Return no preview."""
         return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Start it, and wait for it unless it runs in the background."""
+        """Start the agent, and wait for it unless it runs in the background."""
         if context.agents is None:
             return failed(_NONE_HERE)
         try:
@@ -91,19 +91,19 @@ class AgentStop:
 
     name = "AgentStop"
     max_chars: float | None = None
-    description = "Stop an agent that runs in the background, with everything it started. What it changed stays."
+    description = "Stop an agent that runs in the background, with everything it started. Its changes stay."
     input_schema = _STOP_INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Touch nothing but what this agent started."""
+        """Return no access: only an agent that this one started can be stopped."""
         return Access("none", str(input.get("agent", "")))
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show nothing."""
+        """Return no preview."""
         return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Stop it and wait for that."""
+        """Stop the agent and wait until it has ended."""
         if context.agents is None:
             return failed("there are no agents to stop from here")
         try:

@@ -1,4 +1,4 @@
-"""Bash: run a command, in front or in the background; read and stop what runs in the background."""
+"""Bash, BashOutput and KillShell: run a command, read a background command's output, and stop it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tool import Access, Output, failed
 
 __all__ = ["Bash", "BashOutput", "KillShell"]
 
-# Nobody is there to page through output or to type a password.
+# There is no person to page through output or to type a password.
 _ENVIRONMENT: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
 _SHELL_ID: Final[dict[str, Any]] = {"type": "string", "description": "The id that Bash returned, such as shell_1"}
 
@@ -26,7 +26,7 @@ _BASH_INPUT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "command": {"type": "string", "minLength": 1, "description": "The command line"},
-        "description": {"type": "string", "description": "What it does, in a few words, for the user"},
+        "description": {"type": "string", "description": "Its purpose in a few words, for the user"},
         "timeout_seconds": {"type": "number", "exclusiveMinimum": 0, "description": "When to stop it"},
         "run_in_background": {
             "type": "boolean",
@@ -48,24 +48,24 @@ class Bash:
     def __init__(self, policy: AgentPolicy | None = None) -> None:
         limits = policy or AgentPolicy()
         self.description = (
-            "Run a command with bash: build, test, git, and whatever no other tool does. It starts in the working "
+            "Run a command with bash: build, test, git, and anything no other tool does. It starts in the working "
             "directory every time (a cd lasts for that command only), with no input; stdout and stderr come together, "
             f"and the exit code where it is not 0. It is stopped after {limits.bash_timeout_seconds:g} seconds unless "
-            f"timeout_seconds says otherwise (at most {limits.bash_max_timeout_seconds:g}). What it leaves running "
-            "with '&' is ended with it: use run_in_background, then BashOutput and KillShell. Use Read, Grep and Glob "
+            f"timeout_seconds says otherwise (at most {limits.bash_max_timeout_seconds:g}). Processes left running "
+            "with '&' are ended with it: use run_in_background, then BashOutput and KillShell. Use Read, Grep and Glob "
             "instead of cat, grep and find; Edit and Write instead of sed and echo."
         )
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Say which command would run."""
+        """Return the command as access."""
         return Access("run", str(input.get("command", "")))
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show nothing beyond the command itself."""
+        """Return no preview: the access already shows the command."""
         return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Run it to its end, its time limit or cancellation; nothing of its group is left running."""
+        """Run a command until it ends, times out or is cancelled; end every process of its group."""
         command = str(input["command"])
         if "\0" in command:
             return failed("the command holds a NUL character, which no command line can; leave it out")
@@ -100,7 +100,7 @@ _BASH_OUTPUT_INPUT: Final[dict[str, Any]] = {
 
 
 class BashOutput:
-    """Reads what a background command has said since it was last read."""
+    """Reads the new output of a background command."""
 
     name = "BashOutput"
     max_chars = 30_000.0
@@ -111,15 +111,15 @@ class BashOutput:
     input_schema = _BASH_OUTPUT_INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Touch nothing: the command was allowed when it was started."""
+        """Return no access: the command was allowed when it started."""
         return Access("none", str(input.get("shell_id", "")))
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show nothing."""
+        """Return no preview."""
         return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Return the new output and the state."""
+        """Return the new output and whether the command still runs."""
         name = str(input["shell_id"])
         shell = context.shells.get(name)
         if shell is None:
@@ -148,15 +148,15 @@ class KillShell:
     input_schema = _KILL_SHELL_INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Touch nothing but what this agent started."""
+        """Return no access: only a command that this agent started can be stopped."""
         return Access("none", str(input.get("shell_id", "")))
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show nothing."""
+        """Return no preview."""
         return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Stop it and wait for that."""
+        """Stop the command and wait until it has ended."""
         name = str(input["shell_id"])
         shell = context.shells.get(name)
         if shell is None:
@@ -173,7 +173,9 @@ async def _argv(command: str, context: ToolContext) -> list[str]:
         return argv
     from .shell.sandbox import confined
 
-    return await anyio.to_thread.run_sync(lambda: confined(argv, cwd=context.cwd))  # the first one tries the machine
+    return await anyio.to_thread.run_sync(
+        lambda: confined(argv, cwd=context.cwd)
+    )  # the first call probes the sandbox, which takes a while
 
 
 def _timeout(input: Mapping[str, Any], policy: AgentPolicy) -> float:
@@ -193,7 +195,7 @@ async def _finished(shell: Shell, timeout_seconds: float) -> Output:
         return failed(f"{_lines(text)}[stopped after {timeout_seconds:g} seconds: {advice}]")
     notes = ""
     if shell.left_running:
-        notes = "[what it left running was ended with it; use run_in_background for what should go on]"
+        notes = "[processes it left running were ended with it; use run_in_background for long-running ones]"
     if shell.returncode == 0:
         return Output(_lines(text) + notes if notes else text)
     return failed(f"{_lines(text)}[{_ending(shell)}]{notes}")

@@ -15,9 +15,8 @@ from .files.read_state import FileRead
 from .files.replacement import TextEdit, text_edit
 from .files.text_files import TextFile, load
 from .files.workspace import access_to
-from .read import not_found
-from .tool import Access, Output, failed
-from .write import check_writable, load_read, refuse_notebook, written
+from .tool import Access, Output
+from .write import change_file, check_writable, load_read, refuse_notebook, write_text
 
 __all__ = ["Edit"]
 
@@ -26,8 +25,8 @@ _INPUT: Final[dict[str, Any]] = {
     "properties": {
         "file_path": {"type": "string", "description": "Path of the file"},
         "old_string": {"type": "string", "minLength": 1, "description": "The passage, exactly as it is in the file"},
-        "new_string": {"type": "string", "description": "What stands there afterwards"},
-        "replace_all": {"type": "boolean", "description": "Replace it wherever it stands"},
+        "new_string": {"type": "string", "description": "The passage that replaces it"},
+        "replace_all": {"type": "boolean", "description": "Replace every occurrence"},
     },
     "required": ["file_path", "old_string", "new_string"],
     "additionalProperties": False,
@@ -35,37 +34,29 @@ _INPUT: Final[dict[str, Any]] = {
 
 
 class Edit:
-    """Replaces a passage of a file, once or everywhere."""
+    """Replaces one or all occurrences of a passage in a file."""
 
     name = "Edit"
     max_chars: float | None = None
     description = (
         "Replace a passage of a file. Read the file first, at least the part that is changed. old_string must be "
-        "exactly what stands there, without the line numbers of Read, white space included, and must be unique: add "
+        "exactly the text in the file, white space included, without the line numbers of Read, and must be unique: add "
         "lines around it until it is, or set replace_all to change every place (renaming). An empty new_string "
         "deletes. To make a new file use Write."
     )
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Say which file would be changed."""
+        """Return write access to the file."""
         return access_to("write", str(input.get("file_path", "")), context)
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show what would change."""
+        """Return a diff of the change."""
         return await anyio.to_thread.run_sync(_preview, input, context)
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Change it, all or nothing."""
-        try:
-            output, reading = await anyio.to_thread.run_sync(_edit, input, context)
-        except (InputError, StorageError) as error:
-            return failed(error)
-        except OSError as error:
-            return failed(not_found(str(input["file_path"]), error, context))
-        context.reads.forget([reading.path])
-        context.reads.note(reading)
-        return output
+        """Replace the passage and write the file, or change nothing."""
+        return await change_file(_edit, input, context)
 
 
 def _preview(input: Mapping[str, Any], context: ToolContext) -> str:
@@ -88,9 +79,9 @@ def _edit(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileR
         raise InputError(
             f"you have not read lines {first} to {last} of {before.target}: read them first (offset={first}), then edit"
         )
-    reading = written(path, change.text, context, before=before)
+    reading = write_text(path, change.text, context, before=before)
     if known.spans is not None:
-        reading = replace(reading, spans=_moved(known.spans, change), text=known.text)
+        reading = replace(reading, spans=_moved_spans(known.spans, change), text=known.text)
     count = len(change.places)
     places = f"{count} places" if count > 1 else f"line {change.places[0][0]}"
     return Output(f"{reading.path} was changed: {places}.", wrote=(reading.path,)), reading
@@ -99,7 +90,9 @@ def _edit(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileR
 def _change(input: Mapping[str, Any], context: ToolContext) -> tuple[TextFile, TextEdit]:
     path, old, new = str(input["file_path"]), str(input["old_string"]), str(input["new_string"])
     if old == new:
-        raise InputError("old_string and new_string are the same: nothing would change; say what should stand there")
+        raise InputError(
+            "old_string and new_string are the same: nothing would change; give the text that should replace it"
+        )
     if not old:
         raise InputError("old_string is empty; quote the passage to change, or make a new file with Write")
     before = load(path, context)
@@ -109,8 +102,8 @@ def _change(input: Mapping[str, Any], context: ToolContext) -> tuple[TextFile, T
     return before, text_edit(before.text, old, new, everywhere=everywhere, path=before.target)
 
 
-def _moved(spans: tuple[tuple[int, int], ...], change: TextEdit) -> tuple[tuple[int, int], ...]:
-    """Return where the lines that were seen are after the change; what was put in counts as seen."""
+def _moved_spans(spans: tuple[tuple[int, int], ...], change: TextEdit) -> tuple[tuple[int, int], ...]:
+    """Return the spans of seen lines after the change; inserted lines count as seen."""
     moved: list[tuple[int, int]] = []
     for first, last in spans:
         before = sum(more for _, end, more in change.places if end < first)

@@ -1,4 +1,4 @@
-"""Glob: find files by the pattern of their paths."""
+"""Glob: find files by a pattern for their paths."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _INPUT: Final[dict[str, Any]] = {
 
 
 class Glob:
-    """Finds files by the pattern of their paths, newest first."""
+    """Finds files by a pattern for their paths, newest first."""
 
     name = "Glob"
     max_chars: float | None = None
     description = (
-        "Find files by name, newest first. '*' and '?' stay within a name, '**' stands for any directories, {a,b} for "
+        "Find files by name, newest first. '*' and '?' stay within a name, '**' matches any directories, {a,b} is "
         "a choice: '*.py' is only the top directory, '**/*.py' all of them. Hidden files are found only where the "
         "pattern names them ('.github/**'), files that .gitignore names only where it names their directory; symbolic "
         "links are not followed. To search in files use Grep."
@@ -47,15 +47,15 @@ class Glob:
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Say in which directory would be looked."""
+        """Return read access to the directory."""
         return access_to("read", _start(input)[0], context)
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show nothing: looking changes nothing."""
+        """Return no preview: searching changes nothing."""
         return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Look, and return what was found."""
+        """Return the matching paths."""
         try:
             return Output(await anyio.to_thread.run_sync(_glob, input, context))
         except (InputError, StorageError) as error:
@@ -76,7 +76,7 @@ def _start(input: Mapping[str, Any]) -> tuple[str, str]:
 def _glob(input: Mapping[str, Any], context: ToolContext) -> str:
     start, pattern = _start(input)
     if ".." in pattern.split("/"):
-        raise InputError("'..' cannot stand after a wildcard; name the directory in path")
+        raise InputError("'..' cannot follow a wildcard; name the directory in path")
     wanted = path_regex(pattern)
     hidden = any(part.startswith(".") for part in pattern.replace("{", "/").replace(",", "/").split("/"))
     found: list[tuple[int, str]] = []

@@ -1,4 +1,4 @@
-"""Grep: search the text of files, or of a result that left the view."""
+"""Grep: search the text of files, or of a stored tool result."""
 
 from __future__ import annotations
 
@@ -95,32 +95,32 @@ class Grep:
     description = (
         "Search the text of files with a regular expression. Returns the paths of files that match, or with "
         "output_mode content the lines (path:line:text), or with count how many lines; sorted by path. Narrow it "
-        "down with path, glob or type. Hidden files, binary files and what .gitignore names are left out unless path "
+        "down with path, glob or type. Hidden, binary and ignored files (.gitignore) are left out unless path "
         "names them or their directory; symbolic links are not followed. path may be the handle or path of an earlier "
         "result that was saved or cleared. Use this rather than grep or rg in Bash."
     )
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Say what would be searched; a stored result is the agent's own."""
+        """Return read access to the path; none for a stored result, which belongs to the agent."""
         path = str(input.get("path") or ".")
         if looks_stored(path, context) and stored_result(path, context) is not None:
             return Access("none", path)
         return access_to("read", path, context)
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show nothing: searching changes nothing."""
+        """Return no preview: searching changes nothing."""
         return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Search in a process of its own, which is ended when time is up or the call is cancelled."""
+        """Search in a separate process, which is killed at the time limit or when the call is cancelled."""
         path = str(input.get("path") or ".")
         try:
             request = _request(input)
             stored = await anyio.to_thread.run_sync(stored_result, path, context)
             if stored is not None:
                 request |= {"label": path, "text": stored.decode("utf-8", "replace")}
-                return _output(await _searched(request, ()), request)
+                return _output(await _search(request, ()), request)
             return _output(await _search_files(path, request, context), request)
         except (InputError, StorageError) as error:
             return failed(error)
@@ -129,7 +129,7 @@ class Grep:
 
 
 def find_ripgrep() -> str:
-    """Return the path of ripgrep, beside this Python or on PATH; empty where there is none."""
+    """Return the path of ripgrep, next to this Python or on PATH; an empty text if there is none."""
     beside = Path(sys.executable).with_name("rg")
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("rg") or ""
 
@@ -157,7 +157,7 @@ def _request(input: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pattern(pattern: str) -> str:
-    """Return a pattern as Python's engine takes it: what other engines write differently is written as it should be."""
+    """Translate a pattern into Python's syntax: POSIX classes, named groups and ``\\z``."""
     pattern = re.sub(r"\[:(\w+):\]", lambda found: _POSIX.get(found[1], found[0]), pattern)
     pattern = re.sub(r"\(\?<(?=[A-Za-z_])", "(?P<", pattern).replace(r"\z", r"\Z")
     try:
@@ -178,7 +178,7 @@ async def _search_files(path: str, request: dict[str, Any], context: ToolContext
         opened = await anyio.to_thread.run_sync(open_plain_file, path, context)
         try:
             request |= {"descriptor": opened.descriptor, "is_folder": False, "label": label_of(opened.target, context)}
-            return await _searched(request, (opened.descriptor,))
+            return await _search(request, (opened.descriptor,))
         finally:
             os.close(opened.descriptor)
     with open_folder(path, context) as (folder, target):
@@ -187,7 +187,7 @@ async def _search_files(path: str, request: dict[str, Any], context: ToolContext
             rules = await anyio.to_thread.run_sync(rules_above, target, context)
             request |= {"descriptor": readable, "is_folder": True, "label": label_of(target, context)}
             request |= {"rules": rules or [], "ignore": rules is not None}
-            return await _searched(request, (readable,))
+            return await _search(request, (readable,))
         finally:
             os.close(readable)
 
@@ -198,7 +198,7 @@ def _is_file(target: str) -> bool:
     return False
 
 
-async def _searched(request: dict[str, Any], descriptors: tuple[int, ...]) -> dict[str, Any]:
+async def _search(request: dict[str, Any], descriptors: tuple[int, ...]) -> dict[str, Any]:
     folder = str(Path(__file__).parents[2])
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _CHILD, folder],
@@ -209,7 +209,7 @@ async def _searched(request: dict[str, Any], descriptors: tuple[int, ...]) -> di
         start_new_session=True,
     )
     data = json.dumps(request).encode()
-    # The thread ends when the process does, and the process is ended below whatever happens.
+    # The thread ends with the process, and the process is always ended below.
     limiter = anyio.CapacityLimiter(1)
     try:
         with anyio.fail_after(SECONDS):

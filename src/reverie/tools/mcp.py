@@ -1,4 +1,4 @@
-"""Tools of the MCP servers a user has configured, beside our own. Needs the extra ``reverie[mcp]``."""
+"""The tools of the user's MCP servers. Needs the extra ``reverie[mcp]``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_DESCRIPTION_CHARS: Final = 4_000
 
 
 class McpTool:
-    """A tool of a server, by a name of our own."""
+    """A tool of an MCP server, under a name that the provider accepts."""
 
     max_chars: float | None = None
 
@@ -36,23 +36,23 @@ class McpTool:
         self._called = str(listed["name"])
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Say that only the server knows; what it says of itself is no ground for trust."""
+        """Return the access ``other``: only the server knows the effect, and its own description cannot be trusted."""
         return Access("other", f"{self._connection.name}/{self._called}")
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return nothing: what a server would do cannot be shown."""
+        """Return no preview: the effect of a server's tool is unknown."""
         return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Call it; cancelling tells the server to stop."""
+        """Call the tool; cancelling tells the server to stop."""
         return await self._connection.call(self._called, input)
 
 
 class McpTools:
-    """The servers of one agent: entered, they are connected and ``tools`` are theirs; left, they are ended.
+    """The MCP servers of one agent: entering connects them and fills ``tools``; leaving ends them.
 
-    Each server lives in a task of its own, so that one that fails or dies takes nothing with it: ``problems`` says
-    which could not be had, and why.
+    Each server has a task of its own, so that a failing server does not affect the others. ``problems`` lists the
+    servers that could not be connected, and the reasons.
     """
 
     def __init__(self, servers: Mapping[str, McpServer], *, cwd: str | None = None) -> None:
@@ -85,7 +85,7 @@ class McpTools:
     ) -> None:
         for connection in self._connections:
             connection.close()
-        # What was raised inside is not the servers': told of it, the task group would wrap it.
+        # An exception of the body is not passed on: the task group would wrap it in a group.
         await self._group.aclose()
 
     def _collect(self) -> None:

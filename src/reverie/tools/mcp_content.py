@@ -1,4 +1,4 @@
-"""What MCP servers say, in the words of the Messages API: names, schemas and content."""
+"""Convert names, schemas and content of MCP servers to the Messages API."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAX_NAME_CHARS: Final = 64
 _UNFIT: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MAX_IMAGE_CHARS: Final = 5 * 1024 * 1024
-# What the Messages API refuses at the top of a tool's schema.
+# Keywords that the Messages API refuses at the top of a tool's schema.
 _REFUSED: Final = ("oneOf", "anyOf", "allOf")
 
 
 def tool_names(raw: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return a name the provider accepts for each (server, tool), all different, in a stable order.
+    """Return a unique name that the provider accepts for each (server, tool), in a stable order.
 
-    A name that had to be cut, or that another one already is, ends in a hash of what it stands for.
+    A name that is too long or already taken ends in a hash of its server and tool.
     """
     found: dict[tuple[str, str], str] = {}
     taken: set[str] = set()
@@ -39,7 +39,7 @@ def tool_names(raw: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
 
 
 def schema_of(given: object) -> tuple[dict[str, Any], str]:
-    """Return an input schema the provider accepts, and what had to be left out of the given one."""
+    """Return an input schema that the provider accepts, and a note about keywords that were removed."""
     schema = dict(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else {}
     refused = [key for key in _REFUSED if key in schema]
     for key in refused:
@@ -50,31 +50,31 @@ def schema_of(given: object) -> tuple[dict[str, Any], str]:
 
 
 def output_of(result: Mapping[str, Any]) -> Output:
-    """Return a call's result (``content``, ``structuredContent``, ``isError``) as an output."""
+    """Convert the result of a call (``content``, ``structuredContent``, ``isError``) to an output."""
     content = result.get("content")
     parts = cast("list[Any]", content) if isinstance(content, list) else []
     blocks = [_block(cast("Mapping[str, Any]", part)) for part in parts if isinstance(part, Mapping)]
     structured = result.get("structuredContent")
-    if structured is not None and not any(_says(block, structured) for block in blocks):
+    if structured is not None and not any(_repeats(block, structured) for block in blocks):
         blocks.append(_text(json.dumps(structured, ensure_ascii=False)))
     return Output(_joined(blocks), is_error=result.get("isError") is True)
 
 
 def _joined(blocks: Sequence[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """Return plain text where there is nothing else."""
+    """Return one text if all blocks are text; otherwise the blocks that are not empty."""
     if all(block["type"] == "text" for block in blocks):
         return "\n".join(block["text"] for block in blocks)
     return [block for block in blocks if block["type"] != "text" or block["text"].strip()]
 
 
-def _says(block: Mapping[str, Any], structured: object) -> bool:
-    """Say whether a block is the structured content, written out."""
+def _repeats(block: Mapping[str, Any], structured: object) -> bool:
+    """Say whether a text block repeats the structured content."""
     if block["type"] != "text":
         return False
     try:
         said = json.loads(block["text"])
     except (ValueError, RecursionError):
-        # A server may write a lone value as bare text beside {"result": value}.
+        # A server may write a lone value as bare text next to {"result": value}.
         said = block["text"]
     return said == structured or {"result": said} == structured or {"result": block["text"]} == structured
 
@@ -93,7 +93,7 @@ def _block(part: Mapping[str, Any]) -> dict[str, Any]:
             inner = part.get("resource")
             return _resource(cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else {})
         case other:
-            return _text(f"[content of a kind that is not known here: {str(other)[:80]}]")
+            return _text(f"[content of an unknown kind: {str(other)[:80]}]")
 
 
 def _resource(resource: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,12 +109,12 @@ def _link(part: Mapping[str, Any]) -> str:
     return f"{shown} {said}" if said else shown
 
 
-def _binary(what: str, media: object, data: object) -> dict[str, Any]:
-    """Show an image the provider can take; name everything else."""
+def _binary(label: str, media: object, data: object) -> dict[str, Any]:
+    """Return an image block if the provider accepts the image; otherwise a text that describes the data."""
     if isinstance(data, str) and media in _IMAGES and 0 < len(data) <= _MAX_IMAGE_CHARS and _is_base64(data):
         return {"type": "image", "source": {"type": "base64", "media_type": media, "data": data}}
     size = len(data) * 3 // 4 if isinstance(data, str) else 0
-    return _text(f"[{what} of type {media or 'unknown'}, {size:,} bytes, cannot be shown]")
+    return _text(f"[{label} of type {media or 'unknown'}, {size:,} bytes, cannot be shown]")
 
 
 def _is_base64(data: str) -> bool:

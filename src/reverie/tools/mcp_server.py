@@ -1,4 +1,4 @@
-"""One MCP server: a task of its own that connects, keeps the connection and ends it."""
+"""The connection to one MCP server, kept by a task of its own."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _SHOWN_CHARS: Final = 500
 
 
 class McpConnection:
-    """A server and how it is doing. The SDK's client lives and dies in the task that runs ``serve``."""
+    """A server and its state; the SDK's client exists only inside the task that runs ``serve``."""
 
     def __init__(self, name: str, server: McpServer, *, cwd: str | None = None) -> None:
         self.name = name
         self.server = server
         self.problem = ""
         self.listed: list[dict[str, Any]] = []
-        """The server's tools as it describes them."""
+        """The server's own descriptions of its tools."""
         self.ready = anyio.Event()
-        """Set when the tools are listed, or it is known that they will not be."""
+        """Set when the tools are listed or the connection has failed."""
         self._cwd = cwd
         self._client: Client | None = None
         self._closing = anyio.Event()
         self._errors = _Tail()
 
     async def serve(self) -> None:
-        """Connect, list the tools and stay until closed; what goes wrong is ``problem`` and never raised."""
+        """Connect, list the tools and stay until closed; store an error in ``problem`` instead of raising."""
         try:
             with anyio.CancelScope() as scope:
-                # Not a time limit around connecting alone: the client's own scopes outlive it.
+                # One scope for the whole connection, because the client's own scopes outlive the connecting phase.
                 scope.deadline = anyio.current_time() + self.server.timeout_seconds
                 async with self._errors, self._connected() as client:
-                    self.listed = await _listed(client)
+                    self.listed = await _tools_of(client)
                     scope.deadline = math.inf
                     self._client = client
                     self.ready.set()
@@ -55,17 +55,17 @@ class McpConnection:
             if scope.cancelled_caught:
                 self.problem = f"it did not answer in {self.server.timeout_seconds:g} s{self._errors.shown()}"
         except Exception as error:
-            self.problem = f"{_told(error)}{self._errors.shown()}"
+            self.problem = f"{_root_message(error)}{self._errors.shown()}"
         finally:
             self._client = None
             self.ready.set()
 
     def close(self) -> None:
-        """Let the server's task end."""
+        """End the server's task."""
         self._closing.set()
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Output:
-        """Call a tool; whatever goes wrong is an output that says so."""
+        """Call a tool; return an error output instead of raising."""
         client = self._client
         if client is None:
             why = self.problem or "it was closed"
@@ -77,7 +77,7 @@ class McpConnection:
         except TimeoutError:
             return Output(f"The MCP server {self.name} did not answer in {limit:g} s.", is_error=True)
         except Exception as error:
-            return Output(f"The MCP server {self.name} failed: {_told(error)}", is_error=True)
+            return Output(f"The MCP server {self.name} failed: {_root_message(error)}", is_error=True)
         return output_of(result.model_dump(mode="json", by_alias=True, exclude_none=True))
 
     @asynccontextmanager
@@ -115,7 +115,7 @@ def _own_name() -> Any:
     return Implementation(name="reverie", version=version("reverie"))
 
 
-async def _listed(client: Client) -> list[dict[str, Any]]:
+async def _tools_of(client: Client) -> list[dict[str, Any]]:
     """Return every tool the server lists, page by page."""
     if client.server_capabilities.tools is None:
         return []
@@ -130,15 +130,15 @@ async def _listed(client: Client) -> list[dict[str, Any]]:
     return found
 
 
-def _told(error: BaseException) -> str:
-    """Say what went wrong, at its root where errors come in groups."""
+def _root_message(error: BaseException) -> str:
+    """Return the message of an error; of a group, the message of its first error."""
     if isinstance(error, BaseExceptionGroup):
-        return _told(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+        return _root_message(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     return str(error) or type(error).__name__
 
 
 class _Tail:
-    """The end of what a server writes to stderr, read as it comes so that the server never waits."""
+    """The end of a server's stderr, read continuously so that the server never blocks."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -155,17 +155,17 @@ class _Tail:
         self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
         self.file.close()
-        self._take()
+        self._read_available()
         os.close(self._reading)
 
     async def _read(self) -> None:
         while True:
             await anyio.wait_readable(self._reading)
-            if not self._take():
+            if not self._read_available():
                 return
 
-    def _take(self) -> bool:
-        """Take in what is there; say whether more may come."""
+    def _read_available(self) -> bool:
+        """Read the available bytes; return whether more may come."""
         with suppress(BlockingIOError):
             while chunk := os.read(self._reading, 65_536):
                 self._data = (self._data + chunk)[-_TAIL_BYTES:]
@@ -173,6 +173,6 @@ class _Tail:
         return True
 
     def shown(self) -> str:
-        """Return the last lines in brackets, or nothing."""
+        """Return the last lines in brackets, or an empty text."""
         text = " ".join(self._data.decode("utf-8", "replace").split())[-_SHOWN_CHARS:]
         return f" ({text})" if text else ""

@@ -1,4 +1,4 @@
-"""Memory: save, change and forget what outlives the conversation, when the user asks for it."""
+"""Memory: save, change and remove memories when the user asks for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..memories.store.trust import Trust
 from .context import ToolContext
 from .tool import Access, Output, failed
 
-__all__ = ["MemoryDoor", "MemoryTool"]
+__all__ = ["MemoryStore", "MemoryTool"]
 
 AUTHOR: Final = "agent"
 _LIMITS: Final = {"text": 8_000, "why": 2_000, "how": 2_000, "name": 120, "description": 400, "file": 200}
@@ -31,7 +31,7 @@ _INPUT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "action": {"enum": ["save", "update", "forget", "list", "show"]},
-        "type": {"enum": list(TYPES), "description": "What kind of memory; needed to save"},
+        "type": {"enum": list(TYPES), "description": "The kind of memory; needed to save"},
         "text": {"type": "string", "maxLength": _LIMITS["text"], "description": "The rule or fact, first things first"},
         "why": {"type": "string", "maxLength": _LIMITS["why"], "description": "The reason the user gave"},
         "how": {"type": "string", "maxLength": _LIMITS["how"], "description": "When and how it applies"},
@@ -48,7 +48,7 @@ _INPUT: Final[dict[str, Any]] = {
 }
 
 
-class _Changed(Protocol):
+class _SavedMemory(Protocol):
     @property
     def file(self) -> str: ...
     @property
@@ -59,7 +59,7 @@ class _Changed(Protocol):
     def warnings(self) -> Sequence[str]: ...
 
 
-class _Gone(Protocol):
+class _RemovedMemory(Protocol):
     @property
     def files(self) -> Sequence[str]: ...
     @property
@@ -68,11 +68,11 @@ class _Gone(Protocol):
     def links(self) -> Sequence[str]: ...
 
 
-class MemoryDoor(Protocol):
-    """The store, as the tool uses it."""
+class MemoryStore(Protocol):
+    """The operations of the memory store that the tool uses."""
 
     def list(self) -> Sequence[MemoryRecord]:
-        """Return the heads of all memories."""
+        """Return all memories without their text."""
         ...
 
     def get(self, file_or_name: str, /) -> MemoryRecord:
@@ -92,8 +92,8 @@ class MemoryDoor(Protocol):
         source: str,
         author: str,
         trust: Trust | None,
-    ) -> _Changed:
-        """Keep a new memory; refuse with the reason what should not be kept."""
+    ) -> _SavedMemory:
+        """Save a new memory; raise with the reason if it must not be kept."""
         ...
 
     def update(
@@ -110,16 +110,16 @@ class MemoryDoor(Protocol):
         source: str,
         author: str,
         trust: Trust | None,
-    ) -> _Changed:
-        """Write another version of a memory."""
+    ) -> _SavedMemory:
+        """Write a new version of a memory."""
         ...
 
-    def forget(self, file_or_name: str, /, *, why: str, author: str) -> _Gone:
+    def forget(self, file_or_name: str, /, *, why: str, author: str) -> _RemovedMemory:
         """Remove a memory and its index line."""
         ...
 
     def append_daily(self, text: str, /, *, source: str, trust: Trust) -> object:
-        """Append a line to the log of the day."""
+        """Append a line to the daily log."""
         ...
 
 
@@ -130,56 +130,56 @@ class MemoryTool:
     max_chars: float | None = None
     description = (
         "Keep something beyond this conversation, change it or forget it. Use it at once when the user asks you to "
-        "remember or to forget. list names what there is; look there first and update what is near instead of saving "
+        "remember or to forget. list shows all memories; look there first and update a similar one instead of saving "
         "it twice. Types: "
         + "; ".join(f"{kind.name} ({kind.what.rstrip('.')})" for kind in TYPES.values())
-        + ". For feedback and project give why. Dates absolute. What code, git or instruction files show, debugging "
+        + ". For feedback and project give why. Dates absolute. Facts from code, git or instruction files, debugging "
         "recipes, the state of the task and secrets are refused. Every change can be undone by the user."
     )
 
     def __init__(
-        self, memory: MemoryDoor, *, trust_of: Callable[[str], Trust] | None = None, daily_logs: bool = False
+        self, memory: MemoryStore, *, trust_of: Callable[[str], Trust] | None = None, daily_logs: bool = False
     ) -> None:
-        """Work on a store; ``trust_of`` says whose word a text is that the agent would save.
+        """Use a store; ``trust_of`` returns the trust of a text that the agent wants to save.
 
-        With ``daily_logs`` there is one more action, which appends to the log of the day.
+        With ``daily_logs`` there is one more action, which appends to the daily log.
         """
         self._memory = memory
         self._trust_of = trust_of
         self.input_schema: dict[str, Any] = _with_action("log") if daily_logs else _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Touch nothing but the store, where every change is journaled and can be undone."""
+        """Return no access: every change in the store is journaled and can be undone."""
         return Access("none", str(input.get("file", "")))
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show the text that would be kept."""
+        """Return the text to save."""
         return str(input.get("text", ""))
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Do it; a refusal says why."""
+        """Run the action; a refusal gives the reason."""
         action = str(input["action"])
         missing = [name for name in _NEEDS.get(action, ()) if not str(input.get(name) or "").strip()]
         if missing:
             return failed(f"to {action} a memory, give {' and '.join(missing)} too")
         try:
-            return await anyio.to_thread.run_sync(lambda: self._done(action, input, context))
+            return await anyio.to_thread.run_sync(lambda: self._result_of(action, input, context))
         except (InputError, StorageError) as error:
             return failed(error)
 
-    def _done(self, action: str, input: Mapping[str, Any], context: ToolContext) -> Output:
+    def _result_of(self, action: str, input: Mapping[str, Any], context: ToolContext) -> Output:
         match action:
             case "save" | "update":
-                return self._changed(action, input, context)
+                return self._save(action, input, context)
             case "forget":
-                gone = self._memory.forget(str(input["file"]), why=_said(input, "why"), author=AUTHOR)
+                gone = self._memory.forget(str(input["file"]), why=_text_of(input, "why"), author=AUTHOR)
                 left = f" These still point to it: {', '.join(gone.links)}." if gone.links else ""
                 return Output(f"Forgotten: {', '.join(gone.files)} (change {gone.id}).{left}")
             case "log":
-                text = _said(input, "text")
+                text = _text_of(input, "text")
                 trust = self._trust_of(text) if self._trust_of is not None else "agent"
                 self._memory.append_daily(text, source=context.session, trust=trust)
-                return Output("It stands in the log of the day.")
+                return Output("It was added to the daily log.")
             case "show":
                 memory = self._memory.get(str(input["file"]))
                 head = f"{memory.file} [{memory.type}], trust {memory.trust}, modified {memory.modified}"
@@ -187,17 +187,17 @@ class MemoryTool:
             case _:
                 return Output(manifest_text(manifest(self._memory.list())) or "There are no memories yet.")
 
-    def _changed(self, action: str, input: Mapping[str, Any], context: ToolContext) -> Output:
+    def _save(self, action: str, input: Mapping[str, Any], context: ToolContext) -> Output:
         text = str(input["text"])
-        whole = " ".join(_said(input, key) for key in ("name", "description", "text", "why", "how"))
+        whole = " ".join(_text_of(input, key) for key in ("name", "description", "text", "why", "how"))
         trust = self._trust_of(whole) if self._trust_of is not None else None
-        name, about = _said(input, "name") or None, _said(input, "description") or None
-        why, how = _said(input, "why"), _said(input, "how")
+        name, about = _text_of(input, "name") or None, _text_of(input, "description") or None
+        why, how = _text_of(input, "why"), _text_of(input, "how")
         source = context.session
         if action == "save":
             saved = self._memory.save(
                 text,
-                type=_said(input, "type"),
+                type=_text_of(input, "type"),
                 name=name,
                 description=about,
                 why=why,
@@ -210,7 +210,7 @@ class MemoryTool:
             saved = self._memory.update(
                 str(input["file"]),
                 text,
-                type=_said(input, "type") or None,
+                type=_text_of(input, "type") or None,
                 name=name,
                 description=about,
                 why=why,
@@ -229,11 +229,11 @@ class MemoryTool:
 
 
 def _with_action(name: str) -> dict[str, Any]:
-    """Return the schema with one more action."""
+    """Return the input schema with one more action."""
     fields: dict[str, Any] = _INPUT["properties"]
     action = {**fields["action"], "enum": [*fields["action"]["enum"], name]}
     return {**_INPUT, "properties": {**fields, "action": action}}
 
 
-def _said(input: Mapping[str, Any], key: str) -> str:
+def _text_of(input: Mapping[str, Any], key: str) -> str:
     return str(input.get(key) or "").strip()

@@ -20,7 +20,7 @@ _HEADINGS: Final = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 
 
 def page_text(html: str) -> str:
-    """Return what a reader sees: paragraphs, headings with #, items with -, links with their address."""
+    """Return the visible text: paragraphs, headings with #, items with -, links with their address."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
@@ -40,7 +40,7 @@ class _Reader(HTMLParser):
         self._title = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin an element."""
+        """Add the text before an element."""
         if tag == "title":
             self._title = True
             self.parts.append("# ")
@@ -54,11 +54,11 @@ class _Reader(HTMLParser):
             self._links.append(next((value or "" for name, value in attrs if name == "href"), ""))
 
     def handle_endtag(self, tag: str) -> None:
-        """End an element."""
+        """Add the text after an element."""
         if tag == "title":
             self._title = False
             self.parts.append("\n")
-        if tag in self._silent:  # what was not closed inside it ends with it
+        if tag in self._silent:  # unclosed elements inside it end with it
             del self._silent[self._silent.index(tag) :]
             return
         if self._silent:
@@ -71,6 +71,6 @@ class _Reader(HTMLParser):
             self.parts.append("\n")
 
     def handle_data(self, data: str) -> None:
-        """Take text."""
+        """Add visible text."""
         if self._title or not self._silent:
             self.parts.append(data.replace("\n", " "))

@@ -1,4 +1,4 @@
-"""Read: a file with its lines numbered, an image, or a result that left the view."""
+"""Read: show a file with numbered lines, an image, or a stored tool result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .tool import Access, Output, failed
 __all__ = ["IMAGE_MAX_BYTES", "Read", "not_found"]
 
 IMAGE_MAX_BYTES: Final = 3_750_000
-"""What a provider takes of an image, before base64 makes it a third larger."""
+"""The largest image that providers accept, before base64 makes it a third larger."""
 _SCAN_BYTES: Final = 1_048_576
 _IMAGES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -39,7 +39,7 @@ _IMAGES: Final = (
 
 @record
 class _Source:
-    """Text to show: all of it, or of a huge file a part, with what lies before it."""
+    """The bytes to show: the whole file, or a part of a huge one and the amount skipped before it."""
 
     data: bytes
     size_bytes: int
@@ -50,12 +50,12 @@ class _Source:
 
     @property
     def more(self) -> bool:
-        """Say whether there is more after the part."""
+        """Whether there are more bytes after this part."""
         return self.skipped_bytes + len(self.data) < self.size_bytes
 
     @property
     def whole(self) -> bool:
-        """Say whether this is all of it."""
+        """Whether this is the whole file."""
         return len(self.data) == self.size_bytes
 
 
@@ -84,26 +84,26 @@ class Read:
     max_chars = inf
     description = (
         "Read a file. Lines come numbered as '   12\\ttext'; the number and the tab are not part of the file. Without "
-        "offset and limit it starts at line 1 and shows as much as fits (2,000 lines, 25,000 tokens); what is left out "
-        "is said. Images (png, jpg, gif, webp) are shown as images. Read a file before you edit it. Also takes the "
+        "offset and limit it starts at line 1 and shows as much as fits (2,000 lines, 25,000 tokens); a note names the "
+        "shown lines. Images (png, jpg, gif, webp) are shown as images. Read a file before you edit it. Also takes the "
         "path or handle of an earlier result that was saved or cleared ('saved to: ...', 'handle: ...'). To "
         "search many files use Grep, to find files use Glob; directories cannot be read."
     )
     input_schema = _READ_INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Say which file would be read; a stored result is the agent's own."""
+        """Return read access to the file; none for a stored result, which belongs to the agent."""
         path = str(input.get("file_path", ""))
         if looks_stored(path, context) and stored_result(path, context) is not None:
             return Access("none", path)
         return access_to("read", path, context)
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show nothing: reading changes nothing."""
+        """Return no preview: reading changes nothing."""
         return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Read it, and remember what was seen."""
+        """Read the file and remember the lines that were shown."""
         try:
             output, reading = await anyio.to_thread.run_sync(_read, input, context)
         except (InputError, StorageError) as error:
@@ -136,7 +136,7 @@ def _read(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileR
 
 
 def _load(path: str, input: Mapping[str, Any], context: ToolContext) -> _Source:
-    """Read the bytes: all of them, or of a huge file as many as can be shown, from where it was asked."""
+    """Read the whole file, or from a huge file the part that was asked for, up to the limit."""
     opened = open_plain_file(path, context)
     with open(opened.descriptor, "rb") as file:
         changed = opened.stat.st_mtime_ns
@@ -166,7 +166,7 @@ def _skip_lines(file: BufferedReader, count: int, target: str) -> None:
 def _answer(
     source: _Source, text: str, input: Mapping[str, Any], context: ToolContext
 ) -> tuple[str, NumberedText | None]:
-    """Return what is answered, and which lines that shows where it shows lines."""
+    """Return the text of the answer, and the lines in it unless raw bytes were asked for."""
     if "byte_offset" in input:
         asked = int(input["byte_offset"])
         if asked >= source.size_bytes:
@@ -208,7 +208,7 @@ def _image(source: _Source, media: str) -> Output:
 
 
 def not_found(path: str, error: OSError, context: ToolContext) -> str:
-    """Say what the system said of a path, and what may have been meant."""
+    """Return an error message for a path, with similar names that may have been meant."""
     target = resolved_path(path, context).target or path
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         return f"{target}: {error.strerror or error}; check the path and its rights with Bash (ls -la)"

@@ -1,4 +1,4 @@
-"""Skill: read how something is done here, before doing it."""
+"""Skill: load written instructions for a kind of task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INPUT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "name": {"type": "string", "minLength": 1, "description": "The skill, as it is listed"},
-        "arguments": {"type": "string", "description": "What it is to be applied to"},
+        "arguments": {"type": "string", "description": "The input for the skill"},
     },
     "required": ["name"],
     "additionalProperties": False,
@@ -39,15 +39,15 @@ class SkillTool:
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Touch nothing but the skills themselves."""
+        """Return no access: only skill files are read."""
         return Access("none", str(input.get("name", "")))
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show nothing."""
+        """Return no preview."""
         return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Return what the skill says."""
+        """Return the text of the skill."""
         wanted = str(input["name"]).strip().lstrip("/")
         skills = await anyio.to_thread.run_sync(available_skills, context)
         skill = next((one for one in skills if one.name == wanted), None)
@@ -64,7 +64,7 @@ class SkillTool:
 
 
 def available_skills(context: ToolContext) -> list[Skill]:
-    """Return the skills an agent has in its project and from its user."""
+    """Return the user's skills, and the project's if it is trusted."""
     user = os.path.expanduser("~")
     folders = skill_folders(context.cwd, home=context.home, user=Path(user) if user != "~" else None)
     return find_skills(each for each in folders if each[1] == "user" or context.project_skills)

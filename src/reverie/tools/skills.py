@@ -1,4 +1,4 @@
-"""Skills: folders with a ``SKILL.md`` that say how to do something, listed briefly and read when they are needed."""
+"""Find, list and load skills: folders with a ``SKILL.md`` that holds instructions for a task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_LISTING: Final = 8_000
 
 @record
 class Skill:
-    """A skill that was found: what it is called, when to use it, and where it lies."""
+    """A skill: its name, when to use it, and its folder."""
 
     name: str
     description: str
@@ -37,9 +37,9 @@ class Skill:
 
 
 def skill_folders(cwd: Path, *, home: Path | None = None, user: Path | None = None) -> list[tuple[Path, SkillSource]]:
-    """Return where skills are looked for, those that go before others first.
+    """Return the folders to search for skills, highest priority first.
 
-    ``home`` is the user's directory of Reverie, ``user`` their own home directory; None leaves it out.
+    ``home`` is the user's Reverie directory, ``user`` their home directory; None leaves it out.
     """
     found: list[tuple[Path, SkillSource]] = [
         (cwd / ".reverie" / "skills", "project"),
@@ -53,9 +53,9 @@ def skill_folders(cwd: Path, *, home: Path | None = None, user: Path | None = No
 
 
 def find_skills(folders: Iterable[tuple[Path, SkillSource]]) -> list[Skill]:
-    """Return the skills in these folders by name; where two share a name, the one found first.
+    """Return the skills in these folders, sorted by name; of two with the same name the first one wins.
 
-    What cannot be read or has no description is passed over: a skill nobody can choose is no use.
+    A skill that cannot be read or has no description is left out, because a model could not choose it.
     """
     found: dict[str, Skill] = {}
     for folder, source in folders:
@@ -67,7 +67,7 @@ def find_skills(folders: Iterable[tuple[Path, SkillSource]]) -> list[Skill]:
 
 
 def brief_listing(skills: Sequence[Skill]) -> str:
-    """Return a line a skill, for a model to choose from; empty where there is none."""
+    """Return one line per skill for the model to choose from; an empty text if there are none."""
     lines: list[str] = []
     size = 0
     for at, skill in enumerate(skills):
@@ -82,7 +82,7 @@ def brief_listing(skills: Sequence[Skill]) -> str:
 
 
 def load_skill(skill: Skill) -> str:
-    """Return what a skill says, with the folder that its other files lie in."""
+    """Return the text of a skill, with the folder of its other files."""
     body = _read(skill.folder).body.strip()
     if len(body) > MAX_SKILL_CHARS:
         body = f"{body[:MAX_SKILL_CHARS]}\n[cut here: Read {skill.folder / 'SKILL.md'} for the rest]"
@@ -107,7 +107,7 @@ def _in_folder(folder: Path, source: SkillSource) -> Iterator[Skill]:
 
 
 def _read(folder: Path) -> FrontMatter:
-    """Read a ``SKILL.md`` that lies in its folder and nowhere else."""
+    """Read the ``SKILL.md`` of a folder; refuse a link that leads out of it."""
     opened = open_plain_file("SKILL.md", ToolContext(cwd=folder))
     with open(opened.descriptor, "rb") as file:
         data = file.read(_MAX_BYTES)

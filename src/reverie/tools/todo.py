@@ -1,4 +1,4 @@
-"""TodoWrite: the agent's plan, whole each time."""
+"""TodoWrite: replace the agent's list of steps."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ class TodoWrite:
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Touch nothing."""
+        """Return no access."""
         return Access("none")
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show nothing."""
+        """Return no preview."""
         return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Replace the list, in place: whoever shows it holds the same one."""
+        """Replace the list in place, because the terminal shows the same list object."""
         todos = [Todo(str(one["content"]), str(one["status"])) for one in input["todos"]]
         active = [one for one in todos if one.status == "in_progress"]
         if len(active) > 1:
             names = "; ".join(one.content for one in active[:3])
-            return failed(f"{len(active)} steps are in_progress ({names}); leave one so and set the others to pending")
+            return failed(f"{len(active)} steps are in_progress ({names}); keep one and set the others to pending")
         context.todos[:] = todos
         return Output("\n".join(f"{_MARKS[one.status]} {one.content}" for one in todos) or "The list is empty.")

@@ -40,7 +40,7 @@ class Output:
 
 
 def failed(message: object) -> Output:
-    """Return an error output with a message that says what to do."""
+    """Return an error output with a message and advice."""
     return Output(str(message), is_error=True)
 
 

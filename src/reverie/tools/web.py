@@ -1,7 +1,7 @@
-"""Fetching a page so that nobody is led where they were not allowed to go.
+"""Fetch a web page without being led to a private address.
 
-The name is resolved once, every address is looked at, and the connection goes to an address that was looked at, so
-that a name cannot mean another machine a moment later. A redirect to another host is not followed but reported.
+The host name is resolved once, every address is checked, and the connection uses a checked address, so that the name
+cannot resolve to another machine afterwards. A redirect to another host is reported and not followed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEADERS: Final = {
 
 @record
 class WebPage:
-    """What came back: where from, or where it was redirected to on another host."""
+    """A fetched page; ``elsewhere`` is the target of a redirect to another host."""
 
     url: str
     status: int = 200
@@ -47,7 +47,7 @@ class WebPage:
 
 
 async def fetch(url: str, web: WebAccess) -> WebPage:
-    """Fetch a page within bounds of time and size; raise what says why not."""
+    """Fetch a page with limits on time and size; raise ``InputError`` with advice if that fails."""
     try:
         with anyio.fail_after(SECONDS):
             return await _follow(url, web)
@@ -83,7 +83,7 @@ async def _get(url: str, web: WebAccess) -> WebPage:
     shown = f"[{address}]" if ":" in address else address
     pinned = urlunsplit((parts.scheme, f"{shown}:{port}", parts.path or "/", parts.query, ""))
     headers = {**_HEADERS, "host": parts.netloc}
-    # No proxy and no settings of the environment: the address that was checked is the one that is called.
+    # No proxy and no environment settings: the connection must use the checked address.
     async with httpx2.AsyncClient(trust_env=False, timeout=SECONDS, follow_redirects=False) as client:
         try:
             request = client.build_request("GET", pinned, headers=headers, extensions={"sni_hostname": host})
@@ -105,7 +105,9 @@ async def _received(url: str, response: Any) -> WebPage:
     if status in _REDIRECTS and headers.get("location"):
         return WebPage(url, status, elsewhere=headers["location"])
     if headers.get("content-encoding", "identity") != "identity":
-        raise InputError(f"{url} answers only in {headers['content-encoding']}, which is not taken; use another source")
+        raise InputError(
+            f"{url} answers only in {headers['content-encoding']}, which is not supported; use another source"
+        )
     data = bytearray()
     async for chunk in response.aiter_raw():
         data += chunk
@@ -131,7 +133,7 @@ def _parts(url: str) -> SplitResult:
 
 
 async def _address(host: str, port: int, web: WebAccess) -> str:
-    """Return the address to connect to; refuse a host of which any address is not for the public."""
+    """Return the address to connect to; refuse a host if any of its addresses is not public."""
     resolve = web.resolve or _resolved
     try:
         found = await anyio.to_thread.run_sync(resolve, host, port, abandon_on_cancel=True)
@@ -152,7 +154,7 @@ def _resolved(host: str, port: int) -> list[str]:
 
 
 def address_problem(address: str) -> str:
-    """Say why an address is not one of the public internet; empty where it is."""
+    """Return the reason why an address is not public; an empty text if it is public."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

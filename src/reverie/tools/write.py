@@ -1,9 +1,9 @@
-"""Write: a new file, or all of one that was read before."""
+"""Write: create a file, or replace one that was read before."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import anyio.to_thread
@@ -18,7 +18,7 @@ from .files.workspace import access_to
 from .read import not_found
 from .tool import Access, Output, failed
 
-__all__ = ["Write", "load_read", "written"]
+__all__ = ["Write", "change_file", "load_read", "write_text"]
 
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",
@@ -32,7 +32,7 @@ _INPUT: Final[dict[str, Any]] = {
 
 
 class Write:
-    """Writes a file whole."""
+    """Writes a whole file."""
 
     name = "Write"
     max_chars: float | None = None
@@ -43,23 +43,33 @@ class Write:
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Say which file would be written."""
+        """Return write access to the file."""
         return access_to("write", str(input.get("file_path", "")), context)
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Show what would change."""
+        """Return a diff of the change."""
         return await anyio.to_thread.run_sync(_preview, input, context)
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Write it, all or nothing."""
-        try:
-            output, reading = await anyio.to_thread.run_sync(_write, input, context)
-        except (InputError, StorageError) as error:
-            return failed(error)
-        except OSError as error:
-            return failed(not_found(str(input["file_path"]), error, context))
-        context.reads.note(reading)
-        return output
+        """Write the file completely, or change nothing."""
+        return await change_file(_write, input, context)
+
+
+async def change_file(
+    change: Callable[[Mapping[str, Any], ToolContext], tuple[Output, FileRead]],
+    input: Mapping[str, Any],
+    context: ToolContext,
+) -> Output:
+    """Run a change of a file in a worker thread, and remember the result as read; return errors as outputs."""
+    try:
+        output, read = await anyio.to_thread.run_sync(change, input, context)
+    except (InputError, StorageError) as error:
+        return failed(error)
+    except OSError as error:
+        return failed(not_found(str(input["file_path"]), error, context))
+    context.reads.forget([read.path])
+    context.reads.note(read)
+    return output
 
 
 def _preview(input: Mapping[str, Any], context: ToolContext) -> str:
@@ -78,7 +88,7 @@ def _write(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, File
     if before is not None:
         _check_read(before, context)
         check_writable(before)
-    reading = written(path, text, context, before=before)
+    reading = write_text(path, text, context, before=before)
     lines = text.count("\n") + (not text.endswith("\n") and bool(text))
     verb = "replaced" if before is not None else "created"
     return Output(f"{reading.path} was {verb}: {lines:,} lines.", wrote=(reading.path,)), reading
@@ -101,7 +111,7 @@ def _check_read(before: TextFile, context: ToolContext) -> None:
 
 
 def load_read(before: TextFile, context: ToolContext) -> FileRead:
-    """Return what the agent has read of a file; refuse one it has not, or that has changed since."""
+    """Return the agent's read of a file; refuse a file that it has not read, or that changed since."""
     reading = context.reads.get(before.target)
     if reading is None:
         raise InputError(f"you have not read {before.target} yet, or no longer see it: read it first, then change it")
@@ -111,19 +121,19 @@ def load_read(before: TextFile, context: ToolContext) -> FileRead:
 
 
 def refuse_notebook(path: str) -> None:
-    """Refuse a notebook, whose text is not what a person sees of it."""
+    """Refuse a notebook: its file content differs from the content that a person sees."""
     if path.lower().endswith(".ipynb"):
         raise InputError(f"{path} is a notebook; change it with Bash (a few lines of Python and nbformat or json)")
 
 
 def check_writable(before: TextFile) -> None:
-    """Refuse a file that somebody has protected: replacing it would go around that."""
+    """Refuse a write-protected file: replacing it would bypass the protection."""
     if not before.stat.st_mode & 0o222 or not os.access(before.target, os.W_OK):
         raise InputError(f"{before.target} is write-protected; ask the user whether to change that")
 
 
-def written(path: str, text: str, context: ToolContext, *, before: TextFile | None) -> FileRead:
-    """Write the text and return what is known of the file now: all of it."""
+def write_text(path: str, text: str, context: ToolContext, *, before: TextFile | None) -> FileRead:
+    """Write the text and return a read of the whole file."""
     data = encoded(text, before)
     target, mtime_ns = replace_text(path, data, context, before=before)
     shown = show_lines(text, None, None, context.policy)

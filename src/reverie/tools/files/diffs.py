@@ -1,4 +1,4 @@
-"""What a change does, as a unified diff of a bounded length."""
+"""Unified diffs of limited length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_LINE_CHARS: Final = 500
 
 
 def unified(before: str, after: str, path: str) -> str:
-    """Return a unified diff; a long one is cut, and says so."""
+    """Return a unified diff; a long one is cut, with a note."""
     old, new = before.split("\n"), after.split("\n")
     start = _shared(old, new)
     end = _shared(old[start:][::-1], new[start:][::-1])
@@ -39,7 +39,7 @@ def _hunks(old: list[str], new: list[str], first: int) -> list[str]:
 
 
 def _moved(header: str, lines: int) -> str:
-    """Count the lines of a hunk from the beginning of the file."""
+    """Return a hunk header with its line numbers moved by a number of lines."""
     _, old, new, _ = header.split(" ")
     return f"@@ -{_later(old[1:], lines)} +{_later(new[1:], lines)} @@"
 

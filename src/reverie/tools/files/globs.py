@@ -1,4 +1,4 @@
-"""Patterns for paths: ``*``, ``?``, ``[...]``, ``{a,b}`` and ``**``, made into regular expressions that never backtrack
+"""Translate path patterns (``*``, ``?``, ``[...]``, ``{a,b}``, ``**``) into regular expressions that never backtrack
 over a name."""
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _TOKEN: Final = re.compile(r"\\(.)|(\*+)|(\?)|\[([!^]?)(\]?[^\]]*)\]|(.)", re.DO
 
 @lru_cache(maxsize=512)
 def path_regex(pattern: str) -> re.Pattern[str]:
-    """Return what a relative path must match in full; ``**`` stands for any number of directories."""
+    """Return an expression that a relative path must match in full; ``**`` matches any number of directories."""
     return re.compile("|".join(_path(one) for one in expanded(pattern)), re.DOTALL)
 
 
 def literal_prefix(pattern: str) -> tuple[str, str]:
-    """Split a pattern into the directories it names plainly and the rest."""
+    """Split a pattern into its leading directories without wildcards and the rest."""
     parts = pattern.split("/")
     count = next((at for at, part in enumerate(parts) if _WILD.search(part)), len(parts) - 1)
     head = "/".join(parts[:count])
@@ -32,7 +32,7 @@ def literal_prefix(pattern: str) -> tuple[str, str]:
 
 
 def expanded(pattern: str) -> list[str]:
-    """Return the patterns that the braces in one stand for."""
+    """Return one pattern for each combination of the choices in braces."""
     done: list[str] = []
     waiting = [pattern]
     while waiting:
@@ -44,13 +44,13 @@ def expanded(pattern: str) -> list[str]:
             start, end, choices = found
             waiting += [one[:start] + choice + one[end:] for choice in reversed(choices)]
         if len(done) + len(waiting) > _MAX_EXPANSIONS:
-            raise InputError(f"the braces in {pattern[:80]!r} stand for too many patterns; use fewer")
+            raise InputError(f"the braces in {pattern[:80]!r} expand to too many patterns; use fewer")
     return done
 
 
 def _braces(pattern: str) -> tuple[int, int, list[str]] | None:
-    """Find the first group in braces that holds a comma: where it starts and ends, and its choices."""
-    masked = _ESCAPED.sub("..", pattern)  # what is escaped is no brace
+    """Return the start, the end and the choices of the first group in braces with a comma."""
+    masked = _ESCAPED.sub("..", pattern)  # an escaped brace is literal
     start = masked.find("{")
     while start >= 0:
         depth, choices, begin = 0, list[str](), start + 1
@@ -87,7 +87,7 @@ def _path(pattern: str) -> str:
 
 
 def _name(pattern: str) -> str:
-    """Translate one component; each star takes the first fit and keeps it, which is enough for such patterns."""
+    """Translate one path component; each star takes its first match and keeps it, which is enough for globs."""
     chunks = [""]
     for escaped, stars, any_one, negated, letters, plain in _TOKEN.findall(pattern):
         if stars:

@@ -1,4 +1,4 @@
-"""Which files a repository does not care about: the rules of its ``.gitignore`` files, as git reads them."""
+"""Parse the rules of ``.gitignore`` files as git does, and apply them to paths."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class _Rule:
 
 @record
 class IgnoreRules:
-    """The rules of one file; ``prefix`` is the path from its directory to where the search starts, with a slash."""
+    """The rules of one file; ``prefix`` is the path from its directory to the start of the search, with a slash."""
 
     rules: tuple[_Rule, ...]
     prefix: str = ""
     depth: int = 0
-    """How many directories below the start of the search the file lies."""
+    """The depth of the file's directory below the start of the search."""
 
 
 def parse_ignore_rules(text: str, *, prefix: str = "", depth: int = 0) -> IgnoreRules:
-    """Read a ``.gitignore``; a line that is no pattern is passed over, as git does."""
+    """Parse a ``.gitignore``; skip invalid lines, as git does."""
     found: list[_Rule] = []
     for line in text.splitlines():
         rule = _rule(_TRAILING_SPACES.sub("", line))
@@ -63,7 +63,7 @@ def _rule(line: str) -> _Rule | None:
 
 
 def is_ignored(path: str, is_folder: bool, files: Sequence[IgnoreRules]) -> bool:
-    """Say whether a path, relative to the start of the search, is ignored by the last rule that speaks of it."""
+    """Say whether the last rule that matches a path (relative to the start of the search) ignores it."""
     for rules in reversed(files):
         relative = rules.prefix + path if rules.prefix else path.split("/", rules.depth)[-1]
         for rule in reversed(rules.rules):

@@ -1,4 +1,4 @@
-"""A text that whatever matches a pattern must contain, so that most files need not be looked through."""
+"""Find a text that every match of a pattern contains, so that most files can be skipped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["required_literal"]
 
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_ =:;,<>/\"'%&@#!~`-")
 _ESCAPED_PLAIN: Final = frozenset(".()[]{}+*?^$|\\/-\"' =:;,<>%&@#!~`_")
-# Letters that Python takes for the same as letters outside ASCII when case is ignored.
+# Letters that equal letters outside ASCII when Python ignores case.
 _MANY_CASES: Final = frozenset("iIkKsS")
 _CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _REPEATS: Final = re.compile(r"[*?]|\{\d*,?\d*\}")
@@ -17,9 +17,9 @@ _ESCAPE: Final = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{
 
 
 def required_literal(pattern: str, ignore_case: bool) -> str:
-    """Return the longest run of plain ASCII that every match of a pattern contains; empty where none is certain."""
+    """Return the longest plain ASCII text that every match contains; an empty text if none is certain."""
     if "|" in pattern or "(?" in pattern:
-        return ""  # a choice, a flag or a look around: what is required is not told by looking
+        return ""  # a choice, flag or lookaround makes the required text uncertain
     runs = [""]
     at = depth = 0
     while at < len(pattern):
@@ -29,7 +29,7 @@ def required_literal(pattern: str, ignore_case: bool) -> str:
         repeated = _REPEATS.match(pattern, at)
         if plain and depth == 0 and not repeated and not (ignore_case and plain in _MANY_CASES):
             runs[-1] += plain
-            if pattern[at : at + 1] == "+":  # there at least once, and perhaps more often before what follows
+            if pattern[at : at + 1] == "+":  # it may repeat before the next character
                 runs.append("")
         else:
             runs.append("")
@@ -37,7 +37,7 @@ def required_literal(pattern: str, ignore_case: bool) -> str:
 
 
 def _next(pattern: str, at: int) -> tuple[str, str]:
-    """Return the next piece of a pattern, and the character it stands for where it stands for just one."""
+    """Return the next token of a pattern, and its character if it matches exactly one."""
     letter = pattern[at]
     if letter == "[":
         found = _CLASS.match(pattern, at)

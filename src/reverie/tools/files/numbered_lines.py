@@ -1,4 +1,4 @@
-"""Text as Read shows it: numbered lines, within limits, and what was left out said."""
+"""Format text for Read: numbered lines within limits, with a note about the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_LINE_CHARS: Final = 2_000
 
 @record
 class NumberedText:
-    """What is shown: the text, which lines of how many (counted from 1), and whether that is every character."""
+    """Numbered lines: the text, the first and last line (from 1), the total, and whether nothing was cut."""
 
     text: str
     first: int
@@ -28,9 +28,9 @@ class NumberedText:
 def show_lines(
     text: str, offset: int | None, limit: int | None, policy: AgentPolicy, *, skipped: int = 0, more: bool = False
 ) -> NumberedText:
-    """Number the lines from ``offset`` on, as many as the limits allow.
+    """Return the numbered lines from ``offset`` on, as many as the limits allow.
 
-    ``skipped`` lines lie before the text, and with ``more`` there are lines after it.
+    ``skipped`` is the number of lines before the text; ``more`` says that there are lines after it.
     """
     lines = text.split("\n")
     if lines[-1] == "":
@@ -68,7 +68,7 @@ def _note(first: int, last: int, total: int, more: bool, reason: str) -> str:
 
 
 def show_bytes(data: bytes, offset: int, limit: int | None, policy: AgentPolicy) -> tuple[str, int]:
-    """Return the text from a byte on, as much as the limits allow, and where it ends."""
+    """Return the text from a byte offset on, as much as the limits allow, and its end offset."""
     end = min(len(data), offset + min(limit or policy.read_max_bytes, policy.read_max_bytes))
     while end > offset + 4 and end < len(data) and data[end] & 0xC0 == 0x80:
         end -= 1  # not in the middle of a character
@@ -88,7 +88,7 @@ def _row(number: int, line: str) -> str:
 
 
 def _fitting(rows: list[str], policy: AgentPolicy) -> int:
-    """Return how many rows fit the limits; at least one, which a cut line always does."""
+    """Return how many rows fit the limits; at least one, because a cut line always fits."""
     low, high = 1, len(rows)
     while low <= high:
         middle = (low + high) // 2

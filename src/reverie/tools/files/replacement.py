@@ -1,4 +1,4 @@
-"""What an edit makes of a text: where the passage is, what stands in its place, and what was perhaps meant."""
+"""Replace a passage in a text, or advise where a similar passage is."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _SHOWN: Final = 3
 
 @record
 class TextEdit:
-    """The text after an edit, and which lines were replaced by how many more or fewer (first, last, difference)."""
+    """The text after an edit, and each replaced range of lines (first, last, change in line count)."""
 
     text: str
     places: tuple[tuple[int, int, int], ...]
 
 
 def text_edit(text: str, old: str, new: str, *, everywhere: bool, path: str) -> TextEdit:
-    """Replace a passage that must be there, once or everywhere; raise what tells how to find it."""
-    found = _found(text, old)
+    """Replace one or all occurrences of a passage; raise ``InputError`` with advice if it is missing or ambiguous."""
+    found = _spans_of(text, old)
     if not found:
         raise InputError(f"old_string was not found in {path}. {_advice(text, old)}")
     if len(found) > 1 and not everywhere:
         lines = _starts(text)
         where = ", ".join(str(bisect_right(lines, start)) for start, _ in found[:10])
         raise InputError(
-            f"old_string stands {len(found)} times in {path} (lines {where}{', ...' if len(found) > 10 else ''}); add "
+            f"old_string occurs {len(found)} times in {path} (lines {where}{', ...' if len(found) > 10 else ''}); add "
             "lines before or after it until it is unique, or set replace_all"
         )
     parts: list[str] = []
@@ -52,8 +52,8 @@ def text_edit(text: str, old: str, new: str, *, everywhere: bool, path: str) -> 
     return TextEdit("".join([*parts, text[at:]]), tuple(places))
 
 
-def _found(text: str, old: str) -> list[tuple[int, int]]:
-    """Return where a passage is; where a file mixes line ends, each kind counts as one."""
+def _spans_of(text: str, old: str) -> list[tuple[int, int]]:
+    """Return the spans of a passage; in a file with mixed line ends both kinds match a newline."""
     pattern = re.escape(old)
     if "\r\n" in text and "\n" in old:
         pattern = re.escape(old.replace("\r\n", "\n")).replace("\\\n", "\r?\n")
@@ -71,7 +71,7 @@ def _starts(text: str) -> list[int]:
 
 
 def _advice(text: str, old: str) -> str:
-    """Say what in the file is nearest to what was looked for."""
+    """Return advice that quotes the passage of the file most similar to the given one."""
     plain = _NUMBERED.sub("", old)
     if plain != old and plain in text:
         return "It holds line numbers as Read shows them; leave the numbers and the tab out."
@@ -93,7 +93,7 @@ def _advice(text: str, old: str) -> str:
 
 
 def _bare(line: str) -> str:
-    """Return a line without what is easily mistaken: white space, typographic signs, forms of a letter."""
+    """Return a line without white space and typographic variants, for a tolerant comparison."""
     return "".join(unicodedata.normalize("NFKC", line.translate(_LOOKALIKES)).split())
 
 

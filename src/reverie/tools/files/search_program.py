@@ -1,8 +1,8 @@
-"""The search behind Grep, as a program of its own: a pattern that runs away can be stopped, and blocks nobody.
+"""The search behind Grep, as a separate program, so that a pattern that never ends can be killed.
 
-It is given a request on stdin and an open directory or file, and needs nothing but the standard library. ripgrep,
-where there is one, only says which files hold a text that every match must contain: lines are always found here, so
-the results are the same without it.
+It gets a request on stdin and the descriptor of a directory or file, and needs only the standard library. ripgrep, if
+installed, only selects the files that contain a required text; lines are always matched here, so that the results are
+the same without it.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ _CHUNK_FILES: Final = 2_000
 _CHUNK_BYTES: Final = 100_000
 _MIN_LITERAL: Final = 3
 _MIN_FILES: Final = 20
-"""Fewer files than this are read faster than ripgrep is started."""
+"""Reading fewer files than this is faster than starting ripgrep."""
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
 def main() -> None:
-    """Read a request from stdin, search, and write what was found to stdout."""
+    """Read a request from stdin, search, and write the result to stdout as JSON."""
     request: dict[str, Any] = json.load(sys.stdin)
     json.dump(search(request), sys.stdout)
 
 
 def search(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the rows found, whether there are more, and which files were too large to look through."""
+    """Return the matching rows, whether there are more, and the files that were too large to search."""
     flags = re.MULTILINE | re.DOTALL if request["multiline"] else re.NOFLAG
     pattern = re.compile(request["pattern"], flags | (re.IGNORECASE if request["ignore_case"] else re.NOFLAG))
-    found = _Found(request, pattern)
+    found = _Rows(request, pattern)
     for path, text in _texts(request, found.too_large):
-        if not found.take(path, text):
+        if not found.search(path, text):
             break
     return {"rows": found.rows, "more": found.more, "too_large": found.too_large}
 
 
-class _Found:
-    """The rows to show, until there are enough."""
+class _Rows:
+    """Collects rows up to the limit."""
 
     def __init__(self, request: dict[str, Any], pattern: re.Pattern[str]) -> None:
         self.rows: list[str] = []
@@ -67,8 +67,8 @@ class _Found:
         self._limit: int = min(request["head_limit"] or _MAX_ROWS, _MAX_ROWS)
         self._chars = 0
 
-    def take(self, path: str, text: str) -> bool:
-        """Look through one text; say whether to go on."""
+    def search(self, path: str, text: str) -> bool:
+        """Search one text; return whether to continue."""
         lines = text.split("\n")
         if lines[-1] == "":
             lines.pop()
@@ -104,7 +104,7 @@ class _Found:
 
 
 def _matched(lines: list[str], text: str, pattern: re.Pattern[str], multiline: bool) -> Iterator[int]:
-    """Yield the lines that match, counted from 0: each by itself, or all that a match stretches over."""
+    """Yield the numbers of matching lines, from 0: each line by itself, or every line of a multi-line match."""
     if not multiline:
         find = pattern.search
         yield from (at for at, line in enumerate(lines) if find(line))
@@ -119,7 +119,7 @@ def _matched(lines: list[str], text: str, pattern: re.Pattern[str], multiline: b
 
 
 def _texts(request: dict[str, Any], too_large: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield every text to look through, with the name to show it by."""
+    """Yield the displayed path and the text of every file to search."""
     label: str = request["label"]
     if request["text"] is not None:
         yield label, request["text"].replace("\r\n", "\n")
@@ -140,7 +140,7 @@ def _texts(request: dict[str, Any], too_large: list[str]) -> Iterator[tuple[str,
             shown = f"{label}/{path}" if label else path
             try:
                 text = _text(open_beneath(start, path, _FILE), shown, too_large)
-            except OSError:  # gone meanwhile, swapped for a link, or not ours to read
+            except OSError:  # removed, replaced by a link, or not readable
                 continue
             if text is not None:
                 yield shown, text
@@ -164,12 +164,12 @@ def _has_type(path: str, endings: list[str]) -> bool:
     return not endings or path.endswith(tuple(endings))
 
 
-# Everything about which files and lines is decided here, so ripgrep is to decide nothing.
+# This program selects files and lines, so every filter of ripgrep is turned off.
 _RIPGREP: Final = ("--no-config", "--no-ignore", "--hidden", "--text", "--no-messages", "--null", "-l", "-F")
 
 
 def _narrowed(paths: list[str], start: int, command: list[str]) -> list[str]:
-    """Return the files in which ripgrep finds the text; all of them where it fails."""
+    """Return the files in which ripgrep finds the text; all files if ripgrep fails."""
     hits: set[bytes] = set()
     for batch in _batches(paths):
         try:
@@ -202,7 +202,7 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _text(descriptor: int, path: str, too_large: list[str]) -> str | None:
-    """Read a text and close it; None for what is none, or too large."""
+    """Read a text file and close it; None if it is binary or too large."""
     with open(descriptor, "rb", buffering=0) as file:
         if os.fstat(descriptor).st_size > MAX_FILE_BYTES:
             too_large.append(path)

@@ -1,4 +1,4 @@
-"""Where a search starts: the directory a model named, what is shown of its files, and which rules hold above it."""
+"""The start of a search: how its paths are displayed, and the ignore rules of the directories above it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_RULES_CHARS = 1_000_000
 
 
 def label_of(target: str, context: ToolContext) -> str:
-    """Return how paths beneath a directory are shown: relative to the working directory where they lie in it."""
+    """Return the displayed path of a directory: relative to the working directory if it is inside."""
     cwd = os.path.realpath(context.cwd)
     if target == cwd:
         return ""
@@ -24,7 +24,7 @@ def label_of(target: str, context: ToolContext) -> str:
 
 
 def rules_above(target: str, context: ToolContext) -> list[tuple[str, str]] | None:
-    """Return the ignore rules above a directory, each with the path from there; None where they ignore it itself."""
+    """Return the ignore files above a directory, each with the path from there; None if they ignore the directory."""
     root = next((folder for folder in allowed_roots(context) if is_inside(target, (folder,))), None)
     found: list[tuple[str, str]] = []
     if root is None or root == target:

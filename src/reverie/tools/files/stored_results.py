@@ -1,4 +1,4 @@
-"""Results that left the view, found by what the view says of them: a path or a handle."""
+"""Find a stored tool result by the path or handle that its placeholder names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOLDER: Final = "tool-results"
 
 
 def looks_stored(name: str, context: ToolContext) -> bool:
-    """Say whether a path may be the handle or the file of a stored result; what is a file here is that file."""
+    """Say whether a path may be the handle or file of a stored result; an existing file takes precedence."""
     if "\0" in name:
         return False
     parts = name.split("/")
@@ -31,10 +31,10 @@ def looks_stored(name: str, context: ToolContext) -> bool:
 
 
 def stored_result(name: str, context: ToolContext) -> bytes | None:
-    """Return a stored result whole, or None where the name stands for none."""
+    """Return a whole stored result; None if the name refers to none."""
     if not looks_stored(name, context):
         return None
     try:
         return context.read_back(name)
-    except ReverieError:  # no handle of this session: it may still be a path
+    except ReverieError:  # not a handle of this session; it may still be a path
         return None

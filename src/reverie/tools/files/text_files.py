@@ -1,4 +1,4 @@
-"""Files of text: their bytes, their encoding and line ends kept, replaced whole or not at all."""
+"""Load and replace text files atomically, with their encoding and line ends kept."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class TextFile:
 
     @property
     def version(self) -> str:
-        """What tells this content from any other."""
+        """The hash of the content."""
         return version_of(self.data)
 
 
 def load(path: str, context: ToolContext) -> TextFile:
-    """Read a text file whole, or raise what says why not."""
+    """Read a whole text file; raise an error with advice if it is too large or binary."""
     opened = open_plain_file(path, context)
     with open(opened.descriptor, "rb", buffering=0) as file:
         if opened.stat.st_size > MAX_EDIT_BYTES:
@@ -65,7 +65,7 @@ def load(path: str, context: ToolContext) -> TextFile:
 
 
 def decoded(data: bytes, path: str) -> tuple[str, str, bytes]:
-    """Return the text of a file, its encoding and its byte order mark; what is no text is refused."""
+    """Return the text of a file, its encoding and its byte order mark; refuse a binary file."""
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             with suppress(UnicodeDecodeError):
@@ -75,7 +75,7 @@ def decoded(data: bytes, path: str) -> tuple[str, str, bytes]:
     try:
         return data.decode("utf-8"), "utf-8", b""
     except UnicodeDecodeError:
-        return data.decode("latin-1"), "latin-1", b""  # every byte is a letter: what is not edited stays as it is
+        return data.decode("latin-1"), "latin-1", b""  # every byte is a letter there, so unedited parts stay the same
 
 
 def encoded(text: str, file: TextFile | None) -> bytes:
@@ -99,16 +99,16 @@ def _bytes(text: str, encoding: str) -> bytes:
 
 
 def _newline(text: str) -> str:
-    """Return the line end that a file uses throughout; one that mixes them is left as it is."""
+    """Return ``\\r\\n`` if every line of the file ends with it; otherwise ``\\n``."""
     ends = text.count("\r\n")
     return "\r\n" if ends and ends == text.count("\n") and ends == text.count("\r") else "\n"
 
 
 def replace_text(path: str, data: bytes, context: ToolContext, *, before: TextFile | None) -> tuple[str, int]:
-    """Put new content in a file's place at once; return where that is and its time of change.
+    """Replace a file's content atomically; return its resolved path and modification time.
 
-    ``before`` is the file that is replaced, with its rights kept; None makes a new one. If the file is not that any
-    more, nothing is changed.
+    ``before`` is the file to replace, whose rights are kept; None creates a new file. If the file has changed since
+    ``before`` was loaded, raise and change nothing.
     """
     with open_parent_folder(path, context, create=before is None) as (folder, name, target):
         temporary = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
@@ -150,7 +150,7 @@ def _put(folder: int, temporary: str, name: str, target: str, before: TextFile |
         try:
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
-            raise UnsafePath(f"{target} appeared meanwhile; read it first", path=target) from None
+            raise UnsafePath(f"{target} was created in the meantime; read it first", path=target) from None
         except OSError as error:
             if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS):
                 raise

@@ -1,4 +1,4 @@
-"""The files beneath a directory, in a stable order, by descriptor: no link is followed, so none leads out."""
+"""Walk the files of a directory in a stable order by descriptor, without following links."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_
 
 @record
 class FoundFile:
-    """A plain file: its path relative to the start, and how to look at it without resolving that path again."""
+    """A plain file: its path relative to the start, and the descriptor and name to open it without that path."""
 
     path: str
     folder: int
@@ -38,15 +38,15 @@ def walk(
 ) -> Iterator[FoundFile]:
     """Yield the plain files beneath an open directory, sorted name by name.
 
-    Names that begin with a dot are left out unless ``hidden``, ``.git`` always; what ``.gitignore`` files name is left
-    out where ``ignore`` is on. ``above`` are the rules from directories above the start; ``between`` is called for
-    each directory and may raise to stop.
+    Leave out names that begin with a dot unless ``hidden``, ``.git`` always, and with ``ignore`` the files that
+    ``.gitignore`` files name. ``above`` holds the rules of directories above the start; ``between`` is called for each
+    directory and may raise to stop.
     """
     yield from _walk(start, "", 0, hidden, ignore, tuple(above), between)
 
 
 def open_found(walked: FoundFile) -> int | None:
-    """Open a file that was found, for reading; None where it is gone or no plain file any more."""
+    """Open a file of the walk for reading; None if it is gone or no longer a plain file."""
     try:
         descriptor = os.open(walked.name, _FILE, dir_fd=walked.folder)
     except OSError:
@@ -83,7 +83,7 @@ def _walk(
         if not is_folder:
             yield FoundFile(below, folder, entry.name)
         elif depth < _MAX_DEPTH:
-            with suppress(OSError):  # gone, swapped for a link, or not ours to read
+            with suppress(OSError):  # removed, replaced by a link, or not readable
                 deeper = os.open(entry.name, _FOLDER, dir_fd=folder)
                 try:
                     yield from _walk(deeper, below, depth + 1, hidden, ignore, rules, between)

@@ -149,7 +149,7 @@ def open_folder(path: str, context: ToolContext) -> Generator[tuple[int, str]]:
 
 
 def open_plain_file(path: str, context: ToolContext) -> OpenFile:
-    """Open a plain file for reading; raise an error that says what to do if it cannot be opened."""
+    """Open a plain file for reading; raise an error with advice if it cannot be opened."""
     for _ in range(_MAX_RACES):
         with open_parent_folder(path, context) as (folder, name, target):
             before = os.stat(name, dir_fd=folder, follow_symlinks=False)

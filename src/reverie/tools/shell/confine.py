@@ -1,10 +1,10 @@
-"""A program of its own: close the doors, then become the command.
+"""A separate program that gives up privileges and then becomes the command.
 
     python -I -S confine.py run CWD COMMAND [ARGUMENT...]
     python -I -S confine.py probe
 
-It imports nothing of the package, because it runs without it. Whatever door cannot be closed ends it before the command
-starts, with exit code 126; only namespaces may be missing, because the seccomp filter covers what they would.
+It imports nothing of the package, because it runs without it. If a restriction cannot be applied it exits with code 126
+before the command starts; only namespaces may be missing, because the seccomp filter covers the same operations.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ ANY_NAMESPACE = 0x7E020000
 
 # name -> number on (x86_64, aarch64); -1 where the processor has none.
 CALLS = {
-    # sockets of every family, and what could make one out of the filter's sight
+    # sockets of every family, and io_uring, which could create one unseen by the filter
     "socket": (41, 198), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    # what Landlock leaves open: modes, owners, times, attributes
+    # operations that Landlock does not cover: modes, owners, times, attributes
     "chmod": (90, -1), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
     "chown": (92, -1), "fchown": (93, 55), "lchown": (94, -1), "fchownat": (260, 54),
     "utime": (132, -1), "utimes": (235, -1), "futimesat": (261, -1), "utimensat": (280, 88),
@@ -63,30 +63,30 @@ CALLS = {
     "sched_setattr": (314, 274), "migrate_pages": (256, 238), "move_pages": (279, 239),
     "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "mq_unlink": (241, 181),
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    # leaving the group that is killed at the end
+    # leaving the process group that is killed at the end
     "setsid": (112, 157), "setpgid": (109, 154),
     # ways around a filter
     "unshare": (272, 97), "setns": (308, 268), "bpf": (321, 280), "perf_event_open": (298, 241),
     "userfaultfd": (323, 282), "seccomp": (317, 277),
 }  # fmt: skip
-# Signals, where Landlock does not keep them inside.
+# Signals, for kernels where Landlock does not restrict them.
 WITHOUT_SCOPES = {
     "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "pidfd_send_signal": (424, 424),
     "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
 }  # fmt: skip
 IOCTL, PRLIMIT, CLONE, CLONE3 = (16, 29), (302, 261), (56, 220), (435, 435)
-# Flags and attributes of files, typing into a terminal for somebody else, making a terminal one's own.
+# Flags and attributes of files, injecting terminal input, taking over a controlling terminal.
 FORBIDDEN_IOCTLS = (0x40086602, 0x40046602, 0x401C5820, 0x5412, 0x541C, 0x540E, 0x40049409, 0x4020940D, 0x5423)
 PROCESSORS = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
-# Variables by which a program is told to run or load another, or where to write.
+# Variables that make a program run or load another one, or write somewhere.
 DROPPED = (
     "BASH_ENV", "BASHOPTS", "CDPATH", "ENV", "GLOBIGNORE", "GREP_OPTIONS", "HISTFILE", "IFS", "JQ_LIBRARY_PATH",
     "LESSCLOSE", "LESSOPEN", "MAGIC", "MANPAGER", "NODE_OPTIONS", "PROMPT_COMMAND", "PS4", "RIPGREP_CONFIG_PATH",
     "SHELLOPTS", "SSH_ASKPASS", "SSH_AUTH_SOCK", "TAPE", "TAR_OPTIONS", "TMOUT", "UNZIP",
 )  # fmt: skip
 DROPPED_BEGINNINGS = ("BASH_FUNC_", "DYLD_", "GIT_", "LD_", "PERL5", "PYTHON", "RUBY")
-# What a repository's configuration must not decide; ``GIT_CONFIG_*`` goes before every file.
+# Settings that a repository's configuration must not control; ``GIT_CONFIG_*`` overrides every file.
 GIT_SETTINGS = {
     "core.fsmonitor": "false", "core.pager": "cat", "core.hooksPath": "/dev/null", "core.editor": "false",
     "core.sshCommand": "false", "core.askPass": "", "core.untrackedCache": "false",
@@ -97,12 +97,12 @@ GIT_SETTINGS = {
 }  # fmt: skip
 
 
-class Closed(Exception):
-    """A door could not be closed."""
+class RestrictionFailed(Exception):
+    """A restriction could not be applied."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run one of the two forms and return the exit code."""
+    """Run a command or the probe, and return the exit code."""
     if arguments[:1] == ["probe"]:
         return probe()
     if arguments[:1] != ["run"] or len(arguments) < 3:
@@ -111,16 +111,16 @@ def main(arguments: list[str]) -> int:
     try:
         os.chdir(arguments[1])
         return run(arguments[2:])
-    except (Closed, OSError) as problem:
+    except (RestrictionFailed, OSError) as problem:
         sys.stderr.write(f"confine: {problem}; the command was not run\n")
         return REFUSED
 
 
 def run(command: list[str]) -> int:
-    """Close all doors and run the command; return its exit code as a shell gives it."""
+    """Apply all restrictions and run the command; return its exit code in the shell's form."""
     version = landlock_version()
     if version < 1:
-        raise Closed("this kernel has no Landlock")
+        raise RestrictionFailed("this kernel has no Landlock")
     close_descriptors()
     call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     parent = os.getpid()
@@ -134,20 +134,20 @@ def run(command: list[str]) -> int:
         os._exit(REFUSED)
     try:
         enter_namespaces()
-        close_doors(version)
+        apply_restrictions(version)
         os.execvpe(command[0], command, safe_environment(dict(os.environ)))
     except FileNotFoundError:
         sys.stderr.write(f"confine: {command[0]}: not found\n")
         sys.stderr.flush()
         os._exit(NOT_FOUND)
-    except (Closed, OSError) as problem:
+    except (RestrictionFailed, OSError) as problem:
         sys.stderr.write(f"confine: {problem}; the command was not run\n")
         sys.stderr.flush()
         os._exit(REFUSED)
 
 
-def close_doors(version: int) -> None:
-    """Give up what could write, reach the network or touch other processes; for this process and all it starts."""
+def apply_restrictions(version: int) -> None:
+    """Forbid writes, network access and effects on other processes, for this process and its children."""
     drop_capabilities()
     check(call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     restrict_files(version)
@@ -155,7 +155,7 @@ def close_doors(version: int) -> None:
 
 
 def probe() -> int:
-    """Print as JSON what there is, by trying it in a child."""
+    """Try each restriction in a child process, and print the results as JSON."""
     version = landlock_version()
     results: dict[str, bool] = {}
     for name, attempt in (("namespaces", enter_namespaces), ("seccomp", can_filter)):
@@ -172,14 +172,14 @@ def probe() -> int:
 
 
 def can_filter() -> bool:
-    """Try to give a process the filter, and see a forbidden call fail."""
+    """Install the filter and say whether a forbidden call fails."""
     check(call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     forbid_calls(scoped=True)
     return call("socket", 2, 1, 0) < 0
 
 
 def wait_for(child: int) -> int:
-    """Wait for one child, reaping others, and return its exit code; a signal counts as in a shell."""
+    """Wait for one child, reap others, and return its exit code; a signal gives 128 plus its number."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, lambda received, _frame: os.kill(child, signal.SIGKILL))
     while True:
@@ -193,7 +193,7 @@ def wait_for(child: int) -> int:
 
 
 def sweep() -> None:
-    """End every process that the command left behind; each becomes our child when its parent ends."""
+    """Kill every process that the command left running; each becomes our child when its parent ends."""
     while True:
         for task in os.listdir("/proc/self/task"):
             try:
@@ -213,7 +213,7 @@ def sweep() -> None:
 
 
 def close_descriptors() -> None:
-    """Leave only the three standard streams; an input that could be written to is replaced."""
+    """Close everything but the three standard streams; replace an input that is writable."""
     import fcntl
 
     os.closerange(3, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 1 << 20 else 1 << 20)
@@ -229,7 +229,7 @@ def close_descriptors() -> None:
 
 
 def enter_namespaces() -> bool:
-    """Enter a user, network, IPC and host name namespace of our own; say whether the kernel let us."""
+    """Enter new user, network, IPC and host name namespaces; return whether the kernel allows it."""
     user, group = os.getuid(), os.getgid()
     if call("unshare", NEW_NAMESPACES) != 0:
         return False
@@ -238,12 +238,12 @@ def enter_namespaces() -> bool:
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
     except OSError as problem:
-        raise Closed(f"a namespace could not be set up ({problem})") from problem
+        raise RestrictionFailed(f"a namespace could not be set up ({problem})") from problem
     return True
 
 
 def drop_capabilities() -> None:
-    """Give up every privilege of root, also for programs started later."""
+    """Drop all capabilities, for this process and every program it starts."""
     for number in range(64):
         call("prctl", PR_CAPBSET_DROP, number, 0, 0, 0)
     call("prctl", PR_SET_SECUREBITS, NO_ROOT_LOCKED, 0, 0, 0)
@@ -265,12 +265,12 @@ class Beneath(ctypes.Structure):
 
 
 def landlock_version() -> int:
-    """Ask the kernel which version of Landlock it has; below 1 means none."""
+    """Return the kernel's Landlock version; below 1 means none."""
     return call("syscall", ctypes.c_long(CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(1))
 
 
 def restrict_files(version: int) -> None:
-    """Forbid every write but to /dev/null; later versions also TCP, signals and abstract sockets."""
+    """Forbid every write except to /dev/null; later versions also forbid TCP, signals and abstract sockets."""
     writes = WRITES[min(version, 5)] & ~READS
     rules = Ruleset(writes, NETWORK if version >= 4 else 0, SCOPES if version >= 6 else 0)
     size = 8 if version < 4 else 16 if version < 6 else 24
@@ -290,10 +290,10 @@ def restrict_files(version: int) -> None:
 
 
 def forbid_calls(*, scoped: bool) -> None:
-    """Install a filter under which the calls of the table fail as if not permitted."""
+    """Install a filter that makes the system calls of the table fail with EPERM."""
     processor = PROCESSORS.get(os.uname().machine)
     if processor is None or struct.calcsize("P") != 8:
-        raise Closed(f"no filter is known for the processor {os.uname().machine}")
+        raise RestrictionFailed(f"no filter is known for the processor {os.uname().machine}")
     column, architecture = processor
     tables = [CALLS, {} if scoped else WITHOUT_SCOPES]
     numbers = sorted(numbers[column] for table in tables for numbers in table.values() if numbers[column] >= 0)
@@ -304,7 +304,7 @@ def forbid_calls(*, scoped: bool) -> None:
 
 
 def assemble(numbers: list[int], architecture: int, column: int) -> bytes:
-    """Write the filter as classic BPF: another architecture is killed, what is named fails with EPERM."""
+    """Return the filter as classic BPF: kill on another architecture, and fail with EPERM for the given calls."""
     load, equal, at_least, any_bit, finish = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, kill, refuse, no_such_call = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
 
@@ -315,12 +315,12 @@ def assemble(numbers: list[int], architecture: int, column: int) -> bytes:
     parts += [step(at_least, 0, 1, 0x40000000), step(finish, 0, 0, refuse)]  # the x32 numbers of the same calls
     for number in numbers:
         parts += [step(equal, 0, 1, number), step(finish, 0, 0, refuse)]
-    # clone3 hides its flags in memory; told that there is none, the C library takes clone.
+    # clone3 hides its flags in memory; if it reports ENOSYS, the C library uses clone.
     parts += [step(equal, 0, 1, CLONE3[column]), step(finish, 0, 0, no_such_call)]
-    # Now by argument, of which the low half of number n stands at 16 + 8n. clone: no namespace.
+    # Checks by argument: the low half of argument n is at offset 16 + 8n. clone: no namespace.
     parts += [step(equal, 0, 4, CLONE[column]), step(load, 0, 0, 16)]
     parts += [step(any_bit, 0, 1, ANY_NAMESPACE), step(finish, 0, 0, refuse), step(finish, 0, 0, allow)]
-    # prlimit64: only on oneself.
+    # prlimit64: only for the own process.
     parts += [step(equal, 0, 4, PRLIMIT[column]), step(load, 0, 0, 16)]
     parts += [step(equal, 1, 0, 0), step(finish, 0, 0, refuse), step(finish, 0, 0, allow)]
     parts += [step(equal, 0, 1 + 2 * len(FORBIDDEN_IOCTLS), IOCTL[column]), step(load, 0, 0, 24)]
@@ -330,7 +330,7 @@ def assemble(numbers: list[int], architecture: int, column: int) -> bytes:
 
 
 def safe_environment(environment: dict[str, str]) -> dict[str, str]:
-    """Return the environment without what makes programs run others, and with git's own tamed."""
+    """Return the environment without variables that run other programs, and with safe settings for git."""
     kept = {
         name: value
         for name, value in environment.items()
@@ -349,17 +349,17 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def call(name: str, *arguments: object) -> int:
-    """Call a function of the C library and return what it returned, numbers as long."""
+    """Call a function of the C library with integers as ``long``, and return its result."""
     function = getattr(LIBC, name)
     function.restype = ctypes.c_long if name == "syscall" else ctypes.c_int
     ready = [ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments]
     return int(function(*ready))
 
 
-def check(returned: int, door: str) -> None:
-    """Stop where a door did not close."""
+def check(returned: int, restriction: str) -> None:
+    """Raise if a restriction was not applied."""
     if returned != 0:
-        raise Closed(f"{door}: {os.strerror(ctypes.get_errno())}")
+        raise RestrictionFailed(f"{restriction}: {os.strerror(ctypes.get_errno())}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A line of shell, read as the simple commands it would run; what is not surely understood is said to be unclear.
+"""Parse a line of shell into the simple commands it would run; a line that is not fully understood is unclear.
 
-Two readers must agree: a small lexer of our own that knows only the harmless part of the language, and the grammar of
-tree-sitter. Where a trick fools one of them, the other sees another list of words, and the line is unclear.
+Two parsers must agree: a small lexer that knows only the harmless part of the language, and the grammar of tree-sitter.
+If a trick fools one of them, the other one sees a different list of words, and the line is unclear.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Command", "Line", "UnclearLine", "Word", "loose_commands", "parse", 
 MAX_CHARS: Final = 4_096
 _PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=@%+,-^~")
 _GLOB: Final = frozenset("*?[]")
-# What may follow a backslash outside quotes: punctuation, never a blank, a newline, a letter or a quote.
+# Characters that may follow a backslash outside quotes: punctuation, never a blank, newline, letter or quote.
 _ESCAPABLE: Final = frozenset("()[]{}.*?+^|;!<>&#$/=,:-")
 _PATTERN: Final = re.compile(r"[*?]|\[.*\]")
 _AT_BRACES: Final = re.compile(r"(?<=@)\{[A-Za-z0-9]+\}")
@@ -41,18 +41,18 @@ _CONNECTORS: Final = frozenset({"&&", "||", "|", ";"})
 
 @record
 class Word:
-    """One word as the command gets it; ``prefix`` is what stands before its first pattern character."""
+    """One word as the command receives it; ``prefix`` is the part before its first pattern character."""
 
     text: str
     prefix: str
     is_pattern: bool = False
     is_plain: bool = True
-    """Written without quotes and escapes."""
+    """Whether it is written without quotes and escapes."""
 
 
 @record
 class Command:
-    """A simple command, and the files its redirections read."""
+    """A simple command, and the files that its redirections read."""
 
     words: tuple[Word, ...]
     reads: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Line:
 
 @record
 class UnclearLine:
-    """Why a line cannot be read with certainty."""
+    """A line that cannot be parsed with certainty, and the reason."""
 
     reason: str
 
@@ -81,7 +81,7 @@ ParsedLine: TypeAlias = "Line | UnclearLine"
 
 
 def parse(text: str) -> ParsedLine:
-    """Read a line; whatever is not surely understood makes it unclear."""
+    """Parse a line; any part that is not fully understood makes it unclear."""
     try:
         _refuse_characters(text)
         commands = _Lexer(text).commands()
@@ -89,7 +89,7 @@ def parse(text: str) -> ParsedLine:
     except ValueError as problem:
         return UnclearLine(str(problem))
     if [command.argv for command in commands] != seen:
-        return UnclearLine("two readers of the line do not agree on its words")
+        return UnclearLine("two parsers of the line do not agree on its words")
     return Line(tuple(commands))
 
 
@@ -106,7 +106,7 @@ def _refuse_characters(text: str) -> None:
 
 
 class _Lexer:
-    """The first reader: left to right, one character at a time, stopping at the first thing it does not know."""
+    """The first parser: left to right, one character at a time, stopping at the first unknown construct."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -137,7 +137,7 @@ class _Lexer:
 
     def _command(self, words: list[Word], reads: list[str], before: str) -> Command:
         if not words:
-            raise ValueError(f"no command stands before {before!r}")
+            raise ValueError(f"there is no command before {before!r}")
         if words[0].is_plain and words[0].text in _RESERVED:
             raise ValueError(f"{words[0].text} is a word of the shell's own language")
         return Command(tuple(words), tuple(reads))
@@ -145,7 +145,7 @@ class _Lexer:
     def _word(self) -> Word:
         start = self._at
         out: list[str] = []
-        bare: list[str] = []  # what is quoted or escaped stands here as a blank: it is no pattern
+        bare: list[str] = []  # a quoted or escaped character becomes a blank here, because it is no pattern
         is_plain = True
         while self._at < len(self._text) and (letter := self._text[self._at]) not in " ;|":
             if letter == "&" and self._text.startswith("&&", self._at):
@@ -195,14 +195,14 @@ class _Lexer:
 
 
 def _double_quoted(inside: str) -> str:
-    """Return what bash makes of the text between double quotes."""
+    """Return the text between double quotes as bash reads it."""
     if re.search(r"(?<!\\)(?:\\\\)*(?:\$(?!$)|`|!)", inside) or "`" in inside or "!" in inside:
         raise ValueError("it holds '$', a backquote or '!' inside double quotes")
     return re.sub(r'\\([\\"$])', r"\1", inside)
 
 
 def unquoted(raw: str) -> str:
-    """Return a word without its quotes and escapes, as far as that can be told without running anything."""
+    """Return a word without its quotes and escapes, as far as that is possible without running it."""
     pieces = re.findall(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^'\"\\]+|['\"\\]", raw, re.DOTALL)
     out: list[str] = []
     for piece in pieces:
@@ -224,17 +224,17 @@ def _parser() -> Parser:
 
 
 def _by_grammar(text: str) -> list[tuple[str, ...]]:
-    """The second reader: what the grammar of bash makes of the line."""
+    """Return the commands of a line according to tree-sitter's bash grammar (the second parser)."""
     root = _parser().parse(text.encode()).root_node
     if root.has_error:
-        raise ValueError("it is not whole as shell grammar goes")
+        raise ValueError("it is not complete shell syntax")
     return list(_simple_commands(root))
 
 
 def loose_commands(text: str) -> Iterator[tuple[str, ...]]:
-    """Yield the words of everything that looks like a command, wherever it stands and however damaged the line is.
+    """Yield the words of everything that looks like a command, at any place and even in a damaged line.
 
-    Nothing may be allowed by this reading; it is for finding what is forbidden.
+    Use this only to find forbidden commands, never to allow one.
     """
     left = [_parser().parse(text.encode("utf-8", "surrogateescape")).root_node]
     while left:
@@ -249,7 +249,7 @@ def loose_commands(text: str) -> Iterator[tuple[str, ...]]:
 def _simple_commands(node: Node) -> Iterator[tuple[str, ...]]:
     match node.type:
         case kind if kind in _TRANSPARENT:
-            # A redirection may have swallowed words that belong to the command before it.
+            # The grammar may put words of the command into its redirection.
             stray = [_text(word) for each in node.children if each.type == "file_redirect" for word in _after(each)]
             inner = [each for child in node.children for each in _inside(child)]
             if stray:
@@ -266,7 +266,7 @@ def _simple_commands(node: Node) -> Iterator[tuple[str, ...]]:
 def _inside(child: Node) -> Iterator[tuple[str, ...]]:
     if child.type in _CONNECTORS or child.type == "file_redirect":
         if child.is_missing:
-            raise ValueError("it is not whole as shell grammar goes")
+            raise ValueError("it is not complete shell syntax")
         return
     yield from _simple_commands(child)
 

@@ -1,8 +1,8 @@
-"""Run a command so that it can read and compute, and nothing else: no write, no network, no other process touched.
+"""Run a command so that it can only read and compute: no write, no network, no effect on other processes.
 
-The work is done by ``confine.py`` beside this file, a small program of its own that closes the doors behind itself and
-then becomes the command. Doors: Landlock for files, namespaces where the kernel lets us have them, and a seccomp filter
-for what neither of them covers (sockets of every kind, file modes and times, the clock, signals, other processes).
+``confine.py`` in this folder does the work: a small program that restricts itself and then becomes the command. It uses
+Landlock for files, namespaces where the kernel allows them, and a seccomp filter for everything else (sockets of every
+kind, file modes and times, the clock, signals, other processes).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["Availability", "available", "confined"]
 
 LAUNCHER: Final = Path(__file__).with_name("confine.py")
 PROBE_SECONDS: Final = 20.0
-FALLBACK: Final = "read-only commands are not run by themselves; each one asks"
+FALLBACK: Final = "read-only commands do not run automatically; each one asks"
 
 
 @record
 class Availability:
-    """What this machine has to confine a command with, and what is done where something is missing."""
+    """The confinement features of this machine, and a description for people."""
 
     works: bool
     landlock_version: int
@@ -37,7 +37,7 @@ class Availability:
 
 
 def confined(argv: Sequence[str], *, cwd: Path) -> list[str]:
-    """Return the command line that runs ``argv`` in ``cwd`` confined; raise where this machine cannot."""
+    """Return a command line that runs ``argv`` confined in ``cwd``; raise if this machine cannot do that."""
     found = available()
     if not found.works:
         raise SandboxUnavailable(f"no sandbox here: {found.detail}; run the command with permission instead")
@@ -48,7 +48,7 @@ def confined(argv: Sequence[str], *, cwd: Path) -> list[str]:
 
 @cache
 def available() -> Availability:
-    """Say what this machine has; asked once, by trying it."""
+    """Return the features of this machine; they are tried once per process."""
     if not sys.platform.startswith("linux"):
         return Availability(False, 0, False, False, f"Landlock and seccomp are Linux's; {FALLBACK}")
     try:
@@ -73,5 +73,5 @@ def _in_words(version: int, namespaces: bool, seccomp: bool, works: bool) -> str
 
 
 def _interpreter() -> list[str]:
-    # Isolated and without site-packages: nothing of the user's or the repository's is imported, and it starts quickly.
+    # Isolated and without site-packages: no code of the user or repository is imported, and it starts quickly.
     return [sys.executable, "-I", "-S", str(LAUNCHER)]

@@ -1,4 +1,4 @@
-"""Commands that run: their output kept within bounds, their whole process group ended, nothing left behind."""
+"""Run shell commands: keep a limited part of their output, and end their whole process group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import anyio.to_thread
 __all__ = ["EDGE_BYTES", "OutputBuffer", "Shell", "Shells"]
 
 EDGE_BYTES: Final = 1_000_000
-"""How much of the beginning, and as much of the end, is kept of a long output."""
+"""The bytes kept of the beginning, and also of the end, of a long output."""
 _GRACE_SECONDS: Final = 2.0
 _DRAIN_SECONDS: Final = 0.5
 _CHUNK_BYTES: Final = 65_536
@@ -30,7 +30,7 @@ _SUPERVISOR: Final = Path(__file__).with_name("supervise.py")
 
 
 class OutputBuffer:
-    """The beginning and the end of an output, whatever its length."""
+    """Keeps the beginning and the end of an output of any length."""
 
     def __init__(self, edge_bytes: int = EDGE_BYTES) -> None:
         self._edge = edge_bytes
@@ -40,7 +40,7 @@ class OutputBuffer:
         self.total_bytes = 0
 
     def add(self, data: bytes) -> None:
-        """Take more output."""
+        """Add output."""
         self.total_bytes += len(data)
         room = self._edge - len(self._head)
         if room > 0:
@@ -51,18 +51,18 @@ class OutputBuffer:
             del self._tail[: -self._edge]
 
     def all(self) -> bytes:
-        """Return what is kept; in place of what is not, how much that was."""
+        """Return the kept output, with a note about the size of a dropped middle part."""
         return self._since(0)
 
     def new(self) -> bytes:
-        """Return what came since this was last asked."""
+        """Return the output since the last call."""
         data = self._since(self._read)
         self._read = self.total_bytes
         return data
 
     @property
     def has_new(self) -> bool:
-        """Say whether something came since ``new`` was last asked."""
+        """Whether there is output since the last call of ``new``."""
         return self.total_bytes > self._read
 
     def _since(self, start: int) -> bytes:
@@ -76,16 +76,16 @@ class OutputBuffer:
 
 
 class Shell:
-    """A command in a process group of its own, with stdin empty and stdout and stderr as one stream.
+    """A command in a process group of its own, with empty stdin and one stream for stdout and stderr.
 
-    It runs under a small supervisor, which ends all that comes from it when this process wants that or is gone.
+    It runs under a small supervisor, which kills all its processes when this process asks for it or ends.
     """
 
     def __init__(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], command: str = "") -> None:
         self.command = command
         self.output = OutputBuffer()
         self.left_running = False
-        """Whether it ended and left something behind in its group, which was then ended as well."""
+        """Whether it left processes running in its group, which were then ended."""
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._news = threading.Condition(self._lock)
@@ -113,7 +113,7 @@ class Shell:
                 os.close(descriptor)
         self.pid = self._process.pid
         os.set_blocking(self._source, False)
-        self._bell, self._ring = os.pipe()
+        self._exit_reader, self._exit_writer = os.pipe()
         self._reader = threading.Thread(target=self._collect, name=f"shell-{self.pid}-output", daemon=True)
         self._waiter = threading.Thread(target=self._reap, name=f"shell-{self.pid}-exit", daemon=True)
         self._reader.start()
@@ -121,55 +121,55 @@ class Shell:
 
     @property
     def running(self) -> bool:
-        """Say whether the command or something it started in its group still runs."""
+        """Whether the command or a process of its group still runs."""
         return not self._ended.is_set()
 
     @property
     def returncode(self) -> int | None:
-        """How it ended: an exit code, the negative number of a signal, or None while it runs."""
+        """The exit code, the negative number of a signal, or None while it runs."""
         return self._process.returncode if self._ended.is_set() else None
 
     async def wait(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for the end and say whether it came in time."""
-        # A thread of its own each: many commands may be waited for, and none may starve the rest.
+        """Wait for the end; return whether it came in time."""
+        # One thread per wait: many waits at once must not exhaust the shared thread limit.
         return await anyio.to_thread.run_sync(
             self._ended.wait, timeout_seconds, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
         )
 
     async def wait_for_news(self, timeout_seconds: float) -> None:
-        """Wait until there is new output or the end, or for so long."""
+        """Wait until there is new output, the command ends, or the time is over."""
         await anyio.to_thread.run_sync(
             self._await_news, timeout_seconds, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
         )
 
     async def stop(self) -> None:
-        """End the whole group, first politely; return when it is gone, even where the caller is cancelled."""
+        """Terminate, then kill, the whole group; return when it is gone, even if the caller is cancelled."""
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.kill, limiter=anyio.CapacityLimiter(1))
 
     def kill(self) -> None:
-        """End the whole group, first politely, and wait for that."""
+        """Terminate, then kill, the whole group, and wait until it is gone."""
         self._signal(signal.SIGTERM)
         if not self._ended.wait(_GRACE_SECONDS):
-            self.let_die()
+            self.kill_soon()
             if not self._ended.wait(_GRACE_SECONDS):
                 self._signal(signal.SIGKILL)
                 self._ended.wait(_GRACE_SECONDS)
 
-    def let_die(self) -> None:
-        """Have the supervisor kill all of it, at once, and do not wait for that."""
+    def kill_soon(self) -> None:
+        """Make the supervisor kill all processes at once, without waiting."""
         with self._lock:
             life, self._life = self._life, -1
         if life >= 0:
             os.close(life)
 
     def all_output(self) -> str:
-        """Return the output kept so far."""
+        """Return the kept output."""
         with self._lock:
             return self.output.all().decode("utf-8", "replace")
 
     def new_output(self) -> str:
-        """Return the output that came since this was last asked."""
+        """Return the output since the last call."""
         with self._lock:
             return self.output.new().decode("utf-8", "replace")
 
@@ -178,24 +178,24 @@ class Shell:
             self._news.wait_for(lambda: self.output.has_new or self._ended.is_set(), timeout_seconds)
 
     def _signal(self, number: signal.Signals) -> None:
-        if not self._ended.is_set():  # the group's leader is not reaped before that, so the number is still its own
+        if not self._ended.is_set():  # the leader is reaped only after that, so the number is still valid
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
     def _collect(self) -> None:
-        """Read until nobody can write any more, or the bell rings."""
+        """Read until the output is closed, or for a short time after the exit was signalled."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._source, selectors.EVENT_READ)
-            selector.register(self._bell, selectors.EVENT_READ)
+            selector.register(self._exit_reader, selectors.EVENT_READ)
             deadline: float | None = None
             while deadline is None or time.monotonic() < deadline:
                 ready = {key.fd for key, _ in selector.select(None if deadline is None else _DRAIN_SECONDS / 10)}
-                if self._bell in ready:
-                    selector.unregister(self._bell)
+                if self._exit_reader in ready:
+                    selector.unregister(self._exit_reader)
                     deadline = time.monotonic() + _DRAIN_SECONDS
                 if self._source in ready and not self._take():
                     break
-        for descriptor in (self._source, self._bell):
+        for descriptor in (self._source, self._exit_reader):
             os.close(descriptor)
 
     def _take(self) -> bool:
@@ -209,9 +209,9 @@ class Shell:
         return bool(data)
 
     def _reap(self) -> None:
-        """Wait for the command, end what it left running in its group, then take the rest of the output."""
+        """Wait for the command, end the remaining processes of its group, then read the rest of the output."""
         _await_exit(self._process)
-        # The leader is dead but not reaped: its number, and with it the group's, cannot have become somebody else's.
+        # The leader has ended but is not reaped, so the numbers of process and group are not reused.
         with suppress(ProcessLookupError, PermissionError):
             if _group_has_others(self.pid):
                 self.left_running = True
@@ -219,13 +219,13 @@ class Shell:
                 _await_group(self.pid, _GRACE_SECONDS)
                 os.killpg(self.pid, signal.SIGKILL)
                 _await_group(self.pid, _GRACE_SECONDS)
-        os.close(self._ring)  # wakes the reader; who left the group may hold the pipe open for ever
+        os.close(self._exit_writer)  # wakes the reader; a process that left the group may keep the pipe open forever
         self._reader.join()
         os.set_blocking(self._status, False)
         with suppress(BlockingIOError):
             self.left_running = bool(os.read(self._status, 1)) or self.left_running
         os.close(self._status)
-        self.let_die()
+        self.kill_soon()
         self._process.wait()
         with self._news:
             self._ended.set()
@@ -233,7 +233,7 @@ class Shell:
 
 
 def _await_exit(process: subprocess.Popen[bytes]) -> None:
-    """Return when a child has ended, and leave it to be reaped where the system can."""
+    """Wait until a child has ended, without reaping it if the system allows that."""
     if not hasattr(os, "waitid"):
         process.wait()
         return
@@ -248,7 +248,7 @@ def _await_group(pid: int, timeout_seconds: float) -> None:
 
 
 def _group_has_others(pid: int) -> bool:
-    """Say whether a group whose leader has ended has living members."""
+    """Say whether a group has living members besides its leader."""
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -266,14 +266,14 @@ def _lives_in(name: str, group: int) -> bool:
 
 
 def _group_listed(group: int) -> bool:
-    """Ask ps, where there is no /proc."""
+    """Use ps to find members of a group, on systems without /proc."""
     listed = subprocess.run(["ps", "-A", "-o", "pgid=,pid=,stat="], capture_output=True, text=True, check=False)
     rows = (line.split() for line in listed.stdout.splitlines())
     return any(row[0] == str(group) and row[1] != str(group) and row[2][0] != "Z" for row in rows if len(row) >= 3)
 
 
 class Shells:
-    """The commands that run in the background for one agent, by their ids."""
+    """The background commands of one agent, by their ids."""
 
     def __init__(self) -> None:
         self._shells: dict[str, Shell] = {}
@@ -285,16 +285,16 @@ class Shells:
 
     @property
     def running(self) -> list[str]:
-        """The ids of those that still run."""
+        """The ids of commands that still run."""
         return [name for name, shell in self._shells.items() if shell.running]
 
     @property
     def full(self) -> bool:
-        """Say whether no more may be started."""
+        """Whether the limit of background commands is reached."""
         return len(self.running) >= _MAX_BACKGROUND
 
     def keep(self, shell: Shell) -> str:
-        """Take a command into the background and return its id; it ends with the process at the latest."""
+        """Keep a background command and return its id; it ends with this process at the latest."""
         if not self._shells:
             atexit.register(self.close)
         self._count += 1
@@ -304,29 +304,29 @@ class Shells:
 
     @contextmanager
     def awaiting(self, shell: Shell) -> Generator[None]:
-        """Know of a command that runs in front, while somebody waits for it."""
+        """Register a foreground command while its caller waits for it."""
         self._awaited.add(shell)
         try:
             yield
         finally:
             self._awaited.discard(shell)
 
-    def let_die(self) -> None:
-        """Have everything that runs here killed at once, in front and behind, and do not wait for that."""
+    def kill_soon(self) -> None:
+        """Kill all foreground and background commands at once, without waiting."""
         for shell in (*self._awaited, *self._shells.values()):
-            shell.let_die()
+            shell.kill_soon()
 
     def get(self, name: str) -> Shell | None:
-        """Return a command by its id, ended or not."""
+        """Return a command by its id, running or ended."""
         return self._shells.get(name)
 
     async def aclose(self) -> None:
-        """End all of them."""
+        """End all background commands."""
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.close)
 
     def close(self) -> None:
-        """End all of them; doing it twice is harmless."""
+        """End all background commands; a second call has no effect."""
         atexit.unregister(self.close)
         ending = [threading.Thread(target=shell.kill) for shell in self._shells.values() if shell.running]
         for thread in ending:

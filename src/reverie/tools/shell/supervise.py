@@ -1,11 +1,11 @@
-"""Runs a command and ends with it everything it started: a program of its own, started by ``shells.py``.
+"""A separate program, started by ``shells.py``: run a command, and end every process it started.
 
     python -I -S supervise.py LIFE STATUS GRACE COMMAND...
 
-LIFE is the reading end of a pipe whose other end only the process that wants the command holds: when that process asks
-for the end, or dies by whatever means, the pipe closes, and nothing of the command is left. Descendants that leave
-their group, or whose parents end, become children of this program (a subreaper) and are found all the same. STATUS is
-written to when the command ended and left something running. It ends as the command ended, by code or by signal.
+LIFE is the reading end of a pipe; only the calling process holds the other end. When the caller asks for the end or
+dies, the pipe closes, and all processes of the command are killed. Descendants that leave their group, or whose parents
+end, become children of this program (a subreaper) and are found as well. A byte is written to STATUS if the command
+ended and left processes running. The program ends as the command ended, by exit code or by signal.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = ["main"]
 
 
 def control(option: int, value: int) -> None:
-    """Ask the kernel for something about this process, where the kernel is Linux."""
+    """Set a prctl option of this process; do nothing on other systems than Linux."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
 def start(command: list[str], signals: tuple[signal.Signals, ...]) -> int:
-    """Start the command and return its number."""
+    """Start the command and return its process number."""
     here = os.getpid()
     child = os.fork()
     if child:
@@ -54,7 +54,7 @@ def start(command: list[str], signals: tuple[signal.Signals, ...]) -> int:
 
 
 def descendants() -> list[int]:
-    """Return every living process that comes from this one."""
+    """Return every living descendant of this process."""
     parents: dict[int, list[int]] = {}
     try:
         names = [name for name in os.listdir("/proc") if name.isdigit()]
@@ -77,7 +77,7 @@ def descendants() -> list[int]:
 
 
 def send(number: int, to: list[int]) -> None:
-    """Send a signal to processes, gone ones among them."""
+    """Send a signal to processes; ignore those that are gone."""
     for pid in to:
         try:
             os.kill(pid, number)
@@ -86,7 +86,7 @@ def send(number: int, to: list[int]) -> None:
 
 
 def reap(wanted: int) -> int | None:
-    """Take the ended children from the kernel; return how the wanted one ended, if it did."""
+    """Reap all ended children; return the status of the wanted one if it has ended."""
     ended: int | None = None
     while True:
         try:
@@ -100,9 +100,9 @@ def reap(wanted: int) -> int | None:
 
 
 def end_all(child: int) -> int | None:
-    """Kill whatever is left, again and again until nothing is; return how the command ended, if it was still there."""
+    """Kill all descendants until none is left; return the status of the command if it ended here."""
     ended: int | None = None
-    until = time.monotonic() + END_SECONDS  # what runs as somebody else cannot be killed
+    until = time.monotonic() + END_SECONDS  # a process of another user cannot be killed
     while True:
         left = descendants()
         send(signal.SIGKILL, left)
@@ -114,7 +114,7 @@ def end_all(child: int) -> int | None:
 
 
 def wait(life: int, bell: int, child: int) -> int | None:
-    """Wait for the command; None where its end is wanted, or nobody is there to want anything."""
+    """Wait for the command and return its status; None if the caller asks for the end or is gone."""
     parent = os.getppid()
     poll = select.poll()
     poll.register(life, select.POLLIN)
@@ -131,7 +131,7 @@ def wait(life: int, bell: int, child: int) -> int | None:
 
 
 def leave(status: int | None) -> None:
-    """End as the command did."""
+    """Exit with the command's exit code or signal."""
     if status is None:
         status = signal.SIGKILL
     if os.WIFSIGNALED(status):
@@ -145,7 +145,7 @@ def leave(status: int | None) -> None:
 
 
 def main() -> None:
-    """Run one command to its end."""
+    """Run one command until it and all its processes have ended."""
     life, status, grace_seconds, command = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]
     polite = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     for one in polite:
@@ -160,7 +160,7 @@ def main() -> None:
     child = start(command, (*polite, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ))
     with open(os.devnull, "r+b") as nothing:
         for descriptor in (1, 2):
-            os.dup2(nothing.fileno(), descriptor)  # the output ends with those who write it
+            os.dup2(nothing.fileno(), descriptor)  # the output must close when the command's processes end
     ended = wait(life, bell, child)
     left = descendants() if ended is not None else []
     if left:

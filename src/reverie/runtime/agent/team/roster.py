@@ -145,7 +145,7 @@ async def stop_all(agents: list[TeamMember], seconds: float) -> None:
         return
     for one in living:
         if one.context is not None:
-            one.context.shells.let_die()
+            one.context.shells.kill_soon()
     if await _have_ended(living, seconds * (_CANCEL_TASK - _KILL_COMMANDS)):
         return
     for one in living:

@@ -1,7 +1,7 @@
-"""Whether a line of shell only looks: every command on a list, every option known, every word understood.
+"""Decide whether a line of shell can only read: every command is on a list, every option is known.
 
-The list says what is allowed, never what is forbidden: a command, an option, an abbreviation of an option or a shape of
-argument that is not on it makes the line one that needs permission.
+The list names allowed forms, never forbidden ones: a command, an option, an abbreviation of an option or a form of
+argument that is not on it needs permission.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from .options import problem_with
 __all__ = ["ReadOnlyVerdict", "is_read_only", "problem_of"]
 
 MAX_CHARS: Final = 1_000
-"""A longer line is not looked at: the answer must come at once."""
+"""A longer line is not checked, because the answer must be quick."""
 
 
 @record
 class ReadOnlyVerdict:
-    """Whether a line may run as read-only, and why."""
+    """Whether a line may run as read-only, and the reason."""
 
     allowed: bool
     reason: str
 
 
 def is_read_only(command: str) -> ReadOnlyVerdict:
-    """Say whether a line of shell can only read; whatever is not understood is not allowed."""
+    """Return whether a line of shell can only read; a line that is not understood is not allowed."""
     if len(command) > MAX_CHARS:
         return ReadOnlyVerdict(False, f"it is longer than {MAX_CHARS} characters")
     line = parse(command)
@@ -42,7 +42,7 @@ def is_read_only(command: str) -> ReadOnlyVerdict:
 
 
 def problem_of(command: Command) -> str:
-    """Return why a simple command is not known to only read; nothing where it is."""
+    """Return the reason why a simple command may do more than read; an empty text if it can only read."""
     first, *rest = command.words
     name = first.text
     if not first.is_plain or (first.is_pattern and name != "["):

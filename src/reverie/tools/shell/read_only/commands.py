@@ -49,11 +49,11 @@ def _is_process_list(given: ParsedArguments) -> str:
 
 
 def _is_lookup(given: ParsedArguments) -> str:
-    return "" if given.has("v", "V") else "it would run what it names"
+    return "" if given.has("v", "V") else "it would run the program that it names"
 
 
 def _is_directory(given: ParsedArguments) -> str:
-    return "it goes to where an earlier command was" if "-" in given.texts else ""
+    return "it goes to the directory of an earlier command" if "-" in given.texts else ""
 
 
 def _is_only_version(words: tuple[Word, ...]) -> str:
@@ -80,7 +80,7 @@ def _judge_printf(words: tuple[Word, ...]) -> str:
 
 
 def _judge_tar(words: tuple[Word, ...]) -> str:
-    """Allow listing an archive: ``tar tf FILE``, ``tar -tzvf FILE MEMBER...``."""
+    """Allow only the listing of an archive: ``tar tf FILE``, ``tar -tzvf FILE MEMBER...``."""
     texts = [word.text for word in words]
     if len(texts) < 2 or not re.fullmatch(r"-?(?=[a-zA-Z]*t)[tvzjJ]+f", texts[0]):
         return "only listing an archive (tar -tf FILE) is known to only read"

@@ -1,8 +1,8 @@
-"""What of git only reads.
+"""The git commands that only read.
 
-A repository's own configuration can name programs (pagers, file system monitors, diff drivers, signature checkers).
-What the command line says about them is refused here; what the configuration says is overruled by the environment that
-``confine.py`` sets, and what is left of it runs in the sandbox like anything else.
+A repository's configuration can name programs (pagers, file system monitors, diff drivers, signature checkers). Options
+that name programs are refused here. The environment that ``confine.py`` sets overrides the configuration, and anything
+that still runs is confined by the sandbox.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _LISTING: Final = ("list", "contains", "no-contains", "merged", "no-merged", "po
 
 
 def _has_safe_format(given: ParsedArguments) -> str:
-    """Refuse formats that check signatures, and names that the repository's configuration gives a meaning."""
+    """Refuse formats that check signatures, and format names that the repository's configuration can define."""
     for name, value in given.options:
         if name not in ("format", "pretty") or not value:
             continue
         if "%G" in value or "signature" in value:
             return "its format runs a program that checks signatures"
         if name == "pretty" and value not in _FORMATS and not re.match(r"t?format:|[^%]*%", value):
-            return "its format is a name that a repository can give a meaning"
+            return "its format is a name that a repository can define"
     return ""
 
 
 def _lists(*options: str) -> ArgumentCheck:
-    """Return a check that arguments stand only beside options that list."""
+    """Return a check that allows arguments only together with listing options."""
 
     def check(given: ParsedArguments) -> str:
         if given.operands and not given.has(*_LISTING, *options):
@@ -49,7 +49,7 @@ def _first_is(*words: str, exactly: int | None = None, or_none: bool = False) ->
         if not texts:
             return "" if or_none else "it would do more than read"
         if texts[0] not in words or (exactly is not None and len(texts) != exactly):
-            return f"{texts[0]} is not on the list of what only reads"
+            return f"{texts[0]} is not on the list of read-only commands"
         return _has_safe_format(given)
 
     return check

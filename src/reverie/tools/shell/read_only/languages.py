@@ -1,4 +1,4 @@
-"""Commands whose arguments are a language of their own: only a small, harmless part of each is understood."""
+"""Commands whose arguments are a small language: only a harmless part of each is allowed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIND_NEWER: Final = re.compile(r"-newer[aBcm][aBcmt]\Z")
 
 
 def judge_find(words: tuple[Word, ...]) -> str:
-    """Allow paths and then tests; nothing that runs, removes or writes."""
+    """Allow paths and then tests, but no action that runs, removes or writes."""
     at = 0
     while at < len(words) and words[at].text in ("-H", "-L", "-P"):
         at += 1
@@ -66,7 +66,7 @@ _SED_OPTIONS: Final = option_rule(
 
 
 def judge_sed(words: tuple[Word, ...]) -> str:
-    """Allow scripts of printing, quitting, deleting from the output and plain substitutions."""
+    """Allow scripts that print, quit, delete lines from the output, and substitute text."""
     try:
         given = parsed_arguments(_SED_OPTIONS, words)
     except ValueError as problem:
@@ -120,7 +120,7 @@ _AWK_MAX_CHARS: Final = 300
 
 
 def judge_awk(words: tuple[Word, ...]) -> str:
-    """Allow programs that print fields of the lines that pass a simple test."""
+    """Allow programs that print fields of lines that pass a simple test."""
     try:
         given = parsed_arguments(option_rule(valued="F"), words)
     except ValueError as problem:
@@ -147,7 +147,7 @@ _JQ_REACHES_OUT: Final = re.compile(
 
 
 def judge_jq(words: tuple[Word, ...]) -> str:
-    """Allow filters that do not read the environment or other programs."""
+    """Allow filters that do not read the environment, modules or other files."""
     left: list[Word] = []
     at = 0
     while at < len(words):
@@ -175,7 +175,7 @@ _TEST_WORDS: Final = words_of(
 
 
 def judge_test(words: tuple[Word, ...]) -> str:
-    """Allow tests of files, texts and numbers; not of variables, whose subscripts are run."""
+    """Allow tests of files, texts and numbers, but not of variables, because bash evaluates their subscripts."""
     for word in words:
         if word.is_pattern and not (word.prefix and word.prefix[0] not in "-(!=<>"):
             return "a pattern that is not quoted could become a test of its own"

@@ -1,4 +1,4 @@
-"""How the options of a command are read: what may stand on its line, and nothing besides."""
+"""Parse the options of a command against a rule that lists every allowed one."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class ParsedArguments:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The operands as texts."""
+        """The texts of the operands."""
         return tuple(word.text for word in self.operands)
 
 
 ArgumentCheck: TypeAlias = Callable[[ParsedArguments], str]
-"""Return what is wrong with a command line whose options are known; nothing where all is well."""
+"""Return a problem of a command line whose options are allowed; an empty text if there is none."""
 
 WordCheck: TypeAlias = Callable[[tuple[Word, ...]], str]
-"""Return what is wrong with the words after a command that has a language of its own."""
+"""Return a problem of the words after a command that has a language of its own."""
 
 
 def _fine(given: ParsedArguments) -> str:
@@ -55,23 +55,23 @@ def _fine(given: ParsedArguments) -> str:
 
 @record
 class OptionRule:
-    """The options a command may have. Long options are matched whole: an abbreviation is another option."""
+    """The allowed options of a command; a long option must be written in full."""
 
     flags: frozenset[str]
     valued: frozenset[str]
     attached: frozenset[str]
-    """Short options whose value, if any, is attached."""
+    """Options whose value, if any, is part of the same word."""
     max_operands: int | None
     has_counts: bool
-    """Whether ``-5`` means a number of lines."""
+    """Whether ``-5`` is a number of lines."""
     is_tame: bool
-    """Whether no option of the command can do harm, so that a file named like an option cannot either."""
+    """Whether every option of the command is harmless, so that a file named like an option is harmless too."""
     check: ArgumentCheck
 
 
 @record
 class Subcommands:
-    """A command whose next word says what it does."""
+    """A command with subcommands, such as git."""
 
     flags: frozenset[str]
     valued: frozenset[str]
@@ -96,7 +96,7 @@ def option_rule(
     is_tame: bool = False,
     check: ArgumentCheck = _fine,
 ) -> OptionRule:
-    """Make a rule: short options as letters, long ones as words."""
+    """Return a rule; short options are given as letters, long ones as words."""
     return OptionRule(
         flags=frozenset([*flags.replace(" ", ""), *long.split(), *long_optional.split()]),
         valued=frozenset([*valued.replace(" ", ""), *long_valued.split()]),
@@ -109,7 +109,7 @@ def option_rule(
 
 
 def problem_with(how: OptionRule | Subcommands | WordCheck, words: tuple[Word, ...]) -> str:
-    """Return what about the words is not known to be harmless; nothing where all of it is."""
+    """Return the first problem of a command's words; an empty text if all are allowed."""
     if isinstance(how, Subcommands):
         return _with_subcommand(how, words)
     if not isinstance(how, OptionRule):
@@ -131,17 +131,17 @@ def _with_subcommand(how: Subcommands, words: tuple[Word, ...]) -> str:
             return f"the option {text} is not on the list"
         at += 2 if text in how.valued else 1
     if at >= len(words):
-        return "" if how.flags & {word.text for word in words} & {"--version"} else "it says nothing to do"
+        return "" if how.flags & {word.text for word in words} & {"--version"} else "it names no subcommand"
     if any(word.is_pattern for word in words[: at + 1]):
-        return "a pattern stands where an exact word is needed"
+        return "a pattern is used where an exact word is needed"
     below = how.rules.get(words[at].text)
     if below is None:
-        return f"{words[at].text} is not on the list of what only reads"
+        return f"{words[at].text} is not on the list of read-only commands"
     return problem_with(below, words[at + 1 :])
 
 
 def parsed_arguments(how: OptionRule, words: tuple[Word, ...]) -> ParsedArguments:
-    """Return the options and operands; raise ``ValueError`` at the first that the rule does not know."""
+    """Return the options and operands; raise ``ValueError`` at the first option that the rule does not list."""
     options: list[tuple[str, str]] = []
     operands: list[Word] = []
     left = list(reversed(words))
@@ -163,11 +163,11 @@ def parsed_arguments(how: OptionRule, words: tuple[Word, ...]) -> ParsedArgument
 
 
 def _refuse_pattern(how: OptionRule, word: Word, ended: bool) -> None:
-    """Refuse a pattern whose matches could be read as options, or whose number matters."""
+    """Refuse a pattern whose matches could be options, or where the number of arguments matters."""
     if not word.is_pattern or how.is_tame:
         return
     if how.max_operands is not None:
-        raise ValueError("a pattern stands where the number of arguments matters")
+        raise ValueError("a pattern is used where the number of arguments matters")
     if word.prefix.startswith("-") or not (word.prefix or ended):
         raise ValueError("a file's name could be read as an option; write ./* instead of *")
 
@@ -204,8 +204,8 @@ def _next_value(how: OptionRule, name: str, left: list[Word]) -> str:
         raise ValueError(f"the option {name} lacks its value")
     value = left.pop()
     if value.is_pattern and not how.is_tame:
-        raise ValueError("a pattern stands where one value is needed")
-    # Should a version of the program not take a value here, it would read this word as an option.
+        raise ValueError("a pattern is used where one value is needed")
+    # A version of the program that takes no value here would read this word as an option.
     if value.text.startswith("-") and not how.is_tame and not re.fullmatch(r"-[0-9]*", value.text):
         raise ValueError(f"the value of the option {name} looks like an option itself")
     return value.text
