@@ -21,7 +21,7 @@ from pathlib import Path
 
 from reverie.memories.rules.secrets import find_secrets
 from reverie.memories.store.journal import JournalEntry, change_to, encode
-from reverie.memories.store.store import Shelf
+from reverie.memories.store.store import MemoryStore
 from reverie.memories.store.trust import Trust
 from reverie.runtime.memory.memory import Memory
 
@@ -71,7 +71,7 @@ def measure_scan(folder: Path, count: int, rounds: int, *, journaled: bool) -> d
     """Scan and read 2 KB of each file, in turn."""
     fill(folder, count, journaled=journaled)
     names = sorted(name for name in os.listdir(folder) if name.endswith(".md"))
-    warm = Shelf(str(folder))
+    warm = MemoryStore(str(folder))
 
     def bare() -> None:
         for name in names:
@@ -79,7 +79,7 @@ def measure_scan(folder: Path, count: int, rounds: int, *, journaled: bool) -> d
                 file.read(2_048)
 
     def ours() -> None:
-        found = Shelf(str(folder)).scan().memories
+        found = MemoryStore(str(folder)).scan().memories
         assert len(found) == count
         assert found[0].trust == ("user" if journaled else "agent")
 

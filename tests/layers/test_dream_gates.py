@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.layers.l6_dream.gates import Closed, Facts, Gate, Open, Reason, judged, seconds_until_due
+from reverie.layers.l6_dream.gates import Gate, GateClosed, GateFacts, GateOpen, Reason, gate_state, seconds_until_due
 from reverie.layers.l6_dream.policy import DreamPolicy
 
 NOW = 1_800_000_000.0
@@ -70,8 +70,8 @@ class Given:
     ],
 )
 def test_a_closed_gate_says_why_and_asks_nothing_more(facts: Given, reason: str, asked: int) -> None:
-    found = judged(facts, DreamPolicy(), NOW)
-    assert isinstance(found, Closed)
+    found = gate_state(facts, DreamPolicy(), NOW)
+    assert isinstance(found, GateClosed)
     assert found.reason == reason
     assert facts.asked == ORDER[:asked]
 
@@ -79,7 +79,7 @@ def test_a_closed_gate_says_why_and_asks_nothing_more(facts: Given, reason: str,
 @pytest.mark.requirement("L6.1")
 def test_the_gate_opens_when_nothing_closes_it() -> None:
     facts = Given()
-    assert judged(facts, DreamPolicy(), NOW) == Open(NOW - 25 * HOUR, 5)
+    assert gate_state(facts, DreamPolicy(), NOW) == GateOpen(NOW - 25 * HOUR, 5)
     assert facts.since == NOW - 25 * HOUR
 
 
@@ -87,12 +87,12 @@ def test_the_gate_opens_when_nothing_closes_it() -> None:
 @pytest.mark.parametrize("dreamt", [None, 0.0, NOW + 0.001, NOW + 86_400.0, 1e12])
 def test_no_stamp_one_of_1970_and_one_in_the_future_open_the_gate_to_all_sessions(dreamt: float | None) -> None:
     facts = Given(dreamt=dreamt)
-    assert isinstance(judged(facts, DreamPolicy(), NOW), Open)
+    assert isinstance(gate_state(facts, DreamPolicy(), NOW), GateOpen)
     assert facts.since == 0.0
 
 
 def test_a_scan_in_the_future_keeps_nobody_waiting() -> None:
-    assert isinstance(judged(Given(scanned=NOW + 60.0), DreamPolicy(), NOW), Open)
+    assert isinstance(gate_state(Given(scanned=NOW + 60.0), DreamPolicy(), NOW), GateOpen)
 
 
 times = st.one_of(st.none(), st.floats(-1e11, 1e11), st.floats(NOW - 100 * HOUR, NOW + 100 * HOUR))
@@ -111,7 +111,7 @@ def assert_cheapest_first(judge, facts: Given) -> None:  # type: ignore[no-untyp
     """Check that facts are asked in order, once each, and that an open gate asked them all."""
     found: Gate = judge(facts, DreamPolicy(), NOW)
     assert facts.asked == ORDER[: len(facts.asked)]
-    if isinstance(found, Open):
+    if isinstance(found, GateOpen):
         assert facts.asked == ORDER
     elif found.wait_seconds is not None:
         assert found.wait_seconds > 0
@@ -119,12 +119,14 @@ def assert_cheapest_first(judge, facts: Given) -> None:  # type: ignore[no-untyp
 
 @given(situations)
 def test_facts_are_asked_in_the_order_of_their_cost(facts: Given) -> None:
-    assert_cheapest_first(judged, facts)
+    assert_cheapest_first(gate_state, facts)
 
 
 def test_a_judge_that_scans_first_is_caught() -> None:
-    def scanning(facts: Facts, policy: DreamPolicy, now: float) -> Gate:
-        return Closed("few_sessions") if facts.touched(0.0) < policy.min_sessions else judged(facts, policy, now)
+    def scanning(facts: GateFacts, policy: DreamPolicy, now: float) -> Gate:
+        return (
+            GateClosed("few_sessions") if facts.touched(0.0) < policy.min_sessions else gate_state(facts, policy, now)
+        )
 
     with pytest.raises(AssertionError):
         assert_cheapest_first(scanning, Given())

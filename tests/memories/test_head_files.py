@@ -14,7 +14,7 @@ from reverie.memories.store import head_files
 from reverie.memories.store import store as shelf
 from reverie.memories.store.head_files import JOURNAL
 from reverie.memories.store.records import MemoryRecord
-from reverie.memories.store.store import Shelf
+from reverie.memories.store.store import MemoryStore
 from reverie.runtime.memory.memory import Memory
 
 MANY = 80
@@ -50,7 +50,7 @@ def settle(folder: Path) -> None:
 
 
 def scanned(root: Path) -> list[MemoryRecord]:
-    return Shelf(str(root)).scan().memories
+    return MemoryStore(str(root)).scan().memories
 
 
 def read_anew(root: Path) -> list[MemoryRecord]:
@@ -136,7 +136,7 @@ def test_what_is_erased_is_not_kept_either(root: Path) -> None:
     memory = Memory(root)
     file = memory.save("The zebra crossing is in Lyon", type="project", why="zebras live there").file
     settle(root)
-    early = Shelf(str(root))
+    early = MemoryStore(str(root))
     heads = dict(early._kept.heads())
     memory.list()
     (root / HEADS).unlink(missing_ok=True)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from reverie.errors import InputError
 from reverie.memories.rules.instructions import (
-    Gathered,
     InstructionFile,
+    InstructionSet,
     changed,
     fingerprint,
     imports_of,
@@ -160,9 +160,9 @@ def test_the_same_files_are_always_the_same_text_and_none_are_no_text() -> None:
         InstructionFile("/p/AGENTS.md", "Use tabs.\n", "project"),
         InstructionFile("/p/b.md", "b", "import", "/p/a"),
     ]
-    text = render(Gathered(files, ["a problem"]))
+    text = render(InstructionSet(files, ["a problem"]))
     assert text == render(files)
-    assert render(Gathered()) == ""
+    assert render(InstructionSet()) == ""
     assert '<instructions path="/p/AGENTS.md" from="of the project">\nUse tabs.\n</instructions>' in text
     assert 'from="imported by /p/a"' in text
     assert "a problem" not in text
@@ -177,8 +177,8 @@ def test_a_file_cannot_pass_for_another_one() -> None:
 
 @pytest.mark.requirement("Q2")
 def test_what_changed_is_said_and_what_did_not_is_not() -> None:
-    before = Gathered([InstructionFile(f"/p/{name}", name, "project") for name in "abc"])
-    after = Gathered([InstructionFile("/p/a", "a", "project"), InstructionFile("/p/b", "new b", "project")])
+    before = InstructionSet([InstructionFile(f"/p/{name}", name, "project") for name in "abc"])
+    after = InstructionSet([InstructionFile("/p/a", "a", "project"), InstructionFile("/p/b", "new b", "project")])
     said = changed(before, after)
     assert "new b" in said
     assert '"/p/c"' in said

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reverie.errors import InputError
 from reverie.memories.store.frontmatter import FrontMatter, parse, render
 from reverie.memories.store.records import front_matter, read_record, revised_text
-from reverie.memories.store.store import Shelf
+from reverie.memories.store.store import MemoryStore
 
 CLAUDE_CODE = """---
 name: Testing policy
@@ -161,7 +161,7 @@ def test_a_thousand_malformed_files_hide_no_other_and_are_named(tmp_path: Path, 
     for number in range(1_000):
         (tmp_path / f"bad_{number}.md").write_bytes(malformed(chance, number))
         (tmp_path / f"good_{number}.md").write_text(f"---\nname: good {number}\ntype: user\n---\nfine\n")
-    scan = Shelf(str(tmp_path)).scan()
+    scan = MemoryStore(str(tmp_path)).scan()
     assert len(scan.memories) == 2_000
     assert sum(memory.name.startswith("good ") and not memory.problem for memory in scan.memories) == 1_000
     assert len(scan.problems) > 500

@@ -24,7 +24,7 @@ from pathlib import Path
 
 sys.path[:0] = sys.argv[1:3]
 
-from reverie.layers.l6_dream.gates import Open  # noqa: E402
+from reverie.layers.l6_dream.gates import GateOpen  # noqa: E402
 from reverie.layers.l6_dream.policy import DreamPolicy  # noqa: E402
 from reverie.runtime.dream.gate import DreamGate  # noqa: E402
 from reverie.runtime.dream.lock import DreamLock  # noqa: E402
@@ -73,7 +73,7 @@ class Ours:
     @classmethod
     def take(cls, gate: DreamGate, draw: random.Random, now: float) -> Ours | None:
         if draw.random() < 0.3:
-            if not isinstance(gate.check(f"s{os.getpid()}"), Open):
+            if not isinstance(gate.check(f"s{os.getpid()}"), GateOpen):
                 return None
             note("opened", os.getpid(), time.monotonic())
         holder = gate.lock.holder()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reverie.errors import InputError
-from reverie.layers.l6_dream.gates import Closed, Gate, Open
+from reverie.layers.l6_dream.gates import Gate, GateClosed, GateOpen
 from reverie.layers.l6_dream.policy import DreamPolicy
 from reverie.runtime.dream.gate import DreamGate
 from reverie.runtime.dream.lock import DreamLock
@@ -57,7 +57,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def reason(gate: Gate) -> str:
-    return gate.reason if isinstance(gate, Closed) else ""
+    return gate.reason if isinstance(gate, GateClosed) else ""
 
 
 def calls_of(act: Callable[[], object]) -> list[str]:
@@ -81,7 +81,7 @@ def test_a_gate_closed_by_the_hours_costs_one_stat(place: Place) -> None:
     gate = place.gate()
     place.stamp(NOW - HOUR)
     found = gate.check("now")
-    assert isinstance(found, Closed)
+    assert isinstance(found, GateClosed)
     assert found.reason == "too_soon"
     assert found.wait_seconds == pytest.approx(23 * HOUR)
     assert calls_of(lambda: gate.check("now")) == ["lstat"]
@@ -98,7 +98,7 @@ def test_switched_off_or_in_an_agent_of_an_agent_nothing_is_looked_at(place: Pla
 @pytest.mark.requirement("L6.1")
 def test_the_session_that_asks_and_what_is_older_than_the_last_dream_do_not_count(place: Place) -> None:
     assert reason(place.gate(scan_minutes=0).check("s3")) == "few_sessions"
-    assert place.gate(scan_minutes=0).check("other") == Open(NOW - 25 * HOUR, 5)
+    assert place.gate(scan_minutes=0).check("other") == GateOpen(NOW - 25 * HOUR, 5)
     place.touch("s4", NOW - 26 * HOUR)
     assert reason(place.gate(scan_minutes=0).check("other")) == "few_sessions"
     (place.logs / "s5.jsonl").mkdir()
@@ -116,16 +116,16 @@ def test_sessions_are_looked_at_once_in_ten_minutes_by_all_processes_together(pl
     assert calls_of(lambda: gate.check("s3")) == ["lstat"]
     assert reason(place.gate().check("s3")) == "just_scanned", "another process knows it from the disk"
     place.now += 601
-    assert isinstance(place.gate().check("s3"), Open)
+    assert isinstance(place.gate().check("s3"), GateOpen)
     place.now -= 300
-    assert isinstance(place.gate().check("s3"), Open), "a scan in the future, by a clock that was set, says nothing"
+    assert isinstance(place.gate().check("s3"), GateOpen), "a scan in the future, by a clock that was set, says nothing"
 
 
 @pytest.mark.requirement("L6.2")
 @pytest.mark.parametrize("when", [0.0, 1.0, NOW + 1.0, NOW + DAY])
 def test_a_stamp_in_the_future_or_of_1970_opens_the_gate(place: Place, when: float) -> None:
     place.stamp(when)
-    assert isinstance(place.gate().check("now"), Open)
+    assert isinstance(place.gate().check("now"), GateOpen)
 
 
 @pytest.mark.requirement("L6.2")
@@ -134,7 +134,7 @@ def test_a_deleted_stamp_opens_the_gate_and_not_the_lock(place: Place) -> None:
     assert held is not None
     os.unlink(place.memory / ".consolidate-lock")
     found = place.gate().check("now")
-    assert isinstance(found, Closed)
+    assert isinstance(found, GateClosed)
     assert found.reason == "running"
     assert str(os.getpid()) in found.detail
     held.succeed()
@@ -144,7 +144,7 @@ def test_a_deleted_stamp_opens_the_gate_and_not_the_lock(place: Place) -> None:
 def test_a_holder_that_hangs_keeps_nobody_out_and_is_not_ended_by_looking(place: Place) -> None:
     held = DreamLock(place.memory).take(NOW)
     assert held is not None
-    assert isinstance(place.gate(hung_minutes=0.0).check("now"), Open)
+    assert isinstance(place.gate(hung_minutes=0.0).check("now"), GateOpen)
     assert end_hung(place.memory, DreamPolicy()) is None
     held.fail()
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.runtime.instructions.reader import Gathered, InstructionFile, NestedInstructions, gather, render
+from reverie.runtime.instructions.reader import InstructionFile, InstructionSet, NestedInstructions, gather, render
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Place:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    def gather(self, cwd: Path | None = None, *, consent: bool | Callable[[str], bool] = False) -> Gathered:
+    def gather(self, cwd: Path | None = None, *, consent: bool | Callable[[str], bool] = False) -> InstructionSet:
         return gather(cwd or self.project, home=self.home, consent=consent, user_home=self.user)
 
     def named(self, files: Iterable[InstructionFile]) -> list[str]:
@@ -404,7 +404,7 @@ def test_nested_files_import_and_what_leads_outside_needs_consent_there_too(plac
             "person/code/project/lib/more.md": "more",
         }
     )
-    nested = NestedInstructions(place.project, Gathered(), user_home=place.user)
+    nested = NestedInstructions(place.project, InstructionSet(), user_home=place.user)
     nested.touched([place.project / "lib" / "a.txt"])
     assert [file.text.split()[0] for file in nested.pending(Reads(), anything)] == ["lib", "more"]
     assert any("outside the project" in problem for problem in nested.problems)

@@ -21,8 +21,8 @@ from reverie.conversation.wire.validate import problems
 from reverie.errors import CompactionError, ModelUnavailable, PromptTooLong, SessionError, WindowFull
 from reverie.events import CompactionEnded, DecisionMade, Event
 from reverie.importers import find_sessions, read_session
-from reverie.layers.l4_compact import CompactPolicy, room_of
-from reverie.layers.l4_compact.user_words import spoken_in
+from reverie.layers.l4_compact import CompactPolicy, summary_budget
+from reverie.layers.l4_compact.user_words import user_messages
 from reverie.ports import Capabilities, Reply, ReplyDelta
 from reverie.replay.play import PlayedClock, play_session
 from reverie.settings import Switches
@@ -101,9 +101,9 @@ def test_every_recorded_session_compacts_from_local_notes_and_comes_back(
 async def _words_survive(session: Session, decision: Compacted, request: dict[str, Any]) -> Counter[str]:
     """The user's messages are there byte for byte, newest first while the budget lasts, the rest by handle."""
     sent = "\n".join(_texts(request["messages"]))
-    said = spoken_in(session.view.history)
+    said = user_messages(session.view.history)
     kept = {piece.uuid for group in session.view.groups for piece in group.pieces}
-    budget = room_of(session.settings.compact, session.thresholds.effective).words
+    budget = summary_budget(session.settings.compact, session.thresholds.effective).words
     gone = [one for one in reversed(said) if one.handle not in kept]
     places = [decision.summary.find(f"[handle {one.handle}]\n{one.text}") for one in gone]
     whole = [at for at in places if at >= 0]

@@ -18,7 +18,7 @@ from reverie.conversation.entries import DECISION, Entry
 from reverie.conversation.log import parse_log
 from reverie.conversation.wire.request import build_request
 from reverie.errors import ReverieError
-from reverie.layers.l1_offload import form_of
+from reverie.layers.l1_offload import result_forms
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.values import replace
 
@@ -70,7 +70,7 @@ class Garden:
         standing = {called for message in session.view.messages() for called in _ids(message)}
         gone: list[str] = []
         for handle, output in self.drive.given.items():
-            expected = form_of(output).data
+            expected = result_forms(output).data
             named = handle in standing or handle in self.log()
             if not named or not await self.same(session, handle, expected):
                 gone.append(handle)
@@ -168,7 +168,7 @@ def test_what_was_cleared_comes_back_into_view_byte_for_byte(make_drive: MakeDri
             ]
             shown = {one["tool_use_id"]: one["content"] for one in blocks if one["type"] == "tool_result"}
             for called in cleared:
-                assert form_of(shown[called]).data == form_of(drive.given[called]).data
+                assert result_forms(shown[called]).data == result_forms(drive.given[called]).data
         async with drive.open() as session:
             drive.now += 90_000
             await drive.ask(session)  # the cache is cold, and what was brought back stays

@@ -52,7 +52,7 @@ class MemoryReader:
         return _record(self._roots[scope], file, name, scope, self.records[name].modified)
 
     def _take(self, root: str, scope: Scope, asked: set[str], home: str) -> None:
-        from ..memories.recall.search import Words
+        from ..memories.recall.search import MemoryWords
         from .word_cache import WordCache
 
         kept = WordCache(home, root, scope)
@@ -67,7 +67,7 @@ class MemoryReader:
             type, modified, expires, length, head, counts = row
             memory = MemoryRecord(name, "", type=type, modified=modified, expires=expires, scope=scope)
             here = {word: counts[word] for word in asked if word in counts}
-            self.index.put_words(memory, Words(frozenset(asked.intersection(head)), here, length))
+            self.index.put_words(memory, MemoryWords(frozenset(asked.intersection(head)), here, length))
             self.records[name] = memory
         kept.save()
 

@@ -16,7 +16,7 @@ from ..digests import hex_of
 from ..errors import ReverieError
 from ..memories.recall import search
 from ..memories.recall import terms as lexical
-from ..memories.recall.search import Words
+from ..memories.recall.search import MemoryWords
 from ..memories.store import frontmatter, records
 from ..memories.store.records import MemoryRecord
 from ..paths import open_no_follow, replace_file
@@ -58,7 +58,7 @@ class WordCache:
         self._now[name] = found
         return cast("Row", tuple(found[1:]))
 
-    def put(self, memory: MemoryRecord, words: Words, stamp: tuple[int, ...]) -> Row:
+    def put(self, memory: MemoryRecord, words: MemoryWords, stamp: tuple[int, ...]) -> Row:
         """Cache the words of a file and return them as a row."""
         row: Row = (
             memory.type,

@@ -258,7 +258,7 @@ def _is_shorter_recording(data: bytes, found: ImportedSession) -> bool:
 
 def _start_dream(job: Job, settings: Settings) -> bool:
     """Start a dream in its own process if its gate is open; return whether it was started."""
-    from ..layers.l6_dream import Open
+    from ..layers.l6_dream import GateOpen
     from ..runtime.dream.gate import DreamGate
     from ..runtime.dream.process import start
 
@@ -266,7 +266,7 @@ def _start_dream(job: Job, settings: Settings) -> bool:
         return False
     directory = memory_directory(job.cwd, settings)
     gate = DreamGate(directory, home=settings.home, project=project_slug(Path(job.cwd)), policy=settings.dream)
-    if not isinstance(gate.check(job.session), Open):
+    if not isinstance(gate.check(job.session), GateOpen):
         return False
     start(job.cwd, home=settings.home, memory_dir=directory, only_if_due=True)
     return True

@@ -21,7 +21,7 @@ from ..memories.store.index import INDEX, changed, line_for
 from ..memories.store.journal_files import read_plain
 from ..memories.store.names import check_file, title_for
 from ..memories.store.records import read_record, revised_text, version_of
-from ..memories.store.store import Desk, Shelf
+from ..memories.store.store import MemoryStore, Transaction
 from ..memories.store.trust import TRUSTS, Trust, claimed, worst
 
 __all__ = ["ROOT", "MemoryFiles"]
@@ -41,7 +41,7 @@ class MemoryFiles:
 
     def __init__(self, directory: str, *, author: str = "agent", source: str = "", trust: Trust | None = None) -> None:
         """Work on a memory directory; ``trust`` can lower the trust of new memories below an agent's."""
-        self._shelf = Shelf(directory)
+        self._shelf = MemoryStore(directory)
         self._author = author
         self._source = source
         self._trust: Trust = worst(("agent", trust)) if trust else "agent"
@@ -70,7 +70,7 @@ class MemoryFiles:
         if not inner or inner == INDEX or self._is_folder(inner):
             raise InputError(f"File {path} already exists")
 
-        def plan(desk: Desk) -> Draft:
+        def plan(desk: Transaction) -> Draft:
             if desk.read(_file(inner)) is not None:
                 raise InputError(f"File {path} already exists")
             return self._draft(desk, "saved", {inner: (file_text, None)})
@@ -127,7 +127,7 @@ class MemoryFiles:
             raise InputError("Cannot delete the /memories directory itself")
         _refuse_index(inner, path)
 
-        def plan(desk: Desk) -> Draft:
+        def plan(desk: Transaction) -> Draft:
             gone = [_file(name) for name in self._found(inner)]
             if not gone:
                 raise InputError(f"The path {path} does not exist")
@@ -146,7 +146,7 @@ class MemoryFiles:
         if not new or new == INDEX or self._is_folder(new) or self._text(new) is not None:
             raise InputError(f"The destination {new_path} already exists")
 
-        def plan(desk: Desk) -> Draft:
+        def plan(desk: Transaction) -> Draft:
             moved = {name: new + name[len(old) :] for name in self._found(old)}
             if not moved:
                 raise InputError(f"The path {old_path} does not exist")
@@ -162,7 +162,7 @@ class MemoryFiles:
     def clear(self) -> str:
         """Delete all memories."""
 
-        def plan(desk: Desk) -> Draft | None:
+        def plan(desk: Transaction) -> Draft | None:
             gone = [head.file for head in desk.heads()]
             index = changed(desk.index, dict.fromkeys(gone))
             return Draft("forgotten", self._author, _WHY, dict.fromkeys(gone), index) if gone else None
@@ -239,7 +239,7 @@ class MemoryFiles:
         _refuse_index(inner, path)
         seen: list[str] = []
 
-        def plan(desk: Desk) -> Draft:
+        def plan(desk: Transaction) -> Draft:
             data = desk.read(_file(inner)) if inner else None
             if data is None or (not inner.endswith(".md") and _mark(data) is None):
                 if not inner or self._is_folder(inner):
@@ -260,7 +260,7 @@ class MemoryFiles:
 
     def _draft(
         self,
-        desk: Desk,
+        desk: Transaction,
         act: str,
         texts: Mapping[str, tuple[str, bytes | None]],
         *,

@@ -13,7 +13,7 @@ from ..conversation.rounds import rounds
 from ..conversation.view import View
 from ..conversation.wire.blocks import as_blocks
 from ..layers.l1_offload import OffloadPolicy, offload_aggregate, offload_result
-from ..layers.l2_trim import STUB_TOKENS, Trimming, TrimPolicy, cleared_text
+from ..layers.l2_trim import STUB_TOKENS, TrimPlan, TrimPolicy, cleared_text
 from ..runtime.session.cache_plan import CachePlan
 from ..runtime.session.trim import Trimmer
 from ..storage.in_memory import InMemoryStorage
@@ -225,7 +225,7 @@ class ReveriePolicy(UncachedPolicy):
         """Run layer 1 on the results of one message together, then layer 2."""
         together = offload_aggregate(self._storage, "replay", view, self._offload).before
         planned = self.trimmer.plan(view, step.at)
-        if isinstance(planned, Trimming):
+        if isinstance(planned, TrimPlan):
             self.trimmer.record(planned.decision)
             planned = planned.decision
         return [*together, *([planned] if planned is not None else ())]

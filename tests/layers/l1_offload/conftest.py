@@ -11,7 +11,7 @@ from log_script import call
 from reverie.conversation.decisions import Decision
 from reverie.conversation.entries import ASSISTANT, USER
 from reverie.conversation.view import View
-from reverie.layers.l1_offload import Applied, OffloadPolicy, offload_aggregate, offload_result
+from reverie.layers.l1_offload import OffloadPolicy, OffloadResult, offload_aggregate, offload_result
 from reverie.ports import Storage
 from reverie.runtime.session.offload.read_back import ReadBack
 from reverie.runtime.session.writer import LogWriter
@@ -46,7 +46,7 @@ class Desk:
         message = {"role": "assistant", "content": [call(id, tool) for id in ids]}
         return self.writer.append(ASSISTANT, {"message": message, "reply": {"id": f"m{self.replies}"}}).uuid
 
-    def give(self, id: str, output: Any, *, tool: str = "Bash") -> Applied:
+    def give(self, id: str, output: Any, *, tool: str = "Bash") -> OffloadResult:
         """Take a result in."""
         made = offload_result(self.storage, self.folder, tool, id, output, self.policy, self.view)
         self.log(made.before)
@@ -54,13 +54,13 @@ class Desk:
         self.writer.append(USER, {"message": {"role": "user", "content": [block]}})
         return self.heard(made)
 
-    def send(self) -> Applied:
+    def send(self) -> OffloadResult:
         """Make the message ready to be sent."""
         made = offload_aggregate(self.storage, self.folder, self.view, self.policy)
         self.log(made.before)
         return self.heard(made)
 
-    def heard(self, made: Applied) -> Applied:
+    def heard(self, made: OffloadResult) -> OffloadResult:
         self.fallbacks += [made.fallback] if made.fallback else []
         return made
 

@@ -19,7 +19,7 @@ from reverie.conversation.decisions import (
 )
 from reverie.conversation.view import View
 from reverie.conversation.wire.blocks import as_blocks
-from reverie.layers.l1_offload import Known, OffloadPolicy, offload_result
+from reverie.layers.l1_offload import OffloadPolicy, SeenResults, offload_result
 from reverie.storage.in_memory import InMemoryStorage
 
 CAUSE = Cause("test", "because")
@@ -42,7 +42,7 @@ class Session:
     def __init__(self) -> None:
         self.script = Script()
         self.script.user("begin")
-        self.known = Known()
+        self.known = SeenResults()
         self.calls = 0
 
     def act(self, act: tuple[str, int]) -> None:
@@ -112,14 +112,14 @@ def test_an_index_that_is_not_rebuilt_when_results_come_back_is_caught() -> None
     assert session.known.follow(view).first(view, CONTENTS[0]) == "toolu_1"
 
 
-class Counting(Known):
+class Counting(SeenResults):
     """An index that counts the results it takes in."""
 
     def __init__(self) -> None:
         super().__init__()
         self.taken = 0
 
-    def follow(self, view: View) -> Known:
+    def follow(self, view: View) -> SeenResults:
         before = self._seen
         super().follow(view)
         self.taken += self._seen - before
@@ -153,5 +153,5 @@ def test_the_same_bytes_are_stored_once_also_when_an_index_is_kept_and_the_past_
         session.script.result(called, made.content)
         session.act(("cut", 0))
     assert len(set(paths)) == 1
-    resumed = Known().follow(session.script.view)
+    resumed = SeenResults().follow(session.script.view)
     assert resumed.path(f"{FOLDER}/tool-results", decision.sha256) == paths[0]

@@ -12,7 +12,7 @@ import pytest
 from reverie.conversation.decisions import Cause, Collapsed, Compacted, Replacement, ResultsCleared, Snipped
 from reverie.conversation.wire.request import build_request
 from reverie.errors import ReverieError
-from reverie.layers.l1_offload import OffloadPolicy, form_of
+from reverie.layers.l1_offload import OffloadPolicy, result_forms
 
 SMALL = OffloadPolicy(
     default_limit_chars=600,
@@ -74,7 +74,7 @@ def lost(desk: Any, results: dict[str, tuple[str, Any]], spoken: dict[str, str])
         except ReverieError:
             gone.append(handle)
             continue
-        same = hashlib.sha256(form_of(output).data).hexdigest() == found.sha256
+        same = hashlib.sha256(result_forms(output).data).hexdigest() == found.sha256
         if not (same and needle in found.text and back.search(handle, needle)):
             gone.append(handle)
     for uuid, needle in spoken.items():

@@ -24,7 +24,7 @@ from reverie.conversation.view import View
 from reverie.layers.l1_offload import (
     Aggregate,
     Duplicate,
-    Kept,
+    KeepResult,
     Offload,
     OffloadPolicy,
     Placeholder,
@@ -55,24 +55,24 @@ CAUSE = Cause("test", "test")
 @pytest.mark.parametrize(
     ("tool", "output", "kind"),
     [
-        ("Bash", "short", Kept),
-        ("Bash", "x" * 30_000, Kept),
+        ("Bash", "short", KeepResult),
+        ("Bash", "x" * 30_000, KeepResult),
         ("Bash", "x" * 30_001, Offload),
-        ("Bash", "é" * 30_000, Kept),
+        ("Bash", "é" * 30_000, KeepResult),
         ("Grep", "x" * 20_001, Offload),
-        ("Glob", "x" * 50_000, Kept),
+        ("Glob", "x" * 50_000, KeepResult),
         ("Glob", "x" * 50_001, Offload),
-        ("Read", "x" * 5_000_000, Kept),
+        ("Read", "x" * 5_000_000, KeepResult),
         ("Bash", b"x" * 30_001, Offload),
-        ("Bash", b"ok", Kept),
+        ("Bash", b"ok", KeepResult),
         ("Bash", b"\xff\xfe", Offload),
         ("Read", b"\xff\xfe", Offload),
         ("Bash", "caf\udce9", Offload),
         ("mcp__a__b", [LONG_TEXT], Offload),
-        ("mcp__a__b", [{"type": "text", "text": "short"}], Kept),
-        ("mcp__a__b", [LONG_TEXT, PIXEL], Kept),
-        ("mcp__a__b", [PIXEL], Kept),
-        ("mcp__a__b", [PDF], Kept),
+        ("mcp__a__b", [{"type": "text", "text": "short"}], KeepResult),
+        ("mcp__a__b", [LONG_TEXT, PIXEL], KeepResult),
+        ("mcp__a__b", [PIXEL], KeepResult),
+        ("mcp__a__b", [PDF], KeepResult),
         ("mcp__a__b", [PLAIN], Offload),
         ("mcp__a__b", [{"type": "novel", "x": "y" * 60_000}, 7, None, "bare"], Offload),
         ("Bash", "", Placeholder),
@@ -115,20 +115,22 @@ def test_the_placeholder_of_an_empty_result_is_short_and_names_the_tool() -> Non
     ],
 )
 def test_an_id_never_names_a_place_outside_the_folder_of_results(called: str) -> None:
-    from reverie.layers.l1_offload import form_of
+    from reverie.layers.l1_offload import result_forms
     from reverie.paths import check_key
 
     for hashed in (False, True):
-        key = result_key("projects/p/s", offload_of(called, form_of("text")), hashed=hashed)
+        key = result_key("projects/p/s", offload_of(called, result_forms("text")), hashed=hashed)
         parts = check_key(key)
         assert parts[:4] == ("projects", "p", "s", "tool-results")
         assert len(parts) == 5
 
 
 def test_two_ids_that_look_alike_once_made_harmless_have_files_of_their_own() -> None:
-    from reverie.layers.l1_offload import form_of
+    from reverie.layers.l1_offload import result_forms
 
-    keys = {result_key("f", offload_of(called, form_of("text"))) for called in ("a/b", "a\\b", "a b", "a-b", "a:b")}
+    keys = {
+        result_key("f", offload_of(called, result_forms("text"))) for called in ("a/b", "a\\b", "a b", "a-b", "a:b")
+    }
     assert len(keys) == 5
 
 
@@ -170,7 +172,7 @@ def test_a_repeat_of_a_result_in_view_is_a_reference_to_it(content: Any, refers:
 @pytest.mark.requirement("L1.10")
 def test_a_repeat_longer_than_the_maximum_is_shown_whole_where_its_tool_may_show_it() -> None:
     script = script_with("x" * 50_001)
-    assert isinstance(plan_result("Read", "second", "x" * 50_001, POLICY, script.view), Kept)
+    assert isinstance(plan_result("Read", "second", "x" * 50_001, POLICY, script.view), KeepResult)
     assert isinstance(plan_result("Read", "second", "x" * 50_000, POLICY, script_with("x" * 50_000).view), Duplicate)
 
 
@@ -185,10 +187,10 @@ def test_only_a_result_that_is_still_shown_whole_is_referred_to() -> None:
     for how, decision in gone.items():
         script = script_with(content)
         script.decide(decision)
-        assert isinstance(plan_result("Read", "second", content, POLICY, script.view), Kept), how
+        assert isinstance(plan_result("Read", "second", content, POLICY, script.view), KeepResult), how
     script = script_with(content)
-    assert isinstance(plan_result("Read", "second", content + "y", POLICY, script.view), Kept)
-    assert isinstance(plan_result("Read", "first", content, POLICY, script.view), Kept)
+    assert isinstance(plan_result("Read", "second", content + "y", POLICY, script.view), KeepResult)
+    assert isinstance(plan_result("Read", "first", content, POLICY, script.view), KeepResult)
 
 
 # -- the results of one message
@@ -339,9 +341,11 @@ def test_a_plan_that_decides_anew_on_frozen_results_is_caught() -> None:
         again = next((block for block in view.messages()[-1]["content"] if view.is_kept(block["tool_use_id"])), None)
         if again is None:
             return made
-        from reverie.layers.l1_offload import form_of
+        from reverie.layers.l1_offload import result_forms
 
-        return replace(made, offloads=(*made.offloads, offload_of(again["tool_use_id"], form_of(again["content"]))))
+        return replace(
+            made, offloads=(*made.offloads, offload_of(again["tool_use_id"], result_forms(again["content"])))
+        )
 
     results = [("Glob", 6_000, KEPT), ("Glob", 6_000, FRESH)]
     assert broken_promises(results, SMALL, plan_aggregate) == []

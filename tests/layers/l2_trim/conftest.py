@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from log_script import Script, call, text
-from reverie.layers.l2_trim import Pending, TrimPolicy
+from reverie.layers.l2_trim import TrimCandidates, TrimPolicy
 
 
 class Bench:
@@ -58,9 +58,9 @@ class Bench:
         self.script.user("And now?")
         return self
 
-    def pending(self) -> Pending:
+    def pending(self) -> TrimCandidates:
         """Return the index of a view, made in one go."""
-        index = Pending(self.policy)
+        index = TrimCandidates(self.policy)
         index.follow(self.script.view)
         return index
 

@@ -15,13 +15,13 @@ from random_logs import random_log
 from reverie.conversation.decisions import Cause, Compacted, Replacement, ResultsCleared, Snipped
 from reverie.conversation.entries import ASSISTANT, USER
 from reverie.conversation.view import View
-from reverie.layers.l2_trim import Pending, TrimPolicy
+from reverie.layers.l2_trim import TrimCandidates, TrimPolicy
 
 CAUSE = Cause("test", "asked")
 PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
 
 
-def ids(pending: Pending) -> list[str]:
+def ids(pending: TrimCandidates) -> list[str]:
     return [one.tool_use_id for one in pending.candidates]
 
 
@@ -93,11 +93,11 @@ def views(seed: int) -> list[View]:
 @given(seed=st.integers(0, 2**32), every=st.integers(1, 9))
 def test_an_index_that_follows_is_the_one_made_in_one_go(seed: int, every: int):
     policy = TrimPolicy(clearable=frozenset({"Read", "Bash", "Edit", "Grep"}))
-    following = Pending(policy)
+    following = TrimCandidates(policy)
     found = views(seed)
     for view in [*found[::every], found[-1]]:
         following.follow(view)
-    at_once = Pending(policy)
+    at_once = TrimCandidates(policy)
     at_once.follow(found[-1])
     assert set(ids(following)) <= set(ids(at_once))  # what was restored is not taken up again by one that saw it go
     assert {*ids(at_once)} - {*ids(following)} <= restored(found)

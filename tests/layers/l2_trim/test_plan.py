@@ -15,9 +15,9 @@ from reverie.conversation.wire.request import build_request
 from reverie.conversation.wire.validate import Limits, problems
 from reverie.layers.l2_trim import (
     CLEARED,
-    Pending,
+    TrimCandidates,
     TrimFacts,
-    Trimming,
+    TrimPlan,
     TrimPolicy,
     cleared_text,
     plan_budget,
@@ -34,7 +34,7 @@ LIVE = TrimFacts(life="live", window=50_000, round=20, turns=20.0)
 TOOLS = ("Read", "Bash", "Grep", "Edit", "mcp__x__y", "Task")
 
 
-def gone(made: Trimming | None) -> list[str]:
+def gone(made: TrimPlan | None) -> list[str]:
     return [] if made is None else [one.tool_use_id for one in made.decision.cleared]
 
 
@@ -432,7 +432,7 @@ def test_the_provider_is_asked_to_clear_uses_near_the_threshold_and_thinking_aft
 
 @pytest.mark.requirement("L2.2")
 def test_a_plan_that_protects_too_little_is_caught(make_bench: MakeBench):
-    def too_eager(pending: Pending, keep: int) -> list[str]:
+    def too_eager(pending: TrimCandidates, keep: int) -> list[str]:
         candidates = pending.candidates
         recent = candidates[len(candidates) - keep :]  # from the wrong end where there are fewer than are kept
         return [one.tool_use_id for one in candidates if one not in recent]

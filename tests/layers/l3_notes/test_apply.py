@@ -10,12 +10,12 @@ from reverie.conversation.tokens.estimate import estimate_text
 from reverie.conversation.tokens.window import Window, budgets
 from reverie.errors import InputError, SettingsError
 from reverie.layers.l3_notes.apply import directive, edited, filled, prompt_of, template_of
-from reverie.layers.l3_notes.plan import limits_of
+from reverie.layers.l3_notes.plan import notes_limits
 from reverie.layers.l3_notes.policy import NotesPolicy
 from reverie.layers.l3_notes.sections import CURRENT, HEADINGS, WORKLOG, Notes, Template, render_notes
 
 POLICY = NotesPolicy()
-LIMITS = limits_of(POLICY, budgets(Window(200_000, "default")))
+LIMITS = notes_limits(POLICY, budgets(Window(200_000, "default")))
 
 
 @pytest.mark.requirement("L3.4")

@@ -18,8 +18,8 @@ from reverie.conversation.identifiers import EXACT, mine_entries
 from reverie.conversation.tokens.estimate import estimate_text
 from reverie.conversation.view import View
 from reverie.importers import read_sessions
-from reverie.layers.l3_notes.activity import Gathered
-from reverie.layers.l3_notes.local import Budget, session_title, take_notes
+from reverie.layers.l3_notes.activity import Activity
+from reverie.layers.l3_notes.local import NotesBudget, session_title, take_notes
 from reverie.layers.l3_notes.sections import (
     CURRENT,
     ERRORS,
@@ -32,7 +32,7 @@ from reverie.layers.l3_notes.sections import (
     WORKLOG,
     Notes,
     Template,
-    overs,
+    budget_excesses,
     parse_notes,
     render_notes,
 )
@@ -118,11 +118,11 @@ def test_a_call_that_is_still_running_is_in_the_current_state() -> None:
 @given(st.integers(0, 10**6), st.integers(0, 2_000), st.integers(0, 9_000))
 def test_any_log_gives_valid_notes_within_their_budget(template: Template, seed: int, section: int, total: int) -> None:
     log = random_log(Random(seed), entries=40, disorder=0.5)
-    budget = Budget(section, total)
+    budget = NotesBudget(section, total)
     notes = take_notes(log, budget=budget)
     assert notes == take_notes(list(log), budget=budget)
     assert set(notes.sections) <= set(HEADINGS)
-    assert overs(notes, section, total) == []
+    assert budget_excesses(notes, section, total) == []
     document = render_notes(notes, template)
     assert parse_notes(document, template).sections.keys() == notes.sections.keys()
 
@@ -130,7 +130,7 @@ def test_any_log_gives_valid_notes_within_their_budget(template: Template, seed:
 @given(st.integers(0, 10**6), st.integers(0, 40))
 def test_notes_taken_step_by_step_equal_notes_taken_at_once(seed: int, cut: int) -> None:
     log = random_log(Random(seed), entries=40)
-    view, gathered = View(), Gathered()
+    view, gathered = View(), Activity()
     for number, entry in enumerate(log):
         view = view.fold(entry)
         if number >= cut:
@@ -148,7 +148,7 @@ def test_a_note_taker_that_forgets_the_past_is_caught() -> None:
 def test_another_view_is_read_from_its_beginning(worked: Script) -> None:
     other = Script()
     other.user("Something else entirely, about the weather in Bergen")
-    gathered = Gathered().follow(worked.view)
+    gathered = Activity().follow(worked.view)
     assert take_notes(gathered.follow(other.view)) == take_notes(other.view)
 
 
@@ -156,7 +156,7 @@ def test_another_view_is_read_from_its_beginning(worked: Script) -> None:
 def test_an_update_costs_what_is_new(steps_of: Callable[[Callable[[], object]], int]) -> None:
     script = Script()
     script.user("Read everything")
-    view, gathered = View(), Gathered()
+    view, gathered = View(), Activity()
     for number in range(3_000):
         script.reply(call(f"t{number}", "Read", file_path=f"/repo/src/module_{number % 700}.py"))
         script.result(f"t{number}", f"def function_{number}(): return '/repo/data/file_{number}.json'\n" * 5)

@@ -14,19 +14,19 @@ from reverie.conversation.decisions import Cause, Compacted, NotesUpdated, Repla
 from reverie.conversation.rounds import rounds
 from reverie.conversation.tokens.window import Window, budgets
 from reverie.conversation.view import View
-from reverie.layers.l3_notes.activity import Gathered
-from reverie.layers.l3_notes.plan import Limits, covered_by, due, limits_of, worth_logging
+from reverie.layers.l3_notes.activity import Activity
+from reverie.layers.l3_notes.plan import NotesLimits, covered_by, notes_due, notes_limits, worth_logging
 from reverie.layers.l3_notes.policy import NotesPolicy
 from reverie.layers.l3_notes.sections import CURRENT, WORKLOG, Notes, Template
 
 POLICY = NotesPolicy()
-LIMITS = limits_of(POLICY, budgets(Window(200_000, "default")))
+LIMITS = notes_limits(POLICY, budgets(Window(200_000, "default")))
 CAUSE = Cause("notes", "due")
 
 
-def is_due(script: Script, limits: Limits = LIMITS) -> bool:
+def is_due(script: Script, limits: NotesLimits = LIMITS) -> bool:
     view = script.view
-    return due(view, POLICY, limits, calls=Gathered().follow(view).calls)
+    return notes_due(view, POLICY, limits, calls=Activity().follow(view).calls)
 
 
 def used(tokens: int) -> dict[str, int]:
@@ -106,7 +106,7 @@ def test_what_is_freed_is_taken_off_what_the_growth_is_counted_from() -> None:
 @pytest.mark.parametrize("window", [4_000, 16_000, 60_000, 200_000, 1_000_000])
 def test_every_count_is_its_default_or_its_share_of_a_small_window(window: int) -> None:
     effective = window - min(20_000, window // 4)
-    limits = limits_of(POLICY, budgets(Window(window, "default")))
+    limits = notes_limits(POLICY, budgets(Window(window, "default")))
     shares = ((10_000, 0.06), (5_000, 0.03), (2_000, 0.0125), (12_000, 0.08))
     expected = [min(default, int(effective * share)) for default, share in shares]
     assert [limits.start, limits.step, limits.section, limits.total] == expected

@@ -14,16 +14,16 @@ from reverie.layers.l3_notes.sections import (
     WORKLOG,
     Notes,
     Template,
+    budget_excesses,
     changed_sections,
     clean_content,
+    condense_request,
     cut_text,
-    fitted,
-    overs,
+    fit_notes,
     parse_notes,
     parse_template,
     problems,
     render_notes,
-    told_overs,
 )
 
 LINES = st.lists(
@@ -100,19 +100,19 @@ def test_only_sections_that_changed_are_named(template: Template) -> None:
 @pytest.mark.requirement("L3.6")
 def test_what_is_over_its_budget_is_said_with_by_how_much() -> None:
     notes = Notes({CURRENT: "word " * 400, WORKLOG: "word " * 100})
-    found = overs(notes, 200, 300)
+    found = budget_excesses(notes, 200, 300)
     assert [(over.section, over.budget) for over in found] == [(CURRENT, 200), ("all", 300)]
-    said = told_overs(found)
+    said = condense_request(found)
     assert "`Current State`" in said
     assert str(estimate_text("word " * 400) - 200) in said
-    assert told_overs(overs(notes, 2_000, 12_000)) == ""
+    assert condense_request(budget_excesses(notes, 2_000, 12_000)) == ""
 
 
 @pytest.mark.requirement("L3.6")
 @given(NOTES, st.integers(1, 300), st.integers(1, 900))
 def test_what_is_put_into_a_view_holds_both_budgets(notes: Notes, section: int, total: int) -> None:
-    cut = fitted(notes, section, total, where="summary.md")
-    assert overs(cut, section, total) == []
+    cut = fit_notes(notes, section, total, where="summary.md")
+    assert budget_excesses(cut, section, total) == []
     for name, content in cut.sections.items():
         if clean_content(content) != clean_content(notes[name]):
             assert "shortened from about" in content
@@ -121,7 +121,7 @@ def test_what_is_put_into_a_view_holds_both_budgets(notes: Notes, section: int, 
 @pytest.mark.requirement("L3.6")
 def test_a_cut_section_says_so_and_a_worklog_keeps_its_end() -> None:
     lines = "\n".join(f"- step {number}" for number in range(200))
-    cut = fitted(Notes({CURRENT: lines, WORKLOG: lines}), 120, 1_000, where="summary.md")
+    cut = fit_notes(Notes({CURRENT: lines, WORKLOG: lines}), 120, 1_000, where="summary.md")
     assert cut[CURRENT].startswith("- step 0\n")
     assert cut[CURRENT].endswith("the whole is in summary.md]")
     assert cut[WORKLOG].endswith("- step 199")

@@ -20,21 +20,21 @@ from reverie.conversation.rounds import reply_id
 from reverie.conversation.view import View
 from reverie.errors import CompactionError
 from reverie.layers.l4_compact import (
+    CompactionText,
     CompactPolicy,
-    Written,
-    compacted,
+    compaction,
+    cut_range_before_tail,
     dropped_rounds,
     loss_of,
     loss_text,
-    room_of,
+    summary_budget,
     summary_of,
-    taking_tail,
 )
 from reverie.layers.l4_compact.anchors import anchor_list
-from reverie.layers.l4_compact.loss import Loss, Lost
+from reverie.layers.l4_compact.loss import LossReport, LostName
 from reverie.layers.l4_compact.summary import directive, notes_text
-from reverie.layers.l4_compact.tail import TailPolicy, kept_from, legal_starts, standing, tokens_of
-from reverie.layers.l4_compact.user_words import Saying, Spoken, chosen_words, spoken_in, words_text
+from reverie.layers.l4_compact.tail import TailPolicy, kept_from, legal_starts, tokens_of, visible_items
+from reverie.layers.l4_compact.user_words import UserMessage, UserMessages, quoted_words, user_messages, words_text
 
 
 def entries_of(items: tuple[Item, ...]) -> list[Entry]:
@@ -62,7 +62,7 @@ def tail_is_whole(entries: list[Entry], start: int) -> bool:
 @given(st.integers(0, 10**9))
 def test_a_kept_tail_splits_no_pair_and_no_reply(seed: int):
     view = View().fold_all(random_log(Random(seed), entries=40))
-    items = standing(view)
+    items = visible_items(view)
     legal = legal_starts(items)
     plain = entries_of(items)
     for at in range(len(items) + 1):
@@ -82,7 +82,7 @@ def test_a_tail_cut_anywhere_would_split_pairs():
     script.user("go")
     script.reply(call("t1"), id="m")
     script.result("t1")
-    assert legal_starts(standing(script.view)) == [True, True, False, True]
+    assert legal_starts(visible_items(script.view)) == [True, True, False, True]
 
 
 @pytest.mark.requirement("L4.3")
@@ -92,7 +92,7 @@ def test_a_tail_grows_until_it_has_enough_and_stops_before_it_has_too_much():
         script.user(f"question {n} " * 20)
         script.reply(text(f"answer {n} " * 20))
     view = script.view
-    items = standing(view)
+    items = visible_items(view)
     start = kept_from(view, items, TailPolicy(600, 5, 5_000))
     assert 600 <= sum(tokens_of(view, one) for one in items[start:]) < 900
     assert len(items) - start >= 5
@@ -104,8 +104,8 @@ def test_a_tail_grows_until_it_has_enough_and_stops_before_it_has_too_much():
 @pytest.mark.requirement("L4.7")
 @given(st.lists(st.text(min_size=1, max_size=400), max_size=30), st.integers(0, 2_000))
 def test_the_users_words_are_repeated_newest_first_within_the_budget(texts: list[str], tokens: int):
-    said = [Spoken(f"h{n}", words) for n, words in enumerate(texts)]
-    words = chosen_words(said, tokens=tokens, handle_tokens=100, pinned=frozenset())
+    said = [UserMessage(f"h{n}", words) for n, words in enumerate(texts)]
+    words = quoted_words(said, tokens=tokens, handle_tokens=100, pinned=frozenset())
     handles = [one.handle for one in words.whole]
     assert handles == [one.handle for one in reversed(said)][: len(handles)]
     assert sum(one.tokens for one in words.whole) <= tokens
@@ -119,7 +119,7 @@ def test_what_programs_put_into_user_messages_is_not_taken_for_words():
     script = Script()
     script.user("<local-command-stdout>ok</local-command-stdout>")
     script.user([{"type": "tool_result", "tool_use_id": "t", "content": "x"}, text("But keep 42. ")])
-    assert [one.text for one in spoken_in(script.entries)] == ["But keep 42. "]
+    assert [one.text for one in user_messages(script.entries)] == ["But keep 42. "]
 
 
 @pytest.mark.requirement("L4.6", "L4.5")
@@ -183,7 +183,7 @@ def test_names_that_are_shown_already_are_not_listed_again():
     script.user("a/b.py a/b.py c/d.py")
     from reverie.layers.l4_compact.anchors import mined
 
-    counts, _ = mined(standing(script.view))
+    counts, _ = mined(visible_items(script.view))
     assert [one.text for one in anchor_list(counts, "see a/b.py", tokens=50)] == ["c/d.py"]
 
 
@@ -209,7 +209,7 @@ def test_a_boundary_whose_line_is_torn_or_whose_summary_is_empty_changes_nothing
 @pytest.mark.requirement("T8")
 def test_a_small_window_shrinks_every_budget():
     policy = CompactPolicy()
-    large, small = room_of(policy, 180_000), room_of(policy, 8_000)
+    large, small = summary_budget(policy, 180_000), summary_budget(policy, 8_000)
     assert (large.tail.tokens, large.tail.max_tokens, large.words) == (10_000, 40_000, 20_000)
     assert (small.tail.tokens, small.tail.max_tokens, small.words) == (480, 2_000, 960)
     long = notes_text({"A": "word " * 5_000, "B": "b"}, section_tokens=100, total_tokens=150)
@@ -222,25 +222,25 @@ def test_a_taking_never_holds_the_context_a_session_opens_with():
     script.add("attachment", {"type": "user_context", "message": {"role": "user", "content": "Rules."}})
     script.user("go")
     script.reply(text("went"))
-    assert next(one.message["content"] for one in taking_tail(script.view, TailPolicy(0, 0, 0)).cut) == "go"
+    assert next(one.message["content"] for one in cut_range_before_tail(script.view, TailPolicy(0, 0, 0)).cut) == "go"
 
 
 @given(st.integers(0, 10**9))
 def test_words_followed_as_they_are_said_are_the_words_there_are(seed: int):
-    rng, saying, view = Random(seed), Saying(), View()
+    rng, saying, view = Random(seed), UserMessages(), View()
     log = random_log(rng, entries=40)
     for entry in log:
         view = view.fold(entry)
         if rng.random() < 0.3:
-            assert saying.follow(view) == spoken_in(view.history)
+            assert saying.follow(view) == user_messages(view.history)
     other = View().fold_all(log[1::2])
-    assert saying.follow(other) == spoken_in(other.history)  # another view is read anew
+    assert saying.follow(other) == user_messages(other.history)  # another view is read anew
 
 
 @pytest.mark.requirement("L4.7")
 def test_names_used_once_are_listed_by_the_compaction_that_cuts_them_and_not_for_ever():
     script = Script()
-    room = room_of(CompactPolicy(), 180_000)
+    room = summary_budget(CompactPolicy(), 180_000)
     summaries: list[str] = []
     for part in range(2):
         for n in range(12):
@@ -249,8 +249,10 @@ def test_names_used_once_are_listed_by_the_compaction_that_cuts_them_and_not_for
             script.result(f"t{part}_{n}", f"src/often.py and src/once_{part}_{n}.py " + "the tide came in " * 200)
         view = script.view
         names = mine_entries(view.history)
-        taking = taking_tail(view, TailPolicy(0, 0, 0))
-        made, _ = compacted(view, taking, Written("notes", "Work.", names), room, trigger="auto", handle="h", reason="")
+        taking = cut_range_before_tail(view, TailPolicy(0, 0, 0))
+        made, _ = compaction(
+            view, taking, CompactionText("notes", "Work.", names), room, trigger="auto", handle="h", reason=""
+        )
         summaries.append(made.summary)
         script.decide(made)
     assert all("src/often.py" in one for one in summaries)
@@ -260,7 +262,7 @@ def test_names_used_once_are_listed_by_the_compaction_that_cuts_them_and_not_for
 
 
 def test_a_loss_report_fits_a_narrow_screen():
-    loss = Loss({"path": 1}, (Lost("path", "a/" * 70 + "b.py", 3, "0" * 36),), 3, 3)
+    loss = LossReport({"path": 1}, (LostName("path", "a/" * 70 + "b.py", 3, "0" * 36),), 3, 3)
     for width in (80, 120):
         lines = loss_text(loss, width=width).splitlines()
         assert max(map(len, lines)) <= width
@@ -271,12 +273,12 @@ def test_a_loss_report_fits_a_narrow_screen():
 def test_whatever_stands_in_a_log_a_compaction_can_be_put_together_or_is_refused(seed: int):
     rng = Random(seed)
     view = View().fold_all(random_log(rng, entries=40))
-    room = room_of(CompactPolicy(), rng.choice((4_000, 180_000)))
+    room = summary_budget(CompactPolicy(), rng.choice((4_000, 180_000)))
     try:
-        taking = taking_tail(view, rng.choice((room.tail, TailPolicy(0, 0, 0))))
+        taking = cut_range_before_tail(view, rng.choice((room.tail, TailPolicy(0, 0, 0))))
     except CompactionError:
         return
-    written = Written("notes", "Work.", mine_entries(view.history))
-    made, _ = compacted(view, taking, written, room, trigger="auto", handle="h", reason="")
+    written = CompactionText("notes", "Work.", mine_entries(view.history))
+    made, _ = compaction(view, taking, written, room, trigger="auto", handle="h", reason="")
     assert made.summary.strip()
     assert made.last_before == taking.cut[-1].uuid

@@ -16,7 +16,7 @@ from random_logs import random_log
 from reverie.conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
 from reverie.importers import find_sessions, read_session
 from reverie.layers.l5_extract import extract
-from reverie.layers.l5_extract.local import Candidate
+from reverie.layers.l5_extract.local import MemoryCandidate
 from reverie.memories.rules.secrets import find_secrets
 from reverie.memories.rules.taxonomy import TYPES, body_for, lint_memory, refusal
 from reverie.memories.store.records import MemoryRecord
@@ -69,12 +69,12 @@ def said(content: Any, uuid: str = "u1", *, kind: str = USER, time: str = WEDNES
     return Entry(uuid, None, time, "s", kind, {"message": {"role": role, "content": content}})
 
 
-def kept(*texts: str, **options: Any) -> list[Candidate]:
+def kept(*texts: str, **options: Any) -> list[MemoryCandidate]:
     entries = [said(text, f"u{number}") for number, text in enumerate(texts)]
     return list(extract(entries, **options).candidates)
 
 
-def as_memory(made: Candidate, file: str = "a.md") -> MemoryRecord:
+def as_memory(made: MemoryCandidate, file: str = "a.md") -> MemoryRecord:
     return MemoryRecord(file, "A", made.text, made.type, trust=made.trust, body=made.body)
 
 

@@ -13,7 +13,7 @@ from random_logs import random_log
 from reverie.conversation.decisions import Cause, Compacted, CursorMoved, Decision, body_of
 from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry
 from reverie.conversation.view import View
-from reverie.layers.l5_extract.plan import CURSOR, after_cursor, looking
+from reverie.layers.l5_extract.plan import CURSOR, after_cursor, extraction_step
 from reverie.layers.l5_extract.policy import ExtractPolicy
 
 MEMORY = "/home/ann/.reverie/projects/p/memory"
@@ -58,7 +58,7 @@ class Log:
         return self.view.facts.cursors.get(CURSOR)
 
     def look(self, policy: ExtractPolicy = EACH) -> Any:
-        return looking(self.view, self.cursor, policy, memory_path=MEMORY)
+        return extraction_step(self.view, self.cursor, policy, memory_path=MEMORY)
 
     def move(self) -> None:
         self.decide(CursorMoved(Cause("extract", "test"), CURSOR, self.look().upto))
@@ -173,8 +173,8 @@ def test_random_logs_never_break_it_and_the_cursor_only_goes_forward(number: int
     covered: list[str] = []
     for entry in random_log(Random(number), entries=60, disorder=0.4):
         view = view.fold(entry)
-        found = looking(view, cursor, policy, memory_path=MEMORY)
-        assert found == looking(view, cursor, policy, memory_path=MEMORY)
+        found = extraction_step(view, cursor, policy, memory_path=MEMORY)
+        assert found == extraction_step(view, cursor, policy, memory_path=MEMORY)
         if found.act == "wait":
             continue
         said = [one.uuid for one in view.history]
@@ -192,8 +192,8 @@ def test_a_plan_that_forgets_where_it_was_is_caught() -> None:
     snapshot = log.view
     log.move()
     log.turn("Two.")
-    right = looking(log.view, log.cursor, EACH).entries
-    wrong = looking(log.view, snapshot.facts.cursors.get(CURSOR), EACH).entries
+    right = extraction_step(log.view, log.cursor, EACH).entries
+    wrong = extraction_step(log.view, snapshot.facts.cursors.get(CURSOR), EACH).entries
     assert len(right) == 2
     assert len(wrong) == 4
 

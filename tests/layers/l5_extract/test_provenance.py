@@ -14,7 +14,7 @@ from random_logs import random_log
 from reverie.conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
 from reverie.errors import InputError
 from reverie.layers.l5_extract import extract
-from reverie.layers.l5_extract.apply import asked_of, directive
+from reverie.layers.l5_extract.apply import directive, proposals_in
 from reverie.layers.l5_extract.policy import ExtractPolicy
 from reverie.layers.l5_extract.provenance import Witnesses
 
@@ -116,7 +116,7 @@ JSON = st.recursive(
 @given(JSON, st.text(max_size=30))
 def test_any_answer_is_read_or_refused(value: Any, around: str) -> None:
     try:
-        found, refused = asked_of(f"{around}\n{json.dumps(value)}\n{around}", ExtractPolicy(max_memories=3))
+        found, refused = proposals_in(f"{around}\n{json.dumps(value)}\n{around}", ExtractPolicy(max_memories=3))
     except InputError:
         return
     assert len(found) <= 3

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.layers.l6_dream.changes import FileChange
-from reverie.layers.l6_dream.report import DreamReport, ModelUsage, NotDone, OpenQuestion, change_of, markdown
+from reverie.layers.l6_dream.report import DreamReport, ModelUsage, OpenQuestion, SkippedChange, change_of, markdown
 
 CHANGES = (
     FileChange("a.md", None, b"new text\n", "added", "a log said so"),
@@ -23,7 +23,7 @@ REPORT = DreamReport(
     "2026-11-16T12:00:00Z",
     entry="c9",
     changes=tuple(change_of(change, "model") for change in CHANGES),
-    not_done=(NotDone("e.md", "removed", "nothing would say 'port 80'", "model"),),
+    not_done=(SkippedChange("e.md", "removed", "nothing would say 'port 80'", "model"),),
     questions=(OpenQuestion("contradiction", ("a.md", "b.md"), "which is right?"),),
     paths=("a.md", "../out.md"),
     files_before=7,
@@ -69,7 +69,9 @@ def test_no_text_of_a_model_can_break_the_page(body: str, why: str) -> None:
     data = f"```\n## Removed\n{body}\n````".encode("utf-8", "replace")
     change = change_of(FileChange("x.md", None, data, "added", why), "model")
     page = markdown(
-        DreamReport("d", "completed", "now", entry="c1", changes=(change,), not_done=(NotDone("y.md", "added", why),))
+        DreamReport(
+            "d", "completed", "now", entry="c1", changes=(change,), not_done=(SkippedChange("y.md", "added", why),)
+        )
     )
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", page)
     assert [line for line in page.split("\n") if line.startswith("## ")] == ["## Added", "## Proposed and not done"]

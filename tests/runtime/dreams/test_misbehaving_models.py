@@ -16,14 +16,14 @@ import pytest
 
 from reverie.conversation.wire.validate import problems
 from reverie.layers.l6_dream.policy import DreamPolicy
-from reverie.layers.l6_dream.report import Change, DreamReport, markdown
+from reverie.layers.l6_dream.report import DreamChange, DreamReport, markdown
 from reverie.layers.l6_dream.support import Support
 from reverie.memories.rules.secrets import find_secrets
 from reverie.memories.store.drafts import Draft
 from reverie.memories.store.index import MAX_BYTES, MAX_LINES, lines_of
 from reverie.memories.store.journal import JournalEntry, content_of
 from reverie.memories.store.records import read_record, version_of
-from reverie.memories.store.store import Shelf
+from reverie.memories.store.store import MemoryStore
 from reverie.memories.store.trust import TRUSTS
 from reverie.models.scripted import ScriptedModel
 from reverie.runtime.dream.dreams import Dreams
@@ -194,7 +194,7 @@ class Scene:
         self.mischief = Mischief(self.root, self.chance)
         self.saved: dict[str, str] = {}
         self.forgotten: set[str] = set()
-        self.shelf = Shelf(str(self.root))
+        self.shelf = MemoryStore(str(self.root))
         self.waiting = False
 
     def let_save(self, *, wait: bool) -> None:
@@ -412,7 +412,7 @@ class Unchecked:
         entry = self.scene.shelf.commit(lambda desk: Draft("dreamed", "dream", "d: all", files))
         assert entry is not None
         acts = {change.file: "removed" if change.after is None else "changed" for change in entry.changes}
-        changes = tuple(Change(file, act, "") for file, act in acts.items())
+        changes = tuple(DreamChange(file, act, "") for file, act in acts.items())
         report = DreamReport("d20261116T120000000-000000", "completed", "now", entry=entry.id, changes=changes)
         Reports(str(self.scene.root)).save(report)
         return replace(report, files_before=len(before))

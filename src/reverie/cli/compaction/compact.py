@@ -16,7 +16,7 @@ from ...cache.usage import Usage
 from ...conversation.entries import ASSISTANT
 from ...errors import InputError, SessionBusy
 from ...events import CompactionProgressed, Event, FellBack
-from ...layers.l4_compact import Loss, Words, loss_text
+from ...layers.l4_compact import LossReport, QuotedWords, loss_text
 from ...ports import Model
 from ...runtime.library import Library
 from ...runtime.places.projects import inbox_key, project_slug
@@ -178,7 +178,7 @@ def as_json_report(report: CompactionReport, prices: Prices | None = None) -> di
     }
 
 
-def loss_report(loss: Loss) -> dict[str, Any]:
+def loss_report(loss: LossReport) -> dict[str, Any]:
     """Return a loss as a JSON object: counts by kind, share of names kept, and the lost names."""
     return {"by_kind": loss.counts, "share_kept": loss.share_kept, "lost": list(loss.lost)}
 
@@ -207,7 +207,7 @@ def _show(report: CompactionReport, prices: Prices | None) -> None:
     say(loss_text(report.loss, width=console().width))
 
 
-def _shortened(words: Words) -> str:
+def _shortened(words: QuotedWords) -> str:
     short = ", 1 shortened" if words.short is not None else ""
     return f"{short}, {words.by_handle} by handle" if words.by_handle else short
 

@@ -10,7 +10,7 @@ import click
 from ...conversation.decisions import Compacted, decision_of
 from ...conversation.entries import DECISION, Entry
 from ...conversation.view import View
-from ...layers.l4_compact import Loss, loss_of, loss_text
+from ...layers.l4_compact import LossReport, loss_of, loss_text
 from ...values import record
 from ..output import console, emit_json, say
 from ..sessions.recordings import recordings
@@ -29,7 +29,7 @@ class CompactionLoss:
     tokens_before: int
     tokens_after: int
     undone: bool
-    loss: Loss
+    loss: LossReport
 
 
 @click.command(short_help="List the names and numbers that compactions removed from view.")

@@ -14,7 +14,7 @@ import click
 
 from ...errors import InputError
 from ...events import DreamChanged
-from ...layers.l6_dream import DreamReport, Open, markdown
+from ...layers.l6_dream import DreamReport, GateOpen, markdown
 from ...runtime.dream.dreams import Dreams
 from ...runtime.dream.gate import DreamGate
 from ...runtime.dream.process import kill, start
@@ -124,7 +124,7 @@ class _DreamCommand:
         if not at_once:
             slug = project_slug(self.project)
             gate = DreamGate(self.root, home=self.settings.home, project=slug, policy=self.settings.dream).check()
-            if not isinstance(gate, Open):
+            if not isinstance(gate, GateOpen):
                 return self._not_due(gate.reason, gate.detail, gate.wait_seconds)
         before = read_progress(self.root)
         named = self.settings.model_aliases.get(DREAMER)

@@ -12,32 +12,32 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .apply import Applied, offload_aggregate, offload_result, read_stored
-    from .content import Content, Form, Output, form_of, text_of
-    from .duplicates import Known
-    from .plan import Aggregate, Duplicate, Kept, Offload, Placeholder, Plan, plan_aggregate, plan_result
+    from .apply import OffloadResult, offload_aggregate, offload_result, read_stored
+    from .content import Content, Output, ResultForms, result_forms, text_of
+    from .duplicates import SeenResults
+    from .plan import Aggregate, Duplicate, KeepResult, Offload, Placeholder, Plan, plan_aggregate, plan_result
     from .policy import OffloadPolicy, limit_chars
 
 __all__ = [
     "Aggregate",
-    "Applied",
     "Content",
     "Duplicate",
-    "Form",
-    "Kept",
-    "Known",
+    "KeepResult",
     "Offload",
     "OffloadPolicy",
+    "OffloadResult",
     "Output",
     "Placeholder",
     "Plan",
-    "form_of",
+    "ResultForms",
+    "SeenResults",
     "limit_chars",
     "offload_aggregate",
     "offload_result",
     "plan_aggregate",
     "plan_result",
     "read_stored",
+    "result_forms",
     "text_of",
 ]
 
@@ -45,23 +45,23 @@ __getattr__ = lazily(
     __name__,
     {
         "apply": (
-            "Applied",
+            "OffloadResult",
             "offload_aggregate",
             "offload_result",
             "read_stored",
         ),
         "content": (
             "Content",
-            "Form",
+            "ResultForms",
             "Output",
-            "form_of",
+            "result_forms",
             "text_of",
         ),
-        "duplicates": ("Known",),
+        "duplicates": ("SeenResults",),
         "plan": (
             "Aggregate",
             "Duplicate",
-            "Kept",
+            "KeepResult",
             "Offload",
             "Placeholder",
             "Plan",

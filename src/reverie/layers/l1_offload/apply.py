@@ -11,11 +11,11 @@ from ...errors import StorageConflict, StorageError, UnsafePath
 from ...ports import Storage
 from ...values import record
 from .content import Content, Output
-from .duplicates import Known
+from .duplicates import SeenResults
 from .plan import (
     RESULTS,
     Duplicate,
-    Kept,
+    KeepResult,
     Offload,
     Placeholder,
     frees,
@@ -26,13 +26,13 @@ from .plan import (
 )
 from .policy import OffloadPolicy
 
-__all__ = ["Applied", "offload_aggregate", "offload_result", "read_stored"]
+__all__ = ["OffloadResult", "offload_aggregate", "offload_result", "read_stored"]
 
 LAYER: Final = "offload"
 
 
 @record
-class Applied:
+class OffloadResult:
     """The content to log for a result and the decisions to log before it.
 
     ``fallback`` is the reason why a result stayed whole although it should have moved to disk.
@@ -54,39 +54,45 @@ def offload_result(
     *,
     root: str = "",
     declared: float | None = None,
-    known: Known | None = None,
-) -> Applied:
+    known: SeenResults | None = None,
+) -> OffloadResult:
     """Decide on one result before it enters the view, and store it where that is decided.
 
     ``folder`` is the session's folder in the store; ``root`` is where a reader of files finds the store, if anywhere;
     ``known`` is an index that follows the session, without which all of it is looked through.
     """
-    known = known or Known()
+    known = known or SeenResults()
     plan = plan_result(tool, tool_use_id, output, policy, view, declared, known=known)
     match plan:
-        case Kept():
-            return Applied(plan.content)
+        case KeepResult():
+            return OffloadResult(plan.content)
         case Placeholder():
-            return Applied(plan.content, (_replaced(tool_use_id, plan, "an empty result"),))
+            return OffloadResult(plan.content, (_replaced(tool_use_id, plan, "an empty result"),))
         case Duplicate():
-            return Applied(
+            return OffloadResult(
                 plan.content, (_replaced(tool_use_id, plan, f"identical to {plan.first}, which is in view"),)
             )
         case Offload():
             try:
                 path = _store(storage, folder, plan, known.follow(view))
             except StorageError as error:
-                return Applied(plan.form.content, fallback=_fallback(plan, error))
+                return OffloadResult(plan.form.content, fallback=_fallback(plan, error))
             reason = "its bytes are no text" if plan.whole else "over the limit of its tool"
             decision = _offloaded(plan, policy, path, root, reason)
-            return Applied(decision.text, (decision,))
+            return OffloadResult(decision.text, (decision,))
 
 
 def offload_aggregate(
-    storage: Storage, folder: str, view: View, policy: OffloadPolicy, *, root: str = "", known: Known | None = None
-) -> Applied:
+    storage: Storage,
+    folder: str,
+    view: View,
+    policy: OffloadPolicy,
+    *,
+    root: str = "",
+    known: SeenResults | None = None,
+) -> OffloadResult:
     """Decide on the results of the message that is about to be sent, together; log what comes back, then send."""
-    known = known or Known()
+    known = known or SeenResults()
     stored: dict[str, ResultOffloaded] = {}
     failures: dict[str, str] = {}
     while True:
@@ -108,7 +114,7 @@ def offload_aggregate(
     decisions: list[Decision] = [stored[offload.tool_use_id] for offload in plan.offloads]
     if plan.kept:
         decisions.append(ResultsKept(Cause(LAYER, "seen and left whole"), list(plan.kept)))
-    return Applied(before=tuple(decisions), fallback="; ".join(failures.values()) or None)
+    return OffloadResult(before=tuple(decisions), fallback="; ".join(failures.values()) or None)
 
 
 def read_stored(storage: Storage, path: str, sha256: str) -> bytes:
@@ -125,7 +131,7 @@ def read_stored(storage: Storage, path: str, sha256: str) -> bytes:
     return document.data
 
 
-def _store(storage: Storage, folder: str, offload: Offload, known: Known) -> str:
+def _store(storage: Storage, folder: str, offload: Offload, known: SeenResults) -> str:
     """Put the bytes where they can be found and return where that is; when this returns they are safe."""
     before = known.path(f"{folder}/{RESULTS}", offload.sha256)
     if before is not None and _rests(storage, before, offload):

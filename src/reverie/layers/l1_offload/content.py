@@ -9,7 +9,7 @@ import msgspec
 
 from ...values import record
 
-__all__ = ["Content", "Form", "Media", "Output", "form_of", "has_media", "is_empty", "text_of"]
+__all__ = ["Content", "Media", "Output", "ResultForms", "has_media", "is_empty", "result_forms", "text_of"]
 
 Output: TypeAlias = str | bytes | list[Any]
 Content: TypeAlias = str | list[Any]
@@ -17,7 +17,7 @@ Media: TypeAlias = Literal["text", "json", "bytes"]
 
 
 @record
-class Form:
+class ResultForms:
     """What a tool gave back: the content a message would carry, and the bytes from which it can be had again.
 
     ``media`` is ``bytes`` where the content alone would not do: the bytes are no UTF-8, and are shown with U+FFFD.
@@ -33,20 +33,20 @@ class Form:
         return size_chars(self.content)
 
 
-def form_of(output: Output) -> Form:
+def result_forms(output: Output) -> ResultForms:
     """Return a result in its forms; any text, any bytes, any list of blocks."""
     if isinstance(output, list):
-        return Form(output, _serialised(output), "json")
+        return ResultForms(output, _serialised(output), "json")
     if isinstance(output, str):
         try:
-            return Form(output, output.encode(), "text")
+            return ResultForms(output, output.encode(), "text")
         except UnicodeEncodeError:
             data = _unescaped(output)
-            return Form(data.decode("utf-8", "replace"), data, "bytes")
+            return ResultForms(data.decode("utf-8", "replace"), data, "bytes")
     try:
-        return Form(output.decode(), output, "text")
+        return ResultForms(output.decode(), output, "text")
     except UnicodeDecodeError:
-        return Form(output.decode("utf-8", "replace"), output, "bytes")
+        return ResultForms(output.decode("utf-8", "replace"), output, "bytes")
 
 
 def size_chars(content: Content) -> int:

@@ -9,14 +9,14 @@ from ...conversation.decisions import ResultOffloaded
 from ...conversation.entries import USER
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
-from .content import Content, form_of
+from .content import Content, result_forms
 
-__all__ = ["Known"]
+__all__ = ["SeenResults"]
 
 _Key: TypeAlias = str | bytes
 
 
-class Known:
+class SeenResults:
     """An index of a view's results by their content, and of stored results by their hash.
 
     It is extended as the view grows and rebuilt when that is cut. Nothing here is state of its own: it follows from the
@@ -29,7 +29,7 @@ class Known:
         self._calls: dict[_Key, list[str]] = {}
         self._paths: dict[tuple[str, str], str] | None = None
 
-    def follow(self, view: View) -> Known:
+    def follow(self, view: View) -> SeenResults:
         """Take in what the view has gained since the last call."""
         if view.cuts != self._cuts:
             self._cuts, self._seen, self._calls = view.cuts, 0, {}
@@ -73,7 +73,7 @@ class Known:
 
 def _key(content: Content) -> _Key:
     """Return the text itself, which costs nothing to keep while the view has it too, or a digest of blocks."""
-    return content if isinstance(content, str) else blake2b(form_of(content).data, digest_size=32).digest()
+    return content if isinstance(content, str) else blake2b(result_forms(content).data, digest_size=32).digest()
 
 
 def _stands(view: View, called: str) -> bool:

@@ -12,15 +12,15 @@ from ...conversation.tokens.estimate import estimate_block
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from ...values import record
-from .content import Content, Form, Output, form_of, has_media, is_empty, size_chars, text_of
-from .duplicates import Known
+from .content import Content, Output, ResultForms, has_media, is_empty, result_forms, size_chars, text_of
+from .duplicates import SeenResults
 from .policy import OffloadPolicy, limit_chars
 from .preview import empty_text, persisted_text, repeated_text
 
 __all__ = [
     "Aggregate",
     "Duplicate",
-    "Kept",
+    "KeepResult",
     "Offload",
     "Placeholder",
     "Plan",
@@ -38,7 +38,7 @@ _UNSAFE: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 @record
-class Kept:
+class KeepResult:
     """The result enters the view as it is; what it shares a message with may still send it to disk."""
 
     content: Content
@@ -49,7 +49,7 @@ class Offload:
     """The result's bytes go to a file."""
 
     tool_use_id: str
-    form: Form
+    form: ResultForms
     sha256: str
     whole: bool = False
     """Show all of it: the file is there only because the bytes are no text."""
@@ -72,7 +72,7 @@ class Duplicate:
     text: str
 
 
-Plan: TypeAlias = Kept | Offload | Placeholder | Duplicate
+Plan: TypeAlias = KeepResult | Offload | Placeholder | Duplicate
 
 
 @record
@@ -101,15 +101,15 @@ def plan_result(
     view: View,
     declared: float | None = None,
     *,
-    known: Known | None = None,
+    known: SeenResults | None = None,
 ) -> Plan:
     """Decide on one result before it enters the view; ``known`` is the view's index, where one is kept."""
-    form = form_of(output)
+    form = result_forms(output)
     content = form.content
     if is_empty(content):
         return Placeholder(content, empty_text(tool))
     if has_media(content):
-        return Kept(content)
+        return KeepResult(content)
     first = _repeated(form, tool_use_id, policy, view, known)
     if first is not None:
         use = view.tool_call(first)
@@ -118,7 +118,7 @@ def plan_result(
     limit = limit_chars(policy, tool, declared)
     if limit is not None and form.chars > limit:
         return offload_of(tool_use_id, form)
-    return offload_of(tool_use_id, form, whole=True) if form.media == "bytes" else Kept(content)
+    return offload_of(tool_use_id, form, whole=True) if form.media == "bytes" else KeepResult(content)
 
 
 def plan_aggregate(
@@ -147,7 +147,7 @@ def plan_aggregate(
     for one in sorted(movable, key=lambda one: -one.chars):
         if total <= policy.aggregate_chars:
             break
-        offload = offload_of(one.tool_use_id, form_of(one.content))
+        offload = offload_of(one.tool_use_id, result_forms(one.content))
         if len(shown_text(offload, policy, result_key(folder, offload), root=root)) < one.chars:
             offloads.append(offload)
             total -= one.chars
@@ -155,7 +155,7 @@ def plan_aggregate(
     return Aggregate(tuple(offloads), tuple(one.tool_use_id for one in fresh if one.tool_use_id not in gone), total)
 
 
-def offload_of(tool_use_id: str, form: Form, *, whole: bool = False) -> Offload:
+def offload_of(tool_use_id: str, form: ResultForms, *, whole: bool = False) -> Offload:
     """Return a result on its way to disk."""
     return Offload(tool_use_id, form, hashlib.sha256(form.data).hexdigest(), whole)
 
@@ -196,10 +196,12 @@ def result_key(folder: str, offload: Offload, *, hashed: bool = False) -> str:
     return f"{folder}/{RESULTS}/{name}.{'json' if offload.form.media == 'json' else 'txt'}"
 
 
-def _repeated(form: Form, tool_use_id: str, policy: OffloadPolicy, view: View, known: Known | None) -> str | None:
+def _repeated(
+    form: ResultForms, tool_use_id: str, policy: OffloadPolicy, view: View, known: SeenResults | None
+) -> str | None:
     if form.media == "bytes" or not policy.duplicate_min_bytes <= len(form.data) <= policy.duplicate_max_bytes:
         return None
-    return (known or Known()).follow(view).first(view, form.content, but=tool_use_id)
+    return (known or SeenResults()).follow(view).first(view, form.content, but=tool_use_id)
 
 
 def _last_results(view: View) -> Iterator[tuple[str, str, Content]]:

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .candidates import Candidate, Pending
-    from .plan import STUB_TOKENS, TrimFacts, Trimming, plan_budget, plan_cache_edit, plan_trim, provider_edits
+    from .candidates import ClearableResult, TrimCandidates
+    from .plan import STUB_TOKENS, TrimFacts, TrimPlan, plan_budget, plan_cache_edit, plan_trim, provider_edits
     from .policy import CLEARED, TrimPolicy, cleared_text
 
 __all__ = [
     "CLEARED",
     "STUB_TOKENS",
-    "Candidate",
-    "Pending",
+    "ClearableResult",
+    "TrimCandidates",
     "TrimFacts",
+    "TrimPlan",
     "TrimPolicy",
-    "Trimming",
     "cleared_text",
     "plan_budget",
     "plan_cache_edit",
@@ -36,13 +36,13 @@ __getattr__ = lazily(
     __name__,
     {
         "candidates": (
-            "Candidate",
-            "Pending",
+            "ClearableResult",
+            "TrimCandidates",
         ),
         "plan": (
             "STUB_TOKENS",
             "TrimFacts",
-            "Trimming",
+            "TrimPlan",
             "plan_budget",
             "plan_cache_edit",
             "plan_trim",

@@ -14,11 +14,11 @@ from ...conversation.wire.flatten import Overrides
 from ...values import record
 from .policy import TrimPolicy
 
-__all__ = ["Candidate", "Pending"]
+__all__ = ["ClearableResult", "TrimCandidates"]
 
 
 @record
-class Candidate:
+class ClearableResult:
     """A result in view that may be cleared."""
 
     tool_use_id: str
@@ -33,7 +33,7 @@ class Candidate:
         return self.group // 2
 
 
-class Pending:
+class TrimCandidates:
     """An index of a view's clearable results, extended as the view grows and rebuilt when it is cut.
 
     Nothing here is state of its own: it follows from the view, and a resumed session builds it anew.
@@ -53,7 +53,7 @@ class Pending:
         self._shown: Overrides | None = None
         self.unseen = 0
         """The first message that no request has held yet: what is in it must not leave before it was seen."""
-        self.candidates: list[Candidate] = []
+        self.candidates: list[ClearableResult] = []
         self.superseded: set[str] = set()
         self.written = 0
 
@@ -83,7 +83,7 @@ class Pending:
                 self._supersede(result, span_of(use.input), gone=gone)
             if not gone and not result.has_images and self._policy.may_clear(result.tool):
                 self.candidates.append(
-                    Candidate(result.tool_use_id, result.tool, result.tokens, result.group, result.message)
+                    ClearableResult(result.tool_use_id, result.tool, result.tokens, result.group, result.message)
                 )
 
     def _supersede(self, result: Result, span: str, *, gone: bool) -> None:
@@ -112,7 +112,7 @@ class Pending:
             self._freed[one.tool_use_id] = self._freed.get(one.tool_use_id, 0) + freed
         self.candidates = left
 
-    def start(self, candidate: Candidate) -> int:
+    def start(self, candidate: ClearableResult) -> int:
         """Return how many tokens the view had been given before the message that holds a candidate."""
         return self._end(candidate.group - 1)
 
@@ -121,14 +121,14 @@ class Pending:
             return 0
         return self._ends[group] if group < len(self._ends) else self._open[group - len(self._ends)]
 
-    def before(self, candidate: Candidate) -> int:
+    def before(self, candidate: ClearableResult) -> int:
         """Return how many tokens the view had been given when the last request before a candidate was made.
 
         That is as far as a cache can hold what precedes it: the call and its result came with the next request.
         """
         return self._end(candidate.group - 2)
 
-    def following(self, candidate: Candidate, before: int | None = None) -> int:
+    def following(self, candidate: ClearableResult, before: int | None = None) -> int:
         """Return how many tokens stand in view from there on; ``before`` is what ``before`` returned."""
         before = self.before(candidate) if before is None else before
         left = self.written - before - self._freed.get(candidate.tool_use_id, 0)

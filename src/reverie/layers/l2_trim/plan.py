@@ -9,10 +9,10 @@ from ...cache.economics import CLASSIC, ClearingOption, Forecast, Life, Relative
 from ...conversation.decisions import CacheEdits, Cause, Replacement, ResultsCleared
 from ...conversation.view import View
 from ...values import field, record
-from .candidates import Candidate, Pending
+from .candidates import ClearableResult, TrimCandidates
 from .policy import TrimPolicy, cleared_text
 
-__all__ = ["STUB_TOKENS", "TrimFacts", "Trimming", "plan_budget", "plan_cache_edit", "plan_trim", "provider_edits"]
+__all__ = ["STUB_TOKENS", "TrimFacts", "TrimPlan", "plan_budget", "plan_cache_edit", "plan_trim", "provider_edits"]
 
 STUB_TOKENS: Final = 40  # what a cleared result still takes: its frame, the sentence and the handle
 LAYER: Final = "trim"
@@ -45,7 +45,7 @@ class TrimFacts:
 
 
 @record
-class Trimming:
+class TrimPlan:
     """A decision to clear, and why it is the right one."""
 
     decision: ResultsCleared
@@ -53,7 +53,7 @@ class Trimming:
     verdict: Verdict | None = None
 
 
-def plan_trim(pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimming | None:
+def plan_trim(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> TrimPlan | None:
     """Clear what should be cleared before this request: everything old when the cache is cold, else what pays.
 
     Where the window is full, what is old goes whatever it costs, if that makes room worth having.
@@ -68,18 +68,18 @@ def plan_trim(pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimmin
     return _forced(pending, facts, policy) or _priced(pending, facts, policy)
 
 
-def _may_go(one: Candidate, pinned: frozenset[str]) -> bool:
+def _may_go(one: ClearableResult, pinned: frozenset[str]) -> bool:
     """Say whether clearing a result would free anything, and nobody holds on to it."""
     return one.tokens > STUB_TOKENS and one.tool_use_id not in pinned and one.message not in pinned
 
 
-def _old(pending: Pending, keep: int, pinned: frozenset[str]) -> list[Candidate]:
+def _old(pending: TrimCandidates, keep: int, pinned: frozenset[str]) -> list[ClearableResult]:
     """Return what may go of all but the most recent so many; nothing before the model has seen it."""
     older = pending.candidates[: max(0, len(pending.candidates) - keep)]
     return [one for one in older if one.group < pending.unseen and _may_go(one, pinned)]
 
 
-def _forced(pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimming | None:
+def _forced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> TrimPlan | None:
     """Clear everything old where the window is full."""
     if not facts.limit or facts.window < facts.limit:
         return None
@@ -89,7 +89,7 @@ def _forced(pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimming 
     return _trimming(old, f"the window is full at {facts.limit:,} tokens", "window")
 
 
-def _priced(pending: Pending, facts: TrimFacts, policy: TrimPolicy) -> Trimming | None:
+def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> TrimPlan | None:
     """Try every place to start clearing at, newest first, and take the one that saves most.
 
     Reads that a later one or a write made stale may go even where they are among the most recent.
@@ -144,23 +144,23 @@ def _clearing(
     return ClearingOption(items, frees, settled, loose, min(settled, max(0, following - beyond)), 0, carried)
 
 
-def _trimming(gone: Sequence[Candidate], reason: str, trigger: str, verdict: Verdict | None = None) -> Trimming:
+def _trimming(gone: Sequence[ClearableResult], reason: str, trigger: str, verdict: Verdict | None = None) -> TrimPlan:
     frees = sum(one.tokens - STUB_TOKENS for one in gone)
     replaced = [
         Replacement(one.tool_use_id, cleared_text(one.tool_use_id), one.tool_use_id, one.tokens) for one in gone
     ]
-    return Trimming(ResultsCleared(Cause(LAYER, reason, frees, moves_prefix=True), replaced), trigger, verdict)
+    return TrimPlan(ResultsCleared(Cause(LAYER, reason, frees, moves_prefix=True), replaced), trigger, verdict)
 
 
 def plan_budget(
-    pending: Pending, policy: TrimPolicy, *, target: int | None = None, pinned: frozenset[str] = frozenset()
-) -> Trimming | None:
+    pending: TrimCandidates, policy: TrimPolicy, *, target: int | None = None, pinned: frozenset[str] = frozenset()
+) -> TrimPlan | None:
     """Clear oldest first, superseded reads before anything else, until clearable results fit the target."""
     target = policy.budget_tokens if target is None else target
     total = sum(one.tokens for one in pending.candidates)
     old = _old(pending, policy.keep_budget, pinned)
     stale = [one for one in old if one.tool_use_id in pending.superseded]
-    gone: list[Candidate] = []
+    gone: list[ClearableResult] = []
     for one in (*stale, *(one for one in old if one.tool_use_id not in pending.superseded)):
         if total <= target:
             break

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .activity import Gathered
+    from .activity import Activity
     from .apply import directive, edited, projection_of, template_of
-    from .local import Budget, take_notes
-    from .plan import Limits, covered_by, due, enough_tokens, limits_of, worth_logging
+    from .local import NotesBudget, take_notes
+    from .plan import NotesLimits, covered_by, enough_tokens, notes_due, notes_limits, worth_logging
     from .policy import NotesPolicy
     from .sections import (
         CURRENT,
         HEADINGS,
         Notes,
         Template,
+        budget_excesses,
         changed_sections,
-        fitted,
-        overs,
+        fit_notes,
         parse_notes,
         render_notes,
     )
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 __all__ = [
     "CURRENT",
     "HEADINGS",
-    "Budget",
-    "Gathered",
-    "Limits",
+    "Activity",
     "Notes",
+    "NotesBudget",
+    "NotesLimits",
     "NotesPolicy",
     "Template",
+    "budget_excesses",
     "changed_sections",
     "covered_by",
     "directive",
-    "due",
     "edited",
     "enough_tokens",
-    "fitted",
-    "limits_of",
-    "overs",
+    "fit_notes",
+    "notes_due",
+    "notes_limits",
     "parse_notes",
     "projection_of",
     "render_notes",
@@ -57,7 +57,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "activity": ("Gathered",),
+        "activity": ("Activity",),
         "apply": (
             "directive",
             "edited",
@@ -65,15 +65,15 @@ __getattr__ = lazily(
             "template_of",
         ),
         "local": (
-            "Budget",
+            "NotesBudget",
             "take_notes",
         ),
         "plan": (
-            "Limits",
+            "NotesLimits",
             "covered_by",
-            "due",
+            "notes_due",
             "enough_tokens",
-            "limits_of",
+            "notes_limits",
             "worth_logging",
         ),
         "policy": ("NotesPolicy",),
@@ -83,8 +83,8 @@ __getattr__ = lazily(
             "Notes",
             "Template",
             "changed_sections",
-            "fitted",
-            "overs",
+            "fit_notes",
+            "budget_excesses",
             "parse_notes",
             "render_notes",
         ),

@@ -18,9 +18,9 @@ from ...conversation.cuts import Item
 from ...conversation.entries import Entry
 from ...conversation.identifiers import Identifier, mine_utterance
 from ...conversation.view import View
-from .tool_effects import Act, Outcome, act_of, command_key, one_line, outcome_of, todos_in
+from .tool_effects import ToolEffect, ToolOutcome, command_key, one_line, outcome_of, todos_in, tool_effect
 
-__all__ = ["Asked", "Command", "Failure", "File", "Gathered"]
+__all__ = ["Activity", "CommandUse", "Failure", "FileUse", "UserRequest"]
 
 W = TypeVar("W", bound="_Weighed")
 
@@ -51,7 +51,7 @@ class _Weighed(Protocol):
 
 
 @dataclass(slots=True)
-class Asked:
+class UserRequest:
     """Something a person asked for, and what was done about it so far."""
 
     uuid: str
@@ -65,7 +65,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class File:
+class FileUse:
     """A file as the session used it."""
 
     reads: int = 0
@@ -80,7 +80,7 @@ class File:
 
 
 @dataclass(slots=True)
-class Command:
+class CommandUse:
     """A command as it was run: how often, how it went last."""
 
     runs: int = 0
@@ -111,7 +111,7 @@ class Failure:
         return self.count * (1 + self.at)
 
 
-class Gathered:
+class Activity:
     """The running account of a session from which notes are written."""
 
     def __init__(self) -> None:
@@ -120,10 +120,10 @@ class Gathered:
     def _restart(self) -> None:
         self.at = 0
         self.calls = 0
-        self.asked: list[Asked] = []
-        self.first: Asked | None = None
-        self.files: dict[str, File] = {}
-        self.commands: dict[str, Command] = {}
+        self.asked: list[UserRequest] = []
+        self.first: UserRequest | None = None
+        self.files: dict[str, FileUse] = {}
+        self.commands: dict[str, CommandUse] = {}
         self.failures: dict[str, Failure] = {}
         self.names: Counter[Identifier] = Counter()
         self.seen: dict[Identifier, int] = {}
@@ -133,14 +133,14 @@ class Gathered:
         self.commits: list[str] = []
         self.todos: list[tuple[str, str]] = []
         self.told = ""
-        self.open: dict[str, Act] = {}
+        self.open: dict[str, ToolEffect] = {}
         self._items = 0
         self._last = ""
         self._structured = False
         self._resulted = False
         self._unfixed: dict[str, list[str]] = {}
 
-    def follow(self, view: View) -> Gathered:
+    def follow(self, view: View) -> Activity:
         """Take in what the view has gained; a view that is another one is read from its beginning."""
         known = view.history_from(max(0, self._items - 1))
         if self._items and (not known or known[0].uuid != self._last):
@@ -155,7 +155,7 @@ class Gathered:
             self._last = fresh[-1].uuid
         return self
 
-    def add_all(self, entries: Iterable[Entry]) -> Gathered:
+    def add_all(self, entries: Iterable[Entry]) -> Activity:
         """Take in these entries."""
         for entry in entries:
             self.add(entry)
@@ -188,7 +188,7 @@ class Gathered:
     def _said(self, uuid: str, text: str) -> None:
         if self.told and self.asked:
             self._answer()
-        asked = Asked(uuid, text[:_TEXT], self.at)
+        asked = UserRequest(uuid, text[:_TEXT], self.at)
         self.first = self.first or asked
         self.asked.append(asked)
         del self.asked[:-_ASKED]
@@ -220,7 +220,7 @@ class Gathered:
         self._structured = self._structured or bool(one.id)
         if self._structured and not one.id:
             return  # a fence in the words of an agent that has tools is no call
-        act = act_of(one.tool, one.input)
+        act = tool_effect(one.tool, one.input)
         self.calls += 1
         if self._resulted:
             self.open.clear()  # what was not answered with the others never will be
@@ -232,7 +232,7 @@ class Gathered:
             self.asked[-1].calls += 1
 
     def _answered(self, one: Utterance) -> None:
-        act = self.open.pop(one.id, None) or Act("other", "")
+        act = self.open.pop(one.id, None) or ToolEffect("other", "")
         self._resulted = True
         outcome = outcome_of(one.text, failed=one.failed)
         if self.asked:
@@ -245,8 +245,8 @@ class Gathered:
             self._ran(key, act, outcome, one.text)
         self._judged(key or act.tool, outcome)
 
-    def _touched(self, act: Act) -> None:
-        file = self.files.setdefault(act.path, File())
+    def _touched(self, act: ToolEffect) -> None:
+        file = self.files.setdefault(act.path, FileUse())
         file.at = self.at
         if act.what in ("edit", "write", "run"):
             file.edits += 1
@@ -265,8 +265,8 @@ class Gathered:
         else:
             file.reads += 1
 
-    def _ran(self, key: str, act: Act, outcome: Outcome, text: str) -> None:
-        command = self.commands.setdefault(key, Command())
+    def _ran(self, key: str, act: ToolEffect, outcome: ToolOutcome, text: str) -> None:
+        command = self.commands.setdefault(key, CommandUse())
         command.runs += 1
         command.failed += outcome.failed
         command.broken = outcome.failed
@@ -280,7 +280,7 @@ class Gathered:
                 self.commits.append(one_line(line, 160))
                 del self.commits[:-_WORDS]
 
-    def _judged(self, key: str, outcome: Outcome) -> None:
+    def _judged(self, key: str, outcome: ToolOutcome) -> None:
         """Remember what failed, and where the same thing goes well again, what was changed in between."""
         program = _program(key)
         if outcome.errors and (outcome.failed or program in self._unfixed or _looks_failed(outcome)):
@@ -299,7 +299,7 @@ class Gathered:
                     failure.fixed = f"{f'edits to {changed}, then ' if changed else ''}`{key}` went well"
 
 
-def _looks_failed(outcome: Outcome) -> bool:
+def _looks_failed(outcome: ToolOutcome) -> bool:
     return outcome.said.startswith(("FAIL", "exit")) or "fail" in outcome.said or "error" in outcome.said
 
 

@@ -10,9 +10,18 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import InputError, SettingsError
-from .plan import Limits
+from .plan import NotesLimits
 from .policy import NotesPolicy
-from .sections import Notes, Template, clean_content, cut_text, overs, parse_template, render_notes, told_overs
+from .sections import (
+    Notes,
+    Template,
+    budget_excesses,
+    clean_content,
+    condense_request,
+    cut_text,
+    parse_template,
+    render_notes,
+)
 
 __all__ = ["directive", "edited", "filled", "projection_of", "prompt_of", "template_of"]
 
@@ -47,9 +56,9 @@ def filled(prompt: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda place: values.get(place.group(1), place.group(0)), prompt)
 
 
-def directive(notes: Notes, template: Template, policy: NotesPolicy, limits: Limits, *, path: str) -> str:
+def directive(notes: Notes, template: Template, policy: NotesPolicy, limits: NotesLimits, *, path: str) -> str:
     """Return what a model is asked in order to bring the notes up to date."""
-    over = told_overs(overs(notes, limits.section, limits.total))
+    over = condense_request(budget_excesses(notes, limits.section, limits.total))
     values = {
         "path": path,
         "notes": render_notes(notes, template),
@@ -60,7 +69,7 @@ def directive(notes: Notes, template: Template, policy: NotesPolicy, limits: Lim
     return filled(prompt_of(policy), values)
 
 
-def edited(notes: Notes, answer: str, template: Template, limits: Limits) -> Notes:
+def edited(notes: Notes, answer: str, template: Template, limits: NotesLimits) -> Notes:
     """Return the notes with a model's edits; raise ``InputError`` where the answer would damage their structure."""
     found = _SECTION.findall(answer)
     if not found:

@@ -16,8 +16,8 @@ from ...conversation.identifiers import Identifier, Kind, best_identifiers
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...values import record
-from .activity import Asked, Gathered
-from .merge import merged
+from .activity import Activity, UserRequest
+from .merge import merge_notes
 from .sections import (
     CODEBASE,
     CURRENT,
@@ -32,11 +32,11 @@ from .sections import (
     Notes,
     clean_content,
     cut_text,
-    fitted,
+    fit_notes,
 )
 from .tool_effects import one_line, only_looks
 
-__all__ = ["Budget", "session_title", "take_notes"]
+__all__ = ["NotesBudget", "session_title", "take_notes"]
 
 _FILLERS: Final = (
     "a an and are as at be but by can could do does for from get give go have help how i if in into is it its just let "
@@ -62,7 +62,7 @@ _SHARES: Final = {
 
 
 @record
-class Budget:
+class NotesBudget:
     """How large the notes may be, in tokens."""
 
     section_tokens: int = 2_000
@@ -70,25 +70,25 @@ class Budget:
 
 
 def take_notes(
-    source: View | Iterable[Entry] | Gathered, previous: Notes | None = None, *, budget: Budget | None = None
+    source: View | Iterable[Entry] | Activity, previous: Notes | None = None, *, budget: NotesBudget | None = None
 ) -> Notes:
     """Write notes of a session; ``previous`` ones, by a person or a model, are kept and brought up to date.
 
-    Passing what was ``Gathered`` so far makes an update cost what came since.
+    Passing what was ``Activity`` so far makes an update cost what came since.
     """
-    budget = budget or Budget()
-    if isinstance(source, Gathered):
+    budget = budget or NotesBudget()
+    if isinstance(source, Activity):
         known = source
     else:
-        known = Gathered().follow(source) if isinstance(source, View) else Gathered().add_all(source)
+        known = Activity().follow(source) if isinstance(source, View) else Activity().add_all(source)
     rooms = {name: min(budget.section_tokens, int(budget.total_tokens * part)) for name, part in _SHARES.items()}
     written = _written(known, rooms)
     if previous is not None and not previous.empty:
-        written = merged(previous, written, rooms)
-    return fitted(written, budget.section_tokens, budget.total_tokens)
+        written = merge_notes(previous, written, rooms)
+    return fit_notes(written, budget.section_tokens, budget.total_tokens)
 
 
-def _written(known: Gathered, rooms: dict[str, int]) -> Notes:
+def _written(known: Activity, rooms: dict[str, int]) -> Notes:
     """Write every section within its room; names that stand in an earlier section are not repeated."""
     out: dict[str, str] = {
         TITLE: session_title(known.first.text if known.first else ""),
@@ -142,7 +142,7 @@ def _within(lines: Iterable[str], tokens: int) -> list[str]:
 
 
 def _with_names(
-    lines: list[str], known: Gathered, room: int, written: dict[str, str], label: str, kinds: tuple[Kind, ...]
+    lines: list[str], known: Activity, room: int, written: dict[str, str], label: str, kinds: tuple[Kind, ...]
 ) -> str:
     """Return the lines and after them the names of these kinds that stand nowhere yet, those used most first."""
     present = "\n".join((*lines, *written.values()))
@@ -170,7 +170,7 @@ _LABELS: Final[dict[str, str]] = {
 }
 
 
-def _current(known: Gathered) -> Iterator[str]:
+def _current(known: Activity) -> Iterator[str]:
     if known.asked:
         yield f"- Asked last: {one_line(known.asked[-1].text, 400)}"
     doing = [text for text, state in known.todos if state in ("in_progress", "active")]
@@ -199,7 +199,7 @@ def _last_sentence(text: str) -> str:
     return parts[-1] if parts else text[-300:]
 
 
-def _task(known: Gathered, room: int) -> Iterator[str]:
+def _task(known: Activity, room: int) -> Iterator[str]:
     first = known.first
     if first is None:
         return
@@ -209,7 +209,7 @@ def _task(known: Gathered, room: int) -> Iterator[str]:
         yield f"- then: {one_line(asked.text, 260)}"
 
 
-def _files(known: Gathered) -> Iterator[str]:
+def _files(known: Activity) -> Iterator[str]:
     ranked = sorted(known.files.items(), key=lambda item: (-item[1].weight, item[0]))
     for path, file in ranked:
         did = ", ".join(
@@ -221,7 +221,7 @@ def _files(known: Gathered) -> Iterator[str]:
         yield f"- `{path}`: {did}{f'; {names}' if names else ''}"
 
 
-def _places(known: Gathered) -> Iterator[str]:
+def _places(known: Activity) -> Iterator[str]:
     """Yield where the work is, and the documents that were read."""
     places: Counter[str] = Counter()
     for path, file in known.files.items():
@@ -234,14 +234,14 @@ def _places(known: Gathered) -> Iterator[str]:
         yield "- Documents: " + ", ".join(f"`{path}`" for path in documents[-12:])
 
 
-def _workflow(known: Gathered) -> Iterator[str]:
+def _workflow(known: Activity) -> Iterator[str]:
     ranked = sorted(known.commands.items(), key=lambda item: (only_looks(item[0]), -item[1].weight, item[0]))
     for text, command in ranked:
         how = f"{command.runs}x" + (f", failed {command.failed}x" if command.failed else "")
         yield f"- `{text}` ({how}){f': {command.said}' if command.said else ''}"
 
 
-def _errors(known: Gathered) -> Iterator[str]:
+def _errors(known: Activity) -> Iterator[str]:
     for words in reversed(known.corrections):
         yield f"- The user: {words}"
     ranked = sorted(known.failures.items(), key=lambda item: (-item[1].weight, item[0]))
@@ -251,12 +251,12 @@ def _errors(known: Gathered) -> Iterator[str]:
         yield f"- {line}{often}{after}{f' -> {failure.fixed}' if failure.fixed else ' -> not seen fixed'}"
 
 
-def _learnings(known: Gathered) -> Iterator[str]:
+def _learnings(known: Activity) -> Iterator[str]:
     for line in reversed(known.insights):
         yield f"- {line}"
 
 
-def _results(known: Gathered, room: int) -> Iterator[str]:
+def _results(known: Activity, room: int) -> Iterator[str]:
     for line in reversed(known.commits):
         yield f"- commit {line}"
     latest = [known.told] if known.told and not known.open else []
@@ -264,13 +264,13 @@ def _results(known: Gathered, room: int) -> Iterator[str]:
         yield cut_text(answer, room // 3)
 
 
-def _worklog(known: Gathered) -> Iterator[str]:
+def _worklog(known: Activity) -> Iterator[str]:
     """Yield a line a request, the newest first."""
     for asked in reversed(known.asked):
         yield _step(asked)
 
 
-def _step(asked: Asked) -> str:
+def _step(asked: UserRequest) -> str:
     edits = sorted(asked.edits.items(), key=lambda item: (-item[1], item[0]))[:4]
     changed = ", ".join(f"{path.rpartition('/')[2]} {count}x" for path, count in edits)
     runs = ", ".join(f"{program} {said}" for program, said in list(asked.runs.items())[-2:])

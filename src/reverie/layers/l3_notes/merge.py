@@ -8,12 +8,12 @@ from typing import Final
 from ...conversation.tokens.estimate import estimate_text
 from .sections import CURRENT, WORKLOG, Notes
 
-__all__ = ["merged"]
+__all__ = ["merge_notes"]
 
 _KEY: Final = re.compile(r"- `([^`]+)`|- (The user: .{0,60})|([A-Z][a-z ]+): |- (.{0,80})")
 
 
-def merged(previous: Notes, written: Notes, rooms: dict[str, int]) -> Notes:
+def merge_notes(previous: Notes, written: Notes, rooms: dict[str, int]) -> Notes:
     """Return the previous notes with what they do not say yet.
 
     Current State is always the new one. Elsewhere what was written before stays as it is, except lines of the local

@@ -9,11 +9,11 @@ from ...conversation.entries import ASSISTANT
 from ...conversation.tokens.window import Budgets
 from ...conversation.view import View
 from ...values import record
-from .local import Budget
+from .local import NotesBudget
 from .policy import NotesPolicy
 from .sections import CURRENT, Notes, Template, changed_sections
 
-__all__ = ["Limits", "covered_by", "due", "enough_tokens", "limits_of", "worth_logging"]
+__all__ = ["NotesLimits", "covered_by", "enough_tokens", "notes_due", "notes_limits", "worth_logging"]
 
 _WORTH: Final = 0.25
 _WORD: Final = re.compile(r"\S+")
@@ -21,7 +21,7 @@ _COUNT: Final = re.compile(r"\(?\d+x?[),:;.]*")
 
 
 @record
-class Limits:
+class NotesLimits:
     """The token counts of layer 3 as they stand in a window."""
 
     start: int
@@ -30,14 +30,14 @@ class Limits:
     total: int
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> NotesBudget:
         """How large the notes may be."""
-        return Budget(self.section, self.total)
+        return NotesBudget(self.section, self.total)
 
 
-def limits_of(policy: NotesPolicy, window: Budgets) -> Limits:
+def notes_limits(policy: NotesPolicy, window: Budgets) -> NotesLimits:
     """Return the counts of a policy, each no more than its share of the window (T8)."""
-    return Limits(
+    return NotesLimits(
         min(policy.start_tokens, window.notes_start),
         min(policy.step_tokens, window.notes_step),
         min(policy.section_tokens, window.notes_section),
@@ -45,13 +45,13 @@ def limits_of(policy: NotesPolicy, window: Budgets) -> Limits:
     )
 
 
-def enough_tokens(view: View, limits: Limits) -> bool:
+def enough_tokens(view: View, limits: NotesLimits) -> bool:
     """Say whether the count has reached the start, or has grown by a step since the last update."""
     count, facts = view.token_count.tokens, view.facts
     return count >= limits.start and (not facts.notes or count - facts.notes_tokens >= limits.step)
 
 
-def due(view: View, policy: NotesPolicy, limits: Limits, *, calls: int) -> bool:
+def notes_due(view: View, policy: NotesPolicy, limits: NotesLimits, *, calls: int) -> bool:
     """Say whether notes are due; ``calls`` is how many tool calls the session has made.
 
     The tokens always count; beside them enough calls since the last update, or a reply that makes none.

@@ -26,19 +26,19 @@ __all__ = [
     "TITLE",
     "WORKFLOW",
     "WORKLOG",
+    "BudgetExcess",
     "Notes",
-    "Over",
     "Section",
     "Template",
+    "budget_excesses",
     "changed_sections",
+    "condense_request",
     "cut_text",
-    "fitted",
-    "overs",
+    "fit_notes",
     "parse_notes",
     "parse_template",
     "problems",
     "render_notes",
-    "told_overs",
 ]
 
 TITLE: Final = "Session Title"
@@ -95,7 +95,7 @@ class Notes:
 
 
 @record
-class Over:
+class BudgetExcess:
     """A budget that is exceeded: which (``all`` for the whole), what it holds, what it may hold."""
 
     section: str
@@ -188,15 +188,15 @@ def changed_sections(before: Notes, after: Notes, template: Template) -> dict[st
     return {name: content for name, content in pairs if content != clean_content(before[name])}
 
 
-def overs(notes: Notes, section_tokens: int, total_tokens: int) -> list[Over]:
+def budget_excesses(notes: Notes, section_tokens: int, total_tokens: int) -> list[BudgetExcess]:
     """Return the budgets that are exceeded, and by how much."""
     sizes = {name: estimate_text(content) for name, content in notes.sections.items()}
-    found = [Over(name, size, section_tokens) for name, size in sizes.items() if size > section_tokens]
+    found = [BudgetExcess(name, size, section_tokens) for name, size in sizes.items() if size > section_tokens]
     total = sum(sizes.values())
-    return [*found, Over(ALL, total, total_tokens)] if total > total_tokens else found
+    return [*found, BudgetExcess(ALL, total, total_tokens)] if total > total_tokens else found
 
 
-def told_overs(found: list[Over]) -> str:
+def condense_request(found: list[BudgetExcess]) -> str:
     """Say what is over its budget and must be condensed; empty where nothing is."""
     lines = [
         f"- {'All sections together hold' if over.section == ALL else f'`{over.section}` holds'} about {over.tokens} "
@@ -206,7 +206,7 @@ def told_overs(found: list[Over]) -> str:
     return "" if not lines else "\n\nToo long, condense in this update:\n" + "\n".join(lines)
 
 
-def fitted(notes: Notes, section_tokens: int, total_tokens: int, *, where: str = "") -> Notes:
+def fit_notes(notes: Notes, section_tokens: int, total_tokens: int, *, where: str = "") -> Notes:
     """Return the notes cut by section to both budgets, each cut section saying so and ``where`` the rest stands."""
     sizes = {name: estimate_text(content) for name, content in notes.sections.items()}
     level = _level([min(size, section_tokens) for size in sizes.values()], total_tokens)

@@ -9,7 +9,17 @@ from ...conversation.identifiers import error_lines, mine
 from ...conversation.tool_calls import path_of
 from ...values import record
 
-__all__ = ["Act", "Outcome", "act_of", "command_key", "one_line", "only_looks", "outcome_of", "symbols_in", "todos_in"]
+__all__ = [
+    "ToolEffect",
+    "ToolOutcome",
+    "command_key",
+    "one_line",
+    "only_looks",
+    "outcome_of",
+    "symbols_in",
+    "todos_in",
+    "tool_effect",
+]
 
 What: TypeAlias = Literal["read", "write", "edit", "run", "search", "plan", "other"]
 
@@ -56,7 +66,7 @@ _LOOKED: Final = 20_000
 
 
 @record
-class Act:
+class ToolEffect:
     """A tool call: what it does, to which file or by which command, and the symbols in what it writes."""
 
     what: What
@@ -67,7 +77,7 @@ class Act:
 
 
 @record
-class Outcome:
+class ToolOutcome:
     """How a call went: whether it failed, in what words, and the error lines it printed."""
 
     failed: bool
@@ -75,30 +85,30 @@ class Outcome:
     errors: tuple[str, ...] = ()
 
 
-def act_of(tool: str, given: Any) -> Act:
+def tool_effect(tool: str, given: Any) -> ToolEffect:
     """Say what a call does, from the tool's name and its input."""
     name = tool.rpartition("__")[2].lower()
     fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     path = path_of(fields) or next((str(fields[key]) for key in _PATHS if isinstance(fields.get(key), str)), "")
     command = next((str(fields[key]) for key in _COMMANDS if isinstance(fields.get(key), str)), "")
     if _PLANS.search(name):
-        return Act("plan", tool)
+        return ToolEffect("plan", tool)
     if "editor" in name and path and command in ("view", "create", "undo_edit"):
         what: What = "write" if command == "create" else "read" if command == "view" else "edit"
-        return Act(what, tool, path, symbols=_written(fields))
+        return ToolEffect(what, tool, path, symbols=_written(fields))
     if command and not path and (_RUNS.search(name) or len(fields) <= 3):
         return _shell(tool, command)
     for what, pattern in _KINDS:
         if pattern.search(name):
-            return Act(what, tool, path, symbols=_written(fields) if what in ("edit", "write") else ())
-    return Act("other", tool, path, command)
+            return ToolEffect(what, tool, path, symbols=_written(fields) if what in ("edit", "write") else ())
+    return ToolEffect("other", tool, path, command)
 
 
-def _shell(tool: str, command: str) -> Act:
+def _shell(tool: str, command: str) -> ToolEffect:
     """Say what a shell command does; one that writes into a file is an edit of it as well."""
     head = command[:_LOOKED]
     if not _EDITING.search(head):
-        return Act("run", tool, command=command)
+        return ToolEffect("run", tool, command=command)
     target = _TARGET.search(head)
     named = target.group(1).strip("\"'") if target else ""
     if named.startswith("/dev/") or not _FILE.match(named):
@@ -106,7 +116,7 @@ def _shell(tool: str, command: str) -> Act:
     if not named and "sed" in head:
         paths = [one.text for one in mine(head.split("\n", 1)[0], errors=False) if one.kind == "path"]
         named = paths[-1] if paths else ""
-    return Act("run", tool, named, command, symbols_in(head) if named else ())
+    return ToolEffect("run", tool, named, command, symbols_in(head) if named else ())
 
 
 def _written(fields: dict[str, Any]) -> tuple[str, ...]:
@@ -131,7 +141,7 @@ def only_looks(command: str) -> bool:
     return command.split(" ", 1)[0] in _LOOKS
 
 
-def outcome_of(text: str, *, failed: bool) -> Outcome:
+def outcome_of(text: str, *, failed: bool) -> ToolOutcome:
     """Say how a call went, from its result: exit code, summary of tests, error lines, else its last line."""
     head = text if len(text) <= 2 * _LOOKED else f"{text[:_LOOKED]}\n{text[-_LOOKED:]}"
     code = _EXIT.search(head)
@@ -139,7 +149,7 @@ def outcome_of(text: str, *, failed: bool) -> Outcome:
     errors = tuple(dict.fromkeys(error_lines(head)))
     failed = failed or value != 0
     said = _summary(head) or (f"exit {value}" if value else "failed" if failed else "")
-    return Outcome(failed, said, errors[:5])
+    return ToolOutcome(failed, said, errors[:5])
 
 
 def _summary(text: str) -> str:

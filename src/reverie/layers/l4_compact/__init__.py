@@ -11,25 +11,37 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .loss import Loss, Lost, loss_between, loss_of, loss_text, shown_text
-    from .plan import Room, Written, compacted, room_of, round_taking, taking_from, taking_tail, taking_up_to
+    from .loss import LossReport, LostName, loss_between, loss_of, loss_text, shown_text
+    from .plan import (
+        CompactionText,
+        SummaryBudget,
+        compaction,
+        cut_range_before_tail,
+        cut_range_from,
+        cut_range_up_to,
+        round_cut_range,
+        summary_budget,
+    )
     from .policy import CompactPolicy
     from .smaller_cuts import plan_collapse, plan_snip
     from .summary import directive, notes_text, summary_of
     from .summary_request import dropped_rounds, fitted_messages, plain_messages, plain_request
-    from .tail import Taking, standing
-    from .user_words import Saying, Words
+    from .tail import CutRange, visible_items
+    from .user_words import QuotedWords, UserMessages
 
 __all__ = [
     "CompactPolicy",
-    "Loss",
-    "Lost",
-    "Room",
-    "Saying",
-    "Taking",
-    "Words",
-    "Written",
-    "compacted",
+    "CompactionText",
+    "CutRange",
+    "LossReport",
+    "LostName",
+    "QuotedWords",
+    "SummaryBudget",
+    "UserMessages",
+    "compaction",
+    "cut_range_before_tail",
+    "cut_range_from",
+    "cut_range_up_to",
     "directive",
     "dropped_rounds",
     "fitted_messages",
@@ -41,36 +53,33 @@ __all__ = [
     "plain_request",
     "plan_collapse",
     "plan_snip",
-    "room_of",
-    "round_taking",
+    "round_cut_range",
     "shown_text",
-    "standing",
+    "summary_budget",
     "summary_of",
-    "taking_from",
-    "taking_tail",
-    "taking_up_to",
+    "visible_items",
 ]
 
 __getattr__ = lazily(
     __name__,
     {
         "loss": (
-            "Loss",
-            "Lost",
+            "LossReport",
+            "LostName",
             "loss_between",
             "loss_of",
             "loss_text",
             "shown_text",
         ),
         "plan": (
-            "Room",
-            "Written",
-            "compacted",
-            "room_of",
-            "round_taking",
-            "taking_from",
-            "taking_tail",
-            "taking_up_to",
+            "SummaryBudget",
+            "CompactionText",
+            "compaction",
+            "summary_budget",
+            "round_cut_range",
+            "cut_range_from",
+            "cut_range_before_tail",
+            "cut_range_up_to",
         ),
         "policy": ("CompactPolicy",),
         "smaller_cuts": (
@@ -89,12 +98,12 @@ __getattr__ = lazily(
             "plain_request",
         ),
         "tail": (
-            "Taking",
-            "standing",
+            "CutRange",
+            "visible_items",
         ),
         "user_words": (
-            "Saying",
-            "Words",
+            "UserMessages",
+            "QuotedWords",
         ),
     },
 )

@@ -13,17 +13,17 @@ from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from ...values import record
 from .anchors import mined
-from .tail import standing
-from .user_words import spoken_in
+from .tail import visible_items
+from .user_words import user_messages
 
-__all__ = ["Loss", "Lost", "loss_between", "loss_of", "loss_text", "open_steps", "shown_text"]
+__all__ = ["LossReport", "LostName", "loss_between", "loss_of", "loss_text", "open_steps", "shown_text"]
 
 _TODO: Final = frozenset({"TodoWrite", "todo_write", "todowrite", "Todo", "todo", "update_plan"})
 _LISTED: Final = 40
 
 
 @record
-class Lost:
+class LostName:
     """Something that is no longer in view: what it is, how often the part used it, and where it can be read."""
 
     kind: str
@@ -33,11 +33,11 @@ class Lost:
 
 
 @record
-class Loss:
+class LossReport:
     """By kind, how many things the part held and which of them are out of view."""
 
     had: Mapping[str, int]
-    lost: tuple[Lost, ...]
+    lost: tuple[LostName, ...]
     weight_had: int
     weight_lost: int
 
@@ -62,11 +62,11 @@ def shown_text(view: View) -> str:
     return "\n".join(out)
 
 
-def loss_between(cut: Sequence[Item], after: str, *, handle: str = "") -> Loss:
+def loss_between(cut: Sequence[Item], after: str, *, handle: str = "") -> LossReport:
     """Hold what left the view against all the text that is shown now."""
     counts, where = mined(cut)
     had: Counter[str] = Counter()
-    lost: list[Lost] = []
+    lost: list[LostName] = []
     weight_had = weight_lost = 0
     for name, count in counts.items():
         if name.kind == "symbol":
@@ -75,23 +75,23 @@ def loss_between(cut: Sequence[Item], after: str, *, handle: str = "") -> Loss:
         weight_had += count
         if name.text not in after:
             weight_lost += count
-            lost.append(Lost(name.kind, name.text, count, where.get(name) or handle))
-    for spoken in spoken_in(item.entry for item in cut):
+            lost.append(LostName(name.kind, name.text, count, where.get(name) or handle))
+    for spoken in user_messages(item.entry for item in cut):
         had["user message"] += 1
         if spoken.text not in after and not all(part in after for part in spoken.text.split("\n\n")):
-            lost.append(Lost("user message", _first_line(spoken.text), 1, spoken.handle))
+            lost.append(LostName("user message", _first_line(spoken.text), 1, spoken.handle))
     for step, uuid in open_steps(cut):
         had["open step"] += 1
         if step not in after:
-            lost.append(Lost("open step", step, 1, uuid))
+            lost.append(LostName("open step", step, 1, uuid))
     lost.sort(key=lambda one: (-one.count, one.kind, one.text))
-    return Loss(dict(had), tuple(lost), weight_had, weight_lost)
+    return LossReport(dict(had), tuple(lost), weight_had, weight_lost)
 
 
-def loss_of(before: View, after: View, decision: Compacted) -> Loss:
+def loss_of(before: View, after: View, decision: Compacted) -> LossReport:
     """Return what one compaction took out of view, given the views around it."""
-    left = {item.uuid for item in standing(after)}
-    cut = [item for item in standing(before) if item.uuid not in left]
+    left = {item.uuid for item in visible_items(after)}
+    cut = [item for item in visible_items(before) if item.uuid not in left]
     return loss_between(cut, shown_text(after), handle=decision.handle)
 
 
@@ -107,7 +107,7 @@ def open_steps(items: Sequence[Item]) -> list[tuple[str, str]]:
     return []
 
 
-def loss_text(loss: Loss, *, listed: int = _LISTED, width: int = 200) -> str:
+def loss_text(loss: LossReport, *, listed: int = _LISTED, width: int = 200) -> str:
     """Write a loss report for people, in lines no longer than that where handles allow it."""
     if not loss.had:
         return "Nothing that can be named exactly was in the part that left."
@@ -122,7 +122,7 @@ def loss_text(loss: Loss, *, listed: int = _LISTED, width: int = 200) -> str:
     return "\n".join(lines)
 
 
-def _line(one: Lost, width: int) -> str:
+def _line(one: LostName, width: int) -> str:
     """Write one thing in a line, or where that is too long with its handle below."""
     head = f"  {one.kind:<13}{one.count:>5}  "
     text = one.text if len(one.text) <= 100 else f"{one.text[:97]}..."

@@ -15,19 +15,19 @@ from .anchors import anchor_list, anchors_text, mined
 from .loss import open_steps
 from .policy import CompactPolicy
 from .summary import summary_text
-from .tail import TailPolicy, Taking, is_summary, kept_from, legal_starts, open_from, standing, tokens_of
-from .user_words import Spoken, Words, chosen_words, spoken_in, words_text
+from .tail import CutRange, TailPolicy, is_summary, kept_from, legal_starts, open_from, tokens_of, visible_items
+from .user_words import QuotedWords, UserMessage, quoted_words, user_messages, words_text
 
 __all__ = [
     "LAYER",
-    "Room",
-    "Written",
-    "compacted",
-    "room_of",
-    "round_taking",
-    "taking_from",
-    "taking_tail",
-    "taking_up_to",
+    "CompactionText",
+    "SummaryBudget",
+    "compaction",
+    "cut_range_before_tail",
+    "cut_range_from",
+    "cut_range_up_to",
+    "round_cut_range",
+    "summary_budget",
 ]
 
 LAYER = "compact"
@@ -36,7 +36,7 @@ _EARLIER = 8  # handles of earlier cuts that a summary names
 
 
 @record
-class Room:
+class SummaryBudget:
     """What a summary may hold in this window, in tokens."""
 
     tail: TailPolicy
@@ -46,7 +46,7 @@ class Room:
     section: int
     notes: int
 
-    def scaled(self, share: float) -> Room:
+    def scaled(self, share: float) -> SummaryBudget:
         """Return the same with less of everything; with nothing left for the tail at 0."""
         if share <= 0:
             return replace(
@@ -57,7 +57,7 @@ class Room:
         return replace(self, tail=replace(self.tail, tokens=least, texts=texts, max_tokens=most))
 
 
-def room_of(policy: CompactPolicy, effective: int) -> Room:
+def summary_budget(policy: CompactPolicy, effective: int) -> SummaryBudget:
     """Shrink the policy's token counts to their share of a small window (T8)."""
 
     def fit(tokens: int, share: float) -> int:
@@ -65,7 +65,7 @@ def room_of(policy: CompactPolicy, effective: int) -> Room:
 
     least, most = fit(policy.tail_tokens, 0.06), fit(policy.tail_max_tokens, 0.25)
     tail = TailPolicy(least, policy.tail_messages, most, int(effective * _UNSEEN))
-    return Room(
+    return SummaryBudget(
         tail,
         words=fit(policy.verbatim_tokens, 0.12),
         handles=fit(policy.handle_tokens, 0.0125),
@@ -76,7 +76,7 @@ def room_of(policy: CompactPolicy, effective: int) -> Room:
 
 
 @record
-class Written:
+class CompactionText:
     """What is said about the part that leaves: by whom, in which words, and the exact names the session has used."""
 
     method: str
@@ -84,70 +84,72 @@ class Written:
     names: Mapping[Identifier, int]
 
 
-def taking_tail(view: View, tail: TailPolicy, *, cursor: str | None = None) -> Taking:
+def cut_range_before_tail(view: View, tail: TailPolicy, *, cursor: str | None = None) -> CutRange:
     """Take everything but the kept tail; ``cursor`` is the last message that was written up."""
-    items = standing(view)
+    items = visible_items(view)
     at = None if cursor is None else _position(items, cursor)
     if cursor is not None and at is None:
         raise CompactionError("the message up to which notes were taken is no longer in view")
-    return _checked(Taking(items, _context(items), kept_from(view, items, tail, cursor=None if at is None else at + 1)))
+    return _checked(
+        CutRange(items, _context(items), kept_from(view, items, tail, cursor=None if at is None else at + 1))
+    )
 
 
-def round_taking(view: View, max_tokens: int) -> Taking:
+def round_cut_range(view: View, max_tokens: int) -> CutRange:
     """Take everything but what is still being answered: the last round, where it is small, and open calls."""
-    items = standing(view)
+    items = visible_items(view)
     legal = legal_starts(items)
     last = next((at for at in range(len(items) - 1, -1, -1) if items[at].kind == ASSISTANT), len(items))
     start = next((at for at in range(last, -1, -1) if legal[at]), 0)
     must = next((at for at in range(open_from(view, items), -1, -1) if legal[at]), len(items))
     small = sum(tokens_of(view, item) for item in items[start:]) <= max_tokens
     end = min(must, start if small and start > _context(items) else len(items))
-    return _checked(Taking(items, _context(items), end))
+    return _checked(CutRange(items, _context(items), end))
 
 
-def taking_up_to(view: View, message: str) -> Taking:
+def cut_range_up_to(view: View, message: str) -> CutRange:
     """Take everything before a message; it and what follows stay."""
-    items = standing(view)
+    items = visible_items(view)
     at = _found(items, message)
     legal = legal_starts(items)
     end = next((place for place in range(at, -1, -1) if legal[place]), 0)
-    return _checked(Taking(items, _context(items), end))
+    return _checked(CutRange(items, _context(items), end))
 
 
-def taking_from(view: View, message: str) -> Taking:
+def cut_range_from(view: View, message: str) -> CutRange:
     """Take a message and everything after it; what stands before it stays."""
-    items = standing(view)
+    items = visible_items(view)
     at = _found(items, message)
     legal = legal_starts(items)
     start = next((place for place in range(at, -1, -1) if legal[place]), 0)
     if open_from(view, items) < len(items):
         raise CompactionError("tool calls wait for their results: compact once they are in")
-    return _checked(Taking(items, max(start, _context(items)), len(items)))
+    return _checked(CutRange(items, max(start, _context(items)), len(items)))
 
 
-def compacted(
+def compaction(
     view: View,
-    taking: Taking,
-    written: Written,
-    room: Room,
+    taking: CutRange,
+    written: CompactionText,
+    room: SummaryBudget,
     *,
     trigger: str,
     handle: str,
     reason: str,
     attachments: Sequence[dict[str, object]] = (),
-    spoken: Sequence[Spoken] | None = None,
-) -> tuple[Compacted, Words]:
+    spoken: Sequence[UserMessage] | None = None,
+) -> tuple[Compacted, QuotedWords]:
     """Put the decision together: the summary with the user's words and the exact names in it, and the boundary.
 
     ``spoken`` is all that the user ever said, where the caller has followed it; else the view is read for it.
     """
     kept_uuids = {item.uuid for item in taking.kept} | {item.uuid for item in taking.items[: taking.start]}
     if written.method == "from":
-        said = spoken_in(item.entry for item in taking.cut)
+        said = user_messages(item.entry for item in taking.cut)
     else:
-        everything = spoken_in(view.history) if spoken is None else spoken
+        everything = user_messages(view.history) if spoken is None else spoken
         said = [one for one in everything if one.handle not in kept_uuids]
-    words = chosen_words(said, tokens=room.words, handle_tokens=room.handles, pinned=view.facts.pinned)
+    words = quoted_words(said, tokens=room.words, handle_tokens=room.handles, pinned=view.facts.pinned)
     repeated = words_text(words)
     steps = [step for step, _ in open_steps(taking.cut)]
     missing = [step for step in steps if step not in written.body]
@@ -177,13 +179,13 @@ def compacted(
     return decision, words
 
 
-def _worth_naming(names: Mapping[Identifier, int], taking: Taking) -> dict[Identifier, int]:
+def _worth_naming(names: Mapping[Identifier, int], taking: CutRange) -> dict[Identifier, int]:
     """Leave out what was used once, in a part that was cut before: lists are not copied from summary to summary."""
     fresh, _ = mined(item for item in taking.cut if item.entry.message is not None)
     return {one: count for one, count in names.items() if count > 1 or one in fresh}
 
 
-def _checked(taking: Taking) -> Taking:
+def _checked(taking: CutRange) -> CutRange:
     """Refuse a part in which there is nothing to summarise."""
     if not any(item.kind == ASSISTANT or not is_summary(item) for item in taking.cut):
         raise CompactionError("there is nothing to compact: all that is in view is the end of the conversation")
@@ -212,7 +214,7 @@ def _position(items: Sequence[Item], uuid: str) -> int | None:
     return next((at for at, item in enumerate(items) if item.uuid == uuid), None)
 
 
-def _texts(taking: Taking) -> list[str]:
+def _texts(taking: CutRange) -> list[str]:
     """Return the text of what stays, for looking names up."""
     out: list[str] = []
     for item in (*taking.items[: taking.start], *taking.kept):

@@ -12,8 +12,8 @@ from ...conversation.entries import ASSISTANT, USER
 from ...conversation.rounds import reply_id
 from ...conversation.view import View
 from ...values import record
-from .tail import TailPolicy, kept_from, standing, tokens_of
-from .user_words import spoken_in
+from .tail import TailPolicy, kept_from, tokens_of, visible_items
+from .user_words import user_messages
 
 __all__ = ["Span", "finished_spans", "plan_collapse", "plan_snip"]
 
@@ -32,14 +32,14 @@ class Span:
 
 def plan_snip(view: View, tail: TailPolicy, *, free_tokens: int, handle: str) -> Snipped | None:
     """Take the oldest rounds out of the view until so much is free; never one in which the user spoke, nor the tail."""
-    items = standing(view)
+    items = visible_items(view)
     gone: list[str] = []
     freed = 0
     for span in _rounds(view, items, kept_from(view, items, tail)):
         if freed >= free_tokens:
             break
         part = items[span.start : span.end]
-        if any(one.uuid in view.facts.pinned for one in part) or spoken_in(one.entry for one in part):
+        if any(one.uuid in view.facts.pinned for one in part) or user_messages(one.entry for one in part):
             continue
         gone += [one.uuid for one in part]
         freed += span.tokens
@@ -50,7 +50,7 @@ def plan_snip(view: View, tail: TailPolicy, *, free_tokens: int, handle: str) ->
 
 def plan_collapse(view: View, tail: TailPolicy, *, free_tokens: int) -> list[Collapsed]:
     """Fold the oldest finished spans until so much is free; the user's own messages between them stay."""
-    items = standing(view)
+    items = visible_items(view)
     out: list[Collapsed] = []
     freed = 0
     for span in finished_spans(view, items, kept_from(view, items, tail)):
@@ -70,7 +70,7 @@ def finished_spans(view: View, items: Sequence[Item], end: int) -> list[Span]:
     out: list[Span] = []
     start: int | None = None
     for at in range(end):
-        spoke = (items[at].kind == USER and bool(spoken_in([items[at].entry]))) or items[at].entry.message is None
+        spoke = (items[at].kind == USER and bool(user_messages([items[at].entry]))) or items[at].entry.message is None
         if spoke:
             if start is not None:
                 out.append(Span(start, at, sum(tokens_of(view, one) for one in items[start:at])))

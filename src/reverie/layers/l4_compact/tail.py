@@ -14,15 +14,15 @@ from ...conversation.wire.flatten import with_overrides
 from ...values import record
 
 __all__ = [
+    "CutRange",
     "TailPolicy",
-    "Taking",
     "has_text",
     "is_summary",
     "kept_from",
     "legal_starts",
     "open_from",
-    "standing",
     "tokens_of",
+    "visible_items",
 ]
 
 
@@ -40,7 +40,7 @@ class TailPolicy:
 
 
 @record
-class Taking:
+class CutRange:
     """Which part of what stands becomes the summary: ``items[start:end]``."""
 
     items: tuple[Item, ...]
@@ -58,7 +58,7 @@ class Taking:
         return self.items[self.end :]
 
 
-def standing(view: View) -> tuple[Item, ...]:
+def visible_items(view: View) -> tuple[Item, ...]:
     """Return what stands in the view, in the order in which it was said."""
     known = view.visible_items.if_undone_is(view.facts.undone)
     return known.after(view.history_from(known.count)).items

@@ -12,7 +12,7 @@ from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...values import record, replace
 
-__all__ = ["Saying", "Spoken", "Words", "chosen_words", "spoken_in", "words_text"]
+__all__ = ["QuotedWords", "UserMessage", "UserMessages", "quoted_words", "user_messages", "words_text"]
 
 _FRAME_TOKENS = 24  # what the line with the handle takes beside the words
 _HANDLE_TOKENS = 26
@@ -20,7 +20,7 @@ _LEAST_EXCERPT = 200
 
 
 @record
-class Spoken:
+class UserMessage:
     """Something the user said: the handle of the message, and its text as it came."""
 
     handle: str
@@ -33,11 +33,11 @@ class Spoken:
 
 
 @record
-class Words:
+class QuotedWords:
     """What of the user's words is repeated: whole ones newest first, one cut short at most, the rest by handle."""
 
-    whole: tuple[Spoken, ...] = ()
-    short: Spoken | None = None
+    whole: tuple[UserMessage, ...] = ()
+    short: UserMessage | None = None
     """A message too long for what was left, its beginning and end only; the whole of it is behind its handle."""
     handles: tuple[str, ...] = ()
     unnamed: int = 0
@@ -49,44 +49,46 @@ class Words:
         return len(self.handles) + self.unnamed
 
 
-def spoken_in(entries: Iterable[Entry]) -> list[Spoken]:
+def user_messages(entries: Iterable[Entry]) -> list[UserMessage]:
     """Return what the user said in these entries, oldest first; what programs put into user messages is left out."""
-    out: list[Spoken] = []
+    out: list[UserMessage] = []
     for entry in entries:
         if entry.kind != USER:
             continue
         texts = [text for text in _texts(entry) if own_words(_only(entry, text))]
         if texts:
-            out.append(Spoken(entry.uuid, "\n\n".join(texts)))
+            out.append(UserMessage(entry.uuid, "\n\n".join(texts)))
     return out
 
 
-class Saying:
+class UserMessages:
     """All that the user said in one session, followed as it grows, so that nothing is read twice."""
 
     def __init__(self) -> None:
-        self.spoken: list[Spoken] = []
+        self.spoken: list[UserMessage] = []
         self._items = 0
         self._last = ""
 
-    def follow(self, view: View) -> list[Spoken]:
+    def follow(self, view: View) -> list[UserMessage]:
         """Take in what the view has gained; a view that is another one is read from its beginning."""
         known = view.history_from(max(0, self._items - 1))
         if self._items and (not known or known[0].uuid != self._last):
             self.spoken, self._items = [], 0
             known = view.history_from(0)
         fresh = known[1:] if self._items else known
-        self.spoken += spoken_in(one.entry for one in fresh if isinstance(one, Item))
+        self.spoken += user_messages(one.entry for one in fresh if isinstance(one, Item))
         if fresh:
             self._items, self._last = self._items + len(fresh), fresh[-1].uuid
         return self.spoken
 
 
-def chosen_words(said: Sequence[Spoken], *, tokens: int, handle_tokens: int, pinned: frozenset[str]) -> Words:
+def quoted_words(
+    said: Sequence[UserMessage], *, tokens: int, handle_tokens: int, pinned: frozenset[str]
+) -> QuotedWords:
     """Choose what is repeated within a budget: pinned ones first, then the newest; order is newest first."""
     left = tokens
     whole: set[int] = set()
-    short: tuple[int, Spoken] | None = None
+    short: tuple[int, UserMessage] | None = None
     order = [at for at in range(len(said) - 1, -1, -1) if said[at].handle in pinned]
     for at in [*order, *(at for at in range(len(said) - 1, -1, -1) if at not in set(order))]:
         cost = said[at].tokens + _FRAME_TOKENS
@@ -99,7 +101,7 @@ def chosen_words(said: Sequence[Spoken], *, tokens: int, handle_tokens: int, pin
         break
     rest = [at for at in range(len(said) - 1, -1, -1) if at not in whole and (short is None or at != short[0])]
     named = rest[: handle_tokens // _HANDLE_TOKENS]
-    return Words(
+    return QuotedWords(
         tuple(said[at] for at in sorted(whole, reverse=True)),
         short[1] if short is not None else None,
         tuple(said[at].handle for at in named),
@@ -107,7 +109,7 @@ def chosen_words(said: Sequence[Spoken], *, tokens: int, handle_tokens: int, pin
     )
 
 
-def words_text(words: Words) -> str:
+def words_text(words: QuotedWords) -> str:
     """Write the user's words as a section of the summary."""
     if not (words.whole or words.short or words.by_handle):
         return ""

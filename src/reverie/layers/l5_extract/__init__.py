@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .apply import Asked, asked_of, directive
+    from .apply import MemoryProposal, directive, proposals_in
     from .existing import ExistingMemories
-    from .local import MAX_CANDIDATES, Candidate, Local, extract
-    from .plan import CURSOR, IMPORTED, Looking, after_cursor, imported_upto, looking, wrote_memories
+    from .local import MAX_CANDIDATES, LocalExtraction, MemoryCandidate, extract
+    from .plan import CURSOR, IMPORTED, ExtractionStep, after_cursor, extraction_step, imported_upto, wrote_memories
     from .policy import ExtractPolicy
     from .provenance import Witnesses
 
@@ -18,19 +18,19 @@ __all__ = [
     "CURSOR",
     "IMPORTED",
     "MAX_CANDIDATES",
-    "Asked",
-    "Candidate",
     "ExistingMemories",
     "ExtractPolicy",
-    "Local",
-    "Looking",
+    "ExtractionStep",
+    "LocalExtraction",
+    "MemoryCandidate",
+    "MemoryProposal",
     "Witnesses",
     "after_cursor",
-    "asked_of",
     "directive",
     "extract",
+    "extraction_step",
     "imported_upto",
-    "looking",
+    "proposals_in",
     "wrote_memories",
 ]
 
@@ -38,24 +38,24 @@ __getattr__ = lazily(
     __name__,
     {
         "apply": (
-            "Asked",
-            "asked_of",
+            "MemoryProposal",
+            "proposals_in",
             "directive",
         ),
         "existing": ("ExistingMemories",),
         "local": (
-            "Candidate",
-            "Local",
+            "MemoryCandidate",
+            "LocalExtraction",
             "MAX_CANDIDATES",
             "extract",
         ),
         "plan": (
             "CURSOR",
             "IMPORTED",
-            "Looking",
+            "ExtractionStep",
             "after_cursor",
             "imported_upto",
-            "looking",
+            "extraction_step",
             "wrote_memories",
         ),
         "policy": ("ExtractPolicy",),

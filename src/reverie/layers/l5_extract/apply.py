@@ -14,7 +14,7 @@ from ...memories.rules.taxonomy import TYPES
 from ...values import record
 from .policy import ExtractPolicy
 
-__all__ = ["Asked", "Form", "asked_of", "directive"]
+__all__ = ["Form", "MemoryProposal", "directive", "proposals_in"]
 
 Form: TypeAlias = Literal["tools", "structured"]
 
@@ -24,7 +24,7 @@ _SHORT: Final = {"name": 120, "description": 400, "why": 2_000, "how": 2_000, "u
 
 
 @record
-class Asked:
+class MemoryProposal:
     """One memory as a model answered it, checked; ``updates`` names the file it changes."""
 
     type: str
@@ -67,20 +67,20 @@ def _filled(prompt: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda place: values.get(place.group(1), place.group(0)), prompt)
 
 
-def asked_of(answer: str, policy: ExtractPolicy) -> tuple[list[Asked], list[str]]:
+def proposals_in(answer: str, policy: ExtractPolicy) -> tuple[list[MemoryProposal], list[str]]:
     """Read an answer: the memories that are well formed, and why the others are not.
 
     Raise ``InputError`` where the answer as a whole is none.
     """
     rows = _rows(answer)
-    found: list[Asked] = []
+    found: list[MemoryProposal] = []
     refused: list[str] = []
     for row in rows:
         if len(found) >= policy.max_memories:
             refused.append(f"more than {policy.max_memories} memories in one answer")
             break
         made = _asked(row, policy)
-        if isinstance(made, Asked):
+        if isinstance(made, MemoryProposal):
             found.append(made)
         else:
             refused.append(made)
@@ -102,7 +102,7 @@ def _rows(answer: str) -> list[Any]:
     raise InputError("the answer holds no list of memories")
 
 
-def _asked(row: Any, policy: ExtractPolicy) -> Asked | str:
+def _asked(row: Any, policy: ExtractPolicy) -> MemoryProposal | str:
     if not isinstance(row, dict):
         return f"a memory is an object, not {type(row).__name__}"
     fields = cast("dict[str, Any]", row)
@@ -120,4 +120,4 @@ def _asked(row: Any, policy: ExtractPolicy) -> Asked | str:
         return f"{values['type'][:40]!r} is no type of memory"
     if not values["text"]:
         return "a memory without text"
-    return Asked(**values)
+    return MemoryProposal(**values)

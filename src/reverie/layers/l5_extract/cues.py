@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from ...values import record
 
-__all__ = ["Kind", "Request", "request_in"]
+__all__ = ["Kind", "SaveRequest", "request_in"]
 
 Kind: TypeAlias = Literal["user", "feedback", "project", "reference"]
 
@@ -36,7 +36,7 @@ _MAX_CHARS: Final = 600
 
 
 @record
-class Request:
+class SaveRequest:
     """What a person asked to keep, in their own words, and the cue that opened it."""
 
     type: Kind
@@ -45,7 +45,7 @@ class Request:
     cue: str
 
 
-def request_in(sentence: str) -> Request | None:
+def request_in(sentence: str) -> SaveRequest | None:
     """Return the explicit request that a sentence makes, or None."""
     said = sentence.strip()
     if len(said) > _MAX_CHARS or said.endswith("?"):
@@ -63,7 +63,7 @@ def request_in(sentence: str) -> Request | None:
         text = f"{rule} {text}"
     if len(text.split()) < _MIN_WORDS or (_AT_HAND if rule else _RECALLS).search(text):
         return None
-    return Request("feedback" if rule else _kind_of(text), text, why, rule or "remember")
+    return SaveRequest("feedback" if rule else _kind_of(text), text, why, rule or "remember")
 
 
 def _kind_of(text: str) -> Kind:

@@ -20,10 +20,10 @@ from ...memories.store.trust import Trust
 from ...text.dates import absolute
 from ...text.sentences import bare, sentences_of
 from ...values import record, replace
-from .cues import Request, request_in
+from .cues import SaveRequest, request_in
 from .existing import ExistingMemories
 
-__all__ = ["Candidate", "Local", "extract", "said_on"]
+__all__ = ["LocalExtraction", "MemoryCandidate", "extract", "said_on"]
 
 MAX_CANDIDATES: Final = 20
 _KEPT_DAYS: Final = 30
@@ -35,7 +35,7 @@ _OUTPUT_CHARS: Final = 400_000
 
 
 @record
-class Candidate:
+class MemoryCandidate:
     """A memory to be: what it says, whose word it is, and the message it comes from."""
 
     type: str
@@ -57,10 +57,10 @@ class Candidate:
 
 
 @record
-class Local:
+class LocalExtraction:
     """The memories that the local extractor found, and the requests it refused with the reason."""
 
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[MemoryCandidate, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
     """Message and reason, never the text."""
 
@@ -73,7 +73,7 @@ def extract(
     heard_before: Sequence[Entry] = (),
     imported: Collection[str] = (),
     most: int = MAX_CANDIDATES,
-) -> Local:
+) -> LocalExtraction:
     """Return the memories that these entries ask for and that are not there yet.
 
     ``heard_before`` are earlier entries whose tool output a person may be repeating, ``imported`` the messages that
@@ -82,7 +82,7 @@ def extract(
     """
     known: ExistingMemories | None = None
     outputs = _Outputs([*heard_before, *entries])
-    kept: list[Candidate] = []
+    kept: list[MemoryCandidate] = []
     refused: list[tuple[str, str]] = []
     for entry in entries:
         for request, is_own in _requests(entry):
@@ -101,10 +101,10 @@ def extract(
                 continue
             known.add(made.type, made.text, file=file, trust=made.trust)
             kept.append(replace(made, updates=file))
-    return Local(tuple(kept), tuple(refused))
+    return LocalExtraction(tuple(kept), tuple(refused))
 
 
-def _requests(entry: Entry) -> Iterator[tuple[Request, bool]]:
+def _requests(entry: Entry) -> Iterator[tuple[SaveRequest, bool]]:
     """Yield the requests in a message, each with whether it is certainly the person's own word.
 
     After a sentence of another kind, or after a colon, a person may be repeating somebody else.
@@ -127,7 +127,7 @@ def said_on(entry: Entry) -> date | None:
         return None
 
 
-def _candidate(request: Request, entry: Entry, instructions: Sequence[str]) -> tuple[Candidate | None, str]:
+def _candidate(request: SaveRequest, entry: Entry, instructions: Sequence[str]) -> tuple[MemoryCandidate | None, str]:
     """Return the memory of a request, or None and the reason why it is not kept."""
     day = said_on(entry)
     text, why, expires = _stated(request.text), _stated(request.why), ""
@@ -146,7 +146,7 @@ def _candidate(request: Request, entry: Entry, instructions: Sequence[str]) -> t
     how = {"user": _WHO_SPEAKS, "feedback": _ALWAYS}.get(request.type, "")
     if not why:
         why = {"feedback": _NO_REASON, "project": _said_when(day)}.get(request.type, "")
-    return Candidate(request.type, text, why, how, "user", entry.uuid, request.cue, expires), ""
+    return MemoryCandidate(request.type, text, why, how, "user", entry.uuid, request.cue, expires), ""
 
 
 def _later(last: date) -> str:

@@ -15,7 +15,16 @@ from ...conversation.view import View
 from ...values import record
 from .policy import ExtractPolicy
 
-__all__ = ["CURSOR", "IMPORTED", "Act", "Looking", "after_cursor", "imported_upto", "looking", "wrote_memories"]
+__all__ = [
+    "CURSOR",
+    "IMPORTED",
+    "Act",
+    "ExtractionStep",
+    "after_cursor",
+    "extraction_step",
+    "imported_upto",
+    "wrote_memories",
+]
 
 CURSOR: Final = "extract"
 IMPORTED: Final = "imported"
@@ -29,7 +38,7 @@ _SHELLS: Final = re.compile(r"bash|shell|exec|terminal|run", re.IGNORECASE)
 
 
 @record
-class Looking:
+class ExtractionStep:
     """What is to be done with the messages after the cursor: look, move past them, or wait; and why."""
 
     act: Act
@@ -64,27 +73,27 @@ def after_cursor(said: Sequence[Entry], cursor: str | None) -> tuple[tuple[Entry
     return tuple(said), True
 
 
-def looking(view: View, cursor: str | None, policy: ExtractPolicy, *, memory_path: str = "") -> Looking:
+def extraction_step(view: View, cursor: str | None, policy: ExtractPolicy, *, memory_path: str = "") -> ExtractionStep:
     """Say what is to be done after a query; ``view`` is the conversation as it was then.
 
     The cursor is given beside it, since it may have moved after the view was taken.
     """
     final = view.final
     if final is None or final.role != ASSISTANT or final.uses:
-        return Looking("wait", "the query has not come to its end")
+        return ExtractionStep("wait", "the query has not come to its end")
     entries, lost = after_cursor(view.history, cursor)
     if not entries:
-        return Looking("wait", "nothing has been said since")
+        return ExtractionStep("wait", "nothing has been said since")
     upto = entries[-1].uuid
     cwd = view.facts.meta.get("cwd")
     if memory_path and wrote_memories(entries, memory_path, cwd=cwd if isinstance(cwd, str) else ""):
-        return Looking("skip", "the agent wrote memories itself", entries, upto, lost=lost)
+        return ExtractionStep("skip", "the agent wrote memories itself", entries, upto, lost=lost)
     turns = _completed(entries)
     if not any(own_words(entry) for entry in entries if entry.kind == USER):
-        return Looking("wait", "nobody has said anything since", entries, upto, turns, lost)
+        return ExtractionStep("wait", "nobody has said anything since", entries, upto, turns, lost)
     if turns < policy.every_turns:
-        return Looking("wait", f"{turns} of {policy.every_turns} turns", entries, upto, turns, lost)
-    return Looking("run", "due", entries, upto, turns, lost)
+        return ExtractionStep("wait", f"{turns} of {policy.every_turns} turns", entries, upto, turns, lost)
+    return ExtractionStep("run", "due", entries, upto, turns, lost)
 
 
 def _completed(entries: Sequence[Entry]) -> int:

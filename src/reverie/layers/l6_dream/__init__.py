@@ -15,18 +15,17 @@ if TYPE_CHECKING:
     from .changes import DreamProposal, FileChange, Question
     from .facts import DreamFacts
     from .findings import Finding, Findings, findings_in
-    from .gates import Closed, Gate, Open, Reason, judged, seconds_until_due
+    from .gates import Gate, GateClosed, GateOpen, Reason, gate_state, seconds_until_due
     from .links import links_in
     from .local import dream
     from .plan import ModelStatements, changes_between, lowered, records_of
     from .policy import DreamPolicy
-    from .report import Change, DreamReport, ModelUsage, NotDone, OpenQuestion, change_of, markdown
+    from .report import DreamChange, DreamReport, ModelUsage, OpenQuestion, SkippedChange, change_of, markdown
     from .support import Support
     from .validate import RefusedChange, validated
 
 __all__ = [
-    "Change",
-    "Closed",
+    "DreamChange",
     "DreamFacts",
     "DreamPolicy",
     "DreamProposal",
@@ -36,14 +35,15 @@ __all__ = [
     "Finding",
     "Findings",
     "Gate",
+    "GateClosed",
+    "GateOpen",
     "ModelStatements",
     "ModelUsage",
-    "NotDone",
-    "Open",
     "OpenQuestion",
     "Question",
     "Reason",
     "RefusedChange",
+    "SkippedChange",
     "Support",
     "applied",
     "capped_index",
@@ -52,7 +52,7 @@ __all__ = [
     "dream",
     "files_on",
     "findings_in",
-    "judged",
+    "gate_state",
     "links_in",
     "lowered",
     "markdown",
@@ -88,11 +88,11 @@ __getattr__ = lazily(
             "findings_in",
         ),
         "gates": (
-            "Closed",
+            "GateClosed",
             "Gate",
-            "Open",
+            "GateOpen",
             "Reason",
-            "judged",
+            "gate_state",
             "seconds_until_due",
         ),
         "links": ("links_in",),
@@ -105,10 +105,10 @@ __getattr__ = lazily(
         ),
         "policy": ("DreamPolicy",),
         "report": (
-            "Change",
+            "DreamChange",
             "DreamReport",
             "ModelUsage",
-            "NotDone",
+            "SkippedChange",
             "OpenQuestion",
             "change_of",
             "markdown",

@@ -14,7 +14,7 @@ from typing import Final
 
 from ...errors import InputError, UnsafePath
 from ...memories.rules.taxonomy import TYPES
-from ...memories.store.drafts import Draft, Table
+from ...memories.store.drafts import Draft, TransactionView
 from ...memories.store.index import LINE_CHARS, MAX_BYTES, MAX_LINES, changed, line_for, lines_of, patched, rebuilt
 from ...memories.store.journal import JournalEntry
 from ...memories.store.names import is_memory
@@ -63,7 +63,7 @@ class DreamTransaction:
 
 
 def applied(
-    table: Table, dreams: Sequence[DreamProposal], policy: DreamPolicy, *, why: str, confirmed: bool = False
+    table: TransactionView, dreams: Sequence[DreamProposal], policy: DreamPolicy, *, why: str, confirmed: bool = False
 ) -> DreamTransaction:
     """Plan what of these changes can be made to the directory as it is now."""
     now, trusts = files_on(table)
@@ -95,7 +95,7 @@ def applied(
     )
 
 
-def files_on(table: Table) -> tuple[dict[str, bytes], dict[str, Trust]]:
+def files_on(table: TransactionView) -> tuple[dict[str, bytes], dict[str, Trust]]:
     """Return every memory as it is now, and whose word it is.
 
     A memory that is there and cannot be read now is an error: nothing is decided about a directory half seen. What is
@@ -184,7 +184,7 @@ def _rank(memory: MemoryRecord) -> tuple[int, int, tuple[int, ...]]:
 # -- taking it back
 
 
-def taken_back(table: Table, entry: JournalEntry, *, who: str) -> tuple[Draft, tuple[str, ...]]:
+def taken_back(table: TransactionView, entry: JournalEntry, *, who: str) -> tuple[Draft, tuple[str, ...]]:
     """Plan to bring back what a dream changed; return the files that stay because somebody changed them since."""
     history = table.history
     files: dict[str, bytes | None] = {}
@@ -203,7 +203,9 @@ def taken_back(table: Table, entry: JournalEntry, *, who: str) -> tuple[Draft, t
     return draft, tuple(stay)
 
 
-def _index_before(table: Table, entry: JournalEntry, files: Mapping[str, bytes | None], stay: Sequence[str]) -> str:
+def _index_before(
+    table: TransactionView, entry: JournalEntry, files: Mapping[str, bytes | None], stay: Sequence[str]
+) -> str:
     """Return the index as it was before, with the lines of whatever came since."""
     now = table.index
     back = patched(now, entry.index, backwards=True) if entry.index is not None else now

@@ -7,7 +7,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 from ...values import record
 from .policy import DreamPolicy
 
-__all__ = ["Closed", "Facts", "Gate", "Open", "Reason", "judged", "seconds_until_due"]
+__all__ = ["Gate", "GateClosed", "GateFacts", "GateOpen", "Reason", "gate_state", "seconds_until_due"]
 
 Reason: TypeAlias = Literal["off", "not_main", "too_soon", "no_memories", "just_scanned", "few_sessions", "running"]
 
@@ -16,7 +16,7 @@ _SECONDS_A_MINUTE: Final = 60.0
 
 
 @record
-class Open:
+class GateOpen:
     """A dream may begin."""
 
     since: float
@@ -26,7 +26,7 @@ class Open:
 
 
 @record
-class Closed:
+class GateClosed:
     """No dream begins; after so many seconds it is worth asking again, None where waiting changes nothing."""
 
     reason: Reason
@@ -34,10 +34,10 @@ class Closed:
     detail: str = ""
 
 
-Gate: TypeAlias = Open | Closed
+Gate: TypeAlias = GateOpen | GateClosed
 
 
-class Facts(Protocol):
+class GateFacts(Protocol):
     """The questions of the gates in their order; each answer costs more than the one before."""
 
     def off(self) -> Reason | None:
@@ -73,26 +73,26 @@ def seconds_until_due(now: float, dreamt: float | None, policy: DreamPolicy) -> 
     return left if left > 0.0 else 0.0
 
 
-def judged(facts: Facts, policy: DreamPolicy, now: float) -> Gate:
+def gate_state(facts: GateFacts, policy: DreamPolicy, now: float) -> Gate:
     """Ask one fact after the other until one of them closes the gate."""
     off = facts.off()
     if off is not None:
-        return Closed(off)
+        return GateClosed(off)
     dreamt = facts.dreamt()
     left = seconds_until_due(now, dreamt, policy)
     if left > 0.0:
-        return Closed("too_soon", left)
+        return GateClosed("too_soon", left)
     pause = policy.scan_minutes * _SECONDS_A_MINUTE
     scanned = facts.scanned()
     if scanned is not None and 0.0 <= now - scanned < pause:
-        return Closed("just_scanned", pause - (now - scanned))
+        return GateClosed("just_scanned", pause - (now - scanned))
     if not facts.has_memories():
-        return Closed("no_memories", pause)
+        return GateClosed("no_memories", pause)
     since = 0.0 if dreamt is None or dreamt > now else max(dreamt, 0.0)  # a stamp in the future says nothing
     sessions = facts.touched(since)
     if sessions < policy.min_sessions:
-        return Closed("few_sessions", pause, f"{sessions} of {policy.min_sessions} sessions")
+        return GateClosed("few_sessions", pause, f"{sessions} of {policy.min_sessions} sessions")
     running = facts.running()
     if running:
-        return Closed("running", pause, running)
-    return Open(since, sessions)
+        return GateClosed("running", pause, running)
+    return GateOpen(since, sessions)

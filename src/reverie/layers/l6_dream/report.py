@@ -10,7 +10,17 @@ from typing import Final, Literal, TypeAlias
 from ...values import field, record
 from .changes import FileChange
 
-__all__ = ["Act", "Change", "DreamReport", "ModelUsage", "NotDone", "OpenQuestion", "Outcome", "change_of", "markdown"]
+__all__ = [
+    "Act",
+    "DreamChange",
+    "DreamReport",
+    "ModelUsage",
+    "OpenQuestion",
+    "Outcome",
+    "SkippedChange",
+    "change_of",
+    "markdown",
+]
 
 Outcome: TypeAlias = Literal["applying", "completed", "failed", "killed"]
 Act: TypeAlias = Literal["added", "changed", "merged", "removed"]
@@ -22,7 +32,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b-\u
 
 
 @record
-class Change:
+class DreamChange:
     """One file that a dream changed, as the report tells it."""
 
     file: str
@@ -34,7 +44,7 @@ class Change:
 
 
 @record
-class NotDone:
+class SkippedChange:
     """A change that was proposed and not made."""
 
     file: str
@@ -83,8 +93,8 @@ class DreamReport:
     by: str = "local"
     entry: str = ""
     """The change in the journal, by which it can be undone; empty where nothing was changed."""
-    changes: tuple[Change, ...] = ()
-    not_done: tuple[NotDone, ...] = ()
+    changes: tuple[DreamChange, ...] = ()
+    not_done: tuple[SkippedChange, ...] = ()
     questions: tuple[OpenQuestion, ...] = ()
     paths: tuple[str, ...] = ()
     """Every path that was written to during the run, whatever became of it."""
@@ -101,9 +111,9 @@ class DreamReport:
     """The change in the journal that took it back."""
 
 
-def change_of(change: FileChange, by: str) -> Change:
+def change_of(change: FileChange, by: str) -> DreamChange:
     """Return a change as the report tells it, with its diff."""
-    return Change(change.file, change.act, _plain(change.why), by, change.into, _diff(change))
+    return DreamChange(change.file, change.act, _plain(change.why), by, change.into, _diff(change))
 
 
 def _diff(change: FileChange) -> str:
@@ -172,7 +182,7 @@ def _state(report: DreamReport) -> str:
             return f"Killed{': ' + _plain(report.problem) if report.problem else ''}. Nothing was changed."
 
 
-def _counted(changes: Sequence[Change]) -> Iterable[str]:
+def _counted(changes: Sequence[DreamChange]) -> Iterable[str]:
     for act in _HEADINGS:
         many = sum(1 for one in changes if one.act == act)
         if many:
@@ -198,7 +208,7 @@ def _section(heading: str, parts: Sequence[str]) -> list[str]:
     return [f"## {heading}", *parts] if parts else []
 
 
-def _change(change: Change) -> str:
+def _change(change: DreamChange) -> str:
     into = f" into `{change.into}`" if change.into else ""
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", change.diff) or ("``",)))
     why = change.why or "no reason was given"

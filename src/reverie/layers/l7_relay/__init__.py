@@ -13,9 +13,9 @@ from ...lazy import lazily
 if TYPE_CHECKING:
     from .agent_types import AgentKind, KindSource, allowed_tools, parse_kind
     from .controls import CONTROLS, control_of, counts, explained, written
-    from .limits import Census, Spent, over_limit, start_problem
+    from .limits import AgentCounts, AgentSpending, over_limit, start_problem
     from .messages import EVERYBODY, MAX_SUMMARY_CHARS, Letter, agent_name, check_name, shown
-    from .plan import Outcome, answer_text, kinds_listing, narrower, notification_text, summary_of
+    from .plan import AgentResult, answer_text, kinds_listing, narrower, notification_text, summary_of
     from .policy import RelayPolicy
     from .progress import fork_is_cheaper, line_for, line_problem, names_in
     from .signature import KEY_BYTES, MAX_LETTER_BYTES, read, sealed, signed
@@ -26,13 +26,13 @@ __all__ = [
     "KEY_BYTES",
     "MAX_LETTER_BYTES",
     "MAX_SUMMARY_CHARS",
+    "AgentCounts",
     "AgentKind",
-    "Census",
+    "AgentResult",
+    "AgentSpending",
     "KindSource",
     "Letter",
-    "Outcome",
     "RelayPolicy",
-    "Spent",
     "agent_name",
     "allowed_tools",
     "answer_text",
@@ -75,8 +75,8 @@ __getattr__ = lazily(
             "written",
         ),
         "limits": (
-            "Census",
-            "Spent",
+            "AgentCounts",
+            "AgentSpending",
             "over_limit",
             "start_problem",
         ),
@@ -89,7 +89,7 @@ __getattr__ = lazily(
             "shown",
         ),
         "plan": (
-            "Outcome",
+            "AgentResult",
             "answer_text",
             "kinds_listing",
             "narrower",

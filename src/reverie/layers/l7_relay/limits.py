@@ -5,11 +5,11 @@ from __future__ import annotations
 from ...values import record
 from .policy import RelayPolicy
 
-__all__ = ["Census", "Spent", "over_limit", "start_problem"]
+__all__ = ["AgentCounts", "AgentSpending", "over_limit", "start_problem"]
 
 
 @record
-class Census:
+class AgentCounts:
     """How things stand with all agents of one main agent; ``depth`` is that of the one who wants to start another."""
 
     depth: int = 0
@@ -19,7 +19,7 @@ class Census:
 
 
 @record
-class Spent:
+class AgentSpending:
     """What one agent has used so far."""
 
     turns: int = 0
@@ -27,7 +27,7 @@ class Spent:
     seconds: float = 0.0
 
 
-def start_problem(policy: RelayPolicy, census: Census, *, prompt_chars: int) -> str:
+def start_problem(policy: RelayPolicy, census: AgentCounts, *, prompt_chars: int) -> str:
     """Say why another agent may not be started now, and what to do instead; nothing where it may."""
     if census.depth >= policy.max_depth:
         return f"agents may start agents {policy.max_depth} deep, and this one is that deep: do the work here"
@@ -45,7 +45,7 @@ def start_problem(policy: RelayPolicy, census: Census, *, prompt_chars: int) -> 
     return ""
 
 
-def over_limit(policy: RelayPolicy, spent: Spent, *, family_usd: float) -> str:
+def over_limit(policy: RelayPolicy, spent: AgentSpending, *, family_usd: float) -> str:
     """Say which limit an agent has reached; nothing while none is. ``family_usd`` is what all agents cost together."""
     if spent.turns >= policy.max_turns:
         return f"{spent.turns} turns were taken, and an agent has {policy.max_turns}"

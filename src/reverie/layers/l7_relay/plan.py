@@ -8,7 +8,7 @@ from typing import Final
 from ...memories.recall.fence import escaped
 from ...values import record
 
-__all__ = ["MODES", "Outcome", "answer_text", "kinds_listing", "narrower", "notification_text", "summary_of"]
+__all__ = ["MODES", "AgentResult", "answer_text", "kinds_listing", "narrower", "notification_text", "summary_of"]
 
 MODES: Final = ("plan", "default", "accept-edits", "bypass")
 """Narrowest first."""
@@ -18,7 +18,7 @@ _LISTING_CHARS: Final = 8_000
 
 
 @record
-class Outcome:
+class AgentResult:
     """What came of an agent: data, whoever it is told to."""
 
     agent: str
@@ -48,7 +48,7 @@ def summary_of(text: str) -> str:
     return flat if len(flat) <= _SUMMARY_CHARS else flat[: _SUMMARY_CHARS - 1] + "…"
 
 
-def answer_text(outcome: Outcome) -> str:
+def answer_text(outcome: AgentResult) -> str:
     """Return the outcome as the result of the call that waited for it."""
     lines = [f"Agent {outcome.agent} {outcome.status} ({_usage(outcome)})."]
     if outcome.status != "completed":
@@ -58,7 +58,7 @@ def answer_text(outcome: Outcome) -> str:
     return "\n".join([*lines, "", outcome.result]).rstrip()
 
 
-def notification_text(outcome: Outcome, *, tag: str) -> str:
+def notification_text(outcome: AgentResult, *, tag: str) -> str:
     """Return the outcome as it enters a conversation by itself: fenced, so that it never speaks for the user."""
     head = f'<agent-result-{tag} id="{outcome.agent}" type="{outcome.kind}" status="{outcome.status}">'
     lines = [
@@ -86,7 +86,7 @@ def kinds_listing(kinds: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def _usage(outcome: Outcome) -> str:
+def _usage(outcome: AgentResult) -> str:
     cost = "" if outcome.cost_usd is None else f", ${outcome.cost_usd:.4f}"
     turns = f"{outcome.turns} turn{'' if outcome.turns == 1 else 's'}"
     return f"{turns}, {outcome.tokens:,} tokens{cost}, {outcome.seconds:.0f} s"

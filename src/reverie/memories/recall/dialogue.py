@@ -17,7 +17,7 @@ from ...values import record
 from .query import Query, Vocabulary
 from .terms import idf, saturated
 
-__all__ = ["Dialogues", "Ranked", "Scored", "SessionFacts", "Weights", "packed", "rank", "size_code"]
+__all__ = ["Dialogues", "SessionFacts", "SessionRanking", "SessionScore", "Weights", "packed", "rank", "size_code"]
 
 _SHIFT: Final = 16
 _LOW: Final = (1 << _SHIFT) - 1
@@ -70,7 +70,7 @@ class Weights:
 
 
 @record
-class Scored:
+class SessionScore:
     """A message found."""
 
     session: int
@@ -79,10 +79,10 @@ class Scored:
 
 
 @record
-class Ranked:
+class SessionRanking:
     """The messages and sessions found, best first, and the words they were found by."""
 
-    messages: tuple[Scored, ...] = ()
+    messages: tuple[SessionScore, ...] = ()
     sessions: tuple[tuple[int, float], ...] = ()
     words: tuple[str, ...] = ()
 
@@ -104,7 +104,7 @@ def rank(
     limit: int = 10,
     weights: Weights | None = None,
     within: Sequence[int] | None = None,
-) -> Ranked:
+) -> SessionRanking:
     """Return the messages and sessions that a question is most likely about, of all sessions or of these."""
     weights = weights or Weights()
     query = Query(text, source, max_postings=weights.max_postings)
@@ -144,7 +144,7 @@ class _Board:
             value = saturated(count, self._facts[session].words, self._average_session)
             self._whole[session] = self._whole.get(session, 0.0) + tells_session * value
 
-    def ranked(self, query: Query, limit: int) -> Ranked:
+    def ranked(self, query: Query, limit: int) -> SessionRanking:
         """Return the best messages and the best sessions."""
         sessions: list[tuple[float, str, int]] = []
         messages: list[tuple[float, str, int, int]] = []
@@ -153,8 +153,8 @@ class _Board:
             scores = self._scores(session, query.names)
             messages += [(-value, key, number, session) for number, value in scores.items()]
             sessions.append((-self._whole[session] - max(scores.values()), key, session))
-        return Ranked(
-            tuple(Scored(one, number, -value) for value, _, number, one in heapq.nsmallest(limit, messages)),
+        return SessionRanking(
+            tuple(SessionScore(one, number, -value) for value, _, number, one in heapq.nsmallest(limit, messages)),
             tuple((one, -value) for value, _, one in heapq.nsmallest(limit, sessions)),
             tuple(query.words),
         )

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["Match", "MemoryIndex", "MemoryWeights", "Words"]
+__all__ = ["Match", "MemoryIndex", "MemoryWeights", "MemoryWords"]
 
 _DAY_SECONDS: Final = 86_400.0
 
@@ -57,7 +57,7 @@ class Match:
 
 
 @record
-class Words:
+class MemoryWords:
     """The words of one memory."""
 
     head: frozenset[str]
@@ -71,7 +71,7 @@ class Words:
 class _Shelved:
     __slots__ = ("decays", "file", "head", "length", "modified", "words")
 
-    def __init__(self, memory: MemoryRecord, words: Words) -> None:
+    def __init__(self, memory: MemoryRecord, words: MemoryWords) -> None:
         self.file = memory.file
         self.head = words.head
         self.words = tuple(words.counts)
@@ -81,7 +81,7 @@ class _Shelved:
         self.decays = kind is not None and kind.decays
 
 
-def _counted(memory: MemoryRecord, weights: MemoryWeights) -> Words:
+def _counted(memory: MemoryRecord, weights: MemoryWeights) -> MemoryWords:
     """Return the words of a memory, and how much each counts for."""
     counts: Counter[str] = Counter()
     for text, weight in ((memory.name, weights.name), (memory.description, weights.description)):
@@ -92,7 +92,7 @@ def _counted(memory: MemoryRecord, weights: MemoryWeights) -> Words:
     head = frozenset(counts)
     for word, count in Counter(tokens(memory.body)).items():
         counts[word] += count * weights.body
-    return Words(head, counts, sum(counts[word] for word in without_noise(counts)))
+    return MemoryWords(head, counts, sum(counts[word] for word in without_noise(counts)))
 
 
 class MemoryIndex:
@@ -122,11 +122,11 @@ class MemoryIndex:
         """Add a memory with its text, in place of what was indexed under its file."""
         self.put_words(memory, self.words_of(memory))
 
-    def words_of(self, memory: MemoryRecord) -> Words:
+    def words_of(self, memory: MemoryRecord) -> MemoryWords:
         """Return what is indexed of a memory, for somebody who keeps it."""
         return _counted(memory, self._weights)
 
-    def put_words(self, memory: MemoryRecord, words: Words) -> None:
+    def put_words(self, memory: MemoryRecord, words: MemoryWords) -> None:
         """Add a memory by its words, which may be only those that will be asked for."""
         self.drop(memory.file)
         shelved = _Shelved(memory, words)

@@ -17,8 +17,8 @@ __all__ = [
     "MAX_BYTES",
     "MAX_HOPS",
     "WARN_CHARS",
-    "Gathered",
     "InstructionFile",
+    "InstructionSet",
     "Kind",
     "changed",
     "fingerprint",
@@ -58,7 +58,7 @@ class InstructionFile:
 
 
 @record
-class Gathered:
+class InstructionSet:
     """What was found, in the order in which it is shown, and what went wrong on the way."""
 
     files: list[InstructionFile] = field(default_factory=lambda: [])
@@ -200,13 +200,13 @@ _CHANGED: Final = "These instruction files have changed since the session began.
 _GONE: Final = "It was removed; what it said no longer counts."
 
 
-def render(gathered: Gathered | Sequence[InstructionFile]) -> str:
+def render(gathered: InstructionSet | Sequence[InstructionFile]) -> str:
     """Return the files as the text of a message, always the same for the same files; empty where there are none."""
-    files = gathered.files if isinstance(gathered, Gathered) else gathered
+    files = gathered.files if isinstance(gathered, InstructionSet) else gathered
     return "\n\n".join([_OPENING, *map(_shown, files)]) if files else ""
 
 
-def changed(before: Gathered, after: Gathered) -> str:
+def changed(before: InstructionSet, after: InstructionSet) -> str:
     """Return what is to be said about files that differ from what a session began with; empty where none does."""
     known = {file.path: file.text for file in before.files}
     now = {file.path for file in after.files}

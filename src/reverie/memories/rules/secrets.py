@@ -14,11 +14,11 @@ from typing import Final
 from ...errors import InputError
 from ...values import record
 
-__all__ = ["RULES", "Finding", "Rule", "find_secrets", "refuse_secrets"]
+__all__ = ["RULES", "SecretFinding", "SecretRule", "find_secrets", "refuse_secrets"]
 
 
 @record
-class Rule:
+class SecretRule:
     """A kind of secret: texts one of which every such secret holds, and its whole shape."""
 
     name: str
@@ -31,7 +31,7 @@ class Rule:
 
 
 @record
-class Finding:
+class SecretFinding:
     """Where a secret stands, and what kind it is; never what it says."""
 
     rule: str
@@ -40,21 +40,21 @@ class Finding:
     length: int
 
 
-def _rule(name: str, needles: str, shape: str, *, back: tuple[int, ...] = (0,), spaced: bool = False) -> Rule:
-    return Rule(name, tuple(needles.split()), re.compile(shape), back, spaced)
+def _rule(name: str, needles: str, shape: str, *, back: tuple[int, ...] = (0,), spaced: bool = False) -> SecretRule:
+    return SecretRule(name, tuple(needles.split()), re.compile(shape), back, spaced)
 
 
 _END: Final = r"(?![A-Za-z0-9])"
 _BEGIN: Final = r"(?<![A-Za-z0-9])"
 
 
-def _prefixed(name: str, prefixes: str, rest: str) -> Rule:
+def _prefixed(name: str, prefixes: str, rest: str) -> SecretRule:
     """Return the rule for tokens that begin with one of these."""
     either = "|".join(re.escape(prefix) for prefix in prefixes.split())
     return _rule(name, prefixes, f"{_BEGIN}(?:{either}){rest}{_END}")
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[SecretRule, ...]] = (
     # code and packages
     _prefixed("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", "[A-Za-z0-9]{30,255}"),
     _prefixed("GitHub fine-grained token", "github_pat_", "[A-Za-z0-9_]{50,255}"),
@@ -227,11 +227,11 @@ _MIN_DISTINCT: Final = 6
 _MIN_ENTROPY: Final = 3.4
 
 
-def find_secrets(text: str) -> list[Finding]:
+def find_secrets(text: str) -> list[SecretFinding]:
     """Return where secrets stand in a text, in order, each place once."""
     text = _INVISIBLE.sub("", text)
     spans = [*_of_rules(text), *_beside_keywords(text)]
-    findings: list[Finding] = []
+    findings: list[SecretFinding] = []
     reached, line, counted = -1, 1, 0
     for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
         if start < reached:
@@ -239,7 +239,7 @@ def find_secrets(text: str) -> list[Finding]:
         reached = end
         line += text.count("\n", counted, start)
         counted = start
-        findings.append(Finding(name, line, start - text.rfind("\n", 0, start), end - start))
+        findings.append(SecretFinding(name, line, start - text.rfind("\n", 0, start), end - start))
     return findings
 
 
@@ -255,7 +255,7 @@ def _of_rules(text: str) -> Iterator[tuple[int, int, str]]:
             yield from ((*found.span(), name) for found in shape.finditer(text) if not _is_placeholder(found.group()))
 
 
-def _of_needle(text: str, rule: Rule, needle: str) -> Iterator[tuple[int, int, str]]:
+def _of_needle(text: str, rule: SecretRule, needle: str) -> Iterator[tuple[int, int, str]]:
     group = "value" if "value" in rule.shape.groupindex else 0
     match = rule.shape.match
     at = text.find(needle)

@@ -18,7 +18,7 @@ from .trust import Trust, worst
 
 __all__ = [
     "Draft",
-    "Table",
+    "TransactionView",
     "confirm",
     "forget",
     "forget_source",
@@ -47,7 +47,7 @@ class Draft:
     """The hash a file must have (None: must not be there) for the change to be made."""
 
 
-class Table(Protocol):
+class TransactionView(Protocol):
     """What a plan sees of the directory."""
 
     @property
@@ -82,7 +82,9 @@ def _day(now: str) -> str:
     return f"{now[:19]}Z"
 
 
-def save(table: Table, file: str, fields: Mapping[str, Value], body: str, *, who: str, why: str) -> Draft | None:
+def save(
+    table: TransactionView, file: str, fields: Mapping[str, Value], body: str, *, who: str, why: str
+) -> Draft | None:
     """Plan a new memory; one that is there with the same text already stays as it is."""
     there = table.record(file)
     if there is not None:
@@ -105,7 +107,7 @@ def save(table: Table, file: str, fields: Mapping[str, Value], body: str, *, who
 
 
 def revise(
-    table: Table,
+    table: TransactionView,
     file: str,
     changes: Mapping[str, Value | None],
     body: str | None,
@@ -146,14 +148,14 @@ def _is_set(old: MemoryRecord, key: str, value: Value | None) -> bool:
     return (known or None) == (value or None)
 
 
-def _there(table: Table, file: str) -> tuple[MemoryRecord, bytes]:
+def _there(table: TransactionView, file: str) -> tuple[MemoryRecord, bytes]:
     data, memory = table.read(file), table.record(file)
     if data is None or memory is None:
         raise InputError(f"there is no memory {file}; 'reverie memory list' names what there is")
     return memory, data
 
 
-def forget(table: Table, files: Sequence[str], *, who: str, why: str) -> Draft:
+def forget(table: TransactionView, files: Sequence[str], *, who: str, why: str) -> Draft:
     """Plan the removal of memories and their lines."""
     for file in files:
         _there(table, file)
@@ -161,7 +163,7 @@ def forget(table: Table, files: Sequence[str], *, who: str, why: str) -> Draft:
     return Draft("forgotten", who, why, dict.fromkeys(files), index)
 
 
-def forget_source(table: Table, source: str, *, who: str) -> Draft | None:
+def forget_source(table: TransactionView, source: str, *, who: str) -> Draft | None:
     """Plan the removal of all that came from one source: a file goes back to what it was before it, or goes.
 
     What was written later on top of it goes too, for it may have been derived from it.
@@ -196,7 +198,7 @@ def _following(index: str, files: Mapping[str, bytes | None]) -> str:
     return changed(index, lines) if lines else index
 
 
-def undo(table: Table, entries: Sequence[JournalEntry], *, who: str) -> Draft:
+def undo(table: TransactionView, entries: Sequence[JournalEntry], *, who: str) -> Draft:
     """Plan to take changes back, newest first, byte for byte."""
     target = table.history.reversal(entries)
     files = {file: data for file, (_, data) in target.items()}
@@ -225,7 +227,7 @@ def _index_before(index: str, entries: Sequence[JournalEntry], files: Mapping[st
     return index if clean else _following(index, files)
 
 
-def rewind(table: Table, later: Sequence[JournalEntry], *, who: str, why: str) -> Draft | None:
+def rewind(table: TransactionView, later: Sequence[JournalEntry], *, who: str, why: str) -> Draft | None:
     """Plan to bring every file to what it was before these changes, newest first."""
     history = table.history
     versions: dict[str, Change] = {}
@@ -240,13 +242,13 @@ def rewind(table: Table, later: Sequence[JournalEntry], *, who: str, why: str) -
     return Draft("rewound", who, why, files, index) if files or index != table.index else None
 
 
-def reindex(table: Table, *, who: str) -> Draft | None:
+def reindex(table: TransactionView, *, who: str) -> Draft | None:
     """Plan the index as the files say it."""
     index = rebuilt(table.index, table.heads())
     return Draft("reindexed", who, "", {}, index) if index != table.index else None
 
 
-def confirm(table: Table, file: str, *, who: str) -> Draft | None:
+def confirm(table: TransactionView, file: str, *, who: str) -> Draft | None:
     """Plan that the user vouches for a memory."""
     memory, data = _there(table, file)
     if memory.trust == "user":
@@ -272,7 +274,7 @@ def last_trusted(history: History, file: str) -> bytes | None:
     return None
 
 
-def reject(table: Table, file: str, *, who: str) -> Draft:
+def reject(table: TransactionView, file: str, *, who: str) -> Draft:
     """Plan that an unconfirmed memory goes back to what it was when it could be trusted, or goes."""
     memory, data = _there(table, file)
     if memory.trust != "unconfirmed":

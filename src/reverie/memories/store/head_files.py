@@ -22,7 +22,7 @@ from .names import FOLDERS, is_memory
 from .records import MemoryRecord, Scope
 from .trust import Trust
 
-__all__ = ["JOURNAL", "LOCK", "READ_FLAGS", "Head", "KeptHeads", "has_settled", "memory_files", "print_of", "read_head"]
+__all__ = ["JOURNAL", "LOCK", "READ_FLAGS", "Head", "HeadCache", "has_settled", "memory_files", "print_of", "read_head"]
 
 JOURNAL: Final = ".journal"
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never wait for a pipe
@@ -122,7 +122,7 @@ class _Row(msgspec.Struct, array_like=True, gc=False):
 _rows: Final = msgspec.msgpack.Decoder(tuple[list[int], list[_Row]])
 
 
-class KeptHeads:
+class HeadCache:
     """The heads of one directory: in this process, and beside its journal for the next one.
 
     A directory that is shared is read anew by each process: others write there, and see it in another light.

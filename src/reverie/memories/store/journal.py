@@ -18,7 +18,7 @@ from ...values import field, record, replace
 from .index import Hunk, lines_of
 from .records import version_of
 from .trust import Trust
-from .trust_history import Standings
+from .trust_history import TrustHistory
 
 __all__ = [
     "Act",
@@ -175,7 +175,7 @@ class History:
         self._indexed: str | None = None
         self._by_id: dict[str, int] = {}
         self._trusts: dict[tuple[str, str], Trust] = {}
-        self.standings = Standings()
+        self.standings = TrustHistory()
         """Whose word the files are as they were left."""
         for entry in entries:
             self.add(entry)

@@ -36,7 +36,7 @@ from .index import INDEX, merged, patched
 from .journal import History, JournalEntry, content_of, encode, erased, read_entries
 from .records import version_of
 from .trust import Trust
-from .trust_history import Standings
+from .trust_history import TrustHistory
 
 __all__ = ["JournalFiles", "read_plain"]
 
@@ -105,7 +105,7 @@ class JournalFiles:
         self._lock: int | None = None
         self._inode = 0
         self._offset = 0
-        self._standings = Standings()
+        self._standings = TrustHistory()
         self._stood = (0, 0)
         self._reading = threading.Lock()
 
@@ -125,7 +125,7 @@ class JournalFiles:
         except OSError:
             return True  # nothing was ever journaled here, or nothing can be seen
 
-    def standings(self) -> Standings:
+    def standings(self) -> TrustHistory:
         """Return whose word each file is, by what is carried out, without the lock; only new lines are read."""
         with self._reading, suppress(OSError):
             lock = os.open(self._lock_path, READ_FLAGS)
@@ -139,7 +139,7 @@ class JournalFiles:
             found = os.stat(self._lines_path, follow_symlinks=False)
             if (found.st_ino, mark) != self._stood:
                 if found.st_ino != inode or mark < offset:
-                    self._standings, offset = Standings(), 0
+                    self._standings, offset = TrustHistory(), 0
                 self._read_standings(offset, mark)
                 self._stood = found.st_ino, mark
         return self._standings

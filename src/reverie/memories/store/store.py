@@ -22,16 +22,16 @@ from ...paths import append_line, explain, explained, open_folder, open_plain, r
 from ...values import record, replace
 from .drafts import Draft
 from .gc_pause import uncollected
-from .head_files import JOURNAL, Head, KeptHeads, has_settled, memory_files, print_of, read_head
+from .head_files import JOURNAL, Head, HeadCache, has_settled, memory_files, print_of, read_head
 from .index import INDEX, LoadedIndex, hunk_between, load
 from .journal import Act, Change, History, JournalEntry, change_to
 from .journal_files import JournalFiles, read_plain
 from .names import check_file
 from .records import MemoryRecord, Scope, read_record, version_of
 from .trust import Trust, worst
-from .trust_history import Standing, Standings
+from .trust_history import FileTrust, TrustHistory
 
-__all__ = ["Desk", "Scan", "Shelf", "stamp", "utc_now"]
+__all__ = ["MemoryStore", "Scan", "Transaction", "stamp", "utc_now"]
 
 _SURFACED: Final = "surfaced.jsonl"
 _RESTORING: Final = frozenset({"undone", "rewound", "rejected", "forgotten"})
@@ -55,17 +55,17 @@ class Scan:
     problems: dict[str, str]
 
 
-def _vouched(claim: Trust, version: str, known: Standing | None) -> Trust:
+def _vouched(claim: Trust, version: str, known: FileTrust | None) -> Trust:
     """Return whose word a head is that claims this much; ``version`` is its file's where both say it is the user's."""
     if known is not None and claim == known.trust == "user":
         return "user" if version == known.version else "agent"
     return worst((claim, "agent", known.trust if known else "agent"))
 
 
-class Desk:
+class Transaction:
     """What a plan sees while the directory is locked."""
 
-    def __init__(self, shelf: Shelf, history: History, now: str) -> None:
+    def __init__(self, shelf: MemoryStore, history: History, now: str) -> None:
         self._shelf = shelf
         self.history = history
         self.now = now
@@ -96,7 +96,7 @@ class Desk:
         return self._shelf.scan_files(self.history.standings).memories
 
 
-class Shelf:
+class MemoryStore:
     """One memory directory."""
 
     def __init__(self, root: str, *, scope: Scope = "private", clock: Callable[[], datetime] = utc_now) -> None:
@@ -104,7 +104,7 @@ class Shelf:
         self.scope: Scope = scope
         self._clock = clock
         self._journal = JournalFiles(self.root)
-        self._kept = KeptHeads(self.root, scope)
+        self._kept = HeadCache(self.root, scope)
         self._scanned = False
 
     # -- reading
@@ -137,7 +137,7 @@ class Shelf:
         """The source of what others wrote into this directory: ``outside``, or ``team`` where it is shared."""
         return "team" if self.scope == "team" else "outside"
 
-    def vouched(self, memory: MemoryRecord, standings: Standings) -> MemoryRecord:
+    def vouched(self, memory: MemoryRecord, standings: TrustHistory) -> MemoryRecord:
         """Return a memory with the trust the journal vouches for, and where it came from if not from the store."""
         trust = standings.trust(memory.file, memory.version, memory.trust)
         source = memory.source
@@ -164,7 +164,7 @@ class Shelf:
         with uncollected():
             return self.scan_files(self._journal.standings())
 
-    def scan_files(self, standings: Standings) -> Scan:
+    def scan_files(self, standings: TrustHistory) -> Scan:
         """Read the heads, each with the trust vouched for; one that has not changed since is not read again."""
         memories: list[MemoryRecord] = []
         problems: dict[str, str] = {}
@@ -206,7 +206,7 @@ class Shelf:
         problems.update((memory.file, memory.problem) for memory in memories if memory.problem)
         return Scan(memories, problems)
 
-    def _vouch(self, memory: MemoryRecord, head: bytes, size: int, known: Standing | None) -> str:
+    def _vouch(self, memory: MemoryRecord, head: bytes, size: int, known: FileTrust | None) -> str:
         """Give a head its trust; the whole file is read only where its hash decides, which is returned then."""
         claim, version = memory.trust, ""
         if known is not None and claim == known.trust == "user":
@@ -217,7 +217,7 @@ class Shelf:
             object.__setattr__(memory, "trust", trust)  # nobody else has it yet, and a copy of thousands takes long
         return version
 
-    def _vouched_again(self, one: Head, known: Standing | None) -> MemoryRecord | None:
+    def _vouched_again(self, one: Head, known: FileTrust | None) -> MemoryRecord | None:
         """Return a head that was read before with the trust it has now; None where its file must be read for that."""
         memory = one.memory
         if not one.version and known is not None and one.claim == known.trust == "user":
@@ -246,7 +246,7 @@ class Shelf:
             return self._journal.history
 
     def commit(
-        self, plan: Callable[[Desk], Draft | None], *, notice: bool = False, dry_run: bool = False
+        self, plan: Callable[[Transaction], Draft | None], *, notice: bool = False, dry_run: bool = False
     ) -> JournalEntry | None:
         """Plan a change and make it as one transaction; None where there is nothing to change.
 
@@ -274,12 +274,12 @@ class Shelf:
             self._journal.carry_out(entry, {file: data for file, data in contents.items() if data is not None})
             return entry
 
-    def _desk(self) -> Desk:
+    def _desk(self) -> Transaction:
         entries = self._journal.history.entries
         now = stamp(self._clock())
-        return Desk(self, self._journal.history, max(now, entries[-1].time) if entries else now)
+        return Transaction(self, self._journal.history, max(now, entries[-1].time) if entries else now)
 
-    def _compare(self, desk: Desk, draft: Draft) -> None:
+    def _compare(self, desk: Transaction, draft: Draft) -> None:
         for file, expected in draft.expect.items():
             found = desk.read(file)
             if (None if found is None else version_of(found)) != expected:
@@ -288,7 +288,7 @@ class Shelf:
                     path=self.path(file),
                 )
 
-    def _entry(self, desk: Desk, draft: Draft) -> JournalEntry:
+    def _entry(self, desk: Transaction, draft: Draft) -> JournalEntry:
         changes: list[Change] = []
         for file, data in draft.files.items():
             found = desk.read(file)
@@ -315,7 +315,7 @@ class Shelf:
             list(draft.undoes),
         )
 
-    def _trust_after(self, desk: Desk, draft: Draft, file: str, data: bytes | None) -> Trust | None:
+    def _trust_after(self, desk: Transaction, draft: Draft, file: str, data: bytes | None) -> Trust | None:
         """Return whose word a file is after a change: what comes back is what it was, and else trust only falls.
 
         Only the user's own confirming raises it.
@@ -328,7 +328,7 @@ class Shelf:
         now = desk.record(file) if draft.act != "confirmed" and draft.act not in _RESTORING else None
         return worst((claimed, now.trust)) if now else claimed
 
-    def _notice(self, desk: Desk, *, everything: bool = False) -> None:
+    def _notice(self, desk: Transaction, *, everything: bool = False) -> None:
         """Journal what was changed by others than us: in the files that were looked at, or in all."""
         history = desk.history
         names = set(desk.seen)

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from .trust import Trust, worst
 
-__all__ = ["OUTSIDE_ACTS", "Standing", "Standings", "Vouched"]
+__all__ = ["OUTSIDE_ACTS", "FileTrust", "TrustHistory", "TrustedChange"]
 
 OUTSIDE_ACTS: Final = frozenset({"found", "outside"})
 
 
-class Vouched(Protocol):
+class TrustedChange(Protocol):
     """A change, as far as it matters here."""
 
     @property
@@ -36,7 +36,7 @@ class Vouched(Protocol):
         ...
 
 
-class Standing(NamedTuple):
+class FileTrust(NamedTuple):
     """The last version of a file that the journal knows, and whose word it is."""
 
     version: str | None
@@ -48,26 +48,26 @@ class Standing(NamedTuple):
 _new_tuple: Final = tuple[Any, ...].__new__  # a journal holds thousands, and a tuple's own maker takes half the time
 
 
-class Standings:
+class TrustHistory:
     """The standing of every file in a journal."""
 
     def __init__(self) -> None:
-        self._files: dict[str, Standing] = {}
+        self._files: dict[str, FileTrust] = {}
 
-    def add(self, act: str, changes: Iterable[Vouched]) -> None:
+    def add(self, act: str, changes: Iterable[TrustedChange]) -> None:
         """Take in the next transaction."""
         outside = act in OUTSIDE_ACTS
         for change in changes:
             if (after := change.after) is not None:
                 trust = change.trust or ("agent" if outside else "user")
-                self._files[change.file] = _new_tuple(Standing, (after, trust, outside))
+                self._files[change.file] = _new_tuple(FileTrust, (after, trust, outside))
             elif outside and (before := self._files.get(change.file)):
                 # Taken away and put back is no way to be trusted more.
-                self._files[change.file] = Standing(None, before.trust, True)
+                self._files[change.file] = FileTrust(None, before.trust, True)
             else:
                 self._files.pop(change.file, None)
 
-    def get(self, file: str) -> Standing | None:
+    def get(self, file: str) -> FileTrust | None:
         """Return what is known of a file."""
         return self._files.get(file)
 

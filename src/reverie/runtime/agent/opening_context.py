@@ -23,7 +23,7 @@ from ...tools.skill import available_skills
 from ...tools.skills import brief_listing
 from ...tools.tool import Tool
 from ..guard.hooks import Hooks
-from ..instructions.reader import Gathered, NestedInstructions, changed, gather, render
+from ..instructions.reader import InstructionSet, NestedInstructions, changed, gather, render
 from ..places.projects import canonical_root
 from ..places.trust import TrustList
 from ..session.session import Session
@@ -56,7 +56,7 @@ class OpeningContext:
         self._hooks = hooks
         self._clock = clock
         self._consent = False
-        self._gathered = Gathered()
+        self._gathered = InstructionSet()
         self._nested = NestedInstructions(context.cwd, self._gathered)
         self._day = ""
 
@@ -141,7 +141,7 @@ class OpeningContext:
         if text and not any(text in one for one in said):
             unsaid = [one for one in self._gathered.files if not any(one.text.strip() in text for text in said)]
             if unsaid:
-                await self._session.attach(changed(Gathered(), Gathered(unsaid)), type=CHANGED)
+                await self._session.attach(changed(InstructionSet(), InstructionSet(unsaid)), type=CHANGED)
 
     async def _mcp_tools(self, stack: AsyncExitStack) -> list[Tool]:
         if not self._settings.mcp_servers:

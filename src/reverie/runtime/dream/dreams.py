@@ -34,7 +34,7 @@ from ...layers.l6_dream import (
 )
 from ...layers.l6_dream import dream as dream_locally
 from ...memories.store.journal_files import read_plain
-from ...memories.store.store import Shelf, stamp, utc_now
+from ...memories.store.store import MemoryStore, stamp, utc_now
 from ...ports import Model
 from ...settings import Settings
 from ...values import record, replace
@@ -87,7 +87,7 @@ class Dreams:
         self._search = search
         self._session = session
         self._clock = clock
-        self._shelf = Shelf(self._root, clock=clock)
+        self._shelf = MemoryStore(self._root, clock=clock)
         self._reports = Reports(self._root, keep=self._policy.kept_reports)
 
     # -- dreaming

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from ...errors import InputError, StorageError
-from ...layers.l6_dream import DreamPolicy, Gate, Reason, judged
+from ...layers.l6_dream import DreamPolicy, Gate, Reason, gate_state
 from ...memories.store.journal_files import JOURNAL
 from ...paths import explained, open_folder, open_plain
 from .lock import DreamLock
@@ -47,7 +47,7 @@ class DreamGate:
         """Say whether a dream may begin now; the session that asks does not count."""
         off: Reason | None = None if enabled and main else ("not_main" if enabled else "off")
         now = self._clock()
-        return judged(_Look(self, off, now, current_session), self.policy, now)
+        return gate_state(_Look(self, off, now, current_session), self.policy, now)
 
     # -- what a look asks
 

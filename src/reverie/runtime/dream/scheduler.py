@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from ...errors import ReverieError
 from ...events import DreamChanged, FellBack
-from ...layers.l6_dream import Open
+from ...layers.l6_dream import GateOpen
 from ...settings import Settings
 from ..memory.scopes import memory_directory
 from ..places.projects import project_slug
@@ -59,7 +59,7 @@ class FallingAsleep:
         enabled = switches.memory and switches.dream
         try:
             gate = await to_thread.run_sync(lambda: self._gate.check(self._session.name, enabled=enabled))
-            if not isinstance(gate, Open):
+            if not isinstance(gate, GateOpen):
                 return False
             await to_thread.run_sync(self._start)
         except (ReverieError, OSError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from ...layers.l6_dream import Closed, DreamReport, Reason, judged
+from ...layers.l6_dream import DreamReport, GateClosed, Reason, gate_state
 from ...settings import Settings
 from ...values import record, replace
 from .lock import DreamLock
@@ -37,9 +37,9 @@ def status_of(root: str, settings: Settings, slug: str, *, now: float, report: D
     runs = found is not None and not found.is_over and holder is not None and holder.pid == found.pid
     if found is not None and not found.is_over and not runs:
         found = replace(found, state="killed")  # its lock is free, so nobody dreams it any more
-    judgement = judged(_Facts(settings, lock, slug, runs), settings.dream, now)
+    judgement = gate_state(_Facts(settings, lock, slug, runs), settings.dream, now)
     gate = ""
-    if isinstance(judgement, Closed):
+    if isinstance(judgement, GateClosed):
         gate = f"{judgement.reason}: {judgement.detail}" if judgement.detail else judgement.reason
     return DreamStatus(lock.last(), gate, found if runs else None, None if runs else found, report)
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from anyio import to_thread
 
 from ...errors import InputError, StorageError, UnsafePath
-from ...layers.l6_dream import DreamPolicy, ModelStatements, NotDone, Question, Support
+from ...layers.l6_dream import DreamPolicy, ModelStatements, Question, SkippedChange, Support
 from ...memories.recall.fence import escaped, fenced
 from ...memories.rules.secrets import find_secrets, refuse_secrets
 from ...memories.store.daily import read_log
@@ -140,7 +140,7 @@ class DreamTools:
         """Work on a copy of these files; ``root`` is what the directory is called in absolute paths."""
         self.files = dict(files)
         self.questions: list[Question] = []
-        self.refused: list[NotDone] = []
+        self.refused: list[SkippedChange] = []
         self.paths: dict[str, None] = {}
         self.calls = 0
         self._why: dict[str, str] = {}
@@ -181,7 +181,7 @@ class DreamTools:
             return await self._searched(self._transcripts, str(call.input["query"]))
         act = acts.get(call.name)
         if act is None:
-            self.refused.append(NotDone(call.name[:80], "changed", "a dream may not use this tool", "model"))
+            self.refused.append(SkippedChange(call.name[:80], "changed", "a dream may not use this tool", "model"))
             return ForkToolResult(_DENIED, is_error=True, allowed=False)
         if call.problem is not None:
             return ForkToolResult(f"The input does not fit the tool's schema: {call.problem[:500]}", is_error=True)
@@ -197,7 +197,7 @@ class DreamTools:
         if call.name in ("Write", "Edit", "Forget"):
             self.paths[path[:200]] = None
             act = "removed" if call.name == "Forget" else "added"
-            self.refused.append(NotDone(path[:200], act, why[:300], "model"))
+            self.refused.append(SkippedChange(path[:200], act, why[:300], "model"))
         return ForkToolResult(why[:500], is_error=True, allowed=False)
 
     def _file(self, path: str) -> str:
@@ -304,7 +304,9 @@ class DreamTools:
         data = text.encode("utf-8", "replace")
         limit = max(self._policy.max_file_bytes, len(self.files.get(name, b"")))
         if len(data) > limit:
-            self.refused.append(NotDone(name, "changed", f"{len(data):,} bytes, and {limit:,} are the most", "model"))
+            self.refused.append(
+                SkippedChange(name, "changed", f"{len(data):,} bytes, and {limit:,} are the most", "model")
+            )
             raise InputError(f"not kept: it would have {len(data):,} bytes, and {limit:,} are the most")
         self.files[name] = data
         self._say_why(name, given)

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import InputError, StorageError
 from ...layers.l6_dream import (
-    Change,
+    DreamChange,
     DreamPolicy,
     DreamProposal,
     DreamReport,
     DreamTransaction,
     FileChange,
-    NotDone,
     OpenQuestion,
     RefusedChange,
+    SkippedChange,
     applied,
     capped_index,
     change_of,
@@ -30,7 +30,7 @@ from ...memories.rules.taxonomy import lint_memory
 from ...memories.store.drafts import Draft
 from ...memories.store.journal import History, JournalEntry
 from ...memories.store.records import read_record, version_of
-from ...memories.store.store import Desk, Shelf
+from ...memories.store.store import MemoryStore, Transaction
 from ...memories.store.trust import Trust
 from ...values import record, replace
 from .reports import Reports, entry_of
@@ -59,11 +59,11 @@ class Undone:
     dry_run: bool = False
 
 
-def snapshot_of(shelf: Shelf, *, notice: bool = True) -> Snapshot:
+def snapshot_of(shelf: MemoryStore, *, notice: bool = True) -> Snapshot:
     """Return a directory as it is; with ``notice`` what was changed outside is journaled, so that it can come back."""
     found: list[Snapshot] = []
 
-    def look(desk: Desk) -> None:
+    def look(desk: Transaction) -> None:
         files, trusts = files_on(desk)
         found.append(Snapshot(files, trusts, desk.index, desk.now))
 
@@ -74,7 +74,7 @@ def snapshot_of(shelf: Shelf, *, notice: bool = True) -> Snapshot:
 class Applying:
     """Carries one dream out."""
 
-    def __init__(self, shelf: Shelf, reports: Reports, policy: DreamPolicy, snapshot: Snapshot) -> None:
+    def __init__(self, shelf: MemoryStore, reports: Reports, policy: DreamPolicy, snapshot: Snapshot) -> None:
         self._shelf = shelf
         self._reports = reports
         self._policy = policy
@@ -105,7 +105,7 @@ class Applying:
         counts = f"{len(report.changes)} changes" if len(report.changes) != 1 else "1 change"
         plans: list[DreamTransaction] = []
 
-        def plan(desk: Desk) -> Draft | None:
+        def plan(desk: Transaction) -> Draft | None:
             plans.append(applied(desk, chosen, self._policy, why=f"{report.dream}: {counts}", confirmed=confirmed))
             return plans[-1].draft
 
@@ -123,7 +123,7 @@ class Applying:
             wrong_after=_wrong(after, self._before.time),
         )
 
-    def _committed(self, dream: str, plan: Callable[[Desk], Draft | None]) -> str:
+    def _committed(self, dream: str, plan: Callable[[Transaction], Draft | None]) -> str:
         try:
             entry = self._shelf.commit(plan)
         except StorageError:
@@ -152,14 +152,16 @@ def _by(dreams: Sequence[DreamProposal]) -> dict[str, str]:
     return {change.file: dreamed.by for dreamed in dreams for change in dreamed.changes}
 
 
-def _told(changes: Sequence[FileChange], dreams: Sequence[DreamProposal]) -> tuple[Change, ...]:
+def _told(changes: Sequence[FileChange], dreams: Sequence[DreamProposal]) -> tuple[DreamChange, ...]:
     by = _by(dreams)
     return tuple(change_of(change, by.get(change.file, "local")) for change in changes)
 
 
-def _not_done(refused: Sequence[RefusedChange], dreams: Sequence[DreamProposal]) -> tuple[NotDone, ...]:
+def _not_done(refused: Sequence[RefusedChange], dreams: Sequence[DreamProposal]) -> tuple[SkippedChange, ...]:
     by = _by(dreams)
-    return tuple(NotDone(one.change.file, one.change.act, one.why, by.get(one.change.file, "local")) for one in refused)
+    return tuple(
+        SkippedChange(one.change.file, one.change.act, one.why, by.get(one.change.file, "local")) for one in refused
+    )
 
 
 def _asked(dreams: Sequence[DreamProposal], after: Mapping[str, bytes]) -> tuple[OpenQuestion, ...]:
@@ -178,12 +180,12 @@ def _wrong(files: Mapping[str, bytes], today: str) -> int:
 # -- taking one back
 
 
-def undo_dream(shelf: Shelf, reports: Reports, dream: str | None, *, author: str, dry_run: bool) -> Undone:
+def undo_dream(shelf: MemoryStore, reports: Reports, dream: str | None, *, author: str, dry_run: bool) -> Undone:
     """Take a dream back, the last one that stands where none is named."""
     entry = _standing(shelf.history(), dream)
     stayed: list[tuple[str, ...]] = []
 
-    def plan(desk: Desk) -> Draft:
+    def plan(desk: Transaction) -> Draft:
         draft, left = taken_back(desk, desk.history.entry(entry.id), who=author)
         stayed.append(left)
         return draft

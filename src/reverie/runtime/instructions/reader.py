@@ -15,8 +15,8 @@ from ...errors import InputError
 from ...memories.rules.instructions import (
     MAX_HOPS,
     WARN_CHARS,
-    Gathered,
     InstructionFile,
+    InstructionSet,
     Kind,
     changed,
     fingerprint,
@@ -29,9 +29,9 @@ from .files import Consent, ReadableFiles
 
 __all__ = [
     "Consent",
-    "Gathered",
     "InstructionFile",
     "InstructionRegistry",
+    "InstructionSet",
     "NestedInstructions",
     "changed",
     "gather",
@@ -65,7 +65,7 @@ def gather(
     consent: Consent = False,
     user_home: Path | None = None,
     permission: ReadPermission | None = None,
-) -> Gathered:
+) -> InstructionSet:
     """Read the instruction files for the start of a session: the user's, then those from the root down to ``cwd``.
 
     The user's file is ``AGENTS.md`` in the Reverie directory, or else ``~/.claude/CLAUDE.md``. Imports from outside the
@@ -78,14 +78,14 @@ def gather(
             break
     for directory in files.levels():
         reading.level(directory)
-    return Gathered(reading.files, files.problems)
+    return InstructionSet(reading.files, files.problems)
 
 
 class NestedInstructions:
     """The instruction files of sub-directories, attached when a tool reads or writes a file near them."""
 
     def __init__(
-        self, cwd: str | Path, gathered: Gathered, *, consent: Consent = False, user_home: Path | None = None
+        self, cwd: str | Path, gathered: InstructionSet, *, consent: Consent = False, user_home: Path | None = None
     ) -> None:
         self.problems: list[str] = []
         """The problems of the last call of ``pending``."""

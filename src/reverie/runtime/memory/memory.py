@@ -18,7 +18,7 @@ from ...memories.store.index import LoadedIndex
 from ...memories.store.journal import BlamedLine, JournalEntry
 from ...memories.store.names import daily_log, file_for, title_for
 from ...memories.store.records import MemoryRecord, Scope, front_matter
-from ...memories.store.store import Desk, Shelf, stamp, utc_now
+from ...memories.store.store import MemoryStore, Transaction, stamp, utc_now
 from ...memories.store.trust import Trust
 from ...settings import Settings, load_settings
 from ...values import replace
@@ -199,7 +199,7 @@ class Memory:
         changes = {key: " ".join(value.split()) for key, value in given.items() if value is not None}
         self._check(scope, body or "", changes, why)
 
-        def plan(desk: Desk) -> Draft | None:
+        def plan(desk: Transaction) -> Draft | None:
             trusted, sources = vouched_of(author, trust), sources_of(source)
             return drafts.revise(
                 desk, file, changes, body, who=author, why=why, trust=trusted, source=sources, expect=expect
@@ -248,7 +248,7 @@ class Memory:
         fields = {key: value for key, value in matter.fields.items() if key not in _OURS}
         self._check(scope, content, {}, "")
 
-        def plan(desk: Desk) -> Draft | None:
+        def plan(desk: Transaction) -> Draft | None:
             if desk.read(inner) is None:
                 born = {**fields, "trust": vouched, "source": source}
                 return drafts.save(desk, inner, born, matter.body, who=author, why=why)
@@ -308,7 +308,7 @@ class Memory:
         """
         scope: Scope = "team" if isinstance(what, str) and what.startswith("team:") else "private"
 
-        def plan(desk: Desk) -> Draft:
+        def plan(desk: Transaction) -> Draft:
             history = desk.history
             wanted = (
                 [history.entry(what.removeprefix("team:"))] if isinstance(what, str) else history.last_undoable(what)
@@ -326,7 +326,7 @@ class Memory:
         after = to if isinstance(to, str) and to[:1] == "c" and to[1:].isdigit() else ""
         time = "" if after else stamp(datetime.fromisoformat(moment_of(to)) if isinstance(to, str) else to)
 
-        def plan(desk: Desk) -> Draft | None:
+        def plan(desk: Transaction) -> Draft | None:
             later = desk.history.since(time, after=after)
             return drafts.rewind(desk, later, who=author, why=f"back to {after or time}")
 
@@ -363,7 +363,7 @@ class Memory:
 
     # -- what every change goes through
 
-    def _shelf(self, scope: Scope) -> Shelf:
+    def _shelf(self, scope: Scope) -> MemoryStore:
         return self._scopes.shelf(scope)
 
     def _outward(self, scope: Scope, entry: JournalEntry | None) -> JournalEntry | None:

@@ -20,7 +20,7 @@ from ...memories.store.index import INDEX, lines_of, load
 from ...memories.store.journal import JournalEntry
 from ...memories.store.names import check_file
 from ...memories.store.records import MemoryRecord, Scope
-from ...memories.store.store import Shelf, stamp
+from ...memories.store.store import MemoryStore, stamp
 from ...memories.store.trust import Trust, worst
 from ...settings import Settings
 from ...values import replace
@@ -47,11 +47,11 @@ class Scopes:
 
     def __init__(self, private: str, team: str | None, clock: Callable[[], datetime]) -> None:
         self._clock = clock
-        self.shelves: dict[Scope, Shelf] = {"private": Shelf(private, clock=clock)}
+        self.shelves: dict[Scope, MemoryStore] = {"private": MemoryStore(private, clock=clock)}
         if team is not None:
-            self.shelves["team"] = Shelf(team, scope="team", clock=clock)
+            self.shelves["team"] = MemoryStore(team, scope="team", clock=clock)
 
-    def shelf(self, scope: Scope) -> Shelf:
+    def shelf(self, scope: Scope) -> MemoryStore:
         """Return a scope's directory, or say that nothing is shared here."""
         if scope not in self.shelves:
             raise InputError("no memories are shared here; set team_memory to a folder to share some")

@@ -10,7 +10,7 @@ from ...errors import StorageError
 from ...memories.recall.search import Match, MemoryIndex
 from ...memories.store.file_stamps import FileStamp, stamped_files
 from ...memories.store.records import MemoryRecord, Scope
-from ...memories.store.store import Shelf
+from ...memories.store.store import MemoryStore
 from ...values import replace
 
 __all__ = ["MemorySearch"]
@@ -23,9 +23,9 @@ class MemorySearch:
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, team: str | os.PathLike[str] | None = None) -> None:
-        self._shelves: dict[Scope, Shelf] = {"private": Shelf(os.fspath(directory))}
+        self._shelves: dict[Scope, MemoryStore] = {"private": MemoryStore(os.fspath(directory))}
         if team is not None:
-            self._shelves["team"] = Shelf(os.fspath(team), scope="team")
+            self._shelves["team"] = MemoryStore(os.fspath(team), scope="team")
         self._index = MemoryIndex()
         self._records: dict[str, MemoryRecord] = {}
         self._stamps: dict[str, FileStamp] = {}
@@ -76,7 +76,7 @@ class MemorySearch:
         """Note that a session was shown these memories, so that forgetting one can name the copies."""
         self._shelves["private"].note_surfaced(files, session)
 
-    def _take(self, name: str, shelf: Shelf, file: str) -> None:
+    def _take(self, name: str, shelf: MemoryStore, file: str) -> None:
         try:
             memory = shelf.get(file)
         except StorageError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...errors import InputError
 from ...layers.l6_dream import Finding, Findings, findings_in
-from ...memories.store.store import Shelf
+from ...memories.store.store import MemoryStore
 from ...settings import Settings
 from ...values import record
 from ..dream.facts import facts_for, unwieldy
@@ -44,11 +44,11 @@ def pollution_of(settings: Settings, *, now: datetime, project: str | None = Non
     before: list[Findings] = []
     after: list[Findings] = []
     for slug, root in _directories(settings, project):
-        files = snapshot_of(Shelf(root), notice=False).files
+        files = snapshot_of(MemoryStore(root), notice=False).files
         if not files:
             continue
         found.append(_looked(files, settings, slug, root, now))
-        then = _before_last_dream(Shelf(root), files)
+        then = _before_last_dream(MemoryStore(root), files)
         if then is not None:
             before.append(_looked(then, settings, slug, root, now))
             after.append(found[-1])
@@ -81,7 +81,7 @@ def _looked(files: Mapping[str, bytes], settings: Settings, slug: str, root: str
     return Findings(len(files), {**found.files, **wrong})
 
 
-def _before_last_dream(shelf: Shelf, files: Mapping[str, bytes]) -> dict[str, bytes] | None:
+def _before_last_dream(shelf: MemoryStore, files: Mapping[str, bytes]) -> dict[str, bytes] | None:
     """Return the files as they would be now without what the last dream did to them; None where none did anything."""
     history = shelf.history()
     last = next((one for one in reversed(history.entries) if one.act == "dreamed"), None)

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from ...conversation.entries import Entry, decode_entry
 from ...errors import StorageError
 from ...events import FellBack, Listener
-from ...memories.recall.dialogue import Ranked, Weights, rank
+from ...memories.recall.dialogue import SessionRanking, Weights, rank
 from ...memories.recall.terms import snippet
 from ...paths import explained, open_folder, open_plain, open_root
 from ...values import record, replace
@@ -116,16 +116,16 @@ class SessionSearch:
 
         return self._sturdy(searched)
 
-    def rank(self, query: str, *, project: str | None = None, limit: int = 10) -> Ranked:
+    def rank(self, query: str, *, project: str | None = None, limit: int = 10) -> SessionRanking:
         """Return what a question finds by the rows alone, sessions included, without reading the messages found."""
 
-        def ranked(rows: Rows) -> Ranked:
+        def ranked(rows: Rows) -> SessionRanking:
             with self._transaction("BEGIN"):
                 return self._ranked(rows, query, project, limit)
 
         return self._sturdy(ranked)
 
-    def _ranked(self, rows: Rows, query: str, project: str | None, limit: int) -> Ranked:
+    def _ranked(self, rows: Rows, query: str, project: str | None, limit: int) -> SessionRanking:
         rows.look()
         within = None if project is None else list(rows.keys(project))
         return rank(query, rows, limit=limit, weights=self._weights, within=within)
@@ -225,7 +225,7 @@ class SessionSearch:
 
     # -- showing
 
-    def _shown(self, rows: Rows, ranked: Ranked) -> list[Found] | None:
+    def _shown(self, rows: Rows, ranked: SessionRanking) -> list[Found] | None:
         """Return what was found with its text, read from the logs; None where a log is not what it was."""
         numbers: dict[int, list[int]] = {}
         for hit in ranked.messages:

@@ -14,10 +14,10 @@ from ...errors import SessionError
 from ...events import ResultsTrimmed
 from ...layers.l2_trim import (
     STUB_TOKENS,
-    Candidate,
-    Pending,
+    ClearableResult,
+    TrimCandidates,
     TrimFacts,
-    Trimming,
+    TrimPlan,
     TrimPolicy,
     plan_budget,
     plan_cache_edit,
@@ -48,7 +48,7 @@ class Trimmer:
         """Whether results are also cleared before a request until they fit the policy's budget."""
         self.read_backs = 0
         self._cache = cache
-        self._pending = Pending(policy)
+        self._pending = TrimCandidates(policy)
         self._least_cached = least_cached
         self._look_every = look_every
         self._cleared = 0
@@ -69,7 +69,7 @@ class Trimmer:
     async def before_request(self, log: SessionLog) -> None:
         """Clear the results that should leave before this request."""
         planned = self.plan(log.view, log.clock())
-        if isinstance(planned, Trimming):
+        if isinstance(planned, TrimPlan):
             await self._clear(log, planned)
             return
         if planned is not None:
@@ -86,7 +86,7 @@ class Trimmer:
         planned = plan_budget(self._pending, self.policy, target=target_tokens, pinned=pinned)
         return await self._clear(log, planned) if planned is not None else None
 
-    def plan(self, view: View, now: float) -> Trimming | Decision | None:
+    def plan(self, view: View, now: float) -> TrimPlan | Decision | None:
         """Return the clearing or the cache edit that layer 2 wants before this request."""
         if view.cuts != self._cache.cuts:
             self._next_look = 0
@@ -106,12 +106,12 @@ class Trimmer:
 
     def unsettled(self) -> tuple[int | None, int]:
         """Return how many messages and how many tokens come before the results that may be cleared soon."""
-        recent: list[Candidate] = self._pending.candidates[-max(1, self.policy.keep_priced) :]
+        recent: list[ClearableResult] = self._pending.candidates[-max(1, self.policy.keep_priced) :]
         if not recent:
             return None, self._pending.written
         return recent[0].group if recent[0].group > 0 else None, self._pending.start(recent[0])
 
-    async def _clear(self, log: SessionLog, planned: Trimming) -> ResultsTrimmed:
+    async def _clear(self, log: SessionLog, planned: TrimPlan) -> ResultsTrimmed:
         """Log a clearing and emit its event."""
         before = log.view
         gone = [one.tool_use_id for one in planned.decision.cleared]

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import anyio
 
-from ....layers.l7_relay import Census, Outcome, RelayPolicy, Spent, over_limit
+from ....layers.l7_relay import AgentCounts, AgentResult, AgentSpending, RelayPolicy, over_limit
 from ....tools.context import ToolContext
 from ....values import record
 
@@ -61,7 +61,7 @@ class TeamMember:
     """Files and words of its last call; a progress line must name one of them."""
     tools: tuple[str, ...] = ()
     """The tools it may use."""
-    outcome: Outcome | None = None
+    outcome: AgentResult | None = None
     context: ToolContext | None = None
     """The context of its tools; its commands are killed with it."""
     narrow: Callable[[str], None] | None = None
@@ -76,9 +76,9 @@ class TeamMember:
     kept: tuple[str, str] = ("", "")
     """The path and branch of the worktree that holds its changes."""
 
-    def spent(self, now: float) -> Spent:
+    def spent(self, now: float) -> AgentSpending:
         """Return the turns, tokens and seconds it has used so far."""
-        return Spent(self.turns, self.tokens, now - self.began)
+        return AgentSpending(self.turns, self.tokens, now - self.began)
 
     def status(self, now: float) -> AgentStatus:
         """Return its state as a record."""
@@ -110,10 +110,10 @@ class Roster:
         """Add an agent."""
         self.agents[member.id] = member
 
-    def census(self, depth: int) -> Census:
+    def census(self, depth: int) -> AgentCounts:
         """Return the counts that limit an agent at this depth: how many run, how many were started, and their cost."""
         alive = sum(one.state == "running" for one in self.agents.values())
-        return Census(depth, alive, len(self.agents), self.usd)
+        return AgentCounts(depth, alive, len(self.agents), self.usd)
 
     @property
     def usd(self) -> float:

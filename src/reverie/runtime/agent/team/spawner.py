@@ -19,7 +19,7 @@ from ....errors import InputError, ReverieError, SessionError
 from ....events import AgentEnded, AgentStarted, Event, FellBack
 from ....layers.l7_relay import (
     AgentKind,
-    Outcome,
+    AgentResult,
     answer_text,
     kinds_listing,
     notification_text,
@@ -95,7 +95,7 @@ class Spawner:
         self._clock = roster.clock
         self._kinds: Mapping[str, AgentKind] = {}
         self._own: dict[str, TeamMember] = {}
-        self._undelivered: list[Outcome] = []
+        self._undelivered: list[AgentResult] = []
         self._batch: tuple[tuple[str, str], ForkBatch] | None = None
         self._closed = False
 
@@ -106,7 +106,7 @@ class Spawner:
             if status == "running":
                 said = "its process ended before it did; its changes on disk are kept"
                 await self._session.decide(AgentFinished(Cause(_LAYER, "its process ended"), agent, "killed", said))
-                self._undelivered.append(Outcome(agent, agent.rpartition("-")[0], "killed", said, ""))
+                self._undelivered.append(AgentResult(agent, agent.rpartition("-")[0], "killed", said, ""))
         return kinds_listing(self.kinds())
 
     def kinds(self) -> Mapping[str, str]:
@@ -213,7 +213,7 @@ class Spawner:
             with anyio.CancelScope(shield=True):
                 await self._stop(member, "the wait for it was cancelled")
             raise
-        outcome = member.outcome or Outcome(member.id, member.kind, member.state, member.why, "")
+        outcome = member.outcome or AgentResult(member.id, member.kind, member.state, member.why, "")
         return StartedAgent(member.id, member.state, answer_text(outcome))
 
     # -- running
@@ -248,7 +248,7 @@ class Spawner:
             summary = summary_of(result) or member.description
         else:
             summary = member.why or end.reason or "it was stopped"
-        outcome = Outcome(
+        outcome = AgentResult(
             member.id,
             member.kind,
             member.state,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....conversation.entries import Entry
 from ....errors import InputError, StorageConflict
-from ....layers.l5_extract import Asked, Candidate, ExistingMemories, Witnesses, extract
+from ....layers.l5_extract import ExistingMemories, MemoryCandidate, MemoryProposal, Witnesses, extract
 from ....memories.store.records import MemoryRecord
 from ....values import field, record
 from ..results import Saved
@@ -63,7 +63,7 @@ class Keeper:
         """Yield what is there; the directory is read when the first is wanted."""
         yield from self._memory.list()
 
-    def _kept(self, one: Candidate) -> Saved:
+    def _kept(self, one: MemoryCandidate) -> Saved:
         """Save what a person said, as theirs, or bring up to date what they said before."""
         fields: dict[str, Any] = {
             "why": one.why,
@@ -79,7 +79,7 @@ class Keeper:
 
     def answered(
         self,
-        asked: Sequence[Asked],
+        asked: Sequence[MemoryProposal],
         refused: Sequence[str],
         witnesses: Witnesses,
         heads: Sequence[MemoryRecord],
@@ -100,7 +100,9 @@ class Keeper:
                 files.add(made.file)
         return ran
 
-    def _written(self, one: Asked, witnesses: Witnesses, known: ExistingMemories, files: set[str]) -> Saved | None:
+    def _written(
+        self, one: MemoryProposal, witnesses: Witnesses, known: ExistingMemories, files: set[str]
+    ) -> Saved | None:
         """Save one memory of an answer, as an agent's word at best; what is there already is not saved again."""
         whole = " ".join((one.name, one.description, one.text, one.why, one.how))
         trust = witnesses.trust(whole)

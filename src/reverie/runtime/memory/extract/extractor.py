@@ -23,13 +23,13 @@ from ....events import BackgroundChanged, FellBack
 from ....layers.l5_extract import (
     CURSOR,
     IMPORTED,
+    ExtractionStep,
     ExtractPolicy,
-    Looking,
     Witnesses,
-    asked_of,
     directive,
+    extraction_step,
     imported_upto,
-    looking,
+    proposals_in,
 )
 from ....memories.recall.fence import escaped
 from ....memories.recall.manifest import manifest, manifest_text
@@ -162,7 +162,7 @@ class Extracting:
             await self._mark_imported()
             cursor = self._session.view.facts.cursors.get(CURSOR)
             path = str(self._memory.path)
-            found = await to_thread.run_sync(lambda: looking(view, cursor, self._policy, memory_path=path))
+            found = await to_thread.run_sync(lambda: extraction_step(view, cursor, self._policy, memory_path=path))
             if found.act == "wait":
                 return
             if found.act == "skip":
@@ -183,7 +183,7 @@ class Extracting:
         if upto and not self._session.view.facts.cursors.get(IMPORTED):
             await self._session.decide(CursorMoved(Cause(_LAYER, "recorded elsewhere"), IMPORTED, upto))
 
-    async def _ran(self, view: View, found: Looking) -> Ran:
+    async def _ran(self, view: View, found: ExtractionStep) -> Ran:
         """Let a model look, where there is one and money for it, and else the local extractor."""
         already: list[Saved] = []  # what a model wrote before it failed
         if self.model is not None:
@@ -206,7 +206,7 @@ class Extracting:
     def _fell_back(self, why: str) -> None:
         self._session.emit(FellBack(self._session.name, _WHAT, why))
 
-    async def _noted(self, ran: Ran, found: Looking) -> None:
+    async def _noted(self, ran: Ran, found: ExtractionStep) -> None:
         """Log what a run wrote and that it is done; only now does the cursor move."""
         names = list(dict.fromkeys(saved.file for saved in ran.saved))
         if names or ran.by == "model":
@@ -215,12 +215,12 @@ class Extracting:
             await self._session.decide(MemoriesExtracted(Cause(_LAYER, f"by {ran.by}"), names, usage))
         await self._moved(found, "looked through")
 
-    async def _moved(self, found: Looking, why: str) -> None:
+    async def _moved(self, found: ExtractionStep, why: str) -> None:
         await self._session.decide(CursorMoved(Cause(_LAYER, why), CURSOR, found.upto))
 
     # -- with a model
 
-    async def _asked(self, model: Model, view: View, found: Looking, already: list[Saved]) -> Ran:
+    async def _asked(self, model: Model, view: View, found: ExtractionStep, already: list[Saved]) -> Ran:
         heads = await to_thread.run_sync(lambda: list(self._memory.list()))
         witnesses = await to_thread.run_sync(lambda: Witnesses(view.history, imported_upto=self._imported_upto))
         tools = self._hands(witnesses, already)
@@ -243,7 +243,7 @@ class Extracting:
         )
         if tools is not None:
             return Ran("model", tools.saved, tools.refused, _used(reply))
-        asked, refused = asked_of(reply.text, self._policy)
+        asked, refused = proposals_in(reply.text, self._policy)
         keeper = Keeper(self._memory, self._session.name)
         ran = await to_thread.run_sync(lambda: keeper.answered(asked, refused, witnesses, heads, already))
         return replace(ran, usage=_used(reply))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ....conversation.authorship import own_words
 from ....conversation.entries import META, USER, Entry
 from ....errors import InputError, StorageConflict
-from ....layers.l5_extract import MAX_CANDIDATES, Candidate, extract
+from ....layers.l5_extract import MAX_CANDIDATES, MemoryCandidate, extract
 from ....memories.store.records import MemoryRecord
 from ....memories.store.trust import Trust
 from ....values import field, record
@@ -101,7 +101,7 @@ class Extraction:
             )
         return outcome
 
-    def _kept(self, one: Candidate, source: str) -> Proposal:
+    def _kept(self, one: MemoryCandidate, source: str) -> Proposal:
         fields: dict[str, Any] = {
             "why": one.why,
             "how": one.how,
@@ -130,5 +130,5 @@ class Extraction:
         return bool(last) and last[0].act in _GONE
 
 
-def _proposal(status: Status, one: Candidate, source: str, file: str, change: str = "") -> Proposal:
+def _proposal(status: Status, one: MemoryCandidate, source: str, file: str, change: str = "") -> Proposal:
     return Proposal(status, file, one.type, one.text, one.why, one.how, one.trust, one.by, source, one.expires, change)

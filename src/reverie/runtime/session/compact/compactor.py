@@ -9,7 +9,7 @@ from ....conversation.tokens.estimate import estimate_request
 from ....conversation.tokens.window import Thresholds
 from ....errors import CompactionError, SessionError, WindowFull
 from ....events import CompactionEnded, DecisionMade, Event, FellBack, ReplyObserved
-from ....layers.l4_compact import plan_collapse, plan_snip, room_of, standing
+from ....layers.l4_compact import plan_collapse, plan_snip, summary_budget, visible_items
 from ....values import replace
 from ..cache_plan import CachePlan
 from ..forks import forking
@@ -201,7 +201,7 @@ class Compactor:
     async def _applied(self, report: CompactionReport, asked: CompactionRequest) -> Entry:
         """Log a compaction, append the metadata again, run the hooks and emit the event."""
         session = self._session
-        cut_from = {item.uuid for item in standing(session.view)}
+        cut_from = {item.uuid for item in visible_items(session.view)}
         if report.decision.last_before not in cut_from:
             raise CompactionError("the conversation has changed since this compaction was planned: plan it again")
         counts = metrics(account(session.view.messages()))
@@ -242,7 +242,7 @@ class Compactor:
 
     async def _snip(self, at: Thresholds) -> None:
         session = self._session
-        tail = room_of(session.settings.compact, at.effective).tail
+        tail = summary_budget(session.settings.compact, at.effective).tail
         free = int(
             session.view.token_count.threshold_tokens - (1 - session.settings.compact.least_freed) * at.auto_compact
         )
@@ -252,7 +252,7 @@ class Compactor:
 
     async def _collapse(self, at: Thresholds) -> None:
         session = self._session
-        tail = room_of(session.settings.compact, at.effective).tail
+        tail = summary_budget(session.settings.compact, at.effective).tail
         free = int(session.view.token_count.threshold_tokens - _COLLAPSE_TO * at.effective)
         for planned in plan_collapse(session.view, tail, free_tokens=free):
             await session.decide(planned)

@@ -14,23 +14,23 @@ from ....conversation.view import View
 from ....conversation.wire.blocks import accepted_message, as_blocks
 from ....errors import CompactionError
 from ....events import CompactionProgressed, FellBack
-from ....layers.l3_notes import Budget, Notes, take_notes
+from ....layers.l3_notes import Notes, NotesBudget, take_notes
 from ....layers.l4_compact import (
-    Loss,
-    Room,
-    Saying,
-    Taking,
-    Words,
-    Written,
-    compacted,
+    CompactionText,
+    CutRange,
+    LossReport,
+    QuotedWords,
+    SummaryBudget,
+    UserMessages,
+    compaction,
+    cut_range_before_tail,
+    cut_range_from,
+    cut_range_up_to,
     loss_between,
     notes_text,
-    room_of,
-    round_taking,
+    round_cut_range,
     shown_text,
-    taking_from,
-    taking_tail,
-    taking_up_to,
+    summary_budget,
 )
 from ....ports import Model
 from ....values import record, replace
@@ -54,8 +54,8 @@ class CompactionReport:
     tokens_before: int
     tokens_after: int
     kept_messages: int
-    words: Words
-    loss: Loss
+    words: QuotedWords
+    loss: LossReport
     model_calls: int
     cost_usd: float | None
     price: Verdict
@@ -106,7 +106,7 @@ class CompactionDraft:
         self._cache = cache
         self._notes = notes
         self._activity = activity
-        self._saying = Saying()
+        self._saying = UserMessages()
 
     def progress(self, phase: str, characters: int = 0) -> None:
         """Emit the phase of a compaction."""
@@ -126,7 +126,7 @@ class CompactionDraft:
         """Try the methods, cheapest first: notes, the model, the local note-taker."""
         session = self._session
         policy, switches = session.settings.compact, session.settings.switches
-        room = room_of(policy, asked.thresholds.effective)
+        room = summary_budget(policy, asked.thresholds.effective)
         model = session.model if asked.calls_model else None
         if switches.compact_from_notes and not asked.partial and not asked.instructions and session.model is not None:
             await self._notes.wait(policy.wait_seconds)
@@ -147,7 +147,7 @@ class CompactionDraft:
         report = await self._locally(asked, room)
         return replace(report, model_calls=failed.calls) if failed is not None else report
 
-    async def _from_notes(self, asked: CompactionRequest, room: Room) -> CompactionReport | None:
+    async def _from_notes(self, asked: CompactionRequest, room: SummaryBudget) -> CompactionReport | None:
         """Draft from existing notes without a call; return None, with an event, where they cannot be used."""
         session = self._session
         facts = session.view.facts
@@ -156,15 +156,15 @@ class CompactionDraft:
         try:
             if facts.notes_covered is None:
                 raise CompactionError("the notes do not say up to where they were taken")
-            taking = taking_tail(session.view, room.tail, cursor=facts.notes_covered)
+            taking = cut_range_before_tail(session.view, room.tail, cursor=facts.notes_covered)
             body = notes_text(facts.notes, section_tokens=room.section, total_tokens=room.notes)
-            written = Written("notes", body, await self._names())
+            written = CompactionText("notes", body, await self._names())
             return await self._checked(asked, taking, written, room, 0, None)
         except CompactionError as error:
             session.emit(FellBack(session.name, "compact from notes", str(error)))
             return None
 
-    async def _full(self, asked: CompactionRequest, room: Room, model: Model) -> CompactionReport:
+    async def _full(self, asked: CompactionRequest, room: SummaryBudget, model: Model) -> CompactionReport:
         session = self._session
         method = asked.partial or "full"
         taking = self._taking(asked, room)
@@ -186,13 +186,13 @@ class CompactionDraft:
             limit=asked.thresholds.window,
             on_text=lambda characters: self.progress("compacting", characters),
         )
-        written = Written(method, made.text, await self._names())
+        written = CompactionText(method, made.text, await self._names())
         try:
             return await self._checked(asked, taking, written, room, made.calls, made.cost_usd)
         except CompactionError as error:
             raise CompactionError(str(error), calls=made.calls) from error
 
-    async def _locally(self, asked: CompactionRequest, room: Room) -> CompactionReport:
+    async def _locally(self, asked: CompactionRequest, room: SummaryBudget) -> CompactionReport:
         """Write notes now and draft from them, with a shorter tail while the result is too large."""
         view = self._session.view
         wrong = CompactionError("there is nothing to compact")
@@ -202,8 +202,8 @@ class CompactionDraft:
             if asked.trigger == "manual":  # the caller may still give results of calls that wait
                 less = replace(less, tail=replace(less.tail, keeps_open=True))
             try:
-                taking = self._taking(asked, less) if asked.partial else taking_tail(view, less.tail)
-                budget = Budget(less.section, less.notes)
+                taking = self._taking(asked, less) if asked.partial else cut_range_before_tail(view, less.tail)
+                budget = NotesBudget(less.section, less.notes)
                 if asked.partial:
                     part = [item.entry for item in taking.cut]
                     notes = await self._session.run_blocking(
@@ -214,25 +214,25 @@ class CompactionDraft:
                     before = Notes({name: text for name, text in view.facts.notes.items() if name in foreign})
                     notes = await self._local_notes(view, before, budget)
                 body = notes_text(notes.sections, section_tokens=less.section, total_tokens=less.notes)
-                written = Written(asked.partial or "notes", body, names)
+                written = CompactionText(asked.partial or "notes", body, names)
                 return await self._checked(asked, taking, written, less, 0, None)
             except CompactionError as error:
                 wrong = error
         raise wrong
 
-    async def _local_notes(self, view: View, before: Notes, budget: Budget) -> Notes:
+    async def _local_notes(self, view: View, before: Notes, budget: NotesBudget) -> Notes:
         """Return notes on the whole session, written from its activity."""
         return await self._session.run_blocking(
             lambda: self._activity.read(view, lambda gathered: take_notes(gathered, before, budget=budget))
         )
 
-    def _taking(self, asked: CompactionRequest, room: Room) -> Taking:
+    def _taking(self, asked: CompactionRequest, room: SummaryBudget) -> CutRange:
         view = self._session.view
         if asked.from_message:
-            return taking_from(view, asked.from_message)
+            return cut_range_from(view, asked.from_message)
         if asked.up_to:
-            return taking_up_to(view, asked.up_to)
-        return round_taking(view, room.tail.tokens)
+            return cut_range_up_to(view, asked.up_to)
+        return round_cut_range(view, room.tail.tokens)
 
     async def _names(self) -> dict[Identifier, int]:
         """Return the exact names the session has used, with their counts."""
@@ -242,13 +242,19 @@ class CompactionDraft:
         )
 
     async def _checked(
-        self, asked: CompactionRequest, taking: Taking, written: Written, room: Room, calls: int, cost: float | None
+        self,
+        asked: CompactionRequest,
+        taking: CutRange,
+        written: CompactionText,
+        room: SummaryBudget,
+        calls: int,
+        cost: float | None,
     ) -> CompactionReport:
         """Build the decision, foresee its effect, and refuse one that would free too little."""
         session = self._session
         view, policy = session.view, session.settings.compact
         handle = f"cut-{new_uuid()[:12]}"
-        decision, words = compacted(
+        decision, words = compaction(
             *(view, taking, written, room),
             trigger=asked.trigger,
             handle=handle,
@@ -306,7 +312,7 @@ class CompactionDraft:
         return cache.weigh_compaction(view, compaction, need=policy.cold_need, margin=policy.cold_margin)
 
 
-def _quote(taking: Taking, method: str) -> str:
+def _quote(taking: CutRange, method: str) -> str:
     """Return the text of the message at which a partial summary begins or ends."""
     items = taking.cut if method == "from" else taking.kept
     message = accepted_message(items[0].message, items[0].message.get("role", USER)) if items else None

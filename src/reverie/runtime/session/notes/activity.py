@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TypeVar
 
 from ....conversation.view import View
-from ....layers.l3_notes import Gathered
+from ....layers.l3_notes import Activity
 
 __all__ = ["SessionActivity"]
 
@@ -18,10 +18,10 @@ class SessionActivity:
     """Follows a session's view; one reader at a time, from any thread."""
 
     def __init__(self) -> None:
-        self._gathered = Gathered()
+        self._gathered = Activity()
         self._lock = Lock()
 
-    def read(self, view: View, act: Callable[[Gathered], T]) -> T:
+    def read(self, view: View, act: Callable[[Activity], T]) -> T:
         """Add the new entries of a view, then return the result of a function of all activity; this may block."""
         with self._lock:
             return act(self._gathered.follow(view))

@@ -19,17 +19,17 @@ from ....errors import InputError, ReverieError, StorageConflict, StorageError
 from ....events import BackgroundChanged, FellBack, NotesWritten
 from ....layers.l3_notes import (
     CURRENT,
-    Limits,
     Notes,
+    NotesLimits,
     NotesPolicy,
     Template,
     changed_sections,
     covered_by,
     directive,
-    due,
     edited,
     enough_tokens,
-    limits_of,
+    notes_due,
+    notes_limits,
     parse_notes,
     projection_of,
     render_notes,
@@ -84,9 +84,9 @@ class NotesKeeper:
     def _policy(self) -> NotesPolicy:
         return self._session.settings.notes
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> NotesLimits:
         window = Window(self._session.thresholds.effective, "capabilities", 0)
-        return limits_of(self._policy, budgets(window))
+        return notes_limits(self._policy, budgets(window))
 
     def _allowed(self) -> bool:
         switches = self._session.settings.switches
@@ -126,7 +126,7 @@ class NotesKeeper:
         limits, view = self._limits(), self._session.view
         if not enough_tokens(view, limits):
             return False
-        return due(view, self._policy, limits, calls=self._activity.read(view, lambda gathered: gathered.calls))
+        return notes_due(view, self._policy, limits, calls=self._activity.read(view, lambda gathered: gathered.calls))
 
     async def update(self, *, manual: bool = False, local: bool = False) -> NotesUpdated | None:
         """Update the notes now and return the logged decision, or None where nothing changed.
@@ -230,7 +230,7 @@ class NotesKeeper:
         kept = {name: text for name, text in self.notes.sections.items() if name not in written.sections}
         return Notes({**kept, **written.sections}), "local"
 
-    async def _by_model(self, forks: Forks, template: Template, limits: Limits) -> Notes:
+    async def _by_model(self, forks: Forks, template: Template, limits: NotesLimits) -> Notes:
         """Return the notes as a model edits them; the local note-taker fills a Current State that it left out."""
         view, before = self._session.view, self.notes
         text = directive(before, template, self._policy, limits, path=self.path)
@@ -241,7 +241,7 @@ class NotesKeeper:
             notes = Notes({**notes.sections, CURRENT: local[CURRENT] or notes[CURRENT]})
         return notes
 
-    async def _local(self, view: View, previous: Notes, limits: Limits) -> Notes:
+    async def _local(self, view: View, previous: Notes, limits: NotesLimits) -> Notes:
         """Return the notes that the local note-taker writes from the session's activity."""
         return await self._session.run_blocking(
             lambda: self._activity.read(view, lambda gathered: take_notes(gathered, previous, budget=limits.budget))

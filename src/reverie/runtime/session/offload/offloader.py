@@ -6,7 +6,7 @@ from typing import Any
 
 from ....conversation.decisions import Collapsed, Compacted, CompactionUndone, ResultsRestored, Snipped
 from ....events import DecisionMade, Event, FellBack
-from ....layers.l1_offload import Applied, Content, Known, OffloadPolicy, offload_aggregate, offload_result
+from ....layers.l1_offload import Content, OffloadPolicy, OffloadResult, SeenResults, offload_aggregate, offload_result
 from ....ports import Storage
 from ..log import SessionLog
 from ..replies import result_content
@@ -26,7 +26,7 @@ class Offloader:
         self._storage = storage
         self._folder = folder
         self._root = root
-        self._known = Known()
+        self._known = SeenResults()
 
     def on_event(self, event: Event) -> None:
         """Rebuild the index of earlier results after a decision that brings others into view."""
@@ -67,7 +67,7 @@ class Offloader:
         )
         await self._log(log, applied)
 
-    async def _log(self, log: SessionLog, applied: Applied) -> None:
+    async def _log(self, log: SessionLog, applied: OffloadResult) -> None:
         if applied.fallback is not None:
             log.emit(FellBack(log.name, "offload", applied.fallback))
         await log.decide_all(applied.before)

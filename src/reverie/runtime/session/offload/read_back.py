@@ -19,7 +19,7 @@ from ....conversation.entries import DECISION, Entry
 from ....conversation.log import parse_log
 from ....conversation.view import View
 from ....errors import InputError, StorageError
-from ....layers.l1_offload import form_of, read_stored, text_of
+from ....layers.l1_offload import read_stored, result_forms, text_of
 from ....ports import Storage
 from ....values import record
 
@@ -168,7 +168,7 @@ def _content(entry: Entry) -> Any:
 
 
 def _logged(handle: str, content: Any) -> StoredContent:
-    form = form_of(cast("str | list[Any]", content if isinstance(content, str | list) else [content]))
+    form = result_forms(cast("str | list[Any]", content if isinstance(content, str | list) else [content]))
     return StoredContent(handle, "log", form.data, _readable(form.content))
 
 
