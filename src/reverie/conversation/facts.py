@@ -60,7 +60,7 @@ class Facts:
     agents: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
 
-def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:
+def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: C901 - one case per decision
     """Return the facts once this decision has been logged."""
     if decision.cause.frees and facts.notes_tokens and not isinstance(decision, ResultOffloaded):
         facts = replace(facts, notes_tokens=max(0, facts.notes_tokens - decision.cause.frees))

@@ -94,20 +94,17 @@ def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool 
     if len(text) > _SCANNED:
         text = f"{text[: _SCANNED // 2]}\n{text[-_SCANNED // 2 :]}"
     if errors:
-        for line in error_lines(text):
-            if not quoting or _SIGNAL.match(line):
-                found[Identifier("error", line)] += 1
+        lines = (line for line in error_lines(text) if not quoting or _SIGNAL.match(line))
+        found.update(Identifier("error", line) for line in lines)
     if "://" in text:
-        for url in _URL.findall(text):
-            found[Identifier("url", url.rstrip(".,:;!?")[:_MAX_WORD])] += 1
+        found.update(Identifier("url", url.rstrip(".,:;!?")[:_MAX_WORD]) for url in _URL.findall(text))
         text = _URL.sub(" ", text)
     for word, count in Counter(_WORD.findall(text)).items():
         if len(word) <= _MAX_WORD:
             for one in classified(word):
                 found[one] += count
     if spoken:
-        for number in numbers(text):
-            found[Identifier("number", number)] += 1
+        found.update(Identifier("number", number) for number in numbers(text))
     return found
 
 

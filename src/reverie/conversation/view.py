@@ -355,7 +355,7 @@ class View:
 
     # -- deciding
 
-    def _decide(self, entry: Entry, decision: Decision) -> None:
+    def _decide(self, entry: Entry, decision: Decision) -> None:  # noqa: C901 - one case per decision
         self.facts = facts_after(self.facts, entry.uuid, decision)
         match decision:
             case ResultStubbed() if decision.tool_use_id in self.unanswered():

@@ -1,0 +1,98 @@
+"""Texts are in plain English: the number of sentences in the old voice only falls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+from plain_english import SOURCE, is_old, old_sentences, sentences
+
+import reverie
+from reverie.cli.main import group
+
+CEILING = 60
+"""Lower this number when there are fewer; never raise it."""
+
+
+def help_texts(command: click.Command, path: str = "reverie") -> Iterator[tuple[str, str]]:
+    """Yield the help of a command and of all its subcommands."""
+    context = click.Context(command, info_name=path)
+    yield path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from help_texts(found, f"{path} {name}")
+
+
+def public_docstrings() -> Iterator[tuple[str, str]]:
+    """Yield the docstring of every exported name and of its public methods and properties."""
+    for name in reverie.__all__:
+        thing: Any = getattr(reverie, name)
+        yield name, inspect.getdoc(thing) or ""
+        for attribute, value in vars(thing).items() if inspect.isclass(thing) else ():
+            if not attribute.startswith("_") and (callable(value) or isinstance(value, property)):
+                yield f"{name}.{attribute}", inspect.getdoc(value) or ""
+
+
+def old_in(text: str) -> list[str]:
+    return [sentence for sentence in sentences(text) if is_old(sentence)]
+
+
+def test_the_number_of_sentences_in_the_old_voice_only_falls() -> None:
+    found = [f"{one.path.relative_to(SOURCE)}:{one.line}: {one.text}" for one in old_sentences(SOURCE)]
+    assert len(found) <= CEILING, "\n".join(found)
+
+
+def test_no_help_text_is_in_the_old_voice() -> None:
+    texts = dict(help_texts(group))
+    assert len(texts) > 30
+    assert {path: old for path, text in texts.items() if (old := old_in(text))} == {}
+
+
+def test_no_error_text_is_in_the_old_voice() -> None:
+    found = [one for one in old_sentences(SOURCE) if one.kind == "error"]
+    assert [f"{one.path.relative_to(SOURCE)}:{one.line}: {one.text}" for one in found] == []
+
+
+def test_no_text_of_the_public_api_is_in_the_old_voice() -> None:
+    texts = dict(public_docstrings())
+    assert len(texts) > 60
+    assert {name: old for name, text in texts.items() if (old := old_in(text))} == {}
+    files = [SOURCE / name for name in ("__init__.py", "errors.py", "events.py", "ports.py")]
+    assert [one.text for one in old_sentences(*files)] == []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "What stands before and beside the messages.",
+        "Tell whoever listens something that happened.",
+        "Return the files that would lose what they say.",
+        "There is nobody to ask: give a model.",
+        "One row a call in the ledger.",
+        "A compaction can be taken back byte for byte.",
+        "The user is told when it ends.",
+        "Say who answers.",
+    ],
+)
+def test_a_sentence_in_the_old_voice_is_found(sentence: str) -> None:
+    assert old_in(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Return the token thresholds of a model's window.",
+        "Layer 4 in a session: compact the past.",
+        "Undo the last compaction, byte for byte.",
+        "What failed?",
+        "One row per call in the ledger.",
+        "Users who have their own loop call ``what()``.",
+    ],
+)
+def test_a_plain_sentence_is_left_alone(sentence: str) -> None:
+    assert old_in(sentence) == []
