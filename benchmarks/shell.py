@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from reverie.tools.shell.read_only import is_read_only
-from reverie.tools.shell.sandbox import available, confined
+from reverie.tools.shell.sandbox import available, confined_command
 
 JUDGE_LIMIT_MS = 5.0
 START_LIMIT_MS = 100.0
@@ -66,7 +66,7 @@ def main() -> int:
     rows = {name: judged(lines(f"{name}.txt"), options.rounds) for name in ("benign", "harmful")}
     rows |= {name: judged([line], options.rounds) for name, line in LONGEST.items()}
     if available().works:
-        command = confined(["true"], cwd=Path.cwd())
+        command = confined_command(["true"], cwd=Path.cwd())
         rows["bare python"] = started([sys.executable, "-I", "-S", "-c", "pass"], 4 * options.rounds)
         rows["confined true"] = started(command, 4 * options.rounds)
     print(f"{'what':<20}{'median ms':>12}{'worst ms':>12}")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.events import Event, HookRan
-from reverie.runtime.guard.hook_answers import MAX_USED_CHARS, HookOutcome, merged, read_answer, read_output
+from reverie.runtime.guard.hook_answers import MAX_USED_CHARS, HookOutcome, merged_outcome, read_answer, read_output
 from reverie.runtime.guard.hooks import Hooks
 from reverie.settings import HOOK_EVENTS, HookCommand, load_settings
 
@@ -389,7 +389,7 @@ def loosely_merged(outcomes: list[HookOutcome]) -> HookOutcome:
 
 @given(st.lists(OUTCOMES, max_size=6))
 def test_no_hook_can_loosen_what_another_one_tightened(outcomes: list[HookOutcome]) -> None:
-    assert is_tight(merged, outcomes)
+    assert is_tight(merged_outcome, outcomes)
 
 
 def is_tight(merge: Callable[[list[HookOutcome]], HookOutcome], outcomes: list[HookOutcome]) -> bool:

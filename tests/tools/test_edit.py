@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reverie.tools import Output, ToolContext
 from reverie.tools.edit import Edit
-from reverie.tools.files.diffs import MAX_DIFF_LINES, unified
+from reverie.tools.files.diffs import MAX_DIFF_LINES, unified_diff
 from reverie.tools.files.replacement import text_edit
 from reverie.tools.read import Read
 from reverie.tools.write import Write
@@ -236,8 +236,8 @@ def test_a_preview_of_a_change_that_cannot_be_made_is_empty(context: ToolContext
 
 def test_a_preview_is_bounded_however_large_the_change() -> None:
     before, after = "\n".join(map(str, range(100_000))), "\n".join(map(str, range(5, 200_000, 2)))
-    assert unified(before, after, "a").count("\n") <= MAX_DIFF_LINES + 10
-    assert len(unified("x" * 1_000_000, "y" * 1_000_000, "a")) < 5_000
+    assert unified_diff(before, after, "a").count("\n") <= MAX_DIFF_LINES + 10
+    assert len(unified_diff("x" * 1_000_000, "y" * 1_000_000, "a")) < 5_000
 
 
 def test_a_new_file_does_not_replace_one_that_appears_meanwhile(context: ToolContext) -> None:

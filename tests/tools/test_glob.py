@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from reverie.errors import InputError
 from reverie.tools import Output, ToolContext
-from reverie.tools.files.globs import expanded, path_regex
+from reverie.tools.files.globs import expanded_patterns, path_regex
 from reverie.tools.files.tree_walk import walk
 from reverie.tools.glob import MAX_FOUND, Glob
 
@@ -118,10 +118,10 @@ def test_a_name_matches_as_the_shell_would_say(pattern: str, name: str) -> None:
 
 
 def test_braces_stand_for_their_choices_and_not_for_too_many() -> None:
-    assert expanded("a{b,c{d,e}}f") == ["abf", "acdf", "acef"]
-    assert expanded("a{b}\\{c,d\\}") == ["a{b}\\{c,d\\}"]
+    assert expanded_patterns("a{b,c{d,e}}f") == ["abf", "acdf", "acef"]
+    assert expanded_patterns("a{b}\\{c,d\\}") == ["a{b}\\{c,d\\}"]
     with pytest.raises(InputError):
-        expanded("{a,b}" * 12)
+        expanded_patterns("{a,b}" * 12)
 
 
 NAMES = ["a", "b", "ab", "foo.py", "x.log", "build", "src", "a b", "{z}", "{a,b}"]

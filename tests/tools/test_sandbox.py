@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from reverie.errors import SandboxUnavailable
-from reverie.tools.shell.sandbox import Availability, available, confined
+from reverie.tools.shell.sandbox import Availability, available, confined_command
 
 FOLDER = Path(__file__).with_name("shell_commands")
 INVISIBLE = str.maketrans({"␊": "\n", "␍": "\r", "␉": "\t"})
@@ -205,7 +205,7 @@ def test_no_harmful_command_has_an_effect_in_the_sandbox(witness: Witness, batch
     lines = harmful(witness)[batch::BATCHES]
     assert len(lines) > 100
     answer = subprocess.run(
-        confined(["bash", "-c", f"{DRIVER}; echo done", "driver", *lines], cwd=witness.folder),
+        confined_command(["bash", "-c", f"{DRIVER}; echo done", "driver", *lines], cwd=witness.folder),
         capture_output=True,
         env=witness.environment,
         timeout=SECONDS,
@@ -337,7 +337,7 @@ def attempted(witness: Witness, wrap: list[str]) -> list[str]:
 
 @pytest.mark.requirement("S3")
 def test_no_call_to_the_kernel_has_an_effect_in_the_sandbox(witness: Witness) -> None:
-    assert attempted(witness, confined(["--"], cwd=witness.folder)[:-1]) == []
+    assert attempted(witness, confined_command(["--"], cwd=witness.folder)[:-1]) == []
     await_end(witness.mark)
     assert witness.saw() == []
     assert (witness.folder.parent / "inherited").read_bytes() == b""
@@ -348,7 +348,7 @@ def test_the_filter_alone_stops_the_network_where_there_are_no_namespaces(witnes
     without = ["unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"', "sh"]
     if subprocess.run([*without, "true"], capture_output=True).returncode != 0:
         pytest.skip("namespaces cannot be taken away here")
-    launcher = confined(["--"], cwd=witness.folder)[:-1]
+    launcher = confined_command(["--"], cwd=witness.folder)[:-1]
     probe = subprocess.run([*without, *launcher[:4], "probe"], capture_output=True, check=True, timeout=SECONDS)
     assert json.loads(probe.stdout) == {"landlock": available().landlock_version, "namespaces": False, "seccomp": True}
     assert attempted(witness, [*without, *launcher]) == []
@@ -389,7 +389,10 @@ def test_a_repository_s_configuration_has_no_effect_in_the_sandbox(
     os.utime(witness.folder / "a.txt")
     witness.before = tree(witness.folder)
     subprocess.run(
-        confined(["git", *command], cwd=witness.folder), capture_output=True, env=witness.environment, timeout=SECONDS
+        confined_command(["git", *command], cwd=witness.folder),
+        capture_output=True,
+        env=witness.environment,
+        timeout=SECONDS,
     )
     await_end(witness.mark)
     assert witness.saw() == []
@@ -397,7 +400,11 @@ def test_a_repository_s_configuration_has_no_effect_in_the_sandbox(
 
 def run(*argv: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        confined(argv, cwd=cwd), capture_output=True, env={**os.environ, **environment}, timeout=SECONDS, cwd="/"
+        confined_command(argv, cwd=cwd),
+        capture_output=True,
+        env={**os.environ, **environment},
+        timeout=SECONDS,
+        cwd="/",
     )
 
 
@@ -441,7 +448,7 @@ def test_variables_that_make_programs_run_others_are_gone(tmp_path: Path) -> Non
 
 def test_ending_the_launcher_ends_the_command(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
-    command = confined(["bash", "-c", "sleep 300 & echo up; sleep 300"], cwd=tmp_path)
+    command = confined_command(["bash", "-c", "sleep 300 & echo up; sleep 300"], cwd=tmp_path)
     with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "WITNESS": mark}) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
@@ -461,6 +468,6 @@ def test_a_machine_without_doors_to_close_says_so(monkeypatch: pytest.MonkeyPatc
         assert not found.works
         assert "asks" in found.detail
         with pytest.raises(SandboxUnavailable, match="with permission"):
-            confined(["ls"], cwd=tmp_path)
+            confined_command(["ls"], cwd=tmp_path)
     finally:
         available.cache_clear()

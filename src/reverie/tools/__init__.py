@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .tool import Access, Output, Tool, failed
+from .tool import Access, Output, Tool, error_output
 
 if TYPE_CHECKING:
     from ..settings import AgentPolicy
     from .context import Todo, ToolContext, WebAccess
 
-__all__ = ["Access", "Output", "Todo", "Tool", "ToolContext", "WebAccess", "failed", "relay_tools", "standard_tools"]
+__all__ = [
+    "Access",
+    "Output",
+    "Todo",
+    "Tool",
+    "ToolContext",
+    "WebAccess",
+    "error_output",
+    "relay_tools",
+    "standard_tools",
+]
 
 
 def standard_tools(policy: AgentPolicy) -> list[Tool]:

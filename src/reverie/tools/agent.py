@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ..errors import ReverieError
 from .context import ToolContext
-from .tool import Access, Output, failed
+from .tool import Access, Output, error_output
 
 __all__ = ["AgentStop", "AgentTool"]
 
@@ -63,7 +63,7 @@ class AgentTool:
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Start the agent, and wait for it unless it runs in the background."""
         if context.agents is None:
-            return failed(_NONE_HERE)
+            return error_output(_NONE_HERE)
         try:
             started = await context.agents.start(
                 str(input["prompt"]),
@@ -74,7 +74,7 @@ class AgentTool:
                 model=str(input.get("model") or "").strip(),
             )
         except ReverieError as error:
-            return failed(error)
+            return error_output(error)
         return Output(started.text, is_error=started.status in ("failed", "killed"))
 
 
@@ -105,8 +105,8 @@ class AgentStop:
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Stop the agent and wait until it has ended."""
         if context.agents is None:
-            return failed("there are no agents to stop from here")
+            return error_output("there are no agents to stop from here")
         try:
             return Output(await context.agents.stop(str(input["agent"]).strip()))
         except ReverieError as error:
-            return failed(error)
+            return error_output(error)

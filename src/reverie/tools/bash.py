@@ -13,7 +13,7 @@ from ..errors import SandboxUnavailable
 from ..settings import AgentPolicy
 from .context import ToolContext
 from .shell.shells import Shell
-from .tool import Access, Output, failed
+from .tool import Access, Output, error_output
 
 __all__ = ["Bash", "BashOutput", "KillShell"]
 
@@ -68,24 +68,24 @@ class Bash:
         """Run a command until it ends, times out or is cancelled; end every process of its group."""
         command = str(input["command"])
         if "\0" in command:
-            return failed("the command holds a NUL character, which no command line can; leave it out")
+            return error_output("the command holds a NUL character, which no command line can; leave it out")
         background = bool(input.get("run_in_background"))
         if background and context.shells.full:
-            return failed("too many commands run in the background; stop one with KillShell first")
+            return error_output("too many commands run in the background; stop one with KillShell first")
         try:
             argv = await _argv(command, context)
             shell = Shell(argv, cwd=context.cwd, env={**os.environ, **_ENVIRONMENT}, command=command)
         except SandboxUnavailable as error:
-            return failed(f"the command may run only in a sandbox: {error}")
+            return error_output(f"the command may run only in a sandbox: {error}")
         except OSError as error:
-            return failed(f"bash could not be started in {context.cwd}: {error.strerror}; check that directory")
+            return error_output(f"bash could not be started in {context.cwd}: {error.strerror}; check that directory")
         if background:
             name = context.shells.keep(shell)
             return Output(
                 f"Running in the background as {name}. Read its output with BashOutput, stop it with KillShell."
             )
         with context.shells.awaiting(shell):
-            return await _finished(shell, _timeout(input, context.policy))
+            return await _run_to_end(shell, _timeout(input, context.policy))
 
 
 _BASH_OUTPUT_INPUT: Final[dict[str, Any]] = {
@@ -123,11 +123,11 @@ class BashOutput:
         name = str(input["shell_id"])
         shell = context.shells.get(name)
         if shell is None:
-            return failed(_unknown(name, context))
+            return error_output(_unknown_shell_text(name, context))
         wait = min(float(input.get("wait_seconds") or 0.0), context.policy.bash_max_timeout_seconds)
         if wait:
             await shell.wait_for_news(wait)
-        state = "still running" if shell.running else _ending(shell)
+        state = "still running" if shell.running else _end_text(shell)
         return Output(f"{_lines(shell.new_output())}[{name}: {state}]")
 
 
@@ -160,9 +160,9 @@ class KillShell:
         name = str(input["shell_id"])
         shell = context.shells.get(name)
         if shell is None:
-            return failed(_unknown(name, context))
+            return error_output(_unknown_shell_text(name, context))
         if not shell.running:
-            return Output(f"{name} has ended already: {_ending(shell)}.")
+            return Output(f"{name} has ended already: {_end_text(shell)}.")
         await shell.stop()
         return Output(f"{name} was stopped." if not shell.running else f"{name} does not react, not even to SIGKILL.")
 
@@ -171,10 +171,10 @@ async def _argv(command: str, context: ToolContext) -> list[str]:
     argv = ["bash", "-c", command]
     if not context.restricted:
         return argv
-    from .shell.sandbox import confined
+    from .shell.sandbox import confined_command
 
     return await anyio.to_thread.run_sync(
-        lambda: confined(argv, cwd=context.cwd)
+        lambda: confined_command(argv, cwd=context.cwd)
     )  # the first call probes the sandbox, which takes a while
 
 
@@ -183,7 +183,7 @@ def _timeout(input: Mapping[str, Any], policy: AgentPolicy) -> float:
     return min(asked, policy.bash_max_timeout_seconds)
 
 
-async def _finished(shell: Shell, timeout_seconds: float) -> Output:
+async def _run_to_end(shell: Shell, timeout_seconds: float) -> Output:
     try:
         in_time = await shell.wait(timeout_seconds)
     finally:
@@ -192,16 +192,16 @@ async def _finished(shell: Shell, timeout_seconds: float) -> Output:
     text = shell.all_output()
     if not in_time:
         advice = "give a longer timeout_seconds, or run it in the background"
-        return failed(f"{_lines(text)}[stopped after {timeout_seconds:g} seconds: {advice}]")
+        return error_output(f"{_lines(text)}[stopped after {timeout_seconds:g} seconds: {advice}]")
     notes = ""
     if shell.left_running:
         notes = "[processes it left running were ended with it; use run_in_background for long-running ones]"
     if shell.returncode == 0:
         return Output(_lines(text) + notes if notes else text)
-    return failed(f"{_lines(text)}[{_ending(shell)}]{notes}")
+    return error_output(f"{_lines(text)}[{_end_text(shell)}]{notes}")
 
 
-def _ending(shell: Shell) -> str:
+def _end_text(shell: Shell) -> str:
     code = shell.returncode or 0
     if code >= 0:
         return f"exit code {code}"
@@ -215,6 +215,6 @@ def _lines(text: str) -> str:
     return text if not text or text.endswith("\n") else text + "\n"
 
 
-def _unknown(name: str, context: ToolContext) -> str:
+def _unknown_shell_text(name: str, context: ToolContext) -> str:
     running = ", ".join(context.shells.running) or "nothing"
     return f"there is no {name}; running in the background: {running}"

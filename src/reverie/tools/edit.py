@@ -10,7 +10,7 @@ import anyio.to_thread
 from ..errors import InputError, StorageError
 from ..values import replace
 from .context import ToolContext
-from .files.diffs import unified
+from .files.diffs import unified_diff
 from .files.read_state import FileRead
 from .files.replacement import TextEdit, text_edit
 from .files.text_files import TextFile, load
@@ -64,7 +64,7 @@ def _preview(input: Mapping[str, Any], context: ToolContext) -> str:
         before, change = _change(input, context)
     except (InputError, StorageError, OSError):
         return ""
-    return unified(before.text, change.text, str(input["file_path"]))
+    return unified_diff(before.text, change.text, str(input["file_path"]))
 
 
 def _edit(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:

@@ -17,7 +17,7 @@ from .files.search_root import label_of, rules_above
 from .files.tree_walk import walk
 from .files.workspace import access_to, open_folder
 from .read import not_found
-from .tool import Access, Output, failed
+from .tool import Access, Output, error_output
 
 __all__ = ["MAX_FOUND", "Glob"]
 
@@ -59,9 +59,9 @@ class Glob:
         try:
             return Output(await anyio.to_thread.run_sync(_glob, input, context))
         except (InputError, StorageError) as error:
-            return failed(error)
+            return error_output(error)
         except OSError as error:
-            return failed(not_found(_start(input)[0], error, context))
+            return error_output(not_found(_start(input)[0], error, context))
 
 
 def _start(input: Mapping[str, Any]) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from .files.search_root import label_of, rules_above
 from .files.stored_results import looks_stored, stored_result
 from .files.workspace import access_to, open_folder, open_plain_file, resolved_path
 from .read import not_found
-from .tool import Access, Output, failed
+from .tool import Access, Output, error_output
 
 __all__ = ["TYPES", "Grep", "find_ripgrep"]
 
@@ -123,9 +123,9 @@ class Grep:
                 return _output(await _search(request, ()), request)
             return _output(await _search_files(path, request, context), request)
         except (InputError, StorageError) as error:
-            return failed(error)
+            return error_output(error)
         except OSError as error:
-            return failed(not_found(path, error, context))
+            return error_output(not_found(path, error, context))
 
 
 def find_ripgrep() -> str:

@@ -46,7 +46,7 @@ class McpConnection:
             with anyio.CancelScope() as scope:
                 # One scope for the whole connection, because the client's own scopes outlive the connecting phase.
                 scope.deadline = anyio.current_time() + self.server.timeout_seconds
-                async with self._errors, self._connected() as client:
+                async with self._errors, self._open_client() as client:
                     self.listed = await _tools_of(client)
                     scope.deadline = math.inf
                     self._client = client
@@ -81,7 +81,7 @@ class McpConnection:
         return output_of(result.model_dump(mode="json", by_alias=True, exclude_none=True))
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncGenerator[Client, None]:
+    async def _open_client(self) -> AsyncGenerator[Client, None]:
         from mcp import Client
         from mcp.client.stdio import StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client

@@ -14,7 +14,7 @@ from ..memories.rules.taxonomy import TYPES
 from ..memories.store.records import MemoryRecord
 from ..memories.store.trust import Trust
 from .context import ToolContext
-from .tool import Access, Output, failed
+from .tool import Access, Output, error_output
 
 __all__ = ["MemoryStore", "MemoryTool"]
 
@@ -161,11 +161,11 @@ class MemoryTool:
         action = str(input["action"])
         missing = [name for name in _NEEDS.get(action, ()) if not str(input.get(name) or "").strip()]
         if missing:
-            return failed(f"to {action} a memory, give {' and '.join(missing)} too")
+            return error_output(f"to {action} a memory, give {' and '.join(missing)} too")
         try:
             return await anyio.to_thread.run_sync(lambda: self._result_of(action, input, context))
         except (InputError, StorageError) as error:
-            return failed(error)
+            return error_output(error)
 
     def _result_of(self, action: str, input: Mapping[str, Any], context: ToolContext) -> Output:
         match action:

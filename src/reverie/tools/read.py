@@ -20,9 +20,9 @@ from .context import ToolContext
 from .files.numbered_lines import NumberedText, show_bytes, show_lines
 from .files.read_state import FileRead, version_of
 from .files.stored_results import looks_stored, stored_result
-from .files.text_files import MAX_EDIT_BYTES, decoded
+from .files.text_files import MAX_EDIT_BYTES, decoded_text
 from .files.workspace import access_to, open_plain_file, resolved_path
-from .tool import Access, Output, failed
+from .tool import Access, Output, error_output
 
 __all__ = ["IMAGE_MAX_BYTES", "Read", "not_found"]
 
@@ -107,9 +107,9 @@ class Read:
         try:
             output, reading = await anyio.to_thread.run_sync(_read, input, context)
         except (InputError, StorageError) as error:
-            return failed(error)
+            return error_output(error)
         except OSError as error:
-            return failed(not_found(str(input["file_path"]), error, context))
+            return error_output(not_found(str(input["file_path"]), error, context))
         if reading is not None:
             context.reads.note(reading)
         return output
@@ -125,7 +125,7 @@ def _read(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileR
     media = _media(source.data)
     if media:
         return _image(source, media), None
-    text = decoded(source.data, source.target)[0].replace("\r\n", "\n")
+    text = decoded_text(source.data, source.target)[0].replace("\r\n", "\n")
     answer, shown = _answer(source, text, input, context)
     output = Output(answer, read=(source.target,))
     if shown is None:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from ..errors import ReverieError
 from ..layers.l7_relay import CONTROLS, MAX_SUMMARY_CHARS
 from .context import ToolContext
-from .tool import Access, Output, failed
+from .tool import Access, Output, error_output
 
 __all__ = ["SendMessage"]
 
@@ -75,7 +75,7 @@ class SendMessage:
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Send the message and return the result of the delivery."""
         if context.post is None:
-            return failed("There are no other agents here. Put your message into your answer.")
+            return error_output("There are no other agents here. Put your message into your answer.")
         given: Any = input["message"]
         control = cast("dict[str, Any]", given) if isinstance(given, dict) else None
         text = given if isinstance(given, str) else ""
@@ -84,5 +84,5 @@ class SendMessage:
                 str(input["to"]), text, summary=str(input.get("summary", "")), control=control
             )
         except ReverieError as error:
-            return failed(f"Not sent: {error}")
+            return error_output(f"Not sent: {error}")
         return Output(said)

@@ -12,7 +12,7 @@ import anyio.to_thread
 from ..errors import ReverieError
 from .context import ToolContext
 from .skills import Skill, find_skills, load_skill, skill_folders
-from .tool import Access, Output, failed
+from .tool import Access, Output, error_output
 
 __all__ = ["SkillTool", "available_skills"]
 
@@ -53,11 +53,11 @@ class SkillTool:
         skill = next((one for one in skills if one.name == wanted), None)
         if skill is None:
             known = ", ".join(one.name for one in skills) or "none"
-            return failed(f"there is no skill {wanted[:80]!r}; there are: {known[:2_000]}")
+            return error_output(f"there is no skill {wanted[:80]!r}; there are: {known[:2_000]}")
         try:
             text = await anyio.to_thread.run_sync(load_skill, skill)
         except (OSError, ReverieError) as error:
-            return failed(f"the skill {wanted} cannot be read ({error}); go on without it")
+            return error_output(f"the skill {wanted} cannot be read ({error}); go on without it")
         context.loaded_skills.append(skill.name)
         given = str(input.get("arguments") or "")
         return Output(f"{text}\n\nArguments: {given}" if given else text)

@@ -11,7 +11,7 @@ from ..errors import ReverieError
 from ..memories.store.frontmatter import FrontMatter, parse
 from ..values import record
 from .context import ToolContext
-from .files.text_files import decoded
+from .files.text_files import decoded_text
 from .files.workspace import open_plain_file
 
 __all__ = ["MAX_SKILL_CHARS", "Skill", "SkillSource", "brief_listing", "find_skills", "load_skill", "skill_folders"]
@@ -111,7 +111,7 @@ def _read(folder: Path) -> FrontMatter:
     opened = open_plain_file("SKILL.md", ToolContext(cwd=folder))
     with open(opened.descriptor, "rb") as file:
         data = file.read(_MAX_BYTES)
-    return parse(decoded(data, opened.target)[0])
+    return parse(decoded_text(data, opened.target)[0])
 
 
 def _line(text: str) -> str:

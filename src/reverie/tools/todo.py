@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .context import Todo, ToolContext
-from .tool import Access, Output, failed
+from .tool import Access, Output, error_output
 
 __all__ = ["MAX_TODOS", "TodoWrite"]
 
@@ -59,6 +59,8 @@ class TodoWrite:
         active = [one for one in todos if one.status == "in_progress"]
         if len(active) > 1:
             names = "; ".join(one.content for one in active[:3])
-            return failed(f"{len(active)} steps are in_progress ({names}); keep one and set the others to pending")
+            return error_output(
+                f"{len(active)} steps are in_progress ({names}); keep one and set the others to pending"
+            )
         context.todos[:] = todos
         return Output("\n".join(f"{_MARKS[one.status]} {one.content}" for one in todos) or "The list is empty.")

@@ -10,7 +10,7 @@ from ..values import record
 if TYPE_CHECKING:
     from .context import ToolContext
 
-__all__ = ["Access", "AccessKind", "Output", "Tool", "failed"]
+__all__ = ["Access", "AccessKind", "Output", "Tool", "error_output"]
 
 AccessKind: TypeAlias = Literal["none", "read", "write", "run", "fetch", "other"]
 
@@ -39,7 +39,7 @@ class Output:
     wrote: tuple[str, ...] = ()
 
 
-def failed(message: object) -> Output:
+def error_output(message: object) -> Output:
     """Return an error output with a message and advice."""
     return Output(str(message), is_error=True)
 

@@ -89,7 +89,7 @@ async def _get(url: str, web: WebAccess) -> WebPage:
             request = client.build_request("GET", pinned, headers=headers, extensions={"sni_hostname": host})
             response = await client.send(request, stream=True)
             try:
-                return await _received(url, response)
+                return await _read_response(url, response)
             finally:
                 with anyio.CancelScope(shield=True):
                     await response.aclose()
@@ -99,7 +99,7 @@ async def _get(url: str, web: WebAccess) -> WebPage:
             ) from None
 
 
-async def _received(url: str, response: Any) -> WebPage:
+async def _read_response(url: str, response: Any) -> WebPage:
     headers: Mapping[str, str] = response.headers
     status: int = response.status_code
     if status in _REDIRECTS and headers.get("location"):
@@ -134,7 +134,7 @@ def _parts(url: str) -> SplitResult:
 
 async def _address(host: str, port: int, web: WebAccess) -> str:
     """Return the address to connect to; refuse a host if any of its addresses is not public."""
-    resolve = web.resolve or _resolved
+    resolve = web.resolve or _addresses_of
     try:
         found = await anyio.to_thread.run_sync(resolve, host, port, abandon_on_cancel=True)
     except OSError as error:
@@ -148,7 +148,7 @@ async def _address(host: str, port: int, web: WebAccess) -> str:
     return found[0]
 
 
-def _resolved(host: str, port: int) -> list[str]:
+def _addresses_of(host: str, port: int) -> list[str]:
     rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(row[4][0]) for row in rows))
 

@@ -11,7 +11,7 @@ import anyio.to_thread
 from ..errors import InputError
 from .context import ToolContext
 from .page_text import page_text
-from .tool import Access, Output, failed
+from .tool import Access, Output, error_output
 from .web import WebPage, fetch
 
 __all__ = ["MAX_TEXT_CHARS", "WebFetch"]
@@ -56,9 +56,11 @@ class WebFetch:
                 )
             text = await anyio.to_thread.run_sync(_text, found)
         except InputError as error:
-            return failed(error)
+            return error_output(error)
         if found.status >= 400:
-            return failed(f"{found.url} answered {found.status}; check the address or use another.\n{text[:2_000]}")
+            return error_output(
+                f"{found.url} answered {found.status}; check the address or use another.\n{text[:2_000]}"
+            )
         return Output(text)
 
 
@@ -67,7 +69,7 @@ def _text(found: WebPage) -> str:
         raise InputError(
             f"{found.url} is {found.media}, {len(found.data):,} bytes, not text; fetch it with Bash (curl)"
         )
-    text = found.data.decode(_known(found.charset), "replace")
+    text = found.data.decode(_known_charset(found.charset), "replace")
     if "html" in found.media:
         text = page_text(text)
     if len(text) > MAX_TEXT_CHARS or found.cut:
@@ -75,7 +77,7 @@ def _text(found: WebPage) -> str:
     return text
 
 
-def _known(charset: str) -> str:
+def _known_charset(charset: str) -> str:
     try:
         return codecs.lookup(charset).name if charset else "utf-8"
     except LookupError:

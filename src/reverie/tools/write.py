@@ -10,13 +10,13 @@ import anyio.to_thread
 
 from ..errors import InputError, StorageError
 from .context import ToolContext
-from .files.diffs import unified
+from .files.diffs import unified_diff
 from .files.numbered_lines import show_lines
 from .files.read_state import FileRead, version_of
-from .files.text_files import TextFile, encoded, load, replace_text
+from .files.text_files import TextFile, encoded_text, load, replace_text
 from .files.workspace import access_to
 from .read import not_found
-from .tool import Access, Output, failed
+from .tool import Access, Output, error_output
 
 __all__ = ["Write", "change_file", "load_read", "write_text"]
 
@@ -64,9 +64,9 @@ async def change_file(
     try:
         output, read = await anyio.to_thread.run_sync(change, input, context)
     except (InputError, StorageError) as error:
-        return failed(error)
+        return error_output(error)
     except OSError as error:
-        return failed(not_found(str(input["file_path"]), error, context))
+        return error_output(not_found(str(input["file_path"]), error, context))
     context.reads.forget([read.path])
     context.reads.note(read)
     return output
@@ -75,16 +75,16 @@ async def change_file(
 def _preview(input: Mapping[str, Any], context: ToolContext) -> str:
     path = str(input["file_path"])
     try:
-        before = _existing(path, context)
+        before = _existing_file(path, context)
     except (InputError, StorageError, OSError):
         return ""
-    return unified(before.text if before is not None else "", str(input["content"]), path)
+    return unified_diff(before.text if before is not None else "", str(input["content"]), path)
 
 
 def _write(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:
     path, text = str(input["file_path"]), str(input["content"])
     refuse_notebook(path)
-    before = _existing(path, context)
+    before = _existing_file(path, context)
     if before is not None:
         _check_read(before, context)
         check_writable(before)
@@ -94,7 +94,7 @@ def _write(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, File
     return Output(f"{reading.path} was {verb}: {lines:,} lines.", wrote=(reading.path,)), reading
 
 
-def _existing(path: str, context: ToolContext) -> TextFile | None:
+def _existing_file(path: str, context: ToolContext) -> TextFile | None:
     try:
         return load(path, context)
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def check_writable(before: TextFile) -> None:
 
 def write_text(path: str, text: str, context: ToolContext, *, before: TextFile | None) -> FileRead:
     """Write the text and return a read of the whole file."""
-    data = encoded(text, before)
+    data = encoded_text(text, before)
     target, mtime_ns = replace_text(path, data, context, before=before)
     shown = show_lines(text, None, None, context.policy)
     return FileRead(target, version_of(data), mtime_ns, shown.text)

@@ -9,7 +9,7 @@ from ...ports import Model
 from ...settings import Settings
 from ...values import replace
 
-__all__ = ["Models", "fitted", "fitting"]
+__all__ = ["Models", "fitted_output_limit", "fitted_settings"]
 
 
 class Models:
@@ -48,7 +48,7 @@ class Models:
             await model.aclose()
 
 
-def fitted(settings: Settings, model: Model) -> Settings:
+def fitted_settings(settings: Settings, model: Model) -> Settings:
     """Return the settings with ``window_tokens`` capped at the model's own window, if its provider reports one."""
     given, wanted = model.capabilities.window, settings.window_tokens
     if given is None:
@@ -56,7 +56,7 @@ def fitted(settings: Settings, model: Model) -> Settings:
     return replace(settings, window_tokens=given if wanted is None else min(given, wanted))
 
 
-def fitting(max_tokens: int, model: Model) -> int:
+def fitted_output_limit(max_tokens: int, model: Model) -> int:
     """Return the output limit, capped at the model's own limit and at a quarter of its window."""
     known = model.capabilities
     limits = [max_tokens, known.max_output or max_tokens, (known.window or 4 * max_tokens) // 4]

@@ -28,7 +28,7 @@ from ..session.limits import window_tokens
 from ..session.session import Session
 from .event_feed import EventFeed
 from .memory import AgentMemory
-from .models import Models, fitted, fitting
+from .models import Models, fitted_output_limit, fitted_settings
 from .open_items import OpenItems, restore_reads, todos_in
 from .opening_context import OpeningContext
 from .options import AgentOptions
@@ -66,8 +66,8 @@ class AgentParts:
         """Answer, and write notes, summaries and memories, with this model from now on."""
         settings = self.options.settings
         self.model = model
-        self.max_tokens = fitting(settings.agent.max_tokens, model)
-        self.session.settings = fitted(settings, model)
+        self.max_tokens = fitted_output_limit(settings.agent.max_tokens, model)
+        self.session.settings = fitted_settings(settings, model)
         self.session.use_model(model)
         if self.memory is not None:
             self.memory.use_model(model)
@@ -113,7 +113,7 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
         events=events,
         models=models,
         model=model,
-        max_tokens=fitting(settings.agent.max_tokens, model),
+        max_tokens=fitted_output_limit(settings.agent.max_tokens, model),
         system=system,
         session=session,
         context=context,
@@ -144,7 +144,7 @@ async def _opened_session(options: AgentOptions, model: Model, events: EventFeed
         options.name,
         cwd=options.cwd,
         storage=options.storage,
-        settings=fitted(options.settings, model),
+        settings=fitted_settings(options.settings, model),
         clock=options.clock,
         capabilities=frozenset({"cache_edits"} if model.capabilities.cache_edits else ()),
         model=model,

@@ -13,10 +13,10 @@ __all__ = [
     "HookAnswer",
     "HookOutcome",
     "HookPermission",
-    "merged",
+    "merged_outcome",
     "read_answer",
     "read_output",
-    "shortened",
+    "shortened_text",
 ]
 
 HookPermission: TypeAlias = Literal["allow", "deny", "ask"]
@@ -62,7 +62,7 @@ class HookAnswer:
     problem: str = ""
 
 
-def shortened(text: str) -> str:
+def shortened_text(text: str) -> str:
     """Return a text stripped and cut to the limit."""
     text = text.strip()
     if len(text) <= MAX_USED_CHARS:
@@ -73,7 +73,7 @@ def shortened(text: str) -> str:
 def read_output(event: str, code: int, out: str, err: str) -> HookAnswer:
     """Parse the output of a command hook: exit code 0 answers, 2 blocks, any other code is a failure."""
     if code == 2:
-        reason = shortened(err) or shortened(out)
+        reason = shortened_text(err) or shortened_text(out)
         return HookAnswer(_after_tool_as_context(event, HookOutcome(block=True, reason=reason)))
     if code != 0:
         how = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
@@ -94,7 +94,7 @@ def read_answer(event: str, given: object) -> HookAnswer:
     if given is None:
         return HookAnswer(HookOutcome())
     if isinstance(given, HookOutcome):
-        texts = {name: shortened(getattr(given, name)) for name in _TEXTS}
+        texts = {name: shortened_text(getattr(given, name)) for name in _TEXTS}
         return HookAnswer(_after_tool_as_context(event, replace(given, **texts)))
     if isinstance(given, str):
         return HookAnswer(_from_text(event, given))
@@ -106,9 +106,9 @@ def read_answer(event: str, given: object) -> HookAnswer:
 def _from_text(event: str, text: str) -> HookOutcome:
     """Use plain text as context at the start of a session or turn, and as instructions before a compaction."""
     if event in _CONTEXT_FROM_TEXT:
-        return HookOutcome(context=shortened(text))
+        return HookOutcome(context=shortened_text(text))
     if event == "before_compact":
-        return HookOutcome(instructions=shortened(text))
+        return HookOutcome(instructions=shortened_text(text))
     return HookOutcome()
 
 
@@ -127,9 +127,9 @@ def _from_table(event: str, table: Mapping[str, object]) -> HookAnswer:
                     problems.append(f"{name} is {value!r:.80}; {wanted}")
         return None
 
-    texts = {name: shortened(field(spelled, str, "give text") or "") for name, spelled in _TEXTS.items()}
+    texts = {name: shortened_text(field(spelled, str, "give text") or "") for name, spelled in _TEXTS.items()}
     go_on = field(("continue",), bool, "say true or false")
-    stop_reason = shortened(field(("stopReason",), str, "give text") or "")
+    stop_reason = shortened_text(field(("stopReason",), str, "give text") or "")
     updated = field(("updatedInput",), dict, "give a table")
     permission = field(("permissionDecision",), str, "say allow, deny or ask")
     if permission is not None and permission not in ("allow", "deny", "ask"):
@@ -155,7 +155,7 @@ def _after_tool_as_context(event: str, outcome: HookOutcome) -> HookOutcome:
     return outcome
 
 
-def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
+def merged_outcome(outcomes: Sequence[HookOutcome]) -> HookOutcome:
     """Merge outcomes in their order: one block blocks, and the strictest permission wins."""
     permission: HookPermission | None = None
     for one in outcomes:

@@ -19,7 +19,7 @@ from anyio import to_thread
 from ...conversation.entries import clean
 from ...events import Event, HookRan
 from ...settings import HookCommand
-from .hook_answers import HookAnswer, HookOutcome, merged, read_answer, read_output
+from .hook_answers import HookAnswer, HookOutcome, merged_outcome, read_answer, read_output
 from .hook_commands import run_command
 
 __all__ = ["HookOutcome", "Hooks"]
@@ -71,7 +71,7 @@ class Hooks:
                     group.start_soon(ask, place, command.command, asked)
             for place, called in enumerate(self._callables.get(event, ()), start=len(self._commands.get(event, ()))):
                 group.start_soon(ask, place, _name_of(called), partial(self._ask_callable, called, event, given))
-        return merged([answers[place].outcome for place in sorted(answers)])
+        return merged_outcome([answers[place].outcome for place in sorted(answers)])
 
     def _matches(self, command: HookCommand, event: str, tool: str) -> bool:
         """Say whether a command's matcher accepts the tool; for events without a tool every command runs."""
@@ -108,7 +108,7 @@ class Hooks:
     async def _ask_callable(self, called: Callable[..., Any], event: str, given: bytes) -> HookAnswer:
         try:
             with anyio.fail_after(self._callable_seconds):
-                return read_answer(event, await _called(called, msgspec.json.decode(given)))
+                return read_answer(event, await _call_hook(called, msgspec.json.decode(given)))
         except TimeoutError as error:
             own = f": {error}" if str(error) else ""
             return HookAnswer(HookOutcome(), f"it did not finish in {self._callable_seconds:g} s{own}")
@@ -116,7 +116,7 @@ class Hooks:
             return HookAnswer(HookOutcome(), f"{type(error).__name__}: {error}")
 
 
-async def _called(called: Callable[..., Any], given: dict[str, Any]) -> object:
+async def _call_hook(called: Callable[..., Any], given: dict[str, Any]) -> object:
     """Call a hook; run a synchronous one in a worker thread, because it may block."""
     if inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None)):  # noqa: B004 - is it async?
         return await called(given)

@@ -20,6 +20,7 @@ from ...tools.shell.read_only import is_read_only, problem_of
 from ...values import record
 from .rules import (
     PermissionRule,
+    absolute_path,
     allows_command,
     host_of,
     matches_host,
@@ -27,7 +28,6 @@ from .rules import (
     names_tool,
     parse_permission_rule,
     parse_permission_rules,
-    placed,
     runs,
     touches_command,
 )
@@ -118,7 +118,7 @@ class PermissionCase:
 
     def place(self, path: str, base: str = "") -> str:
         """Return a written path as an absolute path."""
-        return placed(path, cwd=Path(base) if base else self.cwd, home=self.home)
+        return absolute_path(path, cwd=Path(base) if base else self.cwd, home=self.home)
 
     def is_inside(self, path: str, *, roots: Sequence[str] = ()) -> bool:
         """Say whether an absolute path lies in one of the roots."""
@@ -147,7 +147,7 @@ class PermissionScope:
 def decide(rules: PermissionRules, mode: Mode, tool: str, access: Access, scope: PermissionScope) -> Verdict:
     """Return the verdict on a call; the caller has resolved links in the target."""
     cwd, home = scope.cwd, Path.home() if scope.home is None else scope.home
-    extra = [placed(each, cwd=cwd, home=home) for each in rules.directories]
+    extra = [absolute_path(each, cwd=cwd, home=home) for each in rules.directories]
     case = PermissionCase(
         rules=rules,
         mode=mode,
@@ -166,7 +166,7 @@ def decide(rules: PermissionRules, mode: Mode, tool: str, access: Access, scope:
     if access.kind == "run":
         return _decide_command(case)
     if mode == "plan" and access.kind not in ("none", "read"):
-        return _planning(f"{tool} does more than read")
+        return _plan_mode_denial(f"{tool} does more than read")
     if rule := _first(case, parse_permission_rules(rules).ask, loosely=True):
         return Verdict("ask", f"the rule {rule.text} asks", rule.text)
     if access.kind == "write" and _is_protected(case):
@@ -178,7 +178,7 @@ def decide(rules: PermissionRules, mode: Mode, tool: str, access: Access, scope:
     return _by_mode(case)
 
 
-def _planning(why: str) -> Verdict:
+def _plan_mode_denial(why: str) -> Verdict:
     return Verdict("deny", f"plan mode: {why}; only read, then describe your plan", "mode plan")
 
 
@@ -252,10 +252,10 @@ def _decide_command(case: PermissionCase) -> Verdict:
     text, found = case.access.target, parse_permission_rules(case.rules)
     judged = is_read_only(text)
     if case.mode == "plan" and not judged.allowed:
-        return _planning(f"the command is not known to only read ({judged.reason})")
+        return _plan_mode_denial(f"the command is not known to only read ({judged.reason})")
     if rule := _first(case, found.ask, loosely=True):
         return Verdict("ask", f"the rule {rule.text} asks", rule.text)
-    if rule := _allowing(case, found.allow):
+    if rule := _allowing_rule(case, found.allow):
         return Verdict("allow", f"the rule {rule.text} allows it", rule.text, judged.allowed and case.sandboxed)
     by = f"mode {case.mode}"
     if not judged.allowed:
@@ -269,7 +269,7 @@ def _decide_command(case: PermissionCase) -> Verdict:
     return Verdict("allow", "it only reads, and runs in the sandbox", by, True)
 
 
-def _allowing(case: PermissionCase, rules: tuple[PermissionRule, ...]) -> PermissionRule | None:
+def _allowing_rule(case: PermissionCase, rules: tuple[PermissionRule, ...]) -> PermissionRule | None:
     """Return a rule that allows the whole line: each command must match a rule or be read-only."""
     about = [rule for rule in rules if rule.tool == case.tool]
     for rule in about:
@@ -332,7 +332,7 @@ def remember(tool: str, access: Access, *, cwd: Path, home: Path | None = None) 
         case "run":
             suggestion = f"{tool}({_command_to_remember(access.target.strip())})"
         case "read" | "write":
-            path = placed(access.target, cwd=cwd, home=home)
+            path = absolute_path(access.target, cwd=cwd, home=home)
             inside = path.startswith(f"{cwd}/")
             is_kept = access.kind == "read" or not any(
                 matches_path(e, path, cwd=cwd, home=home) for e in PROTECTED.split()

@@ -20,6 +20,7 @@ from ...values import record
 __all__ = [
     "PermissionRule",
     "PermissionRuleSet",
+    "absolute_path",
     "allows_command",
     "host_of",
     "matches_host",
@@ -27,7 +28,6 @@ __all__ = [
     "names_tool",
     "parse_permission_rule",
     "parse_permission_rules",
-    "placed",
     "runs",
     "touches_command",
 ]
@@ -97,7 +97,7 @@ def _is_command(pattern: str) -> bool:
     return pattern.endswith(":*") and len(pattern) > 2
 
 
-def placed(path: str, *, cwd: Path, home: Path) -> str:
+def absolute_path(path: str, *, cwd: Path, home: Path) -> str:
     """Return a written path as an absolute, normalized path, without reading the disk."""
     if path == "~" or path.startswith("~/"):
         path = f"{home}{path[1:]}"

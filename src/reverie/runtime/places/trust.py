@@ -90,14 +90,14 @@ class TrustList:
         if not stat.S_ISDIR(found.st_mode):
             raise InputError(f"{root} cannot be trusted: it is not a directory; name one")
         entry = TrustedDirectory(str(root), found.st_dev, found.st_ino, datetime.now(UTC).isoformat(timespec="seconds"))
-        with self._changing():
+        with self._lock():
             self._write([*(each for each in self.list() if each.path != entry.path), entry])
         return entry
 
     def forget(self, directory: Path) -> bool:
         """Remove a directory from the list; return whether it was on it."""
         names = {str(root_of(directory)), os.path.abspath(directory)}
-        with self._changing():
+        with self._lock():
             before = self.list()
             left = [each for each in before if each.path not in names]
             if len(left) != len(before):
@@ -122,7 +122,7 @@ class TrustList:
         content = read_all(descriptor)
         if found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022:
             raise StorageError(f"{path} could have been written by others; look at it, then chmod 600 it", path=path)
-        return list(_parsed(content, path))
+        return list(_entries_of(content, path))
 
     def _write(self, entries: Iterable[TrustedDirectory]) -> None:
         tables = [
@@ -134,7 +134,7 @@ class TrustList:
         replace_file(str(self._home), FILE, "\n".join([head, *tables]).encode())
 
     @contextmanager
-    def _changing(self) -> Generator[None]:
+    def _lock(self) -> Generator[None]:
         """Lock the list against other processes."""
         path = str(self._home / _LOCK)
         with explained("lock", path):
@@ -183,7 +183,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _parsed(content: bytes, path: str) -> Iterable[TrustedDirectory]:
+def _entries_of(content: bytes, path: str) -> Iterable[TrustedDirectory]:
     try:
         tables = cast("list[dict[str, Any]]", tomllib.loads(content.decode()).get("trusted", []))
         for table in tables:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-__all__ = ["MAX_DIFF_LINES", "unified"]
+__all__ = ["MAX_DIFF_LINES", "unified_diff"]
 
 MAX_DIFF_LINES: Final = 400
 _CONTEXT: Final = 3
@@ -13,11 +13,11 @@ _MAX_COMPARED: Final = 2_000
 _MAX_LINE_CHARS: Final = 500
 
 
-def unified(before: str, after: str, path: str) -> str:
+def unified_diff(before: str, after: str, path: str) -> str:
     """Return a unified diff; a long one is cut, with a note."""
     old, new = before.split("\n"), after.split("\n")
-    start = _shared(old, new)
-    end = _shared(old[start:][::-1], new[start:][::-1])
+    start = _shared_line_count(old, new)
+    end = _shared_line_count(old[start:][::-1], new[start:][::-1])
     first = max(0, start - _CONTEXT)
     last = max(0, end - _CONTEXT)
     old, new = old[first : len(old) - last], new[first : len(new) - last]
@@ -55,7 +55,7 @@ def _marked(mark: str, lines: list[str]) -> list[str]:
     return [*(mark + line for line in shown), *([f"{mark}[... {more:,} more lines ...]"] if more else [])]
 
 
-def _shared(old: list[str], new: list[str]) -> int:
+def _shared_line_count(old: list[str], new: list[str]) -> int:
     count = 0
     for one, two in zip(old, new, strict=False):
         if one != two:

@@ -9,7 +9,7 @@ from typing import Final
 
 from ...errors import InputError
 
-__all__ = ["expanded", "literal_prefix", "path_regex"]
+__all__ = ["expanded_patterns", "literal_prefix", "path_regex"]
 
 _MAX_EXPANSIONS: Final = 200
 _ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
@@ -20,7 +20,7 @@ _TOKEN: Final = re.compile(r"\\(.)|(\*+)|(\?)|\[([!^]?)(\]?[^\]]*)\]|(.)", re.DO
 @lru_cache(maxsize=512)
 def path_regex(pattern: str) -> re.Pattern[str]:
     """Return an expression that a relative path must match in full; ``**`` matches any number of directories."""
-    return re.compile("|".join(_path(one) for one in expanded(pattern)), re.DOTALL)
+    return re.compile("|".join(_path(one) for one in expanded_patterns(pattern)), re.DOTALL)
 
 
 def literal_prefix(pattern: str) -> tuple[str, str]:
@@ -31,7 +31,7 @@ def literal_prefix(pattern: str) -> tuple[str, str]:
     return head or ("/" if count and pattern.startswith("/") else ""), "/".join(parts[count:])
 
 
-def expanded(pattern: str) -> list[str]:
+def expanded_patterns(pattern: str) -> list[str]:
     """Return one pattern for each combination of the choices in braces."""
     done: list[str] = []
     waiting = [pattern]

@@ -41,7 +41,7 @@ def show_lines(
     wanted = lines[start:] if limit is None else lines[start : start + limit]
     chosen = wanted[: policy.read_max_lines]
     rows = [_row(first + at, line) for at, line in enumerate(chosen)]
-    fitting = _fitting(rows, policy)
+    fitting = _fitting_count(rows, policy)
     last = first + fitting - 1
     cut = any(len(line) > MAX_LINE_CHARS for line in chosen[:fitting])
     whole = first == 1 and last == total and not cut and not more
@@ -87,7 +87,7 @@ def _row(number: int, line: str) -> str:
     return f"{number:6}\t{line}"
 
 
-def _fitting(rows: list[str], policy: AgentPolicy) -> int:
+def _fitting_count(rows: list[str], policy: AgentPolicy) -> int:
     """Return how many rows fit the limits; at least one, because a cut line always fits."""
     low, high = 1, len(rows)
     while low <= high:

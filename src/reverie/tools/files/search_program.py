@@ -72,7 +72,7 @@ class _Rows:
         lines = text.split("\n")
         if lines[-1] == "":
             lines.pop()
-        matched = _matched(lines, text, self._pattern, self._request["multiline"])
+        matched = _matching_lines(lines, text, self._pattern, self._request["multiline"])
         if self._request["mode"] == "files_with_matches":
             return next(matched, None) is None or self._add(path)
         if self._request["mode"] == "count":
@@ -103,7 +103,7 @@ class _Rows:
         return True
 
 
-def _matched(lines: list[str], text: str, pattern: re.Pattern[str], multiline: bool) -> Iterator[int]:
+def _matching_lines(lines: list[str], text: str, pattern: re.Pattern[str], multiline: bool) -> Iterator[int]:
     """Yield the numbers of matching lines, from 0: each line by itself, or every line of a multi-line match."""
     if not multiline:
         find = pattern.search
@@ -132,10 +132,12 @@ def _texts(request: dict[str, Any], too_large: list[str]) -> Iterator[tuple[str,
         return
     literal = required_literal(request["pattern"], request["ignore_case"])
     program: str = request["ripgrep"] if len(literal) >= _MIN_LITERAL else ""
-    files = _wanted(start, request)
+    files = _wanted_paths(start, request)
     while chunk := list(islice(files, _CHUNK_FILES)):
         if program and len(chunk) >= _MIN_FILES:
-            chunk = _narrowed(chunk, start, [program, *_RIPGREP, *["-i"] * request["ignore_case"], "-e", literal, "--"])
+            chunk = _files_with_literal(
+                chunk, start, [program, *_RIPGREP, *["-i"] * request["ignore_case"], "-e", literal, "--"]
+            )
         for path in chunk:
             shown = f"{label}/{path}" if label else path
             try:
@@ -146,7 +148,7 @@ def _texts(request: dict[str, Any], too_large: list[str]) -> Iterator[tuple[str,
                 yield shown, text
 
 
-def _wanted(start: int, request: dict[str, Any]) -> Iterator[str]:
+def _wanted_paths(start: int, request: dict[str, Any]) -> Iterator[str]:
     above = [parse_ignore_rules(text, prefix=prefix) for prefix, text in request["rules"]]
     for walked in walk(start, hidden=request["hidden"], ignore=request["ignore"], above=above):
         if all(_passes(walked.path, glob) for glob in request["globs"]) and _has_type(walked.path, request["endings"]):
@@ -168,7 +170,7 @@ def _has_type(path: str, endings: list[str]) -> bool:
 _RIPGREP: Final = ("--no-config", "--no-ignore", "--hidden", "--text", "--no-messages", "--null", "-l", "-F")
 
 
-def _narrowed(paths: list[str], start: int, command: list[str]) -> list[str]:
+def _files_with_literal(paths: list[str], start: int, command: list[str]) -> list[str]:
     """Return the files in which ripgrep finds the text; all files if ripgrep fails."""
     hits: set[bytes] = set()
     for batch in _batches(paths):

@@ -16,7 +16,7 @@ from ..context import ToolContext
 from .read_state import version_of
 from .workspace import open_parent_folder, open_plain_file
 
-__all__ = ["MAX_EDIT_BYTES", "TextFile", "decoded", "encoded", "load", "replace_text"]
+__all__ = ["MAX_EDIT_BYTES", "TextFile", "decoded_text", "encoded_text", "load", "replace_text"]
 
 MAX_EDIT_BYTES: Final = 25_000_000
 _BOMS: Final = (
@@ -57,14 +57,14 @@ def load(path: str, context: ToolContext) -> TextFile:
             )
         data = file.readall()
         found = os.fstat(opened.descriptor)
-    text, encoding, bom = decoded(data, opened.target)
+    text, encoding, bom = decoded_text(data, opened.target)
     newline = _newline(text)
     if newline == "\r\n":
         text = text.replace("\r\n", "\n")
     return TextFile(opened.target, data, found, text, encoding, bom, newline)
 
 
-def decoded(data: bytes, path: str) -> tuple[str, str, bytes]:
+def decoded_text(data: bytes, path: str) -> tuple[str, str, bytes]:
     """Return the text of a file, its encoding and its byte order mark; refuse a binary file."""
     for bom, encoding in _BOMS:
         if data.startswith(bom):
@@ -78,7 +78,7 @@ def decoded(data: bytes, path: str) -> tuple[str, str, bytes]:
         return data.decode("latin-1"), "latin-1", b""  # every byte is a letter there, so unedited parts stay the same
 
 
-def encoded(text: str, file: TextFile | None) -> bytes:
+def encoded_text(text: str, file: TextFile | None) -> bytes:
     """Return the bytes of a text in the encoding and with the line ends of the file it replaces."""
     if file is None:
         return _bytes(text, "utf-8")

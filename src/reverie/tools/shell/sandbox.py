@@ -18,7 +18,7 @@ from typing import Final
 from ...errors import SandboxUnavailable
 from ...values import record
 
-__all__ = ["Availability", "available", "confined"]
+__all__ = ["Availability", "available", "confined_command"]
 
 LAUNCHER: Final = Path(__file__).with_name("confine.py")
 PROBE_SECONDS: Final = 20.0
@@ -36,7 +36,7 @@ class Availability:
     detail: str
 
 
-def confined(argv: Sequence[str], *, cwd: Path) -> list[str]:
+def confined_command(argv: Sequence[str], *, cwd: Path) -> list[str]:
     """Return a command line that runs ``argv`` confined in ``cwd``; raise if this machine cannot do that."""
     found = available()
     if not found.works:

@@ -135,7 +135,7 @@ class Spawner:
         model: str = "",
     ) -> StartedAgent:
         """Start a sub-agent of a type, or a fork if ``kind`` is empty; raise ``InputError`` at a limit."""
-        found, worktree, background = self._checked(prompt, kind, worktree, background)
+        found, worktree, background = self._check_start(prompt, kind, worktree, background)
         run = (
             self._starter.fork(prompt, self._fork_batch())
             if found is None
@@ -169,9 +169,11 @@ class Spawner:
             return StartedAgent(
                 member.id, "running", f"Agent {member.id} works in the background; its result will come."
             )
-        return await self._awaited(member)
+        return await self._wait_for(member)
 
-    def _checked(self, prompt: str, kind: str, worktree: bool, background: bool) -> tuple[AgentKind | None, bool, bool]:
+    def _check_start(
+        self, prompt: str, kind: str, worktree: bool, background: bool
+    ) -> tuple[AgentKind | None, bool, bool]:
         """Raise if the agent may not start; return its type, and whether it uses a worktree and the background."""
         if self._closed:
             raise SessionError("this agent is closing: no more agents can be started")
@@ -205,7 +207,7 @@ class Spawner:
             self._batch = (reply, self._starter.batch())
         return self._batch[1]
 
-    async def _awaited(self, member: TeamMember) -> StartedAgent:
+    async def _wait_for(self, member: TeamMember) -> StartedAgent:
         """Wait for an agent in the foreground; stop it if the wait is cancelled."""
         try:
             await member.done.wait()

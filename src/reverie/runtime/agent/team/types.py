@@ -11,7 +11,7 @@ from typing import Final
 from ....errors import ReverieError
 from ....layers.l7_relay import AgentKind, KindSource, parse_kind
 from ....tools.context import ToolContext
-from ....tools.files.text_files import decoded
+from ....tools.files.text_files import decoded_text
 from ....tools.files.workspace import open_plain_file
 
 __all__ = ["builtin_kinds", "find_kinds", "kind_folders", "prompt_of"]
@@ -84,6 +84,6 @@ def _files(folder: Path, problems: list[str]) -> Iterator[tuple[str, str]]:
         try:
             opened = open_plain_file(name, ToolContext(cwd=folder))
             with open(opened.descriptor, "rb") as file:
-                yield name, decoded(file.read(_MAX_BYTES), opened.target)[0]
+                yield name, decoded_text(file.read(_MAX_BYTES), opened.target)[0]
         except (OSError, ReverieError) as error:
             problems.append(f"{folder / name}: it cannot be read ({error})")
