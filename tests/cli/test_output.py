@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reverie.cli.output import bar, bars, emit_json, printable, say, table
+from reverie.cli.output import bar, bars, counted, emit_json, printable, say, table
 from reverie.values import record
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -156,3 +156,16 @@ def printed_by(act: Callable[[], object]) -> str:
     finally:
         sys.stdout = before
     return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "shown"),
+    [
+        (1, "section", "1 section"),
+        (0, "section", "0 sections"),
+        (1_200, "memory", "1,200 memories"),
+        (30, "day", "30 days"),
+    ],
+)
+def test_a_count_agrees_with_its_noun(count: int, noun: str, shown: str) -> None:
+    assert counted(count, noun) == shown

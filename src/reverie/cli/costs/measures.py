@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from ...conversation.entries import Entry
-from ...runtime.reports.measures import Measures, measure, summed
+from ...runtime.reports.measures import Facts, Measures, measure, summed
 from ...runtime.reports.stats import price_list
 from ...settings import load_settings
 from ..output import counted, emit_json, say, table, tracked
 from ..sessions.recordings import opened_library, recordings
 
-__all__ = ["as_row", "command", "number_text", "percent_text"]
+__all__ = ["as_row", "command", "facts_row", "number_text", "percent_text"]
 
 
 @click.command(short_help="Measure cache, compaction, memory and background work.")
@@ -84,11 +84,7 @@ def draw(one: Measures) -> None:
             number_text(one.compactions_per_session),
             f"{one.compactions:,} in {counted(one.sessions, 'session')}, {one.undone:,} undone, {one.failed:,} failed",
         ),
-        (
-            "facts kept",
-            percent_text(facts.share),
-            f"{number_text(facts.per_1000_tokens, 0)} uses of exact names kept per 1,000 tokens of summary",
-        ),
+        facts_row(facts),
         (
             "background spend",
             f"{one.background_usd:.4f} USD",
@@ -102,6 +98,13 @@ def draw(one: Measures) -> None:
         ),
     ]
     table(["measure", "value", "details"], rows, right=(1,))
+
+
+def facts_row(facts: Facts) -> tuple[str, str, str]:
+    """Return the table row about the exact names that summaries keep."""
+    density = facts.per_1000_tokens
+    detail = "no summary yet" if density is None else f"{density:,.0f} uses of exact names per 1,000 tokens of summary"
+    return "facts kept", percent_text(facts.share), detail
 
 
 def percent_text(share: float | None) -> str:

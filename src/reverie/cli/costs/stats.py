@@ -14,7 +14,7 @@ from ...settings import load_settings
 from ..output import bar, bars, counted, emit_json, say, table, tracked
 from ..sessions.recordings import slug_of
 from .ledger import as_json_row
-from .measures import as_row, number_text, percent_text
+from .measures import as_row, facts_row, number_text, percent_text
 
 __all__ = ["command"]
 
@@ -81,11 +81,7 @@ def draw(found: Stats, days: int, now: datetime) -> None:
             number_text(measures.compactions_per_session),
             f"{measures.compactions:,} in total",
         ),
-        (
-            "facts kept",
-            percent_text(measures.facts.share),
-            f"{number_text(measures.facts.per_1000_tokens, 0)} uses of exact names per 1,000 tokens of summary",
-        ),
+        facts_row(measures.facts),
         ("useless memories", *_pollution(found)),
     ]
     table(["", "", ""], rows, right=(1,))

@@ -224,7 +224,8 @@ class _DreamCommand:
             work = f"{counted(running.tools, 'tool call')}, {counted(len(running.paths), 'file')}"
             say(f"  {work}: {printable(running.text)}")
         else:
-            say(f"next: {'after the next query' if not status.gate else status.gate.replace('_', ' ')}")
+            when = f"not due ({status.gate.replace('_', ' ')})" if status.gate else "after the next query"
+            say(f"next dream: {when}")
         if status.report is not None:
             say(f"last report: {status.report.dream}, {status.report.state}: {_summary(status.report)}")
         questions = self._dreams().questions()

@@ -195,6 +195,8 @@ async def show_memory(chat: Chat, rest: str) -> None:
     else:
         listed = await to_thread.run_sync(memory.list)
         lines = [f"  {one_line(one.file, 40):<42} {one_line(one.description, 100)}" for one in listed]
+        if not listed:
+            lines = ["  no memories yet"]
         lines.append(
             chat.paint(f"  in {agent_memory.path} · /memory FILE shows one, /memory undo undoes a change", "dim")
         )
