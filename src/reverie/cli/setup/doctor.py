@@ -36,7 +36,6 @@ EXTRAS = {
     "openai-agents": "agents",
     "openai": "openai",
     "otel": "opentelemetry.sdk",
-    "postgres": "psycopg",
     "testing": "starlette",
     "web": "httpx2",
 }
