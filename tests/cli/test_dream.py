@@ -89,7 +89,7 @@ class Heard:
         self.settings = settings
         self.events: list[Event] = []
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Write an event down."""
         self.events.append(event)
 

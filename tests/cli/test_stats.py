@@ -60,10 +60,9 @@ def test_the_pollution_of_memories_is_told_before_and_after_a_dream(tmp_path: Pa
     project.mkdir()
     memory = Memory.open(project)
     why = "support was overrun once"
-    memory.save(
-        "The billing service is deployed only after two approvals from the payments team", type="feedback", why=why
-    )
-    memory.save("Deploy the billing service only after two approvals from payments", type="feedback", why=why)
+    rule = "Deploy the billing service only after two approvals from payments"
+    memory.save(rule, type="feedback", why=why)
+    memory.save(f"{rule}.", type="feedback", name="two approvals from payments", why=f"{why}.")
     memory.save("The staging database is reset every night at two", type="reference")
     settings = load_settings()
     first = json.loads(CliRunner().invoke(command, ["--json"], catch_exceptions=False).output)["memories"]
