@@ -1,7 +1,7 @@
 """The Anthropic SDK: a middleware for an existing loop, and the memory tool over our store.
 
-    client = AsyncAnthropic().with_middleware(reverie_middleware(session))     memory =
-ReverieMemoryTool(Memory.open("."))          # client.beta.messages.tool_runner(tools=[memory], ...)
+    client = AsyncAnthropic().with_middleware(reverie_middleware(session))
+    memory = ReverieMemoryTool(Memory.open("."))          # client.beta.messages.tool_runner(tools=[memory], ...)
 
 The loop keeps sending its whole history, and the middleware sends the session's view of it instead. Requests to other
 endpoints, of other conversations, and after any failure of ours pass unchanged.

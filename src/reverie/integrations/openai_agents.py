@@ -1,15 +1,15 @@
 """OpenAI Agents: a session on our log, a filter that sends its view, and hooks that log every response.
 
-    session = ReverieSession(opened)     await Runner.run(agent, text, session=session,
-run_config=session.run_config(), hooks=session.hooks)
+    session = ReverieSession(opened)
+    await Runner.run(agent, text, session=session, run_config=session.run_config(), hooks=session.hooks)
 
 The filter also works alone, where another session keeps the history. A big tool output is stored as its preview. The
 provider caches automatically, so no marks are needed: a stable prefix saves the money.
 
 The SDK's own compaction may wrap the session; it then shortens the request that was really sent:
 
-    kept = OpenAIResponsesCompactionSession("name", session)   # in any of its modes     await Runner.run(agent, text,
-session=kept, run_config=session.run_config(), hooks=session.hooks)
+    kept = OpenAIResponsesCompactionSession("name", session)   # in any of its modes
+    await Runner.run(agent, text, session=kept, run_config=session.run_config(), hooks=session.hooks)
 """
 
 from __future__ import annotations

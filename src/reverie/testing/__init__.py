@@ -1,1 +1,3 @@
-"""For tests, yours and ours: conformance suites, a Messages API server, prefix assertions; import each by name."""
+"""Tools for testing agents: provider servers on loopback, a storage conformance suite, a demo session; import each by
+name.
+"""

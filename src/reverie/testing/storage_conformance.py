@@ -1,4 +1,4 @@
-"""What every storage must do, as tests to inherit.
+"""The promises of a storage, as tests to inherit.
 
 ::
 
@@ -6,8 +6,8 @@
         def open_storage(self, folder: Path) -> Storage:
             return MyStorage(folder)
 
-``open_storage`` is called with a folder that is the test's own. Where two storages opened on the same folder do not see
-the same things, set ``shared = False``.
+``open_storage`` is called with a folder for this test alone. Set ``shared = False`` where two storages opened on the
+same folder do not see the same content.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ BAD_KEYS = (
     "a/.reverie-tmp-0",
     ".REVERIE-leases/x",
 )
-"""Keys no storage accepts: each would leave the root, hide something, or name what is not a file."""
+"""Keys that every storage refuses: each would leave the root, hide something, or name no file."""
 
 GOOD_KEYS = (
     "a",
@@ -95,7 +95,7 @@ class StorageConformance:
     shared: bool = True
 
     def open_storage(self, folder: Path) -> Storage:
-        """Return a storage that keeps its things in the folder; you write this one."""
+        """Return a storage in the folder; write this method."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -356,7 +356,7 @@ def _acts(key: str) -> list[Callable[[Storage], object]]:
 
 
 def _together(many: int, act: Callable[[int], str], refusal: type[Exception]) -> list[str]:
-    """Let threads act at the same moment; return what those got who were not refused, and raise anything else."""
+    """Run an action in several threads at once; return the results that were not refused, and raise other errors."""
     ready = threading.Barrier(many)
     got: list[str] = []
     wrong: list[BaseException] = []

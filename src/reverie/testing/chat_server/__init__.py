@@ -3,9 +3,9 @@
     with ChatServer(lambda request: "Hello.") as server:
         client = openai.OpenAI(base_url=server.base_url, api_key="any")
 
-It speaks Chat Completions and Responses (with ``/responses/compact`` and ``previous_response_id``), in one piece.
-Replies come from a function and are given as blocks of the Messages API, so that one script serves both servers. Needs
-the extra ``testing``.
+It serves Chat Completions and Responses (with ``/responses/compact`` and ``previous_response_id``), without
+streaming. Replies come from a function as blocks of the Messages API, so that one script serves both test servers.
+Needs the extra ``testing``.
 """
 
 from __future__ import annotations

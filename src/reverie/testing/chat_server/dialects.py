@@ -1,4 +1,4 @@
-"""The two dialects a prompt may come in, checked as the provider checks them, and the replies they expect."""
+"""The two request formats, checked by the provider's rules, and their replies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class ChatRefusal(Exception):
-    """A request that breaks a rule of the provider's."""
+    """An error for a request that breaks a rule of the provider."""
 
     def __init__(self, message: str, code: str = "invalid_request_error") -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class ChatRefusal(Exception):
 
 
 def chat_parts(body: Mapping[str, Any]) -> list[Any]:
-    """Return the parts of a Chat Completions prompt in the order they are cached; refuse one that breaks a rule."""
+    """Return the parts of a Chat Completions prompt in cache order; raise ``ChatRefusal`` for an invalid one."""
     messages: Any = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise ChatRefusal("[] is too short - 'messages'")
@@ -61,7 +61,7 @@ def _refuse_owed(owed: Mapping[str, int]) -> None:
 
 
 def response_items(body: Mapping[str, Any], before: Iterable[Body]) -> list[Body]:
-    """Return the items of a Responses prompt, after those of the response that it goes on from."""
+    """Return the items of a Responses prompt, after those of the response that it continues."""
     given: Any = body.get("input")
     items: list[Body] = [{"role": "user", "content": given}] if isinstance(given, str) else list(given or ())
     whole = [*before, *items]
@@ -71,7 +71,7 @@ def response_items(body: Mapping[str, Any], before: Iterable[Body]) -> list[Body
 
 
 def response_parts(body: Mapping[str, Any], items: Iterable[Body]) -> list[Any]:
-    """Return the parts of a Responses prompt; refuse one that breaks a rule."""
+    """Return the parts of a Responses prompt in cache order; raise ``ChatRefusal`` for an invalid one."""
     calls: set[str] = set()
     answered: set[str] = set()
     seen: set[str] = set()
@@ -97,7 +97,7 @@ def response_parts(body: Mapping[str, Any], items: Iterable[Body]) -> list[Any]:
 
 
 def _without_id(item: Body) -> Body:
-    """Return an item as it is cached: its id and status are no part of the prompt."""
+    """Return an item as it is cached: without its id and status."""
     return {key: value for key, value in item.items() if key not in ("id", "status") and value is not None}
 
 
@@ -106,7 +106,7 @@ def _words(blocks: Iterable[Body]) -> str:
 
 
 def chat_reply(identity: str, model: str, blocks: list[Body], usage: tuple[int, int, int]) -> Body:
-    """Return a reply as Chat Completions has it."""
+    """Return a reply in the format of Chat Completions."""
     calls = [
         {
             "id": block["id"],
@@ -141,7 +141,7 @@ def chat_reply(identity: str, model: str, blocks: list[Body], usage: tuple[int, 
 
 
 def response_reply(identity: str, model: str, blocks: list[Body], usage: tuple[int, int, int]) -> Body:
-    """Return a reply as Responses has it."""
+    """Return a reply in the format of Responses."""
     output: list[Body] = []
     words = _words(blocks)
     if words:

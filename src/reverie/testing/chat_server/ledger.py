@@ -1,4 +1,4 @@
-"""Automatic prefix caching: nobody marks anything, and what an earlier prompt began with is read from the cache."""
+"""Automatic prefix caching without marks: a prompt reads the cached start of an earlier one."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ __all__ = ["PrefixCache", "count_tokens"]
 _LEAST_TOKENS: Final = 1_024
 _STEP_TOKENS: Final = 128
 _IDLE_SECONDS: Final = 600.0
-_BYTES_A_TOKEN: Final = 4
+_BYTES_PER_TOKEN: Final = 4
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 def count_tokens(part: Any) -> int:
-    """Count a part of a prompt: 4 bytes of its JSON a token, at least 1."""
-    return max(1, len(_encode(part)) // _BYTES_A_TOKEN)
+    """Return the tokens of a part of a prompt: one per 4 bytes of JSON, at least 1."""
+    return max(1, len(_encode(part)) // _BYTES_PER_TOKEN)
 
 
 class PrefixCache:
-    """What a provider that caches by itself still holds: whole parts from the start, in steps of 128 tokens."""
+    """The cached prefixes of a provider: whole parts from the start, in steps of 128 tokens."""
 
     def __init__(self) -> None:
         self._seen: dict[bytes, float] = {}
 
     def charge(self, model: str, parts: Sequence[Any], now: float) -> tuple[int, int]:
-        """Return all tokens of a prompt and how many of them were cached; from now on its prefixes are."""
+        """Return the tokens of a prompt and how many of them were cached; then cache its prefixes."""
         chain = blake2b(model.encode(), digest_size=16).digest()
         total = cached = 0
         reading = True

@@ -1,4 +1,4 @@
-"""The HTTP side: two endpoints and one ledger, on a thread that lives as long as its ``with`` block."""
+"""The HTTP side: the endpoints and the prefix cache, on a thread that lives as long as its ``with`` block."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Body = dict[str, Any]
 
 
 class ChatServer:
-    """Chat Completions and Responses on loopback, with what every answered request was charged."""
+    """Chat Completions and Responses on loopback, with the usage of every answered request."""
 
     def __init__(
         self,
@@ -40,19 +40,19 @@ class ChatServer:
         self.requests: list[Body] = []
         self.refusals: list[tuple[int, str]] = []
         self.usages: list[tuple[str, Body]] = []
-        """What every answered request was charged, with its model, in the words of the Messages API."""
+        """The model and the usage of every answered request, in the fields of the Messages API."""
         self._reply = reply
         self._window = window
         self._cache = PrefixCache()
         self._stored: dict[str, list[Body]] = {}
-        """What the provider keeps of every response: the items it answered, and its own."""
+        """The items that the provider stores for each response: the request's and its own."""
         self._lock = threading.Lock()
         self._ids = count(1)
         self._thread: LoopbackThread | None = None
 
     @property
     def base_url(self) -> str:
-        """Where the server listens; only known while it runs."""
+        """The address of the server; raises ``InputError`` while it does not run."""
         if self._thread is None:
             raise InputError("the server does not run yet: use it in a `with` block")
         return f"{self._thread.url}/v1"
@@ -64,9 +64,9 @@ class ChatServer:
         except ImportError as error:
             raise InputError("ChatServer needs starlette and uvicorn: install reverie[testing]") from error
         routes = [
-            Route("/v1/chat/completions", self._door(self._chat), methods=["POST"]),
-            Route("/v1/responses", self._door(self._response), methods=["POST"]),
-            Route("/v1/responses/compact", self._door(self._compact), methods=["POST"]),
+            Route("/v1/chat/completions", self._endpoint(self._chat), methods=["POST"]),
+            Route("/v1/responses", self._endpoint(self._response), methods=["POST"]),
+            Route("/v1/responses/compact", self._endpoint(self._compact), methods=["POST"]),
         ]
         self._thread = LoopbackThread(Starlette(routes=routes), "chat-server")
         return self
@@ -78,7 +78,7 @@ class ChatServer:
             self._thread.stop()
         self._thread = None
 
-    def _door(self, answer: Callable[[Body], Body]) -> Any:
+    def _endpoint(self, answer: Callable[[Body], Body]) -> Any:
         from starlette.responses import JSONResponse
 
         async def endpoint(request: Request) -> Any:
@@ -106,7 +106,7 @@ class ChatServer:
         return reply
 
     def _before(self, body: Body) -> list[Body]:
-        """Return the items of the response that a request goes on from."""
+        """Return the items of the response that a request continues."""
         named = body.get("previous_response_id")
         if named is None:
             return []
@@ -115,7 +115,7 @@ class ChatServer:
         return self._stored[named]
 
     def _compact(self, body: Body) -> Body:
-        """Turn the past into what the user said and one opaque item, as a model call of its own."""
+        """Replace the history by the user's messages and one opaque item, with a model call of its own."""
         items = response_items(body, self._before(body))
         parts = response_parts(body, items)
         said = [{"type": "message", **item} for item in items if item.get("role") == "user"]
@@ -130,7 +130,7 @@ class ChatServer:
         return told(f"chat{next(self._ids):08d}", str(body["model"]), blocks, usage)
 
     def _called(self, body: Body, parts: list[Any]) -> tuple[list[Body], tuple[int, int, int]]:
-        """Charge a prompt, ask the script, and enter both in the ledger."""
+        """Charge a prompt, get the scripted reply, and record the usage."""
         model = str(body["model"])
         with self._lock:
             total, cached = self._cache.charge(model, parts, self.clock.now)

@@ -1,7 +1,7 @@
-"""A believable coding session of our own making, for the demo and for tests.
+"""An invented but believable coding session, for the demo and for tests.
 
-An invented freight service, an agent that reads, searches, runs tests and edits, and a person who asks, interrupts
-and goes to lunch. Everything follows from the seed.
+It has a freight service, an agent that reads, searches, runs tests and edits, and a user who asks, interrupts and
+goes to lunch. The seed determines everything.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ TITLE: Final = "A week on the harbour service"
 
 
 def coding_session(seed: int = 1, tokens: int = 350_000, *, compact_at: int | None = 160_000) -> list[Entry]:
-    """Return a session in which about so many tokens are said.
+    """Return a session of about the given number of tokens.
 
-    Where the window passes ``compact_at`` tokens the past becomes a summary, as agents do; None keeps it whole.
+    Where the window passes ``compact_at`` tokens, a summary replaces the history; None never compacts.
     """
     rng = Random(seed)
     author = SessionAuthor(rng, TITLE, compact_at)

@@ -1,4 +1,4 @@
-"""The agent of an invented session: what it does for each kind of wish, round by round."""
+"""The agent of an invented session: its actions for each kind of task, round by round."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["InventedAgent"]
 _RANGE: Final = 90
 _OPENING_TASKS: Final = ("fix", "logs", "feature", "refactor", "review", "question")
 _LATER_TASKS: Final = ("fix", "feature", "refactor", "review", "question", "feature", "fix")
-# Seconds between the end of one task and the next wish; one of minutes and one of hours always come early.
+# Seconds between two tasks; the first gaps always include one of minutes and one of hours.
 _EARLY_GAPS: Final = ((400.0, 1_500.0), (20.0, 120.0), (7_000.0, 50_000.0))
 _LATER_GAPS: Final = ((15.0, 200.0), (15.0, 200.0), (330.0, 2_400.0), (5_000.0, 60_000.0))
 
 
 class InventedAgent:
-    """Works on the project for as long as there are tokens to spend."""
+    """Works on the project until the token budget is spent."""
 
     def __init__(self, rng: Random, author: SessionAuthor, tokens: int) -> None:
         self.rng = rng
@@ -31,7 +31,7 @@ class InventedAgent:
         self.seen: dict[str, list[str]] = {}
 
     def work(self) -> None:
-        """Do one task after another until enough was said."""
+        """Do one task after another until the session is long enough."""
         number = 0
         while number == 0 or self.author.total < self.tokens:
             if number:
@@ -42,7 +42,7 @@ class InventedAgent:
             number += 1
 
     def task(self, kind: str) -> None:
-        """Do one task from the wish to the answer; it ends early when enough was said."""
+        """Do one task from the request to the answer; it ends early when the session is long enough."""
         thing = self.rng.choice(self.project.things())
         sources = self.project.of(thing)
         names = {"thing": thing.lower(), "short": sources[0].short}
@@ -118,14 +118,14 @@ class InventedAgent:
         yield self.round(self.grep(f"{thing}Service"), self.read(sources[0]))
 
     def round(self, *calls: InventedCall) -> None:
-        """Say something now and then, and make the calls."""
+        """Make the calls, sometimes with a sentence first."""
         text = self.rng.choice(phrases.STEPS[calls[0].name]) if self.rng.random() < 0.55 else ""
         fresh = {call.input.get("file_path") for call in calls if call.name == "Read"}
         self.make_room(fresh)
         self.author.reply(text, *calls)
 
     def make_room(self, fresh: Container[object] = ()) -> None:
-        """Compact where the window is full, and forget what was read before, except what is being read right now."""
+        """Compact if the window is full, and forget the files read before, except those being read now."""
         if self.author.compact_if_full():
             self.seen = {path: lines for path, lines in self.seen.items() if path in fresh}
 
@@ -160,7 +160,7 @@ class InventedAgent:
         return InventedCall("Bash", {"command": "pyright"}, text, self.rng.uniform(6.0, 30.0), failed=errors > 0)
 
     def edits(self, source: SourceFile, count: int) -> Iterator[None]:
-        """Edit a file a few times, each quoting what a reading still in view showed; read it first where none does."""
+        """Edit a file a few times; each edit quotes lines in view, and the file is read first where there are none."""
         for _ in range(count):
             self.make_room()
             if source.path not in self.seen:
@@ -181,7 +181,7 @@ class InventedAgent:
             yield self.round(self.read(one, part=self.rng.random() < 0.5), self.read(two))
 
     def stopped(self, source: SourceFile) -> None:
-        """Be stopped in the middle of a call, and be told what to do instead."""
+        """Get interrupted in the middle of a call, and get another instruction."""
         path = f"{source.path[:-3]}_draft.py"
         self.make_room()
         self.author.reply(

@@ -1,4 +1,4 @@
-"""The hand that writes an invented session: a clock, a bill, and one entry after another."""
+"""Write the entries of an invented session, with a clock and a bill."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PREFIX: Final = estimate_request([], system=phrases.SYSTEM, tools=phrases.TOOLS
 
 @record
 class InventedCall:
-    """A tool call with what it will return and how long it takes."""
+    """A tool call with its result and its duration."""
 
     name: str
     input: dict[str, Any]
@@ -33,7 +33,7 @@ class InventedCall:
 
 
 class SessionAuthor:
-    """Writes entries in the shape of an importer: one for each block, each the parent of the next."""
+    """Writes entries as an importer does: one for each block, each the parent of the next."""
 
     def __init__(self, rng: Random, title: str, compact_at: int | None) -> None:
         self.rng = rng
@@ -52,21 +52,21 @@ class SessionAuthor:
         self._add(META, {**body, "source": {"format": "invented", "name": "coding session"}})
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.clock += seconds
 
     def ask(self, text: str) -> None:
-        """Let the person say something."""
+        """Add a message of the user."""
         self.asked.append(text)
         self._say(USER, {"role": "user", "content": text}, {"type": "text", "text": text})
 
     def interrupt(self) -> None:
-        """Let the person stop what is going on."""
+        """Add the user's interruption."""
         block = {"type": "text", "text": phrases.INTERRUPTED}
         self._say(USER, {"role": "user", "content": [block]}, block)
 
     def reply(self, text: str, *calls: InventedCall, stopped: bool = False) -> None:
-        """Let the agent answer, and each call return; a stopped reply's calls do not run."""
+        """Add a reply and the results of its calls; the calls of a stopped reply do not run."""
         blocks: list[dict[str, Any]] = []
         if self.rng.random() < 0.22:
             thought = self.rng.choice(phrases.THOUGHTS)
@@ -81,7 +81,7 @@ class SessionAuthor:
             self._result(name, call, stopped)
 
     def compact_if_full(self) -> bool:
-        """Let the past become a summary where the window is full, and say whether it did."""
+        """Replace the history by a summary if the window is full, and return whether it was."""
         if self.compact_at is None or _PREFIX + self._context <= self.compact_at:
             return False
         before = _PREFIX + self._context
@@ -110,7 +110,7 @@ class SessionAuthor:
         self._say(USER, {"role": "user", "content": [block]}, block)
 
     def _usage(self, output: int) -> dict[str, int]:
-        """Bill a request as an append-only agent with a 5-minute cache is billed."""
+        """Return the usage of a request as an append-only agent with a 5-minute cache is billed."""
         whole = _PREFIX + self._context
         live = self.clock - self._sent_at < _CACHE_SECONDS
         read = min(self._cached, whole) if live else 0

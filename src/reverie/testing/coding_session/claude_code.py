@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def as_claude_code_jsonl(entries: Sequence[Entry]) -> bytes:
-    """Return the session as a file in Claude Code's format: a line a block, each result hung on its call's line."""
+    """Return the session in Claude Code's format: one line per block, each result below the line of its call."""
     meta = next((entry for entry in entries if entry.kind == META), None)
     cwd = str(meta.body.get("cwd", "")) if meta else ""
     rows: list[Row] = []
@@ -56,7 +56,7 @@ def _rows(entry: Entry) -> list[Row]:
 
 
 def _compaction(entry: Entry) -> list[Row]:
-    """Return the two lines of a compaction, boundary and summary; other decisions have no line of their own there."""
+    """Return the two lines of a compaction, boundary and summary; other decisions have no line."""
     made = decision_of(entry.body)
     if not isinstance(made, Compacted):
         return []

@@ -1,4 +1,4 @@
-"""What commands print in the invented repository: test runs, logs, diffs, type checks."""
+"""Outputs of commands in the invented repository: test runs, logs, diffs, type checks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _traceback(rng: Random, code: SourceFile, test: SourceFile, name: str) -> li
 
 
 def server_log(rng: Random, project: InventedProject, chars: int) -> str:
-    """Return a service's log of about so many characters."""
+    """Return a service's log of about the given number of characters."""
     lines: list[str] = []
     size, second = 0, 8 * 3600
     things = project.things()

@@ -1,4 +1,4 @@
-"""What the person and the agent of an invented session say."""
+"""The words of the user and of the agent in an invented session."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ REFUSED: Final = "The user stopped this call before it ran. Nothing was changed;
 
 
 def summary(asked: list[str], edited: list[str], now: str) -> str:
-    """Return what is carried over when the past becomes a summary."""
+    """Return the summary that replaces the history."""
     wishes = "\n".join(f"- {one}" for one in asked[-12:])
     changed = "\n".join(f"- {one}" for one in edited[-25:]) or "- nothing yet"
     return (

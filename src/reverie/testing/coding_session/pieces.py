@@ -1,4 +1,4 @@
-"""Pieces of source code in three languages, with holes: Thing, thing, field_a, field_b, VERB, N1 and N2."""
+"""Templates of source code in three languages, with the holes Thing, thing, field_a, field_b, VERB, N1 and N2."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ __all__ = ["ROOT", "InventedProject", "SourceFile"]
 
 ROOT: Final = "/home/noor/harbour"
 
-# What the service deals with, and the two amounts each is about.
+# The things that the service handles, each with its two amounts.
 _THINGS: Final = {
     "Shipment": ("weight_kg", "declared_value"),
     "Pallet": ("height_cm", "stack_limit"),
@@ -41,7 +41,7 @@ _EXTRA: Final = {
 
 
 class SourceFile:
-    """One file, as lines; edits change it."""
+    """One file as lines, which edits change."""
 
     def __init__(self, path: str, thing: str, text: str) -> None:
         self.path = f"{ROOT}/{path}"
@@ -60,7 +60,7 @@ class SourceFile:
         return "\n".join(f"{at + 1:>6}→{self.lines[at]}" for at in range(start, end))
 
     def change(self, rng: Random, shown: Sequence[str]) -> tuple[str, str] | None:
-        """Change one of the lines shown and return the old text, found exactly once, and the new."""
+        """Change one of the shown lines; return the old text, which occurs once, and the new one."""
         places = [at for at, line in enumerate(shown) if _NUMBER.search(line) or _RETURN.match(line)]
         rng.shuffle(places)
         whole = "\n".join(self.lines)
@@ -109,11 +109,11 @@ class InventedProject:
         return [source for source in self.files if source.thing == thing]
 
     def things(self) -> list[str]:
-        """Name what the service deals with."""
+        """Return the names of the things that the service handles."""
         return list(_THINGS)
 
     def matching(self, word: str, limit: int) -> list[str]:
-        """Return the lines that hold a word, as a search shows them."""
+        """Return the lines with a word, as a search tool shows them."""
         found: list[str] = []
         for source in self.files:
             for at, line in enumerate(source.lines):
@@ -123,7 +123,7 @@ class InventedProject:
 
 
 def _written(rng: Random, thing: str, head: str, parts: Sequence[str], count: int, *, camel: bool = False) -> str:
-    """Put a file together, each piece once per verb."""
+    """Return a file's text: the head and a random choice of templates, each once per verb."""
     pairs = [(piece, verb) for piece in parts for verb in _VERBS]
     chosen = rng.sample(pairs, min(count, len(pairs)))
     return _filled(rng, head, thing, "", camel) + "".join(

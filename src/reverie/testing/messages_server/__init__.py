@@ -3,8 +3,8 @@
     with MessagesServer(lambda request: "Hello.") as server:
         client = anthropic.Anthropic(base_url=server.base_url, api_key="any")
 
-Replies come from a function. Time is ``server.clock``, which the test sets; the prompt cache lives by it. Needs the
-extra ``testing`` (starlette, uvicorn).
+Replies come from a function. The test sets the time in ``server.clock``, which the prompt cache uses. Needs the extra
+``testing`` (starlette, uvicorn).
 """
 
 from __future__ import annotations

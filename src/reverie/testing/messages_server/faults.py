@@ -33,19 +33,19 @@ class InjectedFailure:
 
     @property
     def kind(self) -> str:
-        """The error's type as the provider names it."""
+        """The provider's name for the error type."""
         return KINDS.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
 
 
 @record
 class ConnectionCut:
-    """A reply whose connection breaks after so many bytes of its body."""
+    """A reply whose connection breaks after the given number of bytes of its body."""
 
     after_bytes: int
 
 
 class StreamGate:
-    """Holds a stream after so many events until the test opens it."""
+    """Holds a stream after the given number of events until the test opens it."""
 
     def __init__(self, after_events: int) -> None:
         self.after_events = after_events
@@ -54,16 +54,16 @@ class StreamGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether the stream may go on."""
+        """Whether the stream may continue."""
         return self._open.is_set()
 
     def open(self) -> None:
-        """Let the stream go on."""
+        """Let the stream continue."""
         self._open.set()
 
 
 class Faults:
-    """The faults that wait for the next requests, first in, first out."""
+    """The faults for the next requests, first in, first out."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,22 +89,22 @@ class Faults:
             self._all_gates.append(gate)
 
     def next_failure(self) -> InjectedFailure | None:
-        """Take the next failure, if one waits."""
+        """Remove and return the next failure; None where the queue is empty."""
         with self._lock:
             return self._failures.popleft() if self._failures else None
 
     def next_cut(self) -> ConnectionCut | None:
-        """Take the next broken connection, if one waits."""
+        """Remove and return the next broken connection; None where the queue is empty."""
         with self._lock:
             return self._cuts.popleft() if self._cuts else None
 
     def next_gate(self) -> StreamGate | None:
-        """Take the next gate, if one waits."""
+        """Remove and return the next gate; None where the queue is empty."""
         with self._lock:
             return self._gates.popleft() if self._gates else None
 
     def open_all(self) -> None:
-        """Let every held stream go on."""
+        """Let every held stream continue."""
         with self._lock:
             for gate in self._all_gates:
                 gate.open()

@@ -1,4 +1,4 @@
-"""The server's prompt cache: requests as the simulator's blocks, usage as the provider reports it."""
+"""The server's prompt cache: requests as blocks of the simulator, usage as the provider reports it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 @record
 class Prompt:
-    """A request as a cache sees it: one digest, part and token count a block, and its breakpoints."""
+    """A request as a cache sees it: a digest, a part and a token count for each block, and its breakpoints."""
 
     model: str
     parts: Sequence[str]
@@ -41,11 +41,11 @@ class Prompt:
 
 
 def prompt_of(request: dict[str, Any], count: TokenCounter) -> Prompt:
-    """Lay a valid request out for the cache.
+    """Return a valid request as a prompt.
 
     The digest of the first message block also covers the options whose change invalidates the messages: tool_choice,
     thinking, and whether there are images. A result that a ``cache_edits`` block deletes keeps its digest and counts
-    as cleared; the block itself counts nothing.
+    as cleared; the block itself counts as 0 tokens.
     """
     deleted = deleted_results(request)
     laid = list(blocks_of(request))
@@ -84,7 +84,7 @@ def _has_image(block: Mapping[str, Any]) -> bool:
 
 
 def _ttl(block: Mapping[str, Any]) -> str:
-    """Return the lifetime of the breakpoint on a block or inside it, or nothing."""
+    """Return the lifetime of the breakpoint on a block or inside it; empty where there is none."""
     mark = block.get("cache_control")
     if mark:
         return mark.get("ttl", "5m")
@@ -94,7 +94,7 @@ def _ttl(block: Mapping[str, Any]) -> str:
 
 
 class Charge:
-    """What one request is charged, and the handle that makes what it wrote readable."""
+    """The usage of one request, and the handle that makes its cache writes readable."""
 
     __slots__ = ("_chain", "_prompt", "_simulator", "deleted_tokens", "usage")
 
@@ -106,16 +106,16 @@ class Charge:
         self.deleted_tokens = 0
 
     def edit_keys(self) -> list[bytes]:
-        """Return the prefix at each ``cache_edits`` block: an edit is consumed once."""
+        """Return the prefix at each ``cache_edits`` block, because an edit is applied once."""
         return [self._chain[index] for index in self._prompt.edits]
 
     def streaming_began(self, at: float) -> None:
-        """Let later requests read what this one wrote."""
+        """Let later requests read the cache writes of this one."""
         self._simulator.streaming_began(self._chain, self._prompt.marks, model=self._prompt.model, at=at)
 
 
 def charge(simulator: CacheSimulator, prompt: Prompt, now: float) -> Charge:
-    """Send a prompt to the cache; what it writes cannot be read before its reply streams."""
+    """Send a prompt to the cache; its cache writes cannot be read before its reply streams."""
     chain = simulator.chain(prompt.digests)
     totals = list(accumulate(prompt.tokens))
     usage = simulator.request_chained(chain, totals, prompt.marks, model=prompt.model, now=now, readable_at=math.inf)
@@ -138,7 +138,7 @@ def usage_fields(usage: SimUsage, output_tokens: int) -> dict[str, Any]:
 
 
 def cache_miss_reason(before: Prompt | None, now: Prompt) -> dict[str, Any] | None:
-    """Say why the prefix of the earlier prompt cannot be reused in full, or None where it can."""
+    """Return why the prefix of the earlier prompt cannot be reused in full; None where it can."""
     if before is None:
         return {"type": "previous_message_not_found"}
     common = 0

@@ -1,4 +1,4 @@
-"""The provider behind the server: what it admits, what it charges, what it answers; no HTTP in here."""
+"""The provider behind the server: it checks, charges and answers requests; no HTTP in here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AdmittedRequest:
 
 
 class Provider:
-    """Refuses, caches, counts and signs as the real one does; safe to call from several threads."""
+    """Refuses, caches, counts and signs as the real provider does; safe to call from several threads."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Provider:
         return f"{prefix}_{next(self._ids):024d}"
 
     def admit(self, body: dict[str, Any], headers: Mapping[str, str], now: float) -> AdmittedRequest:
-        """Check a request by every rule, edit it, look it up in the cache; raise ``Refusal``."""
+        """Check a request by every rule, edit it and charge it; raise ``ProviderRefusal`` for an invalid one."""
         self._check(body, headers)
         edited = apply_context_management(body, self.count)
         prompt = prompt_of(edited.request, self.count)
@@ -75,7 +75,7 @@ class Provider:
         return AdmittedRequest(body, edited, prompt, charged)
 
     def answer(self, admitted: AdmittedRequest, said: Any, now: float) -> dict[str, Any]:
-        """Return the message that replies with what the script said; from now on what was written can be read."""
+        """Return the message for a scripted reply; from now on the request's cache writes can be read."""
         body = admitted.body
         reply = cut_to(reply_of(said, lambda: self.next_id("toolu")), body["max_tokens"], self.count)
         identity = self.next_id("msg")

@@ -1,4 +1,4 @@
-"""What the provider refuses before it answers, with its statuses and words."""
+"""The provider's refusals, with its statuses and words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ProviderRefusal(Exception):
 
 
 def check_access(headers: Mapping[str, str], api_keys: frozenset[str] | None) -> None:
-    """Refuse a request without a key, or with one that is not known where keys are."""
+    """Raise ``ProviderRefusal`` for a request without a key, or with an unknown one where keys are configured."""
     bearer = headers.get("authorization", "")
     key = headers.get("x-api-key") or (bearer[7:] if bearer.lower().startswith("bearer ") else "")
     if not key:
@@ -36,7 +36,7 @@ def check_access(headers: Mapping[str, str], api_keys: frozenset[str] | None) ->
 
 
 def check_request(body: Mapping[str, Any], headers: Mapping[str, str], models: tuple[str, ...], limits: Limits) -> None:
-    """Refuse what breaks a rule, first rule first."""
+    """Raise ``ProviderRefusal`` for the first rule that a request breaks."""
     found = problems(body, limits=limits)
     if found:
         raise ProviderRefusal(found[0].status, found[0].text, kind=found[0].kind)
@@ -47,7 +47,7 @@ def check_request(body: Mapping[str, Any], headers: Mapping[str, str], models: t
 
 
 def check_thinking(body: Mapping[str, Any], signed: Mapping[str, str]) -> None:
-    """Refuse thinking that this server did not sign, or that was altered since."""
+    """Raise ``ProviderRefusal`` for thinking that this server did not sign, or that was changed."""
     for index, message in enumerate(body["messages"]):
         if message["role"] != "assistant" or isinstance(message["content"], str):
             continue

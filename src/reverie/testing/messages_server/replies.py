@@ -1,4 +1,4 @@
-"""What the scripted model says, and the signatures under its thinking."""
+"""The replies of the scripted model, and the signatures of its thinking."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SECRET: Final = b"the test server's own key"
 
 @record
 class ServerReply:
-    """A reply in full: its blocks, and why it stopped (worked out from the blocks where not given)."""
+    """A whole reply: its blocks, and its stop reason, which by default follows from the blocks."""
 
     content: str | list[dict[str, Any]]
     stop_reason: str | None = None
@@ -40,7 +40,7 @@ ReplyFunction: TypeAlias = "Callable[[dict[str, Any]], Content | Awaitable[Conte
 
 
 def sign_thinking(thinking: str) -> str:
-    """Return the signature this server puts under a thinking text, so that a test can write signed history."""
+    """Return this server's signature for a thinking text, so that a test can write signed history."""
     return base64.b64encode(b"sig1" + _mac(b"thinking", thinking)).decode()
 
 
@@ -51,12 +51,12 @@ def redact_thinking(thinking: str) -> str:
 
 
 def is_signed(thinking: str, signature: str) -> bool:
-    """Say whether the signature is this server's for that text."""
+    """Return whether the signature is this server's for that text."""
     return hmac.compare_digest(sign_thinking(thinking).encode(), signature.encode("utf-8", "replace"))
 
 
 def is_redacted(data: str) -> bool:
-    """Say whether redacted thinking is this server's."""
+    """Return whether redacted thinking is this server's."""
     body, _, mac = data.partition(".")
     expected = base64.b64encode(_mac(b"redacted", body))
     return hmac.compare_digest(expected, mac.encode("utf-8", "replace"))
@@ -67,7 +67,7 @@ def _mac(kind: bytes, text: str) -> bytes:
 
 
 def reply_of(said: Any, next_tool_id: Callable[[], str]) -> ServerReply:
-    """Return what a reply function said as a reply with whole blocks: ids given, thinking signed."""
+    """Return the result of a reply function as a reply with complete blocks: ids assigned, thinking signed."""
     reply = said if isinstance(said, ServerReply) else ServerReply(said)
     given = [{"type": "text", "text": reply.content}] if isinstance(reply.content, str) else reply.content
     blocks = [_whole(dict(block), next_tool_id) for block in given]
@@ -94,7 +94,7 @@ def _whole(block: Block, next_tool_id: Callable[[], str]) -> Block:
 
 
 def cut_to(reply: ServerReply, max_tokens: int, count: TokenCounter) -> ServerReply:
-    """Return as much of the reply as ``max_tokens`` allow: text is cut, any other block is whole or gone."""
+    """Return as much of the reply as ``max_tokens`` allow: text is cut, any other block is whole or left out."""
     kept: list[Block] = []
     left = max_tokens
     for block in reply.content:

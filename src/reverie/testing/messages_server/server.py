@@ -1,4 +1,4 @@
-"""The HTTP side: an application, a thread that serves it, and the doors a test uses."""
+"""The HTTP side: the application, its thread, and the methods that a test uses."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ MODELS: Final = (
 
 
 class ManualClock:
-    """Time as the test sets it, in seconds."""
+    """A clock that the test sets, in seconds."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
 
     def advance(self, seconds: float) -> None:
-        """Move time on."""
+        """Advance the clock."""
         self.now += seconds
 
 
@@ -74,7 +74,7 @@ class MessagesServer:
         self.refusals: list[tuple[int, str]] = []
         self.errors: list[Exception] = []
         self.usages: list[tuple[str, dict[str, Any]]] = []
-        """What every answered request was charged, with its model: the provider's side of the bill."""
+        """The model and the usage of every answered request: the provider's side of the bill."""
         self._reply = reply
         self._limits = limits or Limits()
         self._api_keys = None if api_keys is None else frozenset(api_keys)
@@ -91,7 +91,7 @@ class MessagesServer:
 
     @property
     def base_url(self) -> str:
-        """Where the server listens; only known while it runs."""
+        """The address of the server; raises ``InputError`` while it does not run."""
         if self._thread is None:
             raise InputError("the server does not run yet: use it in a `with` block")
         return self._thread.url
@@ -112,11 +112,11 @@ class MessagesServer:
         self._faults.add_failures(failure, times)
 
     def cut_stream(self, after_bytes: int, *, times: int = 1) -> None:
-        """Break the connection of the next replies after so many bytes of the body."""
+        """Break the connection of the next replies after the given number of bytes of the body."""
         self._faults.add_cuts(ConnectionCut(after_bytes), times)
 
     def hold_stream(self, after_events: int = 1) -> StreamGate:
-        """Hold the next stream after so many events until the returned gate is opened, 30 seconds at most."""
+        """Hold the next stream after some events until the returned gate is opened, 30 seconds at most."""
         gate = StreamGate(after_events)
         self._faults.add_gate(gate)
         return gate
@@ -157,10 +157,10 @@ class MessagesServer:
         except ImportError as error:
             raise InputError("MessagesServer needs starlette and uvicorn: install reverie[testing]") from error
         routes = [
-            Route("/v1/messages", self._door(self._messages), methods=["POST"]),
-            Route("/v1/messages/count_tokens", self._door(self._count_tokens), methods=["POST"]),
-            Route("/v1/models", self._door(self._models), methods=["GET"]),
-            Route("/v1/models/{model}", self._door(self._model), methods=["GET"]),
+            Route("/v1/messages", self._endpoint(self._messages), methods=["POST"]),
+            Route("/v1/messages/count_tokens", self._endpoint(self._count_tokens), methods=["POST"]),
+            Route("/v1/models", self._endpoint(self._models), methods=["GET"]),
+            Route("/v1/models/{model}", self._endpoint(self._model), methods=["GET"]),
         ]
 
         async def not_here(request: Request, error: Exception) -> Any:
@@ -169,7 +169,7 @@ class MessagesServer:
 
         return Starlette(routes=routes, exception_handlers={404: not_here, 405: not_here})
 
-    def _door(self, inner: Any) -> Any:
+    def _endpoint(self, inner: Any) -> Any:
         """Return an endpoint that checks the key first and turns every refusal into an error reply."""
 
         async def endpoint(request: Request) -> Any:

@@ -14,12 +14,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def event_bytes(event: Mapping[str, Any]) -> bytes:
-    """Return one event as it goes over the wire."""
+    """Return one event as bytes of the stream."""
     return b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), _encode(event))
 
 
 def stream_events(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the events that tell a whole message piece by piece."""
+    """Yield the events that deliver a whole message piece by piece."""
     late = ("content", "stop_reason", "stop_sequence", "context_management")
     head = {key: value for key, value in message.items() if key not in late}
     usage = dict(message["usage"])

@@ -1,4 +1,4 @@
-"""The one count of tokens this server knows."""
+"""The token count of this server."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ __all__ = ["TokenCounter", "count_block_tokens"]
 
 TokenCounter: TypeAlias = "Callable[[Any], int]"
 
-_BYTES_A_TOKEN: Final = 4
+_BYTES_PER_TOKEN: Final = 4
 _MEDIA_TOKENS: Final = 2_000
 _UNCOUNTED: Final = ("signature",)
 
 
 def count_block_tokens(block: Any) -> int:
-    """Count a block: 4 bytes of its JSON a token, at least 1; images and documents 2,000; signatures nothing."""
+    """Return the tokens of a block: one per 4 bytes of JSON, at least 1; 2,000 per image or document; 0 for
+    signatures.
+    """
     media, bare = _without_media(block)
-    return max(1, len(canonical_block(bare, "")) // _BYTES_A_TOKEN) + media * _MEDIA_TOKENS
+    return max(1, len(canonical_block(bare, "")) // _BYTES_PER_TOKEN) + media * _MEDIA_TOKENS
 
 
 def _without_media(block: Any) -> tuple[int, Any]:
-    """Return how many images and documents a block holds, and the block without their bytes."""
+    """Return the number of images and documents in a block, and the block without their bytes."""
     if not isinstance(block, Mapping):
         return 0, block
     fields = dict(cast(Mapping[str, Any], block))

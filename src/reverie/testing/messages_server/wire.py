@@ -1,4 +1,4 @@
-"""Replies on the wire: whole, in events, held back, or broken off."""
+"""Replies on the wire: whole, as events, held back, or broken off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def error_body(kind: str, message: str, request_id: str) -> dict[str, Any]:
-    """Return an error as the provider spells it."""
+    """Return an error in the provider's format."""
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
 
 
@@ -28,7 +28,7 @@ def _headers(fields: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 
 
 class JsonReply:
-    """A reply in one piece, or the first bytes of it where the connection is to break."""
+    """A reply in one piece, or its first bytes where the connection is to break."""
 
     def __init__(
         self, value: Any, *, status: int = 200, headers: Mapping[str, str], cut: ConnectionCut | None = None
@@ -41,12 +41,12 @@ class JsonReply:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": self._status, "headers": _headers(self._headers)})
         body = self._body if self._cut is None else self._body[: self._cut.after_bytes]
-        # Fewer bytes than announced and no end: the server closes the connection on it.
+        # Fewer bytes than announced and no end make the server close the connection.
         await send({"type": "http.response.body", "body": body, "more_body": len(body) < len(self._body)})
 
 
 class StreamReply:
-    """A reply in events; it may wait at a gate, end in an error event, or break off in the middle of a byte run."""
+    """A reply as events; it may wait at a gate, end in an error event, or break off at any byte."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class StreamReply:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _write(self, send: Any, data: bytes) -> bool:
-        """Write what may be written and say whether the connection still stands."""
+        """Write as many bytes as the cut allows and return whether the connection is still open."""
         if self._left is not None:
             data, whole = data[: self._left], len(data) <= self._left
             self._left -= len(data)
