@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
-    "Styled",
+    "StyledCell",
     "bar",
     "bars",
     "confirmed",
@@ -56,7 +56,7 @@ PIPED_WIDTH = 10_000
 
 
 @record
-class Styled:
+class StyledCell:
     """A table cell with its own style."""
 
     text: str
@@ -234,8 +234,8 @@ def cell(value: object) -> Text:
     """Return a value as a rich table cell, without interpreting markup."""
     from rich.text import Text
 
-    style = value.style if isinstance(value, Styled) else ""
-    return Text(printable(value.text if isinstance(value, Styled) else str(value)).replace("\n", " "), style)
+    style = value.style if isinstance(value, StyledCell) else ""
+    return Text(printable(value.text if isinstance(value, StyledCell) else str(value)).replace("\n", " "), style)
 
 
 def print_without_trailing_space(renderable: Any) -> None:

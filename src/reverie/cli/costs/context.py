@@ -9,7 +9,7 @@ import click
 
 from ...cache.prices import limits_of_model
 from ...settings import load_settings
-from ..output import Styled, bar, bar_cell, coloured, console, counted, emit_json, paint, say, table, tracked
+from ..output import StyledCell, bar, bar_cell, coloured, console, counted, emit_json, paint, say, table, tracked
 from ..sessions.recordings import recordings
 from .window_usage import combined_usage, window_usage
 
@@ -118,7 +118,7 @@ def draw_categories(one: dict[str, Any], shares: dict[str, int]) -> None:
     largest = max(shares.values())
 
     def row(name: str, share: str) -> tuple[object, ...]:
-        drawn = Styled(bar(shares[name], largest, width=width), CATEGORIES[name][1])
+        drawn = StyledCell(bar(shares[name], largest, width=width), CATEGORIES[name][1])
         return label(name), f"{shares[name]:,}", share, drawn
 
     ordered = sorted(one["by_category"], key=lambda name: -shares[name])

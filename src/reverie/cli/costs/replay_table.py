@@ -19,7 +19,7 @@ from ...replay.report import (
     sessions_of,
     ttl_text,
 )
-from ..output import Styled, bar, bar_cell, coloured, console, counted, paint, say, table
+from ..output import StyledCell, bar, bar_cell, coloured, console, counted, paint, say, table
 
 __all__ = ["show"]
 
@@ -97,11 +97,11 @@ def money_rows(report: ReplayReport, found: dict[str, dict[str, Any]], *, taken:
         drawn = bar(usd, whole, width=width - 1) + ("»" if usd > whole * 1.02 and fits("»") else "")
         rows.append(
             [
-                Styled(labels[policy], style),
-                Styled(money_text(usd, decimals), style),
+                StyledCell(labels[policy], style),
+                StyledCell(money_text(usd, decimals), style),
                 share(one["cost_vs_uncached"]),
                 share(one["cost_vs_append_only"]),
-                Styled(drawn, "green" if policy == best else "blue"),
+                StyledCell(drawn, "green" if policy == best else "blue"),
             ]
         )
     return rows
@@ -191,11 +191,11 @@ def draw_breaks(rows: Sequence[BreakCosts]) -> None:
         say(f"... and {len(rows) - LISTED} more; --json has them all")
 
 
-def reason(row: BreakCosts) -> Styled:
+def reason(row: BreakCosts) -> StyledCell:
     """Return a break's reason, highlighted if no decision announced it."""
     if not row.unannounced:
-        return Styled(row.reason, "")
-    return Styled(f"{row.reason} ({row.unannounced:,} unannounced)", "yellow" if coloured() else "")
+        return StyledCell(row.reason, "")
+    return StyledCell(f"{row.reason} ({row.unannounced:,} unannounced)", "yellow" if coloured() else "")
 
 
 def draw_left_out(report: ReplayReport) -> None:

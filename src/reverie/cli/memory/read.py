@@ -6,7 +6,7 @@ import click
 
 from ...memories.rules.taxonomy import TYPES
 from ...memories.store.trust import LABELS, Trust
-from ..output import Styled, emit_json, say, table
+from ..output import StyledCell, emit_json, say, table
 from .project_store import as_head, opened
 
 __all__ = ["lint", "list_memories", "path", "search", "show"]
@@ -28,9 +28,9 @@ def list_memories(type_name: str | None, as_json: bool) -> None:
     table(["modified", "type", "trust", "file", "description"], rows, cut=4)
 
 
-def trust_cell(trust: Trust) -> Styled:
+def trust_cell(trust: Trust) -> StyledCell:
     """Return a trust level as a table cell, red if unconfirmed."""
-    return Styled(trust, "red" if trust == "unconfirmed" else "")
+    return StyledCell(trust, "red" if trust == "unconfirmed" else "")
 
 
 @click.command(short_help="Show a memory.")
