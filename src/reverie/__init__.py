@@ -1,6 +1,6 @@
-"""Context and memory for LLM agents.
+"""Context and memory for LLM agents: the public API.
 
-The front door. Names load on first use; importing this package touches nothing and costs next to nothing.
+Names are imported on first use, so importing this package is fast and has no side effects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The hash by which things are known here, without loading OpenSSL, which takes a hook 4 of its 100 ms.
+"""SHA-256 digests without loading OpenSSL, which would cost a hook 4 of its 100 ms.
 
-The interpreter has an SHA-256 of its own, and both say the same. ``hashlib``'s is several times quicker on long texts,
-so it is used where somebody loaded it, and loaded where it pays.
+The interpreter has its own SHA-256 with the same results. ``hashlib`` is several times faster on long data, so it is
+used if it is already loaded, and loaded for data above a size at which that pays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORTH_LOADING_BYTES: Final = 1_000_000
 
 
 def hex_of(data: bytes) -> str:
-    """Return the SHA-256 of some bytes, in hexadecimal digits."""
+    """Return the SHA-256 digest of the data in hexadecimal."""
     if "hashlib" in sys.modules or len(data) > _WORTH_LOADING_BYTES:
         import hashlib
 

@@ -1,7 +1,7 @@
-"""Keys: the relative POSIX paths by which stores name their files, and what may not be one.
+"""Keys: the relative POSIX paths by which stores name their files, and the check of their safety.
 
-A key may come from a model or a file. It is refused where a later reader could take it for anything but a plain path
-beneath the root: however it is encoded, whatever characters it hides.
+A key may come from a model or a file. A key is rejected if any later reader could take it for something other than a
+plain path beneath the root, including after decoding or because of hidden characters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["OWN_PREFIX", "check_key"]
 
 OWN_PREFIX: Final = ".reverie-"
-"""Names that begin so are the store's own and never keys."""
+"""The prefix of names reserved for the store itself."""
 
 _MAX_NAME_BYTES: Final = 255
 _MAX_KEY_BYTES: Final = 1024
@@ -31,7 +31,7 @@ _PERCENT: Final = pattern(r"%u([0-9a-fA-F]{4})|((?:%[0-9a-fA-F]{2})+)")
 
 @lru_cache(maxsize=1_024)
 def check_key(key: str) -> tuple[str, ...]:
-    """Return the key's components, or raise ``UnsafePath`` that says what a key looks like."""
+    """Return the key's components, or raise ``UnsafePath`` with the reason and the remedy."""
     if not key or key.startswith("/"):
         raise _bad_key(key, "it is empty or absolute; give a path relative to the store's root")
     if any(unicodedata.category(letter) in _HIDDEN for letter in key):
@@ -49,7 +49,7 @@ def check_key(key: str) -> tuple[str, ...]:
 def _check_name(key: str, name: str) -> None:
     if len(name.encode()) > _MAX_NAME_BYTES:
         raise _bad_key(key, f"a component is longer than {_MAX_NAME_BYTES} bytes; shorten it")
-    plain = _unveiled(name)
+    plain = _decoded_name(name)
     if plain is None or "/" in plain or "\\" in plain or any(unicodedata.category(c) in _HIDDEN for c in plain):
         raise _bad_key(key, "a component hides a separator or a control character; use plain names")
     if plain.strip() in ("", ".", ".."):
@@ -58,8 +58,8 @@ def _check_name(key: str, name: str) -> None:
         raise _bad_key(key, f"names that begin with {OWN_PREFIX!r} are the store's own; use another")
 
 
-def _unveiled(name: str) -> str | None:
-    """Undo every encoding a later reader might undo; None where that gives no text."""
+def _decoded_name(name: str) -> str | None:
+    """Return the name with every encoding undone that a later reader might undo; None if it is not valid text."""
     for _ in range(_MAX_ENCODINGS):
         try:
             plain = unicodedata.normalize("NFKC", _PERCENT.sub(_decoded, name))

@@ -1,4 +1,4 @@
-"""What is made when it is first used: names of a package, and patterns; a door costs only what goes through it."""
+"""Lazy loading: names of a package are imported, and regular expressions compiled, on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["lazily", "pattern"]
 
 
 def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package: its names by the module each lives in, written relative to it."""
+    """Return a package's ``__getattr__`` that imports each name from its module; ``homes`` maps modules to names."""
     found = {name: home for home, names in homes.items() for name in names}
 
     def __getattr__(name: str) -> Any:
@@ -31,22 +31,22 @@ def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str]
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a regular expression that is compiled when it is first used: most runs use few of a module's."""
-    late: Any = _Late(text, flags)
+    """Return a regular expression that is compiled on first use, since most runs use few of a module's patterns."""
+    late: Any = _LazyPattern(text, flags)
     return late
 
 
-class _Late:
-    """A pattern before its first use. What was asked of it once is its own from then on, and costs nothing more."""
+class _LazyPattern:
+    """A pattern that is compiled on first use; methods become its own attributes after their first access."""
 
     def __init__(self, text: str, flags: int) -> None:
         self._given = (text, flags)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # nobody asks a pattern for those, but copying and pickling do
+        if name.startswith("_"):  # patterns have none, but copying and pickling look for them
             raise AttributeError(name)
         import re
 
-        value = getattr(re.compile(*self._given), name)  # which keeps what it compiled
+        value = getattr(re.compile(*self._given), name)  # re caches compiled patterns
         setattr(self, name, value)
         return value

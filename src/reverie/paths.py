@@ -1,8 +1,8 @@
-"""The few file primitives all stores share: opening beneath a root, atomic replace, durable append.
+"""File primitives shared by all stores: open beneath a root, replace atomically, append durably.
 
-A key is a relative POSIX path. Whatever a model or a file puts into one, what is opened lies beneath the root: folders
-are resolved by descriptor without following a symlink, and only plain files with a single name are read or written.
-Every failure is a ``StorageError`` that names the path and says what to do.
+A key is a relative POSIX path and may come from a model or a file. Every opened file lies beneath the root: folders are
+resolved by descriptor without following symlinks, and only regular files with a single name are read or written.
+Every failure is a ``StorageError`` that names the path and the remedy.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ _ADVICE: Final = {
     errno.EROFS: "make that file system writable or choose another directory (REVERIE_HOME)",
     errno.EACCES: "give this user access to it or choose another directory (REVERIE_HOME)",
     errno.EPERM: "give this user access to it or choose another directory (REVERIE_HOME)",
-    errno.EIO: "check the disk; what was acknowledged before is untouched",
+    errno.EIO: "check the disk; data acknowledged earlier is intact",
     errno.EMFILE: "raise the limit on open files (ulimit -n) and try again",
     errno.ENFILE: "close other programs that hold files open and try again",
     errno.ENOLCK: "that file system has no locks; choose another directory (REVERIE_HOME)",
     errno.ENOTSUP: "that file system has no locks; choose another directory (REVERIE_HOME)",
-    errno.ENOTDIR: "a file stands where a directory is needed; move it away",
+    errno.ENOTDIR: "a file is in the place of a directory; move it away",
     errno.ENOENT: "a directory on the way was removed meanwhile; try again",
 }
 _UNSAFE: Final = {
-    errno.ELOOP: "it is or passes through a symbolic link; replace the link by what it points to",
+    errno.ELOOP: "it is or passes through a symbolic link; replace the link by its target",
     errno.EXDEV: "it leads out of the store's root; give a path that stays inside",
     errno.ENXIO: "it is a pipe, socket or device; move it away",
     errno.EISDIR: "it is a directory; name a file",
@@ -75,7 +75,7 @@ _UNSAFE: Final = {
 
 
 def explain(error: OSError, doing: str, path: str) -> StorageError:
-    """Turn an operating-system error into one that names the path and says what to do."""
+    """Return an operating-system error as a ``StorageError`` that names the path and the remedy."""
     number = error.errno or errno.EIO
     name = errno.errorcode.get(number, str(number))
     unsafe = _UNSAFE.get(number)
@@ -86,7 +86,7 @@ def explain(error: OSError, doing: str, path: str) -> StorageError:
 
 @contextmanager
 def explained(doing: str, path: str) -> Generator[None]:
-    """Let operating-system errors out only as ``StorageError``."""
+    """Raise operating-system errors of the block as ``StorageError``."""
     try:
         yield
     except OSError as error:
@@ -100,7 +100,7 @@ _MAX_RACES: Final = 64
 
 @cache
 def resolver() -> Literal["openat2", "walk"]:
-    """Say how folders are resolved here: by the kernel in one call, or component by component."""
+    """Return the way folders are resolved: by the kernel in one call, or component by component."""
     if sys.platform != "linux":
         return "walk"
     here = os.open("/", _FOLDER_FLAGS)
@@ -170,13 +170,13 @@ def _open_component(folder: int, name: str, flags: int) -> int:
 
 
 def open_beneath(folder: int, path: str, flags: int) -> int:
-    """Open a path beneath a folder by the best means there is; a single name needs nobody to resolve it."""
+    """Open a path beneath a folder by the best available means; a single name needs no resolution."""
     is_resolved = "/" in path and resolver() == "openat2"
     return open_by_openat2(folder, path, flags) if is_resolved else open_by_walk(folder, path, flags)
 
 
 def open_root(root: str, *, create: bool = False) -> int:
-    """Open a store's root, which the user chose and which may be reached through symlinks."""
+    """Open a store's root; the user chose this path, so it may contain symlinks."""
     try:
         return os.open(root, _FOLDER_FLAGS)
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def open_root(root: str, *, create: bool = False) -> int:
 
 
 def open_folder(root: str, parts: Sequence[str], *, create: bool = False) -> int:
-    """Open a folder beneath the root; with ``create``, make what is missing, private and durable."""
+    """Open a folder beneath the root; with ``create``, make missing folders, private and durable."""
     current = open_root(root, create=create)
     try:
         if not parts:
@@ -217,14 +217,14 @@ def _make_folder(parent: int, name: str) -> int:
         return _open_component(parent, name, _FOLDER_FLAGS)
     made = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if stat.S_ISDIR(made.st_mode) and made.st_mode & 0o777 != _FOLDER_MODE:
-        os.chmod(name, _FOLDER_MODE, dir_fd=parent)  # the umask took rights away; without them it cannot be opened
+        os.chmod(name, _FOLDER_MODE, dir_fd=parent)  # a strict umask may have removed rights that are needed to open it
     folder = _open_component(parent, name, _FOLDER_FLAGS)
     sync_folder(parent)
     return folder
 
 
 def open_plain(folder: int, name: str, flags: int, path: str) -> int:
-    """Open a plain file in a folder; what it creates is private whatever the umask."""
+    """Open a regular file in a folder; a new file is private regardless of the umask."""
     descriptor = _open_component(folder, name, flags | os.O_NONBLOCK | os.O_NOCTTY)  # never wait for a pipe's reader
     try:
         found = os.fstat(descriptor)
@@ -260,7 +260,7 @@ def read_all(descriptor: int) -> bytes:
 
 
 def flush(descriptor: int) -> None:
-    """Return when the file's data would survive a power cut."""
+    """Flush the file's data to disk, so that it survives a power failure."""
     if _FULL_SYNC is not None:
         with suppress(OSError):
             fcntl.fcntl(descriptor, _FULL_SYNC)
@@ -269,7 +269,7 @@ def flush(descriptor: int) -> None:
 
 
 def sync_folder(folder: int) -> None:
-    """Return when the folder's names would survive a power cut, as far as this file system can promise it."""
+    """Flush the folder's entries to disk, if the file system supports it."""
     try:
         os.fsync(folder)
     except OSError as error:
@@ -300,7 +300,7 @@ def replace_file(
 
 @contextmanager
 def _temporary(folder: int, data: bytes) -> Generator[str]:
-    """Write a private, durable file under a name nobody else has; remove it where something fails."""
+    """Write a private, durable file under a unique name and yield the name; remove the file on failure."""
     name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
     descriptor = _open_component(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
@@ -320,11 +320,11 @@ def _temporary(folder: int, data: bytes) -> Generator[str]:
 
 
 def append_line(descriptor: int, line: bytes, *, path: str, clean_size: int = -1, durable: bool = True) -> int:
-    """Append one line by a single write and return the file's new size, at which it is known to end in a newline.
+    """Append one line in a single write and return the file's new size.
 
-    The descriptor is open for reading and appending. A torn tail, ours or another process's, is first set apart by a
-    newline; ``clean_size`` spares looking for one. Processes take turns by a lock on the file itself, so that nobody
-    writes between another's look and its write.
+    The descriptor is open for reading and appending. An incomplete last line is first terminated by a newline;
+    ``clean_size`` is a size at which the file is known to end in a newline, which saves the check. A lock on the file
+    prevents other processes from writing between the check and the write.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,8 +1,7 @@
-"""How this package spells an immutable record.
+"""Immutable records: ``@record`` makes a class a frozen, slotted dataclass, but faster than ``dataclasses`` does.
 
-A record is a frozen, slotted dataclass to whoever looks at it: ``dataclasses.fields``, ``asdict``, ``replace`` and
-``match`` work on it. It is only made in another way, because the standard library's way loads ``inspect`` and compiles
-seven methods a class, and a hook that has 100 ms would spend a third of them on it.
+``dataclasses.fields``, ``asdict``, ``replace`` and ``match`` work on records. The standard library would load
+``inspect`` and compile seven methods per class; a hook must finish in 100 ms and would spend a third of it on that.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_):
-        """Do nothing at run time: it speaks to type checkers."""
+        """Return a decorator that does nothing; only type checkers use it."""
         return lambda given: given
 
     def cast(_, value):
-        """Return what was given: it speaks to type checkers."""
+        """Return the value unchanged; only type checkers use the type."""
         return value
 
 
@@ -30,18 +29,18 @@ __all__ = ["cast", "field", "fields_of", "record", "replace"]
 
 
 class _Unset:
-    """What stands for a value that was not given, in signatures too."""
+    """The marker of a value that was not given, in signatures too."""
 
     def __repr__(self) -> str:
         return "<factory>"
 
 
 _UNSET: Any = _Unset()
-_NOT_HERE = ("__init__", "__post_init__", "__match_args__", "__slots__")
+_UNSUPPORTED = ("__init__", "__post_init__", "__match_args__", "__slots__")
 
 
-class _Made:
-    """A field's value where none is given: one of its own for each record."""
+class _DefaultFactory:
+    """A field default that is made anew for each record."""
 
     __slots__ = ("make",)
 
@@ -50,9 +49,9 @@ class _Made:
 
 
 def field(*, default: Any = _UNSET, default_factory: Callable[[], Any] = _UNSET) -> Any:
-    """Say what a field holds where nothing is given: a value, or what a function returns each time."""
+    """Declare a field's default: a value, or a function that makes one for each record."""
     if default_factory is not _UNSET:
-        return _Made(default_factory)
+        return _DefaultFactory(default_factory)
     if default is _UNSET:
         raise TypeError("a field without a default needs no field(): write only its name and type")
     return default
@@ -63,7 +62,7 @@ def record(cls: type[T]) -> type[T]:
     """Make a class with annotated fields a record."""
     names = tuple(cls.__annotations__)
     space = dict(vars(cls))
-    _refuse_what_is_not_done(cls, space)
+    _refuse_unsupported(cls, space)
     defaults = {name: space.pop(name) for name in names if name in space}
     for made_again in ("__dict__", "__weakref__"):
         space.pop(made_again, None)
@@ -80,13 +79,13 @@ def record(cls: type[T]) -> type[T]:
     new.__qualname__ = cls.__qualname__
     new.__init__ = _initialiser(new, names, defaults)
     for known_by in ("__dataclass_fields__", "__dataclass_params__"):
-        setattr(new, known_by, _FromTheLibrary(known_by, defaults))
+        setattr(new, known_by, _DataclassAttribute(known_by, defaults))
     return new
 
 
-def _refuse_what_is_not_done(cls: type[Any], space: dict[str, Any]) -> None:
-    """Raise for what a dataclass can do and a record cannot, rather than make something else of it."""
-    others = [name for name in _NOT_HERE if name in space]
+def _refuse_unsupported(cls: type[Any], space: dict[str, Any]) -> None:
+    """Raise ``TypeError`` for features of dataclasses that records do not support."""
+    others = [name for name in _UNSUPPORTED if name in space]
     others += [name for name, kind in cls.__annotations__.items() if "ClassVar" in str(kind) or "InitVar" in str(kind)]
     others += [base.__name__ for base in cls.__bases__ if base is not object]
     if others:
@@ -99,13 +98,13 @@ def _without_hash(space: dict[str, Any]) -> dict[str, Any]:
 
 
 def _initialiser(cls: Any, names: tuple[str, ...], defaults: dict[str, Any]) -> Any:
-    """Compile ``__init__``: through the slots themselves, which being frozen does not close."""
+    """Compile ``__init__``; it sets the slots directly, because ``__setattr__`` of a frozen class raises."""
     known: dict[str, Any] = {"_unset_": _UNSET}
     parameters, body = ["self"], list[str]()
     for at, name in enumerate(names):
         known[f"_set_{at}_"] = getattr(cls, name).__set__
         value, given = defaults.get(name, _UNSET), name
-        if isinstance(value, _Made):
+        if isinstance(value, _DefaultFactory):
             known[f"_make_{at}_"], value = value.make, _UNSET
             given = f"_make_{at}_() if {name} is _unset_ else {name}"
             parameters.append(f"{name}=_unset_")
@@ -125,7 +124,7 @@ def _initialiser(cls: Any, names: tuple[str, ...], defaults: dict[str, Any]) -> 
 
 
 def replace(given: T, /, **changes: Any) -> T:
-    """Return a record like another but for these fields."""
+    """Return a copy of a record with these fields changed."""
     kind: Any = given.__class__
     values = {name: getattr(given, name) for name in kind.__match_args__}
     values.update(changes)
@@ -167,8 +166,8 @@ _SHARED: dict[str, Any] = {
 }
 
 
-class _FromTheLibrary:
-    """What ``dataclasses`` knows a class by, made by itself when it first asks."""
+class _DataclassAttribute:
+    """A descriptor that makes the attributes by which ``dataclasses`` recognises a class, on first access."""
 
     __slots__ = ("defaults", "name")
 
@@ -183,7 +182,7 @@ class _FromTheLibrary:
         fields: list[Any] = []
         for name, kind in owner.__annotations__.items():
             value = self.defaults.get(name, dataclasses.MISSING)
-            how: Any = {"default_factory": value.make} if isinstance(value, _Made) else {"default": value}
+            how: Any = {"default_factory": value.make} if isinstance(value, _DefaultFactory) else {"default": value}
             fields.append((name, kind, dataclasses.field(**how)))
         twin = dataclasses.make_dataclass(owner.__name__, fields, frozen=True)
         setattr(owner, self.name, getattr(twin, self.name))

@@ -160,7 +160,7 @@ def test_markers_do_not_count_and_the_order_of_keys_does() -> None:
     turned = copy.deepcopy(request)
     turned["messages"][2]["content"][0] = {"text": "2", "type": "text"}
     assert prefix.next(turned).difference(prefix) == 3 + 2
-    assert prefix.next(turned).said_at(2) == (2, 0)
+    assert prefix.next(turned).message_at(2) == (2, 0)
 
 
 @pytest.mark.parametrize(

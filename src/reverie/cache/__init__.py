@@ -1,1 +1,1 @@
-"""What bytes cost: prefixes, breakpoints, prices, and the rules of a provider's prompt cache."""
+"""The cost of cached bytes: prefixes, breakpoints, prices, and the rules of a provider's prompt cache."""

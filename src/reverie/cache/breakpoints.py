@@ -1,10 +1,10 @@
-"""Where a request asks the provider to keep its prefix, and for how long.
+"""Cache breakpoints: the positions at which a request asks the provider to store its prefix, and for how long.
 
-Four breakpoints at most. The end of the request is always one. Another stands where the last request ended, or, after
-a decision changed something, where an earlier one ended before the first change: entries exist only where breakpoints
-stood, so those are remembered, and what did not change is found however far back it lies. The settled part of the
-conversation ends in one of its own, which may live longer than the tail; what is left goes to the system prompt and
-the last tool. Breakpoints are no part of what is compared byte for byte.
+A request has at most four. The end of the request is always one. The second is the end of the last request or, after a
+decision changed something, the end of an earlier request before the first change: the provider stores entries only at
+breakpoints, so the plan remembers them and finds the longest unchanged prefix however old it is. The settled part of
+the conversation ends in a breakpoint of its own, which may have a longer lifetime than the tail. Free breakpoints go to
+the system prompt and the last tool. Comparisons of requests ignore breakpoints.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _UNMARKABLE: Final = frozenset({"thinking", "redacted_thinking", "cache_edits"})
 
 @record
 class BlockPosition:
-    """A block of a message, by position; positions hold while the view only grows."""
+    """The position of a block: message and block index; it stays valid while the view only grows."""
 
     message: int
     block: int
 
 
 class CacheEntry:
-    """An entry of the provider's cache: where it ends, how long it lives, and the entries within it.
+    """An entry of the provider's cache: its end, its lifetime, and the shorter entry before it.
 
-    A chain, newest first, so that a request adds to it without copying what a long session has gathered.
+    Entries form a linked list, newest first, so a request adds one without copying the entries of a long session.
     """
 
     __slots__ = ("_longer", "before", "place", "ttl")
@@ -63,17 +63,17 @@ class CacheEntry:
 
     @property
     def lasting(self) -> CacheEntry | None:
-        """The newest that lives for an hour: this one, or one within it."""
+        """The newest entry with a lifetime of one hour: this one or a shorter one."""
         return self if self.ttl == "1h" else self._longer
 
     def upto(self, changed: BlockPosition) -> CacheEntry | None:
-        """Return the newest that ends before a block."""
+        """Return the newest entry that ends before the changed block."""
         return next((one for one in self if not _precedes(changed, one.place)), None)
 
 
 @record
 class CacheState:
-    """What the last request left in the provider's cache, as far as we know."""
+    """The assumed state of the provider's cache after the last request."""
 
     ttl: str
     settled: BlockPosition | None
@@ -82,16 +82,16 @@ class CacheState:
     held: CacheEntry | None = None
 
     def life(self, now: float) -> str:
-        """Say what of it is still there."""
+        """Return ``live``, ``tail dead`` (only one-hour entries remain) or ``cold``."""
         idle = now - self.at
         if idle < LIFETIMES["5m"]:
             return "live"
         return "tail dead" if self.ttl == "1h" and self.settled is not None and idle < LIFETIMES["1h"] else "cold"
 
     def still_held(self, now: float, changed: BlockPosition | None) -> CacheEntry | None:
-        """Return the entries that can still be read by a request that is as it was up to the first change.
+        """Return the newest entry that a request with this first change can still read.
 
-        Reading a longer prefix keeps the shorter ones within it alive, so all of one lifetime die together.
+        Reading a longer prefix also renews the shorter ones within it, so entries of one lifetime expire together.
         """
         life = self.life(now)
         held = self.held if life != "cold" else None
@@ -102,7 +102,7 @@ class CacheState:
 
 @record
 class BreakpointPlan:
-    """Breakpoints for one request, in order, and what will be known of the cache after it."""
+    """The breakpoints of one request, in order, and the assumed state of the cache after it."""
 
     marks: tuple[tuple[BlockPosition, str], ...]
     prefix_ttl: str
@@ -112,7 +112,7 @@ class BreakpointPlan:
 
 
 def last_markable(messages: Sequence[Message], upto: int) -> BlockPosition | None:
-    """Return the last block that may carry a breakpoint in the first so many messages."""
+    """Return the last block among the first ``upto`` messages that may carry a breakpoint."""
     for at in range(min(upto, len(messages)) - 1, -1, -1):
         content = messages[at]["content"]
         if isinstance(content, str):
@@ -134,10 +134,10 @@ def plan_marks(
     settled: int | None = None,
     room: int = 2,
 ) -> BreakpointPlan:
-    """Place the breakpoints of one request.
+    """Choose the breakpoints of one request.
 
-    ``changed`` is the first block that is not as it was sent last; ``settled`` the number of messages that are not
-    expected to change; ``room`` how many breakpoints system prompt and tools could use.
+    ``changed`` is the first block that differs from the last request, ``settled`` the number of messages that are not
+    expected to change, and ``room`` the number of breakpoints that the system prompt and the tools can use.
     """
     end = last_markable(messages, len(messages))
     held = before.still_held(now, changed) if before is not None else None
@@ -155,13 +155,13 @@ def plan_marks(
     free = MAX_MARKS - len(marks)
     marks_system, marks_tools = room > 0 and free > 0, room > 1 and free > 1
     for place, lives in marks:
-        if found is None or not _precedes(place, found):  # at or before what is found it writes nothing
+        if found is None or not _precedes(place, found):  # a breakpoint within the found prefix writes nothing
             held = CacheEntry(place, lives, held)
     return BreakpointPlan(tuple(marks), ttl, marks_system, marks_tools, CacheState(ttl, lasting, end, now, held))
 
 
 def _lasts(held: CacheEntry | None, place: BlockPosition | None) -> bool:
-    """Say whether an entry that lives for an hour ends there."""
+    """Say whether a one-hour entry ends at this position."""
     one = held.lasting if held is not None else None
     while one is not None and place is not None and one.place != place and _precedes(place, one.place):
         one = one.before.lasting if one.before is not None else None
@@ -169,7 +169,7 @@ def _lasts(held: CacheEntry | None, place: BlockPosition | None) -> bool:
 
 
 def _only_lasting(held: CacheEntry | None) -> CacheEntry | None:
-    """Return the entries that live for an hour."""
+    """Return the chain with only its one-hour entries."""
     left: CacheEntry | None = None
     for one in reversed([one for one in held if one.ttl == "1h"] if held is not None else []):
         left = CacheEntry(one.place, one.ttl, left)
@@ -184,7 +184,7 @@ def _settled(
     settled: int | None,
     found: BlockPosition | None,
 ) -> BlockPosition | None:
-    """Choose where the long-lived part ends: where it did, unless what follows is being written anew anyway."""
+    """Choose the end of the long-lived part: unchanged, unless the part after it is written again anyway."""
     if ttl != "1h" or (kept is not None and changed is None):
         return kept
     fresh = last_markable(messages, settled if settled is not None else len(messages))
@@ -198,7 +198,7 @@ def _precedes(one: BlockPosition, other: BlockPosition) -> bool:
 def with_marks(request: dict[str, Any], planned: BreakpointPlan, *, own: bool = False) -> dict[str, Any]:
     """Return the request with its breakpoints; messages without one are the same objects.
 
-    ``own`` says that nobody else holds the request's list of messages, which is then not copied.
+    Set ``own`` if no other code holds the request's list of messages; the list is then changed in place.
     """
     given = cast("list[Message]", request["messages"])
     messages = given if own else given.copy()
@@ -210,7 +210,7 @@ def with_marks(request: dict[str, Any], planned: BreakpointPlan, *, own: bool = 
         out["system"] = _marked({"content": request["system"]}, -1, planned.prefix_ttl)["content"]
     if planned.marks_tools and request.get("tools"):
         tools = list(cast("list[Block]", request["tools"]))
-        # A tool that is loaded later is no part of the prefix and may carry no breakpoint.
+        # A tool with deferred loading is not part of the prefix and may not carry a breakpoint.
         at = next((at for at in range(len(tools) - 1, -1, -1) if not tools[at].get("defer_loading")), None)
         if at is not None:
             tools[at] = {**tools[at], "cache_control": _control(planned.prefix_ttl)}

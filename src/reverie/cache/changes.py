@@ -1,4 +1,4 @@
-"""What differs between two requests that should share a prefix, named to the block."""
+"""The differences between two requests that should share a prefix, named to the block."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ INERT_OPTIONS: Final = frozenset(
         *("diagnostics", "timeout", "extra_headers"),
     }
 )
-"""Options that are no part of what a provider caches by."""
+"""Request options that do not affect a provider's cache."""
 
 
 def changes(earlier: Prefix, later: Prefix) -> list[str]:
-    """Name what a client changed, in the order in which a provider reads it; what was only added at the end is none."""
+    """Return the client's changes in the order a provider reads a request; blocks added at the end are no change."""
     found = ["model changed"] if earlier.model != later.model else []
     if earlier.tools is not later.tools:
         found += _tools(earlier.tools, later.tools)
     if earlier.system is not later.system:
         found += _system(earlier.system, later.system)
     found += _options(earlier.options, later.options)
-    said = later.said_difference(earlier)
-    if said is not None:
-        message, block = later.said_at(said)
-        gone = said >= later.blocks - len(later.tools) - len(later.system)
+    position = later.message_difference(earlier)
+    if position is not None:
+        message, block = later.message_at(position)
+        gone = position >= later.blocks - len(later.tools) - len(later.system)
         found.append(f"messages[{message}] removed" if gone else f"messages[{message}].content[{block}] changed")
     return found
 
 
 def _tools(earlier: Sequence[Part], later: Sequence[Part]) -> list[str]:
-    """Name the tools that came, went, moved or changed, each by its place in the later list where it has one."""
+    """Name the tools that were added, removed, moved or changed, each by its position in the later list if possible."""
     if [part.digest for part in earlier] == [part.digest for part in later]:
         return []
     before = {_name(part, at): (at, part) for at, part in enumerate(earlier)}
@@ -61,7 +61,7 @@ def _name(part: Part, at: int) -> str:
 
 
 def _fields(earlier: Any, later: Any) -> list[str]:
-    """Name the fields of a tool that differ; none in particular where only their order does."""
+    """Return the fields of a tool that differ; one empty name if only their order differs."""
     if not (isinstance(earlier, dict) and isinstance(later, dict)):
         return [""]
     one, other = cast("dict[str, Any]", earlier), cast("dict[str, Any]", later)

@@ -1,11 +1,11 @@
-"""What to do about bytes that cost money: clear now or carry on, and how long an entry should live.
+"""The cost rules of caching: when to clear old results, when to compact, and how long a cache entry should live.
 
-Everything is counted in tokens at the input price, so that no price list is needed to decide, only ratios.
+All costs are in uncached input tokens, so the decisions need price ratios but no price list.
 
-Clearing is a purchase: it costs rewriting what follows the first change, and saves carrying what was cleared on every
-later request. Nobody knows how many requests will come, so the choice is the ski-rental one: carry until what has been
-paid for carrying equals the price of clearing, then clear; that is never more than twice the cost of knowing the
-future, and for a steady stream of results it is exactly the best batch size. A forecast may veto it, never hasten it.
+Clearing costs a rewrite of everything after the first change, and saves carrying the cleared results on every later
+request. The number of later requests is unknown, so this is the ski-rental problem: carry the results until carrying
+has cost as much as clearing would, then clear. This never costs more than twice the optimum, and for a steady stream
+of results it gives exactly the best batch size. A forecast may prevent clearing but never makes it earlier.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 OUTPUT_RATE = 5.0
-"""What an output token costs beside an input token, where no price list says otherwise."""
+"""The price of an output token relative to an input token, if no price list is available."""
 Life: TypeAlias = Literal["live", "tail dead", "cold"]
 
 
@@ -44,7 +44,7 @@ class RelativeRates:
     write_1h: float = 2.0
 
     def write(self, ttl: str) -> float:
-        """The price of writing one token for that long."""
+        """Return the price of writing one token to the cache with this lifetime."""
         return self.write_1h if ttl == "1h" else self.write_5m
 
 
@@ -53,10 +53,10 @@ CLASSIC = RelativeRates()
 
 @record
 class ClearingOption:
-    """One way to clear: what leaves, what would have to be written again, what carrying it has cost so far.
+    """One possible clearing, in tokens: the results to remove, the part to write again, and the carrying cost so far.
 
-    ``settled`` follows the first change and will not change again soon, ``tail`` is what comes after that;
-    ``settled_live`` and ``tail_live`` are the parts of each that the cache still holds.
+    ``settled`` is the part after the first change that is not expected to change again soon; ``tail`` is the rest.
+    ``settled_live`` and ``tail_live`` are the portions of each that the cache still holds.
     """
 
     items: int
@@ -70,7 +70,7 @@ class ClearingOption:
 
 @record
 class Forecast:
-    """What is likely to come: requests before the next cut, and the chance that a cleared result is wanted again."""
+    """The expected future: requests before the next cut, and the probability that a cleared result is needed again."""
 
     turns: float
     need: float
@@ -79,7 +79,7 @@ class Forecast:
 
 @record
 class Verdict:
-    """What clearing would cost and save, and whether to do it."""
+    """The cost and savings of an action in uncached input tokens, and whether to take it."""
 
     act: bool
     cost: float
@@ -88,16 +88,16 @@ class Verdict:
 
     @property
     def net(self) -> float:
-        """What is left over, in tokens at the input price."""
+        """The savings minus the cost."""
         return self.saves - self.cost
 
 
 def weigh_clearing(
     clearing: ClearingOption, forecast: Forecast, *, ttl: str, tail_ttl: str, rates: RelativeRates = CLASSIC
 ) -> Verdict:
-    """Price clearing now against carrying on."""
+    """Compare the cost of clearing now with the cost of carrying the results on."""
     settled_price, tail_price = rates.write(ttl), rates.write(tail_ttl)
-    # What is live would have been read; what is dead is written either way, at the tail's price if nothing is cleared.
+    # Live tokens would have been read; expired ones are written either way, at the tail's price if nothing is cleared.
     rewrite = (settled_price - rates.read) * clearing.settled_live + (tail_price - rates.read) * clearing.tail_live
     rewrite += (settled_price - tail_price) * (clearing.settled - clearing.settled_live)
     unwritten = tail_price * clearing.frees if not (clearing.settled_live or clearing.tail_live) else 0.0
@@ -107,16 +107,16 @@ def weigh_clearing(
     if saves <= cost:
         return Verdict(False, cost, saves, "carrying on is cheaper for the turns likely to come")
     if clearing.carried < cost:
-        return Verdict(False, cost, saves, "carrying has not cost as much as clearing would yet")
+        return Verdict(False, cost, saves, "carrying has not yet cost as much as clearing would")
     return Verdict(True, cost, saves, f"saves {saves - cost:,.0f} token prices over {forecast.turns:.0f} turns")
 
 
 @record
 class Compaction:
-    """A compaction to be priced: the window before and after it, and what making the summary takes.
+    """A possible compaction: the tokens before and after it, and the cost of writing the summary.
 
-    ``live`` is how much of the window the cache still holds, ``stays`` how much of that stands before the first change
-    and can be read afterwards too; ``call`` is what the summary's own call costs, in tokens at the input price.
+    ``live`` is the part of the window that the cache still holds. ``stays`` is the part of it before the first change,
+    which can be read afterwards too. ``call`` is the cost of the summary call in uncached input tokens.
     """
 
     window: int
@@ -140,12 +140,12 @@ def weigh_compaction(
     ttl: str = "5m",
     rates: RelativeRates = CLASSIC,
 ) -> Verdict:
-    """Price compacting now against carrying the window for the turns likely to come.
+    """Compare the cost of compacting now with the cost of carrying the window for the expected turns.
 
-    Carrying: what is live is read, the rest written once, and all of it read on every later turn. Compacting: the call
-    that makes the summary, what is new written, the smaller window read; and the share ``need`` of what left is taken
-    to be wanted again, which is written once more. With a cold cache the window would have to be written anyway, so
-    that compacting is nearly free; with a live one it hardly ever pays before the window is full.
+    Carrying reads the live part, writes the rest once, and reads all of it on every later turn. Compacting pays for
+    the summary call, writes the new part and reads the smaller window; the share ``need`` of the removed tokens is
+    assumed to be needed again and written once more. With a cold cache the window must be written anyway, so compacting
+    is nearly free; with a live cache it rarely pays before the window is full.
     """
     write = rates.write(ttl)
     later = max(0.0, turns - 1)
@@ -163,26 +163,26 @@ def weigh_compaction(
 def call_price(
     window: int, *, live: int, output: int, rates: RelativeRates = CLASSIC, output_rate: float = OUTPUT_RATE
 ) -> float:
-    """Return what asking a fork for so much output costs, in tokens at the input price."""
+    """Return the cost of a fork call with this much output, in uncached input tokens."""
     live = min(live, window)
     return live * rates.read + (window - live) * rates.write_5m + output * OUTPUT_RATE
 
 
 def turns_ahead(*, turns: int, window: int, opening: int, limit: int, least: float = 3.0) -> float:
-    """Estimate how many requests come before the next cut.
+    """Estimate the number of requests before the next cut.
 
-    A session that has had so many turns is likely to have as many again, unless its window is full before that.
+    A session is expected to have as many turns again as it had so far, unless its window is full before that.
     """
     growth = max(1.0, (window - opening) / max(1, turns))
     return max(least, min(float(turns), (limit - window) / growth))
 
 
 def choose_ttl(*, pauses: int, requests: int, rates: RelativeRates = CLASSIC, horizon: int = 30) -> str:
-    """Choose how long the settled part of a prompt should live.
+    """Choose the cache lifetime of the settled part of a prompt: ``5m`` or ``1h``.
 
-    ``pauses`` counts requests that came 5 to 60 minutes after the one before: each of them costs a rewrite with the
-    short lifetime. Before anything is known, one request in 80 is taken to be such a pause, so an agent left to itself
-    never pays for the long one, and a person who pauses once early is expected to do so again.
+    ``pauses`` counts requests that came 5 to 60 minutes after the previous one; each of them costs a rewrite with the
+    short lifetime. The prior is one pause in 80 requests, so an unattended agent never pays for the long lifetime,
+    while one early pause of a person predicts more of them.
     """
     expected = (0.5 + pauses) / (40 + requests) * max(horizon, requests)
     saved = (rates.write_5m - rates.read) * expected

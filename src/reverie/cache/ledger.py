@@ -1,8 +1,8 @@
-"""The ledger: what each call was expected to read, write and cost, what it did, and what every break lost.
+"""The ledger of calls: expected and actual tokens and cost of each call, and the loss of every cache miss.
 
-Expected is what the call before left in the cache: had that been read, the tokens that were written or paid in full
-again would have been cheap reads. The difference in money is what a break cost. A break that was announced is no loss:
-there what happened counts as expected.
+The expected usage assumes that the call reads everything the previous call left in the cache; tokens that were written
+or paid in full again would have been cheap reads. The difference in cost is the loss of the miss. An announced miss is
+not a loss: its actual usage counts as expected.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ LAYERS: Final[Mapping[str, str]] = {
     "refused": "model",
     MAIN: "model",
 }
-"""The layer that calls of a source belong to; the rest are calls of agents, the relay."""
+"""The layer of each source of calls; other sources are calls of sub-agents and belong to the relay."""
 FORKS: Final = frozenset({"session_memory", "extract", "compact"})
-"""Sources whose calls share the main conversation's prefix, so that what it left can be read by them."""
+"""Sources whose calls share the main conversation's prefix and can read its cache entries."""
 
 LedgerAxis: TypeAlias = Literal["session", "day", "project", "layer"]
 PriceList: TypeAlias = Callable[[str], Prices | None]
@@ -50,7 +50,7 @@ PriceList: TypeAlias = Callable[[str], Prices | None]
 
 @record
 class LedgerCall:
-    """One call of a model, as it was expected and as it was."""
+    """One model call with its expected and actual usage and cost."""
 
     session: str
     project: str
@@ -64,7 +64,7 @@ class LedgerCall:
     usd: float | None = None
     expected_usd: float | None = None
     broke: str = ""
-    """Why less was read than could have been; empty where nothing broke."""
+    """The reason of a cache miss; empty if there was none."""
     id: str = ""
 
     @property
@@ -74,12 +74,12 @@ class LedgerCall:
 
     @property
     def lost_tokens(self) -> int:
-        """Tokens that a break made the call pay for anew."""
+        """The tokens that were paid for again because of a cache miss."""
         return max(0, self.expected.read - self.actual.read) if self.broke else 0
 
     @property
     def lost_usd(self) -> float:
-        """Money that a break lost; 0 where the model has no price."""
+        """The US dollars lost by a cache miss; 0 if the model has no price."""
         if not self.broke or self.usd is None or self.expected_usd is None:
             return 0.0
         return max(0.0, self.usd - self.expected_usd)
@@ -87,7 +87,7 @@ class LedgerCall:
 
 @record
 class Totals:
-    """Several calls in sum."""
+    """The sum of several calls."""
 
     calls: int = 0
     actual: Usage = Usage()
@@ -102,12 +102,12 @@ class Totals:
 
     @property
     def hit_rate(self) -> float:
-        """The share of all input that was read from the cache."""
+        """The share of input tokens that was read from the cache."""
         return self.actual.read / self.actual.input if self.actual.input else 0.0
 
     @property
     def expected_hit_rate(self) -> float:
-        """The share that could have been."""
+        """The share of input tokens that could have been read from the cache."""
         return self.expected.read / self.expected.input if self.expected.input else 0.0
 
     def and_also(self, other: Totals) -> Totals:
@@ -182,7 +182,7 @@ class Ledger:
         return self.called(decision, entry, prices)
 
     def called(self, decision: CallRecorded, entry: Entry, prices: PriceList) -> Ledger:
-        """Enter a call; only those of the main conversation say what the next one can read."""
+        """Return the ledger after a recorded call; only calls of the main conversation update the cache watch."""
         watch, broke = self.watch, None
         if decision.source == MAIN:
             request = {**self.opening, "model": decision.model}
@@ -216,13 +216,13 @@ def call_of(
     broke: CacheBreak | None = None,
     id: str = "",
 ) -> LedgerCall:
-    """Return a recorded call as the ledger enters it; ``readable`` is what it should have read, if that is known."""
+    """Return a recorded call as a ledger row; ``readable`` is the number of tokens it could have read, if known."""
     actual = usage_of(decision.usage)
     expected = actual if readable is None else expected_usage(actual, readable)
     usd = decision.cost_usd if decision.cost_usd is not None else prices.cost_of(actual) if prices else None
     expected_usd = usd
     if usd is not None and prices is not None:
-        # What was billed may not be what the table says: the difference is priced by the table, the rest as billed.
+        # The bill may differ from the price table, so only the difference between the usages is priced by the table.
         expected_usd = max(0.0, usd - (prices.cost_of(actual) - prices.cost_of(expected)))
     return LedgerCall(
         session=session,
@@ -242,12 +242,12 @@ def call_of(
 
 
 def layer_of(source: str) -> str:
-    """Return the layer whose work a call of this source was."""
+    """Return the layer that calls of this source belong to."""
     return LAYERS.get(source, "relay")
 
 
 def expected_usage(actual: Usage, readable: int) -> Usage:
-    """Return the usage had all that was readable been read: less written, then less uncached, the same in all."""
+    """Return the usage if all readable tokens had been read, taken first from the written, then the uncached ones."""
     missing = max(0, min(readable, actual.input) - actual.read)
     short = min(missing, actual.write_5m)
     long = min(missing - short, actual.write_1h)

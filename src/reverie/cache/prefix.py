@@ -1,10 +1,10 @@
-"""The prefix of a request as a chain of hashes, kept so that the next request hashes only what is new.
+"""The prefix of a request as a chain of hashes, so that the next request hashes only its new part.
 
-A Prefix never changes. ``prefix.next(request)`` returns that of the next request: messages, tools and system blocks
-that are the same objects as last time are not hashed again, so objects that were given must not be changed in place
-(views never do). What is finished is shared between one prefix and the next, and only the newest may append to it.
-Where the caller also says which append-only list the first messages stand in (``settled``), the old ones are not even
-looked at; that list must hold the very messages of the request.
+A Prefix never changes. ``prefix.next(request)`` returns the prefix of the next request. Messages, tools and system
+blocks that are the same objects as last time are not hashed again, so callers must not change them in place (views
+never do). Consecutive prefixes share their finished part, and only the newest may append to it. If the caller passes
+the append-only list that holds the first messages (``settled``), those messages are not even compared; the list must
+hold the very message objects of the request.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["Part", "Prefix", "SettledMessages", "link"]
 SettledMessages: TypeAlias = tuple[list[dict[str, Any]], int]
 """A list that only grows, and how many of its messages begin the request."""
 
-_OPEN: Final = 2  # messages at the end that the next request may still carry in another form
-_BESIDE: Final = frozenset({"model", "tools", "system", "messages"})
+_OPEN: Final = 2  # messages at the end that may still change in the next request
+_NOT_OPTIONS: Final = frozenset({"model", "tools", "system", "messages"})
 
 
 @record
@@ -81,7 +81,7 @@ class Prefix:
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return len(self._opening) + self._blocks + sum(len(digests) for _, digests in self._tail)
 
     def chain(self) -> list[bytes]:
@@ -99,26 +99,26 @@ class Prefix:
 
     def digests(self) -> list[bytes]:
         """Return the digest of every block, first to last."""
-        return [*self._opening_digests(), *self._said_digests()]
+        return [*self._opening_digests(), *self._message_digests()]
 
     def difference(self, earlier: Prefix) -> int | None:
-        """Return the position of the first block that is not as it was earlier; None where all of them still are."""
+        """Return the position of the first block that differs from an earlier prefix; None if this one extends it."""
         if self._opening != earlier._opening:
             return _first(earlier.digests(), self.digests())
-        said = self.said_difference(earlier)
+        said = self.message_difference(earlier)
         return None if said is None else len(self._opening) + said
 
-    def said_difference(self, earlier: Prefix) -> int | None:
-        """Return the same, counted within the blocks of the messages."""
+    def message_difference(self, earlier: Prefix) -> int | None:
+        """Return the first difference like ``difference``, counting only the blocks of messages."""
         if self._trunk is not earlier._trunk:
-            return _first(earlier._said_digests(), self._said_digests())
+            return _first(earlier._message_digests(), self._message_digests())
         common = min(self._length, earlier._length)
         start = self._trunk.ends[common - 1] if common else 0
-        found = _first(earlier._said_digests(start), self._said_digests(start))
+        found = _first(earlier._message_digests(start), self._message_digests(start))
         return None if found is None else start + found
 
-    def said_at(self, position: int) -> tuple[int, int]:
-        """Return the message, and the block in it, that stands at a position within the messages' blocks."""
+    def message_at(self, position: int) -> tuple[int, int]:
+        """Return the message index and the block index in it for a position among the blocks of messages."""
         if position < self._blocks:
             message = bisect_right(self._trunk.ends, position, 0, self._length)
             return message, position - (self._trunk.ends[message - 1] if message else 0)
@@ -132,7 +132,7 @@ class Prefix:
     # -- the next request
 
     def next(self, request: Mapping[str, Any], *, settled: SettledMessages | None = None) -> Prefix:
-        """Return the prefix of the next request, hashing what is new in it."""
+        """Return the prefix of the next request, hashing only its new blocks."""
         new = type(self)()
         new.model = str(request.get("model") or "")
         new.options = _options(request, self.options)
@@ -152,7 +152,7 @@ class Prefix:
         return new
 
     def _kept(self, messages: Sequence[Any], settled: SettledMessages | None) -> int:
-        """Count the finished messages that are still the same objects."""
+        """Return the number of finished messages that are still the same objects."""
         mine, start = self._trunk.messages, 0
         if settled is not None and self._settled is not None and settled[0] is self._settled[0]:
             start = min(settled[1], self._settled[1], self._length, len(messages))
@@ -164,14 +164,14 @@ class Prefix:
         return next(at for at in range(start, end) if messages[at] is not mine[at])
 
     def _grow(self, last: Prefix, messages: Sequence[Any]) -> None:
-        """Take over all that was finished, and finish what is now too far from the end to change."""
+        """Share the finished part of the last prefix, and finish messages now too far from the end to change."""
         known = {id(message): digests for message, digests in last._tail}
         rest = [(message, known.get(id(message)) or _hashed(message)) for message in messages[last._length :]]
         self._trunk, self._length, self._blocks = last._trunk, last._length, last._blocks
         self._finish(rest)
 
     def _regrow(self, last: Prefix, messages: Sequence[Any], kept: int) -> None:
-        """Start again where the first message changed; what has only moved is not hashed again."""
+        """Start again at the first changed message; messages that only moved are not hashed again."""
         trunk = last._trunk
         known = {id(message): digests for message, digests in last._tail}
         for at in range(kept, last._length):
@@ -197,7 +197,7 @@ class Prefix:
     def _open_digests(self) -> Iterable[bytes]:
         return chained.from_iterable(digests for _, digests in self._tail)
 
-    def _said_digests(self, start: int = 0) -> list[bytes]:
+    def _message_digests(self, start: int = 0) -> list[bytes]:
         return [*self._trunk.digests[start : self._blocks], *self._open_digests()]
 
 
@@ -233,7 +233,7 @@ def _items(value: Any) -> Sequence[Any]:
 
 
 def _parts(values: Sequence[Any], before: tuple[Part, ...], role: str) -> tuple[Part, ...]:
-    """Hash the values that are not the objects they were; the same parts where all of them are."""
+    """Hash the values that are new objects; return the same tuple if all objects are the same as before."""
     if len(values) == len(before) and all(part.value is value for part, value in zip(before, values, strict=True)):
         return before
     known = {id(part.value): part for part in before}
@@ -248,14 +248,14 @@ def _part(value: Any, role: str) -> Part:
 def _options(request: Mapping[str, Any], before: Mapping[str, Part]) -> Mapping[str, Part]:
     found: dict[str, Part] = {}
     for name, value in request.items():
-        if name not in _BESIDE and value is not None:
+        if name not in _NOT_OPTIONS and value is not None:
             known = before.get(name)
             found[name] = known if known is not None and known.value is value else _part(value, "option")
     return found
 
 
 def _first(earlier: list[bytes], later: list[bytes]) -> int | None:
-    """Return where the later list stops beginning as the earlier one did; None where it holds all of it."""
+    """Return the first position at which the later list differs; None if it begins with the whole earlier list."""
     if later[: len(earlier)] == earlier:
         return None
     both = enumerate(zip(earlier, later, strict=False))

@@ -1,4 +1,4 @@
-"""What a model's tokens cost and how many fit, from the installed table of ``genai-prices``."""
+"""Token prices and window sizes of models, from the installed ``genai-prices`` table."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["DollarRates", "Prices", "limits_of_model", "prices_for"]
 
 _MILLION: Final = 1_000_000
 _LATEST: Final = datetime(9999, 1, 1, 12, tzinfo=UTC)
-# Multiples of the input price, where a table prices a cache's writes and not all of them.
+# Cache-write prices as multiples of the input price, for tables that list only one of the two.
 _WRITE_5M, _WRITE_1H = 1.25, 2.0
 
 
 @record
 class DollarRates:
-    """US dollars for a million tokens of each kind."""
+    """Prices in US dollars per million tokens, by kind of token."""
 
     input: float
     output: float
@@ -32,7 +32,7 @@ class DollarRates:
 
 @record
 class Prices:
-    """What a model costs, in US dollars for a million tokens, and how many tokens fit into its window."""
+    """The prices of a model in US dollars per million tokens, and its window size."""
 
     input: float
     output: float
@@ -42,10 +42,10 @@ class Prices:
     window_tokens: int | None = None
     source: str = ""
     tiers: tuple[tuple[int, DollarRates], ...] = ()
-    """Rates for a whole request whose input is above so many tokens, lowest first."""
+    """Rates for requests with more input tokens than the given number, lowest number first."""
 
     def rates(self, input_tokens: int) -> DollarRates:
-        """Return the rates of a request with so much input."""
+        """Return the rates of a request with this many input tokens."""
         found = [rates for above, rates in self.tiers if input_tokens > above]
         return found[-1] if found else self.base
 
@@ -55,18 +55,18 @@ class Prices:
         return DollarRates(self.input, self.output, self.cache_read, self.cache_write_5m, self.cache_write_1h)
 
     def cost(self, read: int = 0, write_5m: int = 0, write_1h: int = 0, uncached: int = 0, output: int = 0) -> float:
-        """Return what one call costs, in US dollars."""
+        """Return the cost of one call in US dollars."""
         rates = self.rates(read + write_5m + write_1h + uncached)
         total = read * rates.cache_read + write_5m * rates.cache_write_5m + write_1h * rates.cache_write_1h
         return (total + uncached * rates.input + output * rates.output) / _MILLION
 
     def cost_of(self, usage: Usage) -> float:
-        """Return what one call's usage costs, in US dollars."""
+        """Return the cost of one call's usage in US dollars."""
         return self.cost(usage.read, usage.write_5m, usage.write_1h, usage.uncached, usage.output)
 
 
 def prices_for(model: str, *, at: float | None = None) -> Prices | None:
-    """Return a model's prices as of a time in seconds since 1970, the latest where none is given; None if unknown.
+    """Return a model's prices at a time in seconds since 1970, by default the latest; None if unknown.
 
     The name may carry its provider (``anthropic:``, ``openrouter/``), a date, a region or the suffix ``[1m]``.
     """
@@ -75,7 +75,7 @@ def prices_for(model: str, *, at: float | None = None) -> Prices | None:
 
 
 def limits_of_model(model: str) -> ModelLimits | None:
-    """Return what is known of a model's window; None where nothing is."""
+    """Return the window size of a model, or None if it is unknown."""
     found = _found(_bare(model.strip()))
     window = found[1].context_window if found is not None else None
     return ModelLimits(window_tokens=window) if isinstance(window, int) and window > 0 else None
@@ -110,7 +110,7 @@ _KEYS: Final = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mto
 
 
 def _rates(table: Any, input_tokens: int) -> DollarRates | None:
-    """Return the rates of a table at a length of input; a provider without a price for writes bills them as input."""
+    """Return the rates of a table for an input length; cache writes without a price count as plain input."""
     each, output, read, write_5m, write_1h = (_at(getattr(table, name), input_tokens) for name in _KEYS)
     if each is None:
         return None
@@ -137,7 +137,7 @@ def _bare(model: str) -> str:
 
 @lru_cache(maxsize=512)
 def _found(model: str) -> tuple[Any, Any] | None:
-    """Return the table's provider and model for a name."""
+    """Return the provider and model in the table for a name, or None."""
     if not model:
         return None
     from genai_prices.data_snapshot import get_snapshot
@@ -152,7 +152,7 @@ def _found(model: str) -> tuple[Any, Any] | None:
 
 
 def _spellings(model: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the ways to look a name up: with its provider, as it is, then without what stands before it."""
+    """Yield (name, provider) pairs to look up: split at the provider, unchanged, then without any prefix."""
     name = model.lstrip("@")
     for mark in (":", "/"):
         provider, found, rest = name.partition(mark)

@@ -1,6 +1,6 @@
-"""A provider's prompt cache by its documented rules, for tests and for replaying recorded sessions.
+"""Simulation of a provider's prompt cache by its documented rules, for tests and for replaying recorded sessions.
 
-- A prefix is known by everything in it: a chain of hashes over the blocks, one chain per model.
+- A prefix is identified by all its blocks: a chain of hashes, one chain per model.
 - Entries are written only at breakpoints, one each, and only where the prefix reaches the model's minimum.
 - A breakpoint finds the nearest live entry among the last 20 positions, itself counted as the first. The longest
   prefix any breakpoint finds is read.
@@ -59,7 +59,7 @@ class CacheRules:
 
 @record
 class SimBlock:
-    """A block of a request: what it is, by digest, and how long."""
+    """A block of a request: its digest and its tokens."""
 
     digest: bytes
     tokens: int
@@ -84,7 +84,7 @@ class SimUsage:
 
     @property
     def write(self) -> int:
-        """All tokens written, whatever their lifetime."""
+        """All tokens written to the cache, of both lifetimes."""
         return self.write_5m + self.write_1h
 
     @property
@@ -103,7 +103,7 @@ class _Entry:
 
 
 class CacheSimulator:
-    """Plays a provider's cache over the requests it is given, in the order they are given."""
+    """Simulates a provider's cache for a sequence of requests."""
 
     def __init__(self, rules: CacheRules | None = None) -> None:
         self.rules = rules or CacheRules()
@@ -120,13 +120,13 @@ class CacheSimulator:
         now: float,
         readable_at: float | None = None,
     ) -> SimUsage:
-        """Send a request and return what it is billed; ``readable_at`` is when its reply starts to stream."""
+        """Simulate a request and return its billed usage; ``readable_at`` is the time its reply starts to stream."""
         chain = self.chain(block.digest for block in blocks)
         totals = list(accumulate(block.tokens for block in blocks))
         return self.request_chained(chain, totals, marks, model=model, now=now, readable_at=readable_at)
 
     def chain(self, digests: Iterable[bytes], after: bytes = b"") -> list[bytes]:
-        """Return the digest of every prefix; ``after`` is the last one of a prefix already chained."""
+        """Return the digest of every prefix; ``after`` is the digest of a prefix that comes first."""
         links, chained, last = self._links, list[bytes](), after
         if len(links) > _MAX_LINKS:
             links.clear()
@@ -170,7 +170,7 @@ class CacheSimulator:
         return SimUsage(read=read, write_5m=end - long_end, write_1h=long_end - read, uncached=total - end)
 
     def streaming_began(self, chain: Sequence[bytes], marks: Sequence[Mark], *, model: str, at: float) -> None:
-        """Let the entries of a request sent with a later ``readable_at`` be read from now on."""
+        """Make the entries of a request that was sent with a later ``readable_at`` readable from this time on."""
         entries = self._entries.get(model, {})
         for mark in marks:
             entry = entries.get(chain[mark.index])
@@ -181,7 +181,7 @@ class CacheSimulator:
         rules = self.rules
         ordered = sorted(marks, key=lambda mark: mark.index)
         if len(ordered) > rules.max_breakpoints:
-            raise InputError(f"{len(ordered)} breakpoints; a request takes at most {rules.max_breakpoints}")
+            raise InputError(f"{len(ordered)} breakpoints: use at most {rules.max_breakpoints} per request")
         short = False
         for mark in ordered:
             if not 0 <= mark.index < size:
@@ -211,7 +211,7 @@ class CacheSimulator:
         if there is None or now >= there.expires_at:
             entries[key] = _Entry(now + seconds, readable_at, seconds)
             return
-        # Another request is writing the same prefix: it lives as long as either asked, readable as soon as one is.
+        # Two requests write the same prefix: keep the longer lifetime and the earlier start.
         there.ttl_seconds = max(there.ttl_seconds, seconds)
         there.expires_at = max(there.expires_at, now + seconds)
         there.readable_at = min(there.readable_at, readable_at)
@@ -224,7 +224,7 @@ class CacheSimulator:
 
 
 def _refresh(entries: dict[bytes, _Entry], chain: Sequence[bytes], hit: int, now: float) -> None:
-    """Start anew the lifetime of every live entry within the prefix that was read."""
+    """Renew the lifetime of every live entry within the prefix that was read."""
     for position in range(hit + 1):
         entry = entries.get(chain[position])
         if entry is not None and entry.readable_at <= now < entry.expires_at:

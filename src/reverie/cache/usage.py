@@ -1,4 +1,4 @@
-"""What one call used, by how a provider bills it: read, written for 5 minutes or an hour, uncached, put out."""
+"""The token usage of a call, by billing category: cache read, 5-minute write, 1-hour write, uncached, output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 @record
 class Usage:
-    """The tokens of one call, or of several."""
+    """The tokens of one call or of several, by billing category."""
 
     read: int = 0
     write_5m: int = 0
@@ -34,7 +34,7 @@ class Usage:
 
     @property
     def readable(self) -> int:
-        """What the next call can read: what this one read and what it wrote."""
+        """The tokens the next call can read: those this call read and those it wrote."""
         return self.read + self.write_5m + self.write_1h
 
     def plus(self, other: Usage) -> Usage:
@@ -49,7 +49,7 @@ class Usage:
 
 
 def usage_of(reported: Mapping[str, Any]) -> Usage:
-    """Read the usage a reply reports, in the Messages shape or in those of OpenAI; what is missing counts as 0."""
+    """Return the usage a reply reports, in Anthropic's or OpenAI's format; missing numbers count as 0."""
     if "prompt_tokens" in reported or "input_tokens_details" in reported or "prompt_tokens_details" in reported:
         return _openai(reported)
     written = _count(reported, "cache_creation_input_tokens")

@@ -1,9 +1,9 @@
-"""The watch over a provider's cache: it notices when less was read than could have been, and says why.
+"""Detection of cache misses: compare the tokens each call read with the tokens it could have read, and give the reason.
 
-Before a call it takes the hashes of what is sent; after it, what was read is held against what the last call left to be
-read. A decision that moves the prefix is announced before (``registered``) and is no break; nor is the call after a
-deletion by cache edit. Reasons, in this order: what the provider says, a change of the client's named to the block, an
-idle hour, five idle minutes, the server.
+Before a call the watch hashes the request; after it, it compares the tokens read with the tokens the last call left
+readable. A decision that changes the prefix is announced before (``registered``) and is not a miss, and neither is the
+call after a cache edit. Reasons, in this order: the provider's diagnosis, a change by the client (named to the block),
+an idle hour, five idle minutes, the server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["CacheBreak", "CacheWatch", "WatchPolicy", "registered_by"]
 IDLE_LONG: Final = "idle over 1 h"
 IDLE_SHORT: Final = "idle over 5 min"
 SERVER: Final = "server"
-# What a provider's diagnosis is about, by the words ours begin with; other diagnoses say that there is none.
+# The part of a request that each provider diagnosis is about; our reasons begin with the same word.
 _DIAGNOSES: Final[Mapping[str, str]] = {
     "model_changed": "model",
     "tools_changed": "tools",
@@ -33,7 +33,7 @@ _DIAGNOSES: Final[Mapping[str, str]] = {
 
 @record
 class WatchPolicy:
-    """When a fall counts as a break, and how long a cache lives without being read."""
+    """The thresholds for a cache miss, and the lifetimes of cache entries that are not read."""
 
     least_share: float = 0.95
     least_tokens: int = 2_000
@@ -43,40 +43,40 @@ class WatchPolicy:
 
 @record
 class CacheBreak:
-    """A call that read less than the one before it had left to be read."""
+    """A cache miss: a call read fewer tokens than the call before it had left readable."""
 
     at: float
     reason: str
     expected: int
     actual: int
     changes: tuple[str, ...] = ()
-    """Everything the client changed, the first of which is the reason."""
+    """All changes by the client; the first one is the reason."""
     said: str = ""
-    """What the provider gave as its reason, in its own word."""
+    """The provider's diagnosis, verbatim."""
 
     @property
     def tokens(self) -> int:
-        """The tokens that had to be paid for anew."""
+        """The tokens that were paid for again."""
         return self.expected - self.actual
 
 
 @record
 class CacheWatch:
-    """What is remembered between calls of one conversation."""
+    """The state of cache-miss detection between the calls of one conversation."""
 
     policy: WatchPolicy = WatchPolicy()
     sent: Prefix | None = None
-    """The last request that was answered."""
+    """The last request that got a reply."""
     sent_at: float = 0.0
     readable: int = 0
-    """Tokens that its reply says can now be read."""
+    """The tokens that can be read from the cache now, according to that reply."""
     long_lived: bool = False
-    """Say whether all that was written last lives for an hour."""
+    """Whether everything written by the last call has a lifetime of one hour."""
     asked: Prefix | None = None
     """The request under way."""
     asked_at: float = 0.0
     registered: tuple[str, ...] = ()
-    """Why the call under way may read less, as announced."""
+    """The announced reasons why the call under way may read less."""
 
     def before(
         self,
@@ -86,19 +86,19 @@ class CacheWatch:
         registered: Iterable[str] = (),
         settled: SettledMessages | None = None,
     ) -> CacheWatch:
-        """Remember what is about to be sent, and the breaks that were announced since the last answer."""
+        """Record the request about to be sent, and the misses announced since the last reply."""
         prefix = (self.asked or self.sent or Prefix()).next(request, settled=settled)
         return replace(self, asked=prefix, asked_at=now, registered=(*self.registered, *registered))
 
     @property
     def expected(self) -> int | None:
-        """What the call under way should read; None where there is nothing to go by or a break was announced."""
+        """The tokens the call under way should read; None before the first reply or if a miss was announced."""
         return None if self.sent is None or self.registered else self.readable
 
     def after(
         self, usage: Mapping[str, Any] | Usage, now: float, diagnostics: Any = None
     ) -> tuple[CacheWatch, CacheBreak | None]:
-        """Hold what was read against what could have been, and remember what can be read from now on."""
+        """Compare the tokens read with the tokens expected; return the next state and the miss, if any."""
         used = usage if isinstance(usage, Usage) else usage_of(usage)
         expected, broke = self.expected, None
         policy = self.policy
@@ -121,7 +121,7 @@ class CacheWatch:
         found: list[str] = []
         if self.sent is not None and self.asked is not None:
             found = changes(self.sent, self.asked)
-        said = _said(diagnostics)
+        said = _diagnosis(diagnostics)
         part = _DIAGNOSES.get(said)
         if part is not None:
             reason = next((one for one in found if one.startswith(part)), f"{part} changed")
@@ -138,9 +138,9 @@ class CacheWatch:
 
 
 def registered_by(decisions: Iterable[Decision | Unknown]) -> list[str]:
-    """Name the decisions that announce a break.
+    """Return the names of the decisions that announce a cache miss.
 
-    One that renders the prefix anew does not: it records what the client changed, and that is to be named.
+    ``PrefixRendered`` does not: it records a change by the client, which should be reported as the reason.
     """
     return [
         name_of(decision)
@@ -150,8 +150,8 @@ def registered_by(decisions: Iterable[Decision | Unknown]) -> list[str]:
     ]
 
 
-def _said(diagnostics: Any) -> str:
-    """Return the type of the provider's diagnosis, or nothing."""
+def _diagnosis(diagnostics: Any) -> str:
+    """Return the type of the provider's diagnosis, or an empty string."""
     found: Any = _get(diagnostics, "cache_miss_reason")
     kind = found if isinstance(found, str) else _get(found, "type")
     return kind if isinstance(kind, str) else ""

@@ -1,1 +1,1 @@
-"""What is said: entries, decisions, and the view as a pure fold of both."""
+"""The conversation: log entries, decisions, and the view folded from both."""

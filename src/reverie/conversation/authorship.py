@@ -1,7 +1,7 @@
-"""Who said what: a person's own words, a tool's output, and the agent's words, whatever shape the log has them in.
+"""Authorship of messages: separate a person's own words, tool output and the agent's words, in every log format.
 
-Some agents have no tool blocks: the reply holds a fenced command and the next user message its output. Both shapes
-come out of here the same.
+Some agents use no tool blocks: the reply holds a fenced command and the next user message its output. Both formats
+give the same utterances.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Utterance", "own_words", "strings_of", "text_of", "utterances"]
 
 _FENCED: Final = re.compile(r"```([\w+-]*)[^\n`]*\n(.*?)```", re.DOTALL)
 _SHELLS: Final = frozenset({"bash", "sh", "shell", "zsh", "console", "mswea_bash_command"})
-# What programs put into a user message around or in place of a person's words.
+# Texts that programs put into user messages around or instead of a person's words.
 _OBSERVED: Final = re.compile(
     r"\s*(?:<(?:returncode|output|observation|task-notification|local-command-stdout|local-command-stderr"
     r"|bash-stdout|bash-stderr|tool_result|function_results|system-notification|teammate-message)\b"
@@ -37,7 +37,7 @@ _DEPTH: Final = 8
 
 @record
 class Utterance:
-    """One thing in a message: ``said`` by a person, ``told`` by the agent, a ``call`` or a ``result`` of a tool."""
+    """One part of a message; its kind is ``said`` (by a person), ``told`` (by the agent), ``call`` or ``result``."""
 
     kind: str
     text: str
@@ -48,7 +48,7 @@ class Utterance:
 
 
 def utterances(entry: Entry) -> Iterator[Utterance]:
-    """Yield what an entry holds, in order; thinking, images and unknown blocks hold nothing."""
+    """Yield the utterances of an entry in order; thinking, images and unknown blocks are skipped."""
     message = entry.message
     if message is None or entry.kind not in (USER, ASSISTANT):
         return
@@ -72,7 +72,7 @@ def utterances(entry: Entry) -> Iterator[Utterance]:
 
 
 def own_words(entry: Entry) -> str:
-    """Return what a person said in this entry, without what programs wrapped around it; empty where nobody did."""
+    """Return the words a person wrote in this entry, without text added by programs; empty if there are none."""
     return "\n\n".join(one.text for one in utterances(entry) if one.kind == "said")
 
 
@@ -114,7 +114,7 @@ def _said(entry: Entry, text: str) -> Iterator[Utterance]:
 
 
 def _told(text: str, structured: bool) -> Iterator[Utterance]:
-    """Yield an agent's words, and the commands it fenced where it calls tools that way."""
+    """Yield an agent's words and, if its replies have no tool blocks, the fenced command in them."""
     if text.strip():
         yield Utterance("told", text)
     if structured:
@@ -125,7 +125,7 @@ def _told(text: str, structured: bool) -> Iterator[Utterance]:
 
 
 def _fenced_command(text: str) -> str:
-    """Return the command such an agent runs: its last shell block, or its last block of no language."""
+    """Return the command in a reply: its last fenced shell block, or else its last fenced block without a language."""
     if "```" not in text:
         return ""
     blocks = [(name.lower(), body.strip()) for name, body in _FENCED.findall(text)]

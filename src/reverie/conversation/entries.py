@@ -1,9 +1,9 @@
-"""Log entries: what one line of a session log says.
+"""Log entries: one line of a session log each.
 
-A line is ``{"uuid", "parent", "time", "session", "kind", "body", ...}``. Kinds that are messages keep the
-wire's own shape: ``body["message"]`` is exactly what a request would carry (``role`` and ``content``), and for
-replies ``body["reply"]`` holds the rest of the provider's answer (``id``, ``model``, ``usage``, ...).
-Unknown kinds and unknown fields survive: they stay in ``extra`` and ``body`` as they came.
+A line is ``{"uuid", "parent", "time", "session", "kind", "body", ...}``. Messages keep the provider's format:
+``body["message"]`` is exactly the message of a request (``role`` and ``content``), and for replies ``body["reply"]``
+holds the other fields of the provider's answer (``id``, ``model``, ``usage``, ...). Unknown kinds and unknown fields
+are kept unchanged in ``extra`` and ``body``.
 """
 
 from __future__ import annotations
@@ -69,34 +69,34 @@ class Entry:
 
     @property
     def message(self) -> Message | None:
-        """The wire message this entry carries, if it carries one."""
+        """The message of this entry in the provider's format, if it has one."""
         found = self.body.get("message")
         return cast(Message, found) if isinstance(found, dict) else None
 
     @property
     def reply(self) -> Mapping[str, Any]:
-        """What the provider said beside the message: id, model, usage, stop_reason."""
+        """The fields the provider sent besides the message: id, model, usage, stop_reason."""
         found = self.body.get("reply")
         return cast(Mapping[str, Any], found) if isinstance(found, dict) else _EMPTY
 
     @property
     def at(self) -> float:
-        """The entry's time in seconds since 1970, or 0 where it cannot be read."""
+        """The entry's time in seconds since 1970, or 0 if it cannot be read."""
         return seconds(self.time)
 
 
 def new_uuid() -> str:
-    """Draw a fresh entry id."""
+    """Return a new random entry id."""
     return str(_uuid.uuid4())
 
 
 def iso(at: float) -> str:
-    """Write a time the way the log spells it."""
+    """Return a time in seconds since 1970 as text in the log's format."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def seconds(time: str) -> float:
-    """Read a time the way the log spells it; 0 where it cannot be read."""
+    """Return a time in the log's format as seconds since 1970; 0 if it cannot be read."""
     try:
         moment = datetime.fromisoformat(time)
     except ValueError:
@@ -105,7 +105,7 @@ def seconds(time: str) -> float:
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Build the whole line, without its newline."""
+    """Return the entry as a log line, without the newline."""
     line = {
         "uuid": entry.uuid,
         "parent": entry.parent,
@@ -122,7 +122,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(line: bytes) -> Entry:
-    """Read one line; raise ``ValueError`` that says what is wrong with it."""
+    """Return the entry of a log line; raise ``ValueError`` with the reason if it is not one."""
     try:
         found: Any = _decoder.decode(line)
     except RecursionError:
@@ -147,7 +147,7 @@ def decode_entry(line: bytes) -> Entry:
 
 
 def _incomplete(fields: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the envelope of an entry that leaves out what may be left out, and what stands beside it."""
+    """Return the envelope of an entry that lacks optional fields, followed by its extra fields."""
     for key in ("kind", "uuid", "body"):
         if key not in fields:
             raise ValueError(f"not an entry: no {key!r}")
@@ -157,7 +157,7 @@ def _incomplete(fields: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def clean(value: Any, depth: int = 0) -> Any:
-    """Return the value as plain JSON that any reader accepts: no lone surrogates, NaN, huge ints, foreign types."""
+    """Return the value as JSON that every reader accepts: no lone surrogates, NaN, huge integers or other types."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if value is None or isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The small things a log says beside its messages: prefix, notes, cursors, pins, compactions."""
+"""The state in a log besides its messages: prefix, notes, cursors, pins, compactions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PROJECTIONS: Final = 32
 
 @record
 class Facts:
-    """What decisions and metadata have said so far; ``opening`` is what the prefix makes of a request."""
+    """The state after all decisions and metadata so far; ``opening`` is the request without its messages."""
 
     prefix: PrefixRendered | None = None
     opening: Mapping[str, Any] | None = None
@@ -42,10 +42,10 @@ class Facts:
     notes: Mapping[str, str] = field(default_factory=lambda: _NONE)
     notes_covered: str | None = None
     notes_tokens: int = 0
-    """The count when the notes were written last, less what was freed since."""
+    """The token count when the notes were last written, minus the tokens freed since."""
     notes_calls: int = 0
     notes_foreign: frozenset[str] = frozenset()
-    """Sections that hold words of a person or a model."""
+    """Sections that a person or a model has written."""
     notes_projections: tuple[str, ...] = ()
     """Hashes of the documents written to the file, the newest last."""
     cursors: Mapping[str, str] = field(default_factory=lambda: _NONE)
@@ -68,7 +68,7 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
         case PrefixRendered():
             return replace(facts, prefix=decision, opening=opening_of(decision))
         case NotesUpdated():
-            return _noted(facts, decision)
+            return _facts_after_notes(facts, decision)
         case CursorMoved():
             return replace(facts, cursors={**facts.cursors, decision.cursor: decision.message})
         case Pinned():
@@ -95,7 +95,7 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
             return facts
 
 
-def _noted(facts: Facts, update: NotesUpdated) -> Facts:
+def _facts_after_notes(facts: Facts, update: NotesUpdated) -> Facts:
     """Return the facts after an update of the notes."""
     foreign = facts.notes_foreign if update.by == "local" else facts.notes_foreign | update.sections.keys()
     projections = facts.notes_projections

@@ -1,7 +1,7 @@
-"""Exact names in what was said: paths, links, shas, ids, tests, error lines, numbers the user gave, symbols.
+"""Exact names in messages: paths, links, commit hashes, ids, tests, error lines, numbers from the user, symbols.
 
-A text is cut into words once and every distinct word is classified once, so that the cost is linear in the text and
-a session that says the same things over and over pays for them once.
+A text is split into words once and every distinct word is classified once (cached), so the cost is linear in the text
+and repeated words are nearly free.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ Kind: TypeAlias = Literal["path", "url", "sha", "id", "test", "error", "number",
 
 
 class Identifier(NamedTuple):
-    """An exact name and what kind of name it is."""
+    """An exact name and its kind."""
 
     kind: Kind
     text: str
 
 
 EXACT: Final[frozenset[Kind]] = frozenset({"path", "url", "sha", "id", "test", "error", "number"})
-"""The kinds that cannot be told in other words; symbols are beside them, since most can be found again in the code."""
+"""The kinds that cannot be paraphrased; symbols are not among them, since most can be found again in the code."""
 
 _WORD: Final = re.compile(r"[\w./@+~:#%=&?$-]{3,}")
 _MAX_WORD: Final = 256
 _MAX_ERROR: Final = 200
-_MISSES: Final = 32  # names that do not fit any more before the rest is not looked at
+_MISSES: Final = 32  # names that do not fit the budget before the search stops
 _LINE_CHARS: Final = 800
-_SCANNED: Final = 400_000  # of one text; beyond it only the ends are looked at
+_SCANNED: Final = 400_000  # characters of one text; of a longer text only both ends are scanned
 _ENDINGS: Final = (
     "py pyi pyx ipynb js jsx mjs cjs ts tsx mts cts vue svelte go rs c h cc cpp cxx hpp hh cs java kt kts scala swift "
     "mm rb php pl lua jl exs erl hs mli clj dart zig nim pony sql sh bash zsh ps1 html htm css scss sass less xml svg "
@@ -58,7 +58,7 @@ _ENDINGS: Final = (
 )
 _EXTENSIONS: Final = frozenset(_ENDINGS.split())
 _PLAIN: Final = frozenset({"Makefile", "Dockerfile", "LICENSE", "README", "CHANGELOG", "Gemfile", "Rakefile", "go.mod"})
-# What has a member that looks like a file's ending: console.log, this.db.
+# Objects with a member that looks like a file extension: console.log, this.db.
 _OBJECTS: Final = frozenset(
     ("console", "math", "Math", "np", "self", "this", "os", "e", "t", "logger", "process", "cls")
 )
@@ -86,9 +86,9 @@ _LEAD: Final = re.compile(r"(?:E  +|\[?\d{4}-\d\d-\d\d[T ][\d:.,]+Z?\]?\s*|[>|]\
 
 
 def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool = False) -> Counter[Identifier]:
-    """Count the exact names in a text; numbers only where it is a person's own words.
+    """Count the exact names in a text; numbers only if a person wrote it (``spoken``).
 
-    Talk that is ``quoting`` errors is told from talk about them: the line begins with what the program said.
+    With ``quoting``, an error line counts only if it begins with the error itself, which excludes prose about errors.
     """
     found: Counter[Identifier] = Counter()
     if len(text) > _SCANNED:
@@ -109,18 +109,18 @@ def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool 
 
 
 def mine_utterance(one: Utterance) -> Counter[Identifier]:
-    """Count the exact names in one thing that was heard."""
+    """Count the exact names in one utterance."""
     if one.kind != "call":
         return mine(one.text, spoken=one.kind == "said", quoting=one.kind == "told")
     found: Counter[Identifier] = Counter()
-    if one.id:  # a fenced command is part of the words it stands in
+    if one.id:  # a fenced command without an id is part of a text that is counted already
         for text in strings_of(one.input):
             found.update(mine(text, errors=False))
     return found
 
 
 def mine_entry(entry: Entry) -> Counter[Identifier]:
-    """Count the exact names in a message of the log, whoever said it."""
+    """Count the exact names in one message of the log."""
     return mine_entries((entry,))
 
 
@@ -136,7 +136,7 @@ def mine_entries(entries: Iterable[Entry]) -> Counter[Identifier]:
 def best_identifiers(
     weights: Mapping[Identifier, float], budget_tokens: int, *, present: str = "", least: float = 0.0
 ) -> list[Identifier]:
-    """Return the names worth most for their length that fit the budget and do not stand in the text already."""
+    """Return the names with the highest weight per length that fit the budget and are not in ``present`` already."""
 
     def worth(item: tuple[Identifier, float]) -> tuple[float, str]:
         return (-item[1] / (len(item[0].text) + 6), item[0].text)
@@ -157,19 +157,19 @@ def best_identifiers(
         left -= cost
         out.append(identifier)
         fresh.append(text)
-        if len(fresh) == 64:  # a text is searched faster than a list
+        if len(fresh) == 64:  # searching one text is faster than searching a list
             covered, fresh = "\n".join((covered, *fresh)), []
     return out
 
 
 def numbers(text: str) -> Iterator[str]:
-    """Yield the numbers of two digits and more in a person's words, as they were written."""
+    """Yield the numbers with two or more digits in a text, as written."""
     for number in _NUMBER.findall(text):
         yield number.rstrip(".,_")
 
 
 def error_lines(text: str) -> Iterator[str]:
-    """Yield the lines in which a program says that something went wrong, without what stands before it."""
+    """Yield the error lines of a program's output, without leading timestamps and markers."""
     spans: dict[int, int] = {}
     for hint in (*_HINTS, *_HINTS_TOO):
         at = text.find(hint)
@@ -191,7 +191,7 @@ def error_lines(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=65_536)
 def classified(word: str) -> tuple[Identifier, ...]:
-    """Return the exact names in one word; most words hold none."""
+    """Return the exact names in one word; most words have none."""
     word = word.rstrip(".,:;?&=%+/-")
     word = word.lstrip(",:;?&=%+-")
     if len(word) < 3:
@@ -211,7 +211,7 @@ def classified(word: str) -> tuple[Identifier, ...]:
 
 
 def _of_path(word: str) -> Iterator[Identifier]:
-    """Yield the path and the tests that one word names, such as ``tests/a_test.py::TestA::test_b``."""
+    """Yield the path and the tests in one word, such as ``tests/a_test.py::TestA::test_b``."""
     path, *rest = word.split("::")
     for part in rest:
         name = _name(part)

@@ -1,4 +1,4 @@
-"""An immutable mapping that grows without copying all of itself."""
+"""An immutable mapping whose changed copies share most of their data."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class LayeredMap(Mapping[str, T]):
-    """Layers of dicts, the newest on top, each less than a quarter as large as the one below it.
+    """Layers of dicts, the newest on top, each less than a quarter the size of the one below it.
 
-    So there are few of them, and a change copies on average only a few entries, however many there are. None in a
-    layer hides what lies below.
+    There are therefore few layers, and a change copies only a few entries on average. The value None in a layer hides
+    the key in the layers below.
     """
 
     __slots__ = ("_layers",)
@@ -23,7 +23,7 @@ class LayeredMap(Mapping[str, T]):
         self._layers = layers
 
     def changed(self, changes: Mapping[str, T | None]) -> LayeredMap[T]:
-        """Return the mapping with these put in, and those that are None taken out."""
+        """Return the mapping with these values set; a value of None removes its key."""
         top, below = dict(changes), self._layers
         while below and 4 * len(top) >= len(below[0]):
             top, below = below[0] | top, below[1:]
@@ -33,7 +33,7 @@ class LayeredMap(Mapping[str, T]):
         return LayeredMap((top, *below) if top else below)
 
     def get(self, key: str, default: Any = None, /) -> Any:
-        """Return what is kept under this key, or the default."""
+        """Return the value of this key, or the default."""
         for layer in self._layers:
             if key in layer:
                 found = layer[key]
@@ -59,5 +59,5 @@ class LayeredMap(Mapping[str, T]):
         return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
-        # The lowest layer hides nothing and is larger than all others together: where it is, something is left of it.
+        # The lowest layer hides nothing and is larger than all others together, so some key of it is always visible.
         return bool(self._layers)

@@ -1,4 +1,4 @@
-"""Read a whole log: total, never truncating, every intact line kept and the damage named by line."""
+"""Reading of a whole log: every intact line becomes an entry, and every damaged line is reported by number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @record
 class Damage:
-    """A line that could not be read as it stands, and what became of it."""
+    """A damaged line of a log and the reason it could not be read unchanged."""
 
     line: int
     reason: str
@@ -21,7 +21,7 @@ class Damage:
 
 @record
 class ParsedLog:
-    """Everything a log holds."""
+    """The entries of a log, its damaged lines, and an incomplete last line."""
 
     entries: list[Entry]
     damage: tuple[Damage, ...] = ()
@@ -29,9 +29,9 @@ class ParsedLog:
 
 
 def parse_log(data: bytes) -> ParsedLog:
-    """Return every readable entry of a log, and what was wrong with the rest.
+    """Return every readable entry of a log and its damage.
 
-    Lines split on newline only. A last piece without a newline is a torn tail unless it is whole.
+    Lines are split at newlines only. A last line without a newline is ``torn`` unless it can be read.
     """
     entries: list[Entry] = []
     damage: list[Damage] = []
@@ -56,7 +56,7 @@ def parse_log(data: bytes) -> ParsedLog:
 
 
 def _without_nuls(line: bytes) -> Entry | None:
-    """Return the entry of a line that is intact but for a run of NULs a crash left around it."""
+    """Return the entry of a line that is intact except for NUL bytes that a crash left around it."""
     stripped = line.strip(b"\0 \r\t")
     if not stripped.startswith(b"{") or len(stripped) == len(line):
         return None

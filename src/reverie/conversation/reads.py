@@ -1,4 +1,4 @@
-"""Which files the view still shows whole: what an agent may take as read."""
+"""The files that the view shows completely and unchanged, which an agent may treat as read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ WRITES: Final = frozenset({"Edit", "Write", "edit", "write"})
 
 
 def read_state(view: View) -> dict[str, str]:
-    """Return the files that the view shows whole and as they are, each with the call that read it.
+    """Return the files that the view shows completely and unchanged, each with the id of the call that read it.
 
-    A file is forgotten when its result was cleared, offloaded, deleted from the provider's cache or cut, and when it
-    was written since; a read of a part counts for nothing, a reference to an earlier result for nothing new.
+    A file leaves this state when its result is cleared, offloaded, deleted from the provider's cache or cut, and when
+    the file is written. A partial read and a reference to an earlier result do not count as a read.
     """
     edited = {called for edit in view.facts.edits for called in edit.tool_use_ids}
     found: dict[str, str] = {}
@@ -29,13 +29,13 @@ def read_state(view: View) -> dict[str, str]:
             continue
         if result.tool in WRITES:
             found.pop(result.path, None)
-        elif result.tool in READS and not span_of(use.input) and _stands(view, result, edited):
+        elif result.tool in READS and not span_of(use.input) and _is_shown(view, result, edited):
             found[result.path] = result.tool_use_id
     return found
 
 
 def forgotten_files(before: View, after: View) -> list[str]:
-    """Return the files that were shown whole before and are no longer."""
+    """Return the files that the earlier view shows completely and the later one does not."""
     return sorted(read_state(before).keys() - read_state(after).keys())
 
 
@@ -48,7 +48,7 @@ def is_failed(result: Result) -> bool:
     )
 
 
-def _stands(view: View, result: Result, edited: set[str]) -> bool:
+def _is_shown(view: View, result: Result, edited: set[str]) -> bool:
     return (
         result.tool_use_id not in view.overrides.results
         and result.tool_use_id not in edited

@@ -1,4 +1,4 @@
-"""Tool calls as the view remembers them: which tool, on which file."""
+"""Tool calls in the view: their tool, their input and the file they are about."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
 
 
 class ToolCall(Struct, frozen=True, gc=False):
-    """A tool call that stands in the view."""
+    """A tool call in the view; ``group`` is the position of its message."""
 
     name: str
     input: dict[str, Any]
@@ -25,7 +25,7 @@ class ToolCall(Struct, frozen=True, gc=False):
 
 
 def path_of(arguments: dict[str, Any]) -> str | None:
-    """Return the file a call is about, where its input says so."""
+    """Return the file a call is about, or None if its input names none."""
     for key in PATH_KEYS:
         found = arguments.get(key)
         if isinstance(found, str) and found:
@@ -34,14 +34,14 @@ def path_of(arguments: dict[str, Any]) -> str | None:
 
 
 def span_of(arguments: dict[str, Any]) -> str:
-    """Return which part of a file a call reads, in its own words; empty where it reads all of it."""
+    """Return the part of a file that a call reads as ``offset+limit``; empty if it reads the whole file."""
     return f"{arguments.get('offset', '')}+{arguments.get('limit', '')}".strip("+")
 
 
 def with_fresh_calls(message: Message, known: Container[str]) -> tuple[Message, list[Block]]:
-    """Return the message with calls whose id is already known as text, and the calls that remain.
+    """Return the message with calls of a known id turned into text, and its other calls.
 
-    A provider refuses the same id twice; the message is the same object where there is no such call.
+    A provider rejects an id that occurs twice. The message is the same object if it has no such call.
     """
     content = message["content"]
     if isinstance(content, str):

@@ -1,7 +1,7 @@
-"""One frozen ``Settings``: defaults < the user's TOML < the project's TOML < environment < arguments.
+"""The immutable ``Settings``: defaults < user's TOML < project's TOML < environment < arguments.
 
-The user's file is ``<home>/config.toml``. A project may hold a ``.reverie.toml``, but a repository is not the user:
-there it can only turn switches off and lower limits, never move anything or name code to run.
+The user's file is ``<home>/config.toml``. A project may have a ``.reverie.toml``; a repository is less trusted
+than the user, so it can only turn switches off and lower limits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be set about an agent: its models, what it may do, who is told."""
+"""Settings of an agent: limits, permissions, hooks and MCP servers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ HOOK_EVENTS: Final = (
 
 @record
 class AgentPolicy:
-    """How far an agent goes, and the limits of its tools."""
+    """The limits of an agent and of its tools."""
 
     max_turns: int = 200
     max_tokens: int = 8_000
-    """Output tokens of a reply, before a reply that was cut off raises it once."""
+    """The maximum output tokens of a reply; a reply that was cut off raises it once, to ``max_tokens_raised``."""
     max_tokens_raised: int = 64_000
     budget_usd: float | None = None
     bash_timeout_seconds: float = 120.0
@@ -38,14 +38,14 @@ class AgentPolicy:
     read_max_tokens: int = 25_000
     read_max_bytes: int = 262_144
     web_fetch: bool = False
-    """WebFetch is offered only where this is on."""
+    """Whether the WebFetch tool is offered."""
     parallel_tools: int = 8
-    """How many calls of one reply run at once, where all of them only read."""
+    """How many calls of one reply run at once if all of them only read."""
 
 
 @record
 class PermissionRules:
-    """What a tool may do without asking, only after asking, or never.
+    """The tool calls that are allowed, need the user's approval, or are denied.
 
     A rule is a tool's name, or ``Tool(pattern)``: a path pattern for file tools (``Edit(src/**)``), a command prefix
     for Bash (``Bash(git status:*)``), a host for WebFetch (``WebFetch(docs.python.org)``), ``mcp__server`` or
@@ -57,12 +57,12 @@ class PermissionRules:
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     directories: tuple[str, ...] = ()
-    """Directories beside the working directory that file tools may work in."""
+    """Directories besides the working directory that file tools may use."""
 
 
 @record
 class HookCommand:
-    """A command that is given an event as JSON on stdin and may answer with JSON on stdout."""
+    """A command that gets an event as JSON on stdin and may answer with JSON on stdout."""
 
     command: str
     matcher: str = ""

@@ -1,4 +1,4 @@
-"""One check a setting: what it must be, and an error that says so."""
+"""One check per setting; its error names the values that are allowed."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def read_provider(value: object, where: str) -> str:
 
 
 def read_policy(value: object, where: str, kind: type[Any], example: str) -> tuple[Any, dict[str, object]]:
-    """Check a room's table: return it as the room's policy, and the fields that were given."""
+    """Check a table of settings; return it as a policy of this class, and the given fields alone."""
     if not isinstance(value, Mapping):
         raise SettingsError(f"{where} must be a table, for example {example}")
     given = cast(Mapping[str, object], value)
     for name in given:
         if name not in kind.__dataclass_fields__:
             refuse_unknown(name, kind.__dataclass_fields__, where)
-    import msgspec  # not before there is a table to read
+    import msgspec  # slow to load, and most runs have no table
 
     try:
         policy = msgspec.convert(given, kind)
@@ -93,12 +93,12 @@ def read_trim(value: object, where: str) -> dict[str, object]:
     """Check the settings of layer 2."""
     policy, given = read_policy(value, where, TrimPolicy, "keep_priced=5")
     if min(policy.keep_cold, policy.keep_priced, policy.keep_budget, policy.edit_keep) < 1 or not 0 < policy.need < 1:
-        raise SettingsError(f"{where}: at least one result is always kept, and need is a share between 0 and 1")
+        raise SettingsError(f"{where}: set keep_* and edit_keep to at least 1, and need between 0 and 1")
     return given
 
 
 def table_of(kind: type[Any], example: str) -> Callable[[object, str], dict[str, object]]:
-    """Return the check of a table whose numbers are all at least 0."""
+    """Return a check for a table whose numbers must be at least 0."""
 
     def read(value: object, where: str) -> dict[str, object]:
         _, given = read_policy(value, where, kind, example)
@@ -111,7 +111,7 @@ def table_of(kind: type[Any], example: str) -> Callable[[object, str], dict[str,
 
 
 def read_truth(value: object, where: str) -> bool:
-    """Check something that is on or off; variables say it in words."""
+    """Check a boolean; an environment variable gives it as a word."""
     if isinstance(value, str):
         return read_word(value, where)
     if not isinstance(value, bool):
@@ -127,7 +127,7 @@ def read_name(value: object, where: str) -> str:
 
 
 def read_directory(value: object, where: str) -> Path:
-    """Check a directory that does not depend on where the program was started."""
+    """Check a directory path that does not depend on the working directory."""
     path = Path(value).expanduser() if isinstance(value, str | Path) and str(value).strip() else Path()
     if not path.is_absolute() or ".." in path.parts:
         raise SettingsError(f"{where} is {str(value)!r}; give an absolute path without '..', or one that begins with ~")
@@ -142,7 +142,7 @@ def read_aliases(value: object, where: str) -> dict[str, str]:
 
 
 def read_hooks(value: object, where: str) -> dict[str, tuple[HookCommand, ...]]:
-    """Check the commands that are told of events."""
+    """Check the hook commands of each event."""
     if not isinstance(value, Mapping):
         raise SettingsError(f"{where} must be a table of events, each with a list of commands")
     found: dict[str, tuple[HookCommand, ...]] = {}
@@ -169,7 +169,7 @@ def read_servers(value: object, where: str) -> dict[str, McpServer]:
 
 
 def read_word(text: str, where: str) -> bool:
-    """Read a switch as people write one in an environment variable."""
+    """Return the boolean that a word such as ``on`` or ``0`` means."""
     match text.strip().lower():
         case "1" | "true" | "on" | "yes":
             return True
@@ -207,8 +207,8 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
 
 
 def refuse_unknown(key: str, known: Iterable[str], source: str) -> NoReturn:
-    """Raise an error that names the nearest key there is."""
+    """Raise an error for an unknown key that suggests the most similar known one."""
     names = sorted(known)
     near = get_close_matches(key, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
+    hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(names)}"
     raise SettingsError(f"{source}: unknown setting {key}; {hint}")

@@ -1,4 +1,4 @@
-"""Switches turned off from outside, without a release, by an OpenFeature provider."""
+"""Feature flags: an OpenFeature provider can turn switches off and set offload limits while the program runs."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["Flags", "limits_by", "open_flags", "switched_by"]
 
 
 class Flags(Protocol):
-    """The part of an OpenFeature client that is used."""
+    """The part of an OpenFeature client that Reverie uses."""
 
     def get_boolean_value(self, flag_key: str, default_value: bool, /) -> bool:
-        """Return the flag's value, or the default where the provider has none."""
+        """Return the flag's value, or the default if the provider has none."""
         ...
 
     def get_object_value(self, flag_key: str, default_value: Any, /) -> Any:
-        """Return the flag's value as a table or list, or the default where the provider has none."""
+        """Return the flag's value as a table or list, or the default if the provider has none."""
         ...
 
 
 def switched_by(flags: Flags, switches: Switches, *, failed: Callable[[str], None] | None = None) -> Switches:
-    """Return the switches with those off that the flag provider turns off; it can turn none on.
+    """Return the switches without those that the flag provider turns off; it cannot turn any on.
 
-    A flag is named ``reverie.<switch>``. A provider that fails has no say: the settings stand, and ``failed`` is told.
+    A flag is named ``reverie.<switch>``. If the provider fails, the settings apply and ``failed`` gets the message.
     """
 
     def says_off(name: str) -> bool:
@@ -35,18 +35,18 @@ def switched_by(flags: Flags, switches: Switches, *, failed: Callable[[str], Non
             return flags.get_boolean_value(f"reverie.{name}", True) is False
         except Exception as error:
             if failed is not None:
-                failed(f"the flag provider failed at reverie.{name} and has no say: {error}")
+                failed(f"the flag provider failed for reverie.{name}, so the setting applies: {error}")
             return False
 
     return consistent(turned_off(switches, [name for name in SWITCHES if getattr(switches, name) and says_off(name)]))
 
 
 def limits_by(flags: Flags, limits: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the limits of results with those that the flag ``reverie.offload_limits`` gives, by tool, over them."""
+    """Return the offload limits by tool, overridden by the flag ``reverie.offload_limits``."""
     try:
         given = flags.get_object_value("reverie.offload_limits", {})
     except Exception:
-        return limits  # a failing provider is told of by its switches
+        return limits  # switched_by reports a failing provider
     if not isinstance(given, Mapping):
         return limits
     found = {
@@ -58,7 +58,7 @@ def limits_by(flags: Flags, limits: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def open_flags(settings: Settings) -> Flags | None:
-    """Start the OpenFeature provider that the user's settings name, or return None where they name none."""
+    """Start the OpenFeature provider named in the user's settings; return None if they name none."""
     if settings.flag_provider is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Read every source in its order."""
+"""Loading of settings from every source, in order of precedence."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def load_settings(
     flags: Flags | None = None,
     settings_file: Path | None = None,
 ) -> Settings:
-    """Read every source in its order and return what they amount to.
+    """Read every source in order of precedence and return the resulting settings.
 
-    ``settings_file`` is read in place of the user's; unlike that one, it must be there.
+    ``settings_file`` is read instead of the user's file and must exist.
     """
     environment = os.environ if environ is None else environ
     settings = Settings(home=(home or default_home(environment)).expanduser().absolute())
     if settings_file is not None and not settings_file.is_file():
-        raise SettingsError(f"{settings_file}: no such settings file")
+        raise SettingsError(f"{settings_file}: no such settings file; check the path")
     user_file = settings_file or settings.home / "config.toml"
     settings = applied(settings, read_toml(user_file), source=str(user_file))
     if project is not None:
@@ -66,7 +66,7 @@ def load_settings(
 
 
 def applied(settings: Settings, given: Mapping[str, object], *, source: str) -> Settings:
-    """Return the settings with a source's values over them."""
+    """Return the settings overridden by the values of one source."""
     changes: dict[str, Any] = {}
     for key, value in given.items():
         if key not in CHECKS:
@@ -80,7 +80,7 @@ def applied(settings: Settings, given: Mapping[str, object], *, source: str) -> 
 
 
 def narrowed(settings: Settings, given: Mapping[str, object], *, source: str) -> Settings:
-    """Return the settings with what a project may say over them: switches off, limits lower."""
+    """Return the settings restricted by a project's file, which may only turn switches off and lower limits."""
     for key in given:
         if key in CHECKS and key not in PROJECT_KEYS:
             raise SettingsError(f"{source}: a project may not set {key}; put it in {settings.home / 'config.toml'}")
@@ -98,6 +98,6 @@ def narrowed(settings: Settings, given: Mapping[str, object], *, source: str) ->
 
 
 def lower(one: float | None, other: float | None) -> Any:
-    """Return the lower of two limits, where None is no limit."""
+    """Return the lower of two limits; None means no limit."""
     given = [limit for limit in (one, other) if limit is not None]
     return min(given) if given else None

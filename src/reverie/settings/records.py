@@ -1,4 +1,4 @@
-"""What can be set, and what it is when nobody says anything."""
+"""All settings and their defaults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["SWITCHES", "Settings", "Switches", "consistent", "turned_off"]
 
 @record
 class Switches:
-    """Which mechanisms may act; a flag provider can turn any of them off while the program runs."""
+    """The features that are on; a flag provider can turn each of them off while the program runs."""
 
     offload: bool = True
     idle_trim: bool = True
@@ -40,37 +40,37 @@ class Switches:
     dream: bool = True
     relay: bool = True
     memory: bool = True
-    """Memories, agent memory and search over past sessions, all at once."""
+    """Memories, agent memory and search over past sessions together."""
 
 
 @record
 class Settings:
-    """Everything that can be set, resolved once."""
+    """All settings, resolved from every source."""
 
     home: Path
     switches: Switches = field(default_factory=Switches)
     offload_limits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType[str, int]({}))
-    """Characters a tool's result may have before it is offloaded, by tool name."""
+    """The maximum characters of a tool result before it is offloaded, by tool name."""
     trim: TrimPolicy = field(default_factory=TrimPolicy)
     """How layer 2 clears old tool results: ``mode``, ``clearable``, ``keep_cold``, ``keep_priced``, ..."""
     notes: NotesPolicy = field(default_factory=NotesPolicy)
-    """When layer 3 brings the notes up to date, and how large they may be."""
+    """When layer 3 updates the notes, and how large they may be."""
     compact: CompactPolicy = field(default_factory=CompactPolicy)
-    """What layer 4 keeps, restores and retries."""
+    """The messages layer 4 keeps, the files it restores, and its retries."""
     extract: ExtractPolicy = field(default_factory=ExtractPolicy)
-    """When layer 5 looks for memories, and what a day of it may cost."""
+    """When layer 5 looks for memories, and its cost limit per day."""
     recall: RecallPolicy = field(default_factory=RecallPolicy)
-    """How many memories are brought into view, and how large they may be."""
+    """How many memories are shown, and how large they may be."""
     dream: DreamPolicy = field(default_factory=DreamPolicy)
-    """When layer 6 puts memories in order, how far it may go, and what it may cost."""
+    """When layer 6 consolidates memories, its limits, and its cost limit."""
     relay: RelayPolicy = field(default_factory=RelayPolicy)
-    """How many agents there may be, how deep, and how far each goes."""
+    """The limits of sub-agents: how many, how deeply nested, and how many turns each."""
     daily_logs: bool = False
-    """Whether an agent keeps a log of each day, which dreams turn into memories."""
+    """Whether an agent keeps a daily log, which dreams turn into memories."""
     model: str | None = None
-    """The model an agent asks, such as ``anthropic:claude-sonnet-4-5``, or an alias."""
+    """The agent's model, such as ``anthropic:claude-sonnet-4-5``, or an alias."""
     fallback_model: str | None = None
-    """The model that is asked where the first one stays unavailable."""
+    """The model to use if the first one stays unavailable."""
     model_aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType[str, str]({}))
     agent: AgentPolicy = field(default_factory=AgentPolicy)
     permissions: PermissionRules = field(default_factory=PermissionRules)
@@ -80,21 +80,21 @@ class Settings:
     """Commands by event: ``session_start``, ``before_tool``, ..."""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: MappingProxyType[str, McpServer]({}))
     memory_dir: Path | None = None
-    """Where memories are kept, in place of the project's own folder under home."""
+    """The folder of memories, instead of the project's folder under ``home``."""
     team_memory: Path | None = None
-    """The folder of memories shared with others; None: nothing is shared."""
+    """The folder of shared memories; None shares nothing."""
     durability: Literal["always", "second"] = "always"
-    """``always``: an append is on disk when acknowledged; ``second``: a crash may lose at most the last second."""
+    """``always``: an append is on disk when it returns; ``second``: a power failure may lose the last second."""
     window_tokens: int | None = None
-    """A window smaller than the model's own."""
+    """A limit below the model's own window."""
     compact_percent: float | None = None
-    """Compact at this percent of the effective window, where that is earlier."""
+    """Compact at this percentage of the effective window, if that is earlier."""
     flag_provider: str | None = None
     """``package.module:callable`` that returns an OpenFeature provider."""
 
 
 SWITCHES: Final = fields_of(Switches)
-# What cannot be on while another switch is off.
+# Switches that must be off while another one is off.
 IMPLIED_OFF: Final[Mapping[str, tuple[str, ...]]] = {
     "memory": ("extraction", "recall", "dream"),
     "compact": ("auto_compact", "compact_from_notes", "collapse"),
@@ -102,12 +102,12 @@ IMPLIED_OFF: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def turned_off(switches: Switches, names: list[str]) -> Switches:
-    """Return the switches with those names off."""
+    """Return the switches with the named ones off."""
     return replace(switches, **dict.fromkeys(names, False))
 
 
 def consistent(switches: Switches) -> Switches:
-    """Return the switches with everything off that another one being off rules out."""
+    """Return the switches with all those off that depend on a switch that is off."""
     return turned_off(
         switches, [name for cause, names in IMPLIED_OFF.items() if not getattr(switches, cause) for name in names]
     )

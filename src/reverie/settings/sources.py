@@ -1,4 +1,4 @@
-"""Where settings come from: TOML files and environment variables, brought into one shape."""
+"""The sources of settings: TOML files and environment variables, read into the same format."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NOT_SETTINGS: Final = frozenset(
 )
 FILE_ONLY: Final = frozenset({"switches", "permissions", "hooks", "mcp_servers"})
 SWITCH_PREFIX: Final = "REVERIE_SWITCH_"
-HOOK_PREFIX: Final = "REVERIE_HOOK_"  # what a hook is told; one may call reverie in its turn
+HOOK_PREFIX: Final = "REVERIE_HOOK_"  # variables that Reverie sets for hooks, which may call reverie themselves
 MAX_FILE_BYTES: Final = 65_536
 
-# Variables other programs already use for the same wish, and what each turns off here.
+# Variables that other programs use for the same purpose, and the switches each of them turns off.
 DISABLERS: Final[Mapping[str, tuple[str, ...]]] = {
     "DISABLE_COMPACT": ("compact", "auto_compact", "compact_from_notes", "collapse"),
     "DISABLE_AUTO_COMPACT": ("auto_compact",),
@@ -32,11 +32,11 @@ DISABLERS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def read_toml(file: Path) -> dict[str, object]:
-    """Read a settings file; one that is absent says nothing."""
+    """Return the content of a settings file; empty if the file does not exist."""
     import tomllib
 
     try:
-        # Not blocking: a repository may hold a pipe where its settings file should be.
+        # Non-blocking, because a repository may contain a pipe in place of its settings file.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return {}
@@ -45,10 +45,10 @@ def read_toml(file: Path) -> dict[str, object]:
     try:
         with os.fdopen(descriptor, "rb") as stream:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise SettingsError(f"{file}: not a regular file")
+                raise SettingsError(f"{file} is not a regular file; replace it by one or delete it")
             content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
-            raise SettingsError(f"{file}: longer than {MAX_FILE_BYTES} bytes, which no settings file needs to be")
+            raise SettingsError(f"{file}: longer than {MAX_FILE_BYTES} bytes; shorten it")
         return tomllib.loads(content.decode())
     except OSError as error:
         raise SettingsError(f"{file}: {error.strerror}") from error
@@ -57,7 +57,7 @@ def read_toml(file: Path) -> dict[str, object]:
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
-    """Return the settings that environment variables give, in the shape of the TOML file."""
+    """Return the settings in environment variables, in the format of the TOML file."""
     given: dict[str, object] = {}
     switches: dict[str, object] = {}
     variables = {f"REVERIE_{key.upper()}": key for key in CHECKS if key not in FILE_ONLY}
@@ -77,7 +77,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def read_text(key: str, text: str) -> object:
-    """Return a variable's text in its setting's own type; what does not fit stays text and is refused later."""
+    """Return a variable's text converted to its setting's type; invalid text stays text and is rejected later."""
     try:
         match key:
             case "window_tokens":
@@ -97,7 +97,7 @@ def read_text(key: str, text: str) -> object:
 
 
 def _plain(text: str) -> object:
-    """Return a word as TOML would read it."""
+    """Return a word as the boolean or number that TOML would read, or else as text."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):
@@ -109,7 +109,7 @@ def _plain(text: str) -> object:
 
 
 def disabled_by(environ: Mapping[str, str]) -> list[str]:
-    """Return the switches that DISABLE_ variables turn off; an empty one and 0 ask for nothing."""
+    """Return the switches that DISABLE_ variables turn off; an empty variable or 0 has no effect."""
     asked = [name for name in DISABLERS if environ.get(name, "").strip()]
     return [
         switch

@@ -1,5 +1,5 @@
-"""Where it rests: documents, append-only logs, leases and listing behind one small port.
+"""Storage of documents, append-only logs and leases behind the ``Storage`` protocol.
 
-``files.FileStorage`` keeps them in a directory, ``in_memory.InMemoryStorage`` in this process. Both pass
-``reverie.testing.storage_conformance``, and so should yours.
+``files.FileStorage`` stores them in a directory, ``in_memory.InMemoryStorage`` in this process. Both pass
+``reverie.testing.storage_conformance``, and so should your own implementation.
 """

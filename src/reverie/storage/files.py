@@ -1,4 +1,4 @@
-"""Storage in a directory: what is acknowledged survives kill -9, and a power cut as far as the disk keeps its word."""
+"""Storage in a directory: acknowledged data survives kill -9, and a power failure if the disk honours a flush."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _ORPHAN_AGE_SECONDS: Final = 3600.0
 
 
 class FileStorage:
-    """Keep documents and logs as plain files beneath one root.
+    """Store documents and logs as plain files beneath one root.
 
-    With ``durability="second"`` an append is acknowledged when the operating system has it, and flushed to the disk
-    within a second: a killed process loses nothing, a power cut at most the last second.
+    With ``durability="second"``, an append returns once the operating system has the data and is flushed to disk within
+    a second: a killed process loses nothing, a power failure loses at most the last second.
     """
 
     def __init__(self, root: str | Path, durability: Durability = "always") -> None:
@@ -56,19 +56,19 @@ class FileStorage:
         weakref.finalize(self, self._logs.close)
 
     def read(self, key: str) -> Document | None:
-        """Return the document, or None where there is none."""
+        """Return the document, or None if it does not exist."""
         data = self.load(key)
         return None if data is None else Document(data, _version(data))
 
     def load(self, key: str) -> bytes | None:
-        """Return every byte of a log, damage and all, or None where there is none."""
+        """Return all bytes of a log, including damaged lines, or None if it does not exist."""
         *folders, name = check_key(key)
         path = os.path.join(self._root, key)
         with explained("read", path), _opened(self._root, folders) as folder:
             return None if folder is None else _content(folder, name, path)
 
     def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
-        """Replace the document atomically and durably and return its new version."""
+        """Replace the document atomically and durably, and return its new version."""
         *folders, _ = check_key(key)
         path = os.path.join(self._root, key)
 
@@ -80,7 +80,7 @@ class FileStorage:
 
         @contextmanager
         def unchanged(folder: int, name: str) -> Generator[None]:
-            refuse_conflict(folder, name)  # spares the others a wait for the lock
+            refuse_conflict(folder, name)  # a conflict found here needs no lock
             with locked(self._root):
                 refuse_conflict(folder, name)
                 yield
@@ -93,7 +93,7 @@ class FileStorage:
         return _version(data)
 
     def delete(self, key: str) -> bool:
-        """Remove a document or log; say whether there was one."""
+        """Delete a document or log, and say whether it existed."""
         *folders, name = check_key(key)
         path = os.path.join(self._root, key)
         self._logs.forget(key)
@@ -111,32 +111,32 @@ class FileStorage:
         return True
 
     def list(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys that lie under a folder prefix, sorted."""
+        """Yield the keys under a folder prefix, sorted."""
         folders = check_key(prefix.rstrip("/")) if prefix.rstrip("/") else ()
         with explained("list", os.path.join(self._root, *folders)):
             found = sorted(_keys_below(self._root, folders))
         yield from found
 
     def append(self, key: str, line: bytes) -> None:
-        """Append one whole line and acknowledge only when it is safe."""
+        """Append one line, given without a newline, and return when it is stored safely."""
         if b"\n" in line:
-            raise ValueError("a log line holds no newline; append one line at a time, without its end")
+            raise ValueError("a log line must not contain a newline; append one line at a time")
         self._logs.append(key, line)
 
     def lease(self, name: str, *, holder: str = "") -> FileLease:
-        """Take the lease or raise ``SessionBusy`` naming who holds it."""
+        """Take the lease, or raise ``SessionBusy`` that names its holder."""
         check_key(name)
         lease = take_lease(self._root, name, holder or f"process {os.getpid()}")
         self._leases = {lease, *(one for one in self._leases if one.held)}
         return lease
 
     def holder(self, name: str) -> str | None:
-        """Say who holds the lease, or None where it is free."""
+        """Return the holder of the lease, or None if it is free."""
         check_key(name)
         return find_holder(self._root, name)
 
     def close(self) -> None:
-        """Flush every log and give every lease back."""
+        """Flush every log and release every lease."""
         try:
             self._logs.close()
         finally:
@@ -144,7 +144,7 @@ class FileStorage:
                 self._leases.pop().release()
 
     def _settle(self, folders: tuple[str, ...], path: str) -> None:
-        """Make a folder durable once, and clear away what a killed writer left in it."""
+        """Make a folder durable, once, and delete temporary files that a killed writer left in it."""
         if folders in self._settled:
             return
         with explained("write", path):
@@ -163,11 +163,11 @@ class FileStorage:
                 try:
                     os.rmdir(name, dir_fd=parent)
                 except OSError:
-                    return  # not empty, or somebody else's business
+                    return  # not empty, or not ours to delete
 
 
 def _open_log(root: str, key: str) -> tuple[int, str]:
-    """Open a log for appending, and make the way to it durable."""
+    """Open a log for appending and make the folders above it durable; return its descriptor and path."""
     *folders, name = check_key(key)
     path = os.path.join(root, key)
 
@@ -190,7 +190,7 @@ def _open_log(root: str, key: str) -> tuple[int, str]:
 
 
 def _despite_removal(act: Callable[[], T]) -> T:
-    """Act again where a folder that had just become empty was removed on the way."""
+    """Run an action, again if another process removed a folder that had just become empty."""
     for _ in range(_MAX_RACES):
         try:
             return act()
@@ -202,7 +202,7 @@ def _despite_removal(act: Callable[[], T]) -> T:
 
 @contextmanager
 def _opened(root: str, folders: Sequence[str]) -> Generator[int | None]:
-    """Open a folder for a while; None where there is none."""
+    """Open a folder for the duration of the block; yield None if it does not exist."""
     try:
         folder = open_folder(root, folders)
     except (FileNotFoundError, NotADirectoryError):
@@ -215,7 +215,7 @@ def _opened(root: str, folders: Sequence[str]) -> Generator[int | None]:
 
 
 def _sync_folders(root: str, folders: Sequence[str], *, but_last: bool = False) -> None:
-    """Make sure that each folder's name is on the disk, whoever made it and died before saying so."""
+    """Flush each folder's entries to disk, in case the process that created them died before it did."""
     for depth in range(len(folders) + (not but_last)):
         folder = open_folder(root, folders[:depth], create=True)
         try:
@@ -243,7 +243,7 @@ def _keys_below(root: str, folders: Sequence[str]) -> Generator[str]:
                 check_key(key)
                 found = os.stat(name, dir_fd=folder, follow_symlinks=False)
             except (UnsafePath, FileNotFoundError):
-                continue  # not a name a key could have, or gone meanwhile
+                continue  # not a valid key, or deleted meanwhile
             if stat.S_ISDIR(found.st_mode):
                 yield from _keys_below(root, (*folders, name))
             elif stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
@@ -262,8 +262,8 @@ def _remove_orphans(folder: int) -> None:
 
 
 def _conflict(path: str, create: bool) -> StorageConflict:
-    reason = "it exists already" if create else "somebody else changed it first"
-    return StorageConflict(f"cannot write {path}: {reason}; read it again and decide anew", path=path)
+    reason = "it exists already" if create else "another writer changed it first"
+    return StorageConflict(f"cannot write {path}: {reason}; read it again, then retry", path=path)
 
 
 def _version(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Storage in this process: the same behaviour as files, for tests and for sessions nobody wants kept."""
+"""Storage in this process, with the behaviour of files, for tests and for sessions that need not be kept."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class InMemoryLease:
         self._leases = leases
 
     def release(self) -> None:
-        """Give the right back; doing it twice is harmless."""
+        """Release the lease; a second call does nothing."""
         if self._leases.get(self.name) is self:
             del self._leases[self.name]
 
 
 class InMemoryStorage:
-    """Keep documents and logs as lists of bytes, joined when they are read."""
+    """Store documents and logs as lists of bytes that are joined when they are read."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, _Pieces] = {}
@@ -43,12 +43,12 @@ class InMemoryStorage:
         self._lock = threading.RLock()
 
     def read(self, key: str) -> Document | None:
-        """Return the document, or None where there is none."""
+        """Return the document, or None if it does not exist."""
         data = self.load(key)
         return None if data is None else Document(data, _version(data))
 
     def load(self, key: str) -> bytes | None:
-        """Return every byte of a log, or None where there is none."""
+        """Return all bytes of a log, or None if it does not exist."""
         check_key(key)
         with self._lock:
             pieces = self._pieces.get(key)
@@ -64,16 +64,16 @@ class InMemoryStorage:
         with self._lock:
             found = self.read(key)
             if create and found is not None:
-                raise StorageConflict(f"cannot write {key}: it exists already; read it again and decide anew", path=key)
+                raise StorageConflict(f"cannot write {key}: it exists already; read it again, then retry", path=key)
             if expect is not None and (found is None or found.version != expect):
                 raise StorageConflict(
-                    f"cannot write {key}: somebody else changed it first; read it again and decide anew", path=key
+                    f"cannot write {key}: another writer changed it first; read it again, then retry", path=key
                 )
             self._place(key)[:] = [bytes(data)]
         return _version(data)
 
     def delete(self, key: str) -> bool:
-        """Remove a document or log; say whether there was one."""
+        """Delete a document or log, and say whether it existed."""
         check_key(key)
         with self._lock:
             if self._pieces.pop(key, None) is None:
@@ -85,7 +85,7 @@ class InMemoryStorage:
             return True
 
     def list(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys that lie under a folder prefix, sorted."""
+        """Yield the keys under a folder prefix, sorted."""
         folder = prefix.rstrip("/")
         below = "/".join((*check_key(folder), "")) if folder else ""
         with self._lock:
@@ -93,9 +93,9 @@ class InMemoryStorage:
         yield from found
 
     def append(self, key: str, line: bytes) -> None:
-        """Append one whole line."""
+        """Append one line, given without a newline."""
         if _NEWLINE in line:
-            raise ValueError("a log line holds no newline; append one line at a time, without its end")
+            raise ValueError("a log line must not contain a newline; append one line at a time")
         with self._lock:
             pieces = self._pieces.get(key)
             if pieces is None:
@@ -105,7 +105,7 @@ class InMemoryStorage:
             pieces.append(line + _NEWLINE)
 
     def lease(self, name: str, *, holder: str = "") -> InMemoryLease:
-        """Take the lease or raise ``SessionBusy`` naming who holds it."""
+        """Take the lease, or raise ``SessionBusy`` that names its holder."""
         check_key(name)
         with self._lock:
             held = self._leases.get(name)
@@ -118,17 +118,17 @@ class InMemoryStorage:
             return lease
 
     def holder(self, name: str) -> str | None:
-        """Say who holds the lease, or None where it is free."""
+        """Return the holder of the lease, or None if it is free."""
         check_key(name)
         held = self._leases.get(name)
         return None if held is None else held.holder
 
     def close(self) -> None:
-        """Give every lease back; what was stored stays for as long as this object."""
+        """Release every lease; the stored data stays as long as this object exists."""
         self._leases.clear()
 
     def _place(self, key: str) -> _Pieces:
-        """Return the key's pieces, making room for it the way a directory would."""
+        """Return the key's list of bytes; add a new key only where a directory would allow it."""
         if key not in self._pieces:
             check_key(key)
             self._refuse_folder(key)

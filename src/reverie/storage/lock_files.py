@@ -1,4 +1,4 @@
-"""Locks between processes: files that are never removed, held by ``flock``, free the moment their holder dies."""
+"""Locks between processes: files that are never deleted, locked by ``flock``, released when their holder dies."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class FileLease:
 
     @property
     def held(self) -> bool:
-        """Say whether the right is still this process's."""
+        """Whether this process still holds the lease."""
         return self._descriptor is not None
 
     def release(self) -> None:
-        """Give the right back; doing it twice is harmless."""
+        """Release the lease; a second call does nothing."""
         with self._lock:
             descriptor, self._descriptor = self._descriptor, None
         _held.discard(self)
@@ -49,7 +49,7 @@ class FileLease:
             os.close(descriptor)
 
     def abandon(self) -> None:
-        """Close the descriptor in a forked child: the lease is the parent's, and ends with the parent."""
+        """Close the descriptor in a forked child process; the lease belongs to the parent."""
         descriptor, self._descriptor = self._descriptor, None
         self._lock = threading.Lock()
         if descriptor is not None:
@@ -58,28 +58,28 @@ class FileLease:
 
 @contextmanager
 def locked(root: str) -> Generator[None]:
-    """Be the only one in this store for a moment, across threads and processes."""
+    """Lock the store for the duration of the block, across threads and processes."""
     descriptor = _lock(root, (), _GATE, os.O_RDONLY | os.O_CREAT, fcntl.LOCK_EX)
     try:
         yield
     finally:
         with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # at once, though a child being started may share the file
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child process may share the descriptor
         os.close(descriptor)
 
 
 def take_lease(root: str, name: str, holder: str) -> FileLease:
-    """Take the lease or raise ``SessionBusy`` naming who holds it."""
+    """Take the lease, or raise ``SessionBusy`` that names its holder."""
     file = _file_name(name)
     path = os.path.join(root, _LEASES, file)
-    # Inside the gate nobody is merely looking, and whoever holds the lease has written who it is.
+    # Under the store's lock no reader holds the file, and the holder of the lease has written its name.
     with explained("take the lease", path), locked(root):
         try:
             descriptor = _lock(root, (_LEASES,), file, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            said = _said(root, file)
+            holder_name = _recorded_holder(root, file)
             raise SessionBusy(
-                f"{name} is in use by {said}; close it there, or open it read-only", holder=said
+                f"{name} is in use by {holder_name}; close it there, or open it read-only", holder=holder_name
             ) from None
         try:
             os.ftruncate(descriptor, 0)
@@ -91,7 +91,7 @@ def take_lease(root: str, name: str, holder: str) -> FileLease:
 
 
 def find_holder(root: str, name: str) -> str | None:
-    """Say who holds the lease, or None where it is free."""
+    """Return the holder of the lease, or None if it is free."""
     file = _file_name(name)
     with explained("look at the lease", os.path.join(root, _LEASES, file)):
         if not os.path.lexists(os.path.join(root, _LEASES, file)):
@@ -100,14 +100,14 @@ def find_holder(root: str, name: str) -> str | None:
             try:
                 os.close(_lock(root, (_LEASES,), file, os.O_RDONLY, fcntl.LOCK_SH | fcntl.LOCK_NB))
             except BlockingIOError:
-                return _said(root, file)
+                return _recorded_holder(root, file)
             except FileNotFoundError:
                 pass
             return None
 
 
 def _lock(root: str, folders: tuple[str, ...], name: str, flags: int, how: int) -> int:
-    """Open a lock file, lock it and make sure that it is still the one others would lock."""
+    """Open and lock a lock file; repeat if the path no longer leads to the locked file."""
     while True:
         folder = open_folder(root, folders, create=bool(flags & os.O_CREAT))
         try:
@@ -125,7 +125,7 @@ def _lock(root: str, folders: tuple[str, ...], name: str, flags: int, how: int) 
             os.close(folder)
 
 
-def _said(root: str, file: str) -> str:
+def _recorded_holder(root: str, file: str) -> str:
     try:
         folder = open_folder(root, (_LEASES,))
         try:
@@ -133,7 +133,7 @@ def _said(root: str, file: str) -> str:
         finally:
             os.close(folder)
     except OSError as error:
-        return f"another process ({errno.errorcode.get(error.errno or 0, 'unknown')} on reading which)"
+        return f"another process ({errno.errorcode.get(error.errno or 0, 'unknown')} while reading its name)"
     try:
         return os.pread(descriptor, _MAX_HOLDER_BYTES, 0).decode("utf-8", "replace")
     finally:
@@ -144,7 +144,7 @@ def _file_name(name: str) -> str:
     return f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
 
 
-_held: set[FileLease] = set()  # a lease that is dropped unreleased stays held: the safe way round
+_held: set[FileLease] = set()  # keeps an unreleased lease alive, so that it stays locked until the process ends
 
 
 def _abandon_all() -> None:

@@ -1,4 +1,4 @@
-"""Log files kept open for appending, and the thread that flushes them where a second may be lost."""
+"""Log files that stay open for appending, and the thread that flushes them with ``durability="second"``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Durability", "LogFiles"]
 Durability = Literal["always", "second"]
 
 _MAX_OPEN: Final = 64
-_FLUSH_AFTER_SECONDS: Final = 0.5  # leaves the flush itself as long again within the second
+_FLUSH_AFTER_SECONDS: Final = 0.5  # leaves the other half of the second for the flush itself
 _MAX_REOPENINGS: Final = 16
 
 
 class _LogFile:
-    """One log's descriptor, and what is known of the file behind it."""
+    """An open log: its descriptor and the identity and size of its file."""
 
     __slots__ = ("closed", "descriptor", "device", "dirty", "inode", "lock", "path", "size")
 
@@ -39,8 +39,8 @@ class _LogFile:
         self.dirty = self.closed = False
         self.lock = threading.RLock()
 
-    def stands(self) -> bool:
-        """Say whether the path still leads to this file and to nothing else."""
+    def is_current(self) -> bool:
+        """Say whether the path still leads to this file and the file has no other name."""
         try:
             found = os.stat(self.path, follow_symlinks=False)
         except OSError:
@@ -48,7 +48,7 @@ class _LogFile:
         return found.st_ino == self.inode and found.st_dev == self.device and found.st_nlink == 1
 
     def flush(self) -> None:
-        """Make what was appended survive a power cut."""
+        """Flush appended lines to disk."""
         if self.dirty and not self.closed:
             self.dirty = False
             try:
@@ -57,7 +57,7 @@ class _LogFile:
                 raise explain(error, "flush", self.path) from error
 
     def close(self) -> None:
-        """Flush and close, once."""
+        """Flush and close the file; a second call does nothing."""
         if not self.closed:
             try:
                 self.flush()
@@ -68,7 +68,7 @@ class _LogFile:
 
 
 class LogFiles:
-    """The logs a store appended to last, each with its descriptor."""
+    """The open logs of a store, most recently used last."""
 
     def __init__(self, open_log: Callable[[str], tuple[int, str]], durability: Durability) -> None:
         self._open_log = open_log
@@ -78,21 +78,21 @@ class LogFiles:
 
     def _start_empty(self) -> None:
         self._logs: OrderedDict[str, _LogFile] = OrderedDict()
-        self._lock = threading.RLock()  # a store may be collected, and closed, while its own thread is inside
+        self._lock = threading.RLock()  # garbage collection may close the store in a thread that holds the lock
         self._failures: dict[str, StorageError] = {}
         self._dirty = threading.Event()
         self._stopping = threading.Event()
         self._flusher: threading.Thread | None = None
 
     def append(self, key: str, line: bytes) -> None:
-        """Append one line to a log and acknowledge when it is as safe as was asked for."""
+        """Append one line to a log and return when it is as safe as ``durability`` requires."""
         durable = self._durability == "always"
         for _ in range(_MAX_REOPENINGS):
             log = self._borrow(key)
             with log.lock:
                 if log.closed:
                     continue
-                if not log.stands():
+                if not log.is_current():
                     self._drop(key, log)
                     continue
                 try:
@@ -104,10 +104,12 @@ class LogFiles:
             if not durable:
                 self._flush_soon()
             return
-        raise StorageError(f"cannot append to {key}: it is replaced again and again; stop what replaces it", path=key)
+        raise StorageError(
+            f"cannot append to {key}: another process keeps replacing the file; stop that process", path=key
+        )
 
     def forget(self, key: str) -> None:
-        """Let go of a log that was deleted."""
+        """Close a log that was deleted."""
         with self._lock:
             log = self._logs.pop(key, None)
             self._failures.pop(key, None)
@@ -116,7 +118,7 @@ class LogFiles:
                 log.close()
 
     def flush(self) -> None:
-        """Flush every log; what fails is raised by the next append to it."""
+        """Flush every log; the next append to a log raises its flush error."""
         with self._lock:
             logs = list(self._logs.items())
         for key, log in logs:
@@ -147,7 +149,7 @@ class LogFiles:
             raise failures[0]
 
     def abandon(self) -> None:
-        """Forget everything in a forked child: descriptors, locks and thread are the parent's."""
+        """Reset in a forked child process; descriptors, locks and thread belong to the parent."""
         logs = list(self._logs.values())
         self._start_empty()
         for log in logs:

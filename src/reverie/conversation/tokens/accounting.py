@@ -1,4 +1,4 @@
-"""What fills the window: tokens by who put them there, and what was read more than once."""
+"""Token usage of the window by category and tool, and files that were read more than once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Weigh = Callable[[Any], float]
 
 @record
 class DuplicateRead:
-    """A file whose content came in more than once, and what the copies beyond one cost."""
+    """A file that was read more than once, and the tokens of all its reads."""
 
     path: str
     reads: int
@@ -36,7 +36,7 @@ class DuplicateRead:
 
     @property
     def wasted_tokens(self) -> int:
-        """What all reads but one cost, at the mean size of a read."""
+        """The tokens of all reads but one, at the mean size of a read."""
         return self.tokens // self.reads * (self.reads - 1)
 
 
@@ -46,7 +46,7 @@ def _counts() -> dict[str, int]:
 
 @record
 class Accounting:
-    """Tokens by category over a flattened view; ``total`` is the sum of the categories."""
+    """The tokens of a flattened view by category."""
 
     tool_requests: Mapping[str, int] = field(default_factory=_counts)
     tool_results: Mapping[str, int] = field(default_factory=_counts)
@@ -59,12 +59,12 @@ class Accounting:
 
     @property
     def total(self) -> int:
-        """Everything counted."""
+        """The sum of all categories."""
         return sum(self.by_category().values())
 
     @property
     def duplicate_tokens(self) -> int:
-        """What reading files again has cost."""
+        """The tokens spent on reading files again."""
         return sum(read.wasted_tokens for read in self.duplicate_reads)
 
     def by_category(self) -> dict[str, int]:
@@ -105,7 +105,7 @@ class _Ledger:
             self.plain["other"] += self._tokens(content)
 
     def text(self, text: str, block: Any, mine: str) -> None:
-        """Add text to whoever said it; what a local command printed is nobody's."""
+        """Add text to the category of its author, or to ``local_command`` if a local command printed it."""
         local = mine == "human" and LOCAL_COMMAND_TAG in text
         self.plain["local_command" if local else mine] += self._tokens(block)
 
@@ -142,7 +142,7 @@ class _Ledger:
                 self.paths[id] = path
 
     def result(self, block: dict[str, Any]) -> None:
-        """Add a tool result to the tool that gave it, and to the file it holds."""
+        """Add a tool result to the tokens of its tool and of the file it read."""
         id, tokens = block.get("tool_use_id"), self._tokens(block)
         id = id if isinstance(id, str) else ""
         self.results[self.names.get(id, UNKNOWN)] += tokens
@@ -162,9 +162,9 @@ def account(
     read_tools: Mapping[str, tuple[str, ...]] = READ_TOOLS,
     tool_names: Mapping[str, str] | None = None,
 ) -> Accounting:
-    """Account for the messages of a flattened view and the attachments before flattening.
+    """Return the tokens by category of the messages of a flattened view, with its attachments counted by type.
 
-    ``tool_names`` names the tools of calls that are no longer in the view, by id.
+    ``tool_names`` maps the ids of calls that are no longer in the view to their tools.
     """
     ledger = _Ledger(weigh, read_tools, tool_names or {})
     for message in messages:
@@ -192,7 +192,7 @@ def _attachment_type(attachment: Mapping[str, Any]) -> str:
 
 
 def metrics(accounting: Accounting) -> dict[str, Any]:
-    """Return totals, tokens per tool, duplicate reads and whole percents; whatever fails is noted, never raised."""
+    """Return totals, tokens per tool, duplicate reads and whole percents; an error becomes a ``note``."""
     found: dict[str, Any] = {}
     try:
         categories = accounting.by_category()

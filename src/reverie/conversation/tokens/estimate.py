@@ -1,8 +1,8 @@
 """Token estimates for text, blocks and messages, by class of content.
 
-Nobody ships the vocabulary of the models in use, so a text is priced by its bytes: letters are cheap, digits and
-punctuation are not. The weights are a compromise between tokenizers, fitted to recorded usage;
-``benchmarks/estimator.py`` measures them. What is left over is learned per model (``learning.py``), which is why a
+The vocabularies of current models are not published, so a text is weighed by its bytes: letters are cheap, digits and
+punctuation are expensive. The weights are a compromise between tokenizers, fitted to recorded usage;
+``benchmarks/estimator.py`` measures them. The remaining error is learned per model and class (``learning.py``), so a
 measure keeps its classes apart.
 """
 
@@ -112,7 +112,7 @@ def estimate_text(text: str) -> int:
 
 
 def _measured(text: str) -> tuple[float, int]:
-    """Estimate a text and tell its class, from all of it or, where it is huge, from slices at even distances."""
+    """Return the estimated tokens and the class of a text; a huge text is sampled in evenly spaced slices."""
     length = len(text)
     if length <= WHOLE_CHARS:
         return _weighed(text.encode("utf-8", "surrogatepass"))
@@ -160,7 +160,7 @@ def _text(text: str, into: list[float], kind: int | None = None) -> None:
 
 @lru_cache(maxsize=1_024)
 def _name_tokens(name: str) -> float:
-    """Estimate a tool's name; a session calls the same few tools over and over."""
+    """Return the estimated tokens of a tool's name, cached because a session calls few different tools."""
     return _measured(name)[0]
 
 
@@ -172,7 +172,7 @@ def _serialised(value: Any) -> str:
 
 
 def _block(block: Any, into: list[float], depth: int = 0) -> None:
-    """Add a block's tokens; media first, so that their data is never weighed as text."""
+    """Add a block's tokens; media come first, so that their data is never weighed as text."""
     if isinstance(block, str):
         return _text(block, into)
     if not isinstance(block, dict):
@@ -211,14 +211,14 @@ def _content(content: Any, into: list[float], depth: int = 0) -> None:
 
 
 def measure_block(block: Any) -> Measure:
-    """Measure one content block, whatever it is."""
+    """Measure one content block of any kind."""
     into = [0.0] * len(CLASSES)
     _block(block, into)
     return Measure(tuple(into))
 
 
 def measure_message(message: Mapping[str, Any]) -> Measure:
-    """Measure one message: its content and what the provider puts around it."""
+    """Measure one message: its content and the provider's framing."""
     into = [0.0] * len(CLASSES)
     into[FRAME] = MESSAGE_TOKENS
     _content(message.get("content"), into)

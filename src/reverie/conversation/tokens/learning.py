@@ -1,9 +1,8 @@
-"""What replies teach the estimator: corrections per model and content class.
+"""Corrections of the token estimate, learned per model and content class from billed token counts.
 
-Each reply says what its request held; since the reply before, that is one equation: what was added, estimated by
-class, times the corrections looked for, is what was billed. A Kalman filter over the classes solves it as the
-equations come, starts from "the estimate is right", and gives an answer that does not fit (something was sent that
-the log does not show) only bounded influence.
+Each bill gives one equation: the tokens added since the last bill, estimated by class and multiplied by the unknown
+corrections, equal the increase of the bill. A Kalman filter over the classes solves these equations one by one. It
+starts from corrections of 1, and an outlier (the request held something the log does not show) has bounded influence.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Matrix = tuple[Vector, ...]
 
 
 def _prior_covariance() -> Matrix:
-    """Expect text classes to be off together, as tokenizers are, and framing and thinking each on its own."""
+    """Return the prior: errors of text classes are correlated, those of framing and thinking are independent."""
     rows = [[0.0] * _COUNT for _ in CLASSES]
     for one in _TEXT:
         for other in _TEXT:
@@ -50,24 +49,24 @@ _PRIOR: Final = _prior_covariance()
 
 @lru_cache(maxsize=256)
 def model_key(model: str) -> str:
-    """Name what is learned together: the model without provider, date and window suffix."""
+    """Return the key under which corrections are shared: the model without provider, date and window suffix."""
     name = model.strip().lower().split("/")[-1].split(":")[-1]
     return _DATE.sub("", name.removesuffix("[1m]"))
 
 
 class Correction(Struct, frozen=True):
-    """The corrections of one model: a factor per class, how uncertain they are, and how many replies taught them."""
+    """The corrections of one model: a factor per class, their covariance, and the number of bills learned from."""
 
     factors: Vector = (1.0,) * _COUNT
     covariance: Matrix = _PRIOR
     replies: int = 0
 
     def tokens(self, measure: Measure) -> float:
-        """Correct a measure."""
+        """Return the corrected tokens of a measure."""
         return sum(map(mul, self.factors, measure.by_class))
 
     def learned(self, measure: Measure, actual: float) -> Correction:
-        """Learn that what was measured so turned out to be that many tokens."""
+        """Return the corrections updated from a measure and its billed token count."""
         expected = measure.by_class
         total = sum(expected)
         if total <= 0 or actual <= 0:
@@ -84,13 +83,13 @@ class Correction(Struct, frozen=True):
                 for factor, step, low, high in zip(self.factors, gain, _LOWEST, _HIGHEST, strict=True)
             ]
         )
-        # Once next to nothing is gained, stop getting surer, so that later change is still learned.
+        # Once a bill adds little information, keep the covariance, so that later changes are still learned.
         settled = spread < _SETTLED * noise
         narrowed = self.covariance if settled else _narrowed(self.covariance, gain, variance)
         return Correction(factors, narrowed, self.replies + 1)
 
 
-# The next two are written out for eight classes: this runs once a reply, and loops inside loops took most of a turn.
+# The next two are unrolled for eight classes: they run once per reply, and nested loops took most of a turn.
 
 
 def _times(matrix: Matrix, vector: Vector) -> list[float]:
@@ -102,7 +101,7 @@ def _times(matrix: Matrix, vector: Vector) -> list[float]:
 
 
 def _narrowed(matrix: Matrix, gain: list[float], variance: float) -> Matrix:
-    """Be surer after a bill: take the outer product of the gain off the covariance."""
+    """Return the covariance after a bill: subtract the outer product of the gain."""
     a, b, c, d, e, f, g, h = gain
     shares = [step / variance for step in gain]
     return tuple(
@@ -118,16 +117,16 @@ _NONE: Final[Mapping[str, Correction]] = {}
 
 
 class Estimator(Struct, frozen=True):
-    """All corrections learned so far; learning returns a new estimator and leaves the old one as it was."""
+    """The corrections of all models; immutable, so learning returns a new estimator."""
 
     models: Mapping[str, Correction] = field(default_factory=lambda: _NONE)
 
     def correction(self, model: str) -> Correction:
-        """Return what is known about a model."""
+        """Return the corrections of a model."""
         return self.models.get(model_key(model), _UNCORRECTED)
 
     def factors(self, model: str) -> dict[str, float]:
-        """Name the factor of each class."""
+        """Return the correction factor of each class by name."""
         return dict(zip(CLASSES, self.correction(model).factors, strict=True))
 
     def corrected(self, measure: Measure, model: str) -> int:
@@ -144,7 +143,7 @@ class Estimator(Struct, frozen=True):
         return ceil(sum(correction.tokens(measure_message(message)) for message in messages))
 
     def learned(self, model: str, expected: Measure, actual: float) -> Estimator:
-        """Learn from one reply: what was measured, and what it was billed."""
+        """Return the estimator updated from one bill: the measured and the billed tokens."""
         key = model_key(model)
         correction = self.models.get(key, _UNCORRECTED).learned(expected, actual)
         return Estimator({**self.models, key: correction})

@@ -1,7 +1,7 @@
-"""How much fits, and the lines drawn below that: window, effective window, thresholds, budgets.
+"""The context window of a model, and the thresholds and token budgets derived from it.
 
-A window is looked for in this order, and the first answer stands: the model's ``[1m]`` suffix, the capability
-look-up, a one-million beta header, the environment, 200,000. Overrides may only lower what was found.
+The first source that gives a window size wins: the model's ``[1m]`` suffix, the model table, a one-million beta header,
+the environment variable, the default of 200,000. Settings may only lower it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Source = Literal["suffix", "capabilities", "beta", "environment", "default"]
 
 @record
 class ModelLimits:
-    """What is known of a model: its window and its largest output, none where not known."""
+    """The window and the largest output of a model; None if unknown."""
 
     window_tokens: int | None = None
     max_output_tokens: int | None = None
@@ -51,7 +51,7 @@ Lookup = Callable[[str], ModelLimits | None]
 
 @record
 class Window:
-    """A model's window, where the figure came from, and the model's largest output where known."""
+    """A model's window, the source of that number, and the model's largest output if known."""
 
     tokens: int
     source: Source
@@ -60,7 +60,7 @@ class Window:
 
 @record
 class WindowPolicy:
-    """Every token constant with the share of the window (reserve) or the effective window that caps it."""
+    """The token constants, each with a cap as a share of the window (output reserve) or of the effective window."""
 
     output_reserve: tuple[int, float] = (20_000, 0.25)
     auto_compact_buffer: tuple[int, float] = (13_000, 0.08)
@@ -86,7 +86,7 @@ _POLICY: Final = WindowPolicy()
 
 @record
 class Thresholds:
-    """The lines of one window, in tokens; reaching a line counts, not only passing it."""
+    """The thresholds of one window in tokens; a count equal to a threshold has reached it."""
 
     window: int
     effective: int
@@ -98,19 +98,19 @@ class Thresholds:
 
     @property
     def base(self) -> int:
-        """What percents are taken of: the auto-compact line, or the effective window where that is off."""
+        """The base of percentages: the auto-compact threshold, or the effective window if auto-compact is off."""
         return self.auto_compact if self.compacts else self.effective
 
     def percent_left(self, used: float) -> int:
-        """Say how many percent of the base are left."""
+        """Return the percentage of the base that is left."""
         return max(0, round((self.base - used) / self.base * 100)) if self.base > 0 else 0
 
     def should_compact(self, used: float) -> bool:
-        """Say whether the count has reached the auto-compact line."""
+        """Say whether the count has reached the auto-compact threshold."""
         return self.compacts and used >= self.auto_compact
 
     def level(self, used: float) -> Level:
-        """Name the highest line the count has reached."""
+        """Return the name of the highest threshold that the count has reached."""
         if used >= self.blocking:
             return "blocked"
         if self.should_compact(used):
@@ -120,7 +120,7 @@ class Thresholds:
 
 @record
 class Budgets:
-    """What other constants come to in this window, in tokens."""
+    """The token budgets of one window."""
 
     notes_start: int
     notes_step: int
@@ -140,7 +140,7 @@ def window_for(
     betas: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Window:
-    """Find a model's window."""
+    """Return a model's window and its source."""
     name = model.strip()
     bare = name[: -len(MILLION_SUFFIX)].rstrip() if name.lower().endswith(MILLION_SUFFIX) else name
     known = (lookup(bare) if lookup else None) or ModelLimits()
@@ -176,7 +176,7 @@ def _effective(window: Window, max_output_tokens: int | None, policy: WindowPoli
 
 
 def thresholds(window: Window, max_output_tokens: int | None = None, policy: WindowPolicy = _POLICY) -> Thresholds:
-    """Draw the lines of a window; ``max_output_tokens`` is the model's, where the window does not know it."""
+    """Return the thresholds of a window; ``max_output_tokens`` replaces the window's own value if given."""
     tokens, effective = _effective(window, max_output_tokens, policy)
     compact = effective - _capped(policy.auto_compact_buffer, effective)
     percent = policy.compact_percent
@@ -197,7 +197,7 @@ def thresholds(window: Window, max_output_tokens: int | None = None, policy: Win
 
 
 def budgets(window: Window, max_output_tokens: int | None = None, policy: WindowPolicy = _POLICY) -> Budgets:
-    """Scale the other token constants to a window."""
+    """Return the token budgets of a window."""
     _, effective = _effective(window, max_output_tokens, policy)
     return Budgets(
         notes_start=_capped(policy.notes_start, effective),

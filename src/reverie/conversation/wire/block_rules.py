@@ -1,7 +1,7 @@
-"""What a provider accepts of one content block: its shape, by kind and role.
+"""The provider's rules for single content blocks, by kind and role.
 
-Each rule looks at one block alone and returns the first fault as (path inside the block, message), or None.
-What blocks owe each other (pairs, order, counts) is in ``validate``.
+Each rule checks one block by itself and returns the first fault as (path inside the block, message), or None.
+Rules between blocks (pairs, order, counts) are in ``validate``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_list(value: Any) -> TypeGuard[list[Any]]:
 
 
 def text_fault(text: Any) -> str | None:
-    """Say what is wrong with the text of a block."""
+    """Return the fault of a block's text, or None."""
     if not isinstance(text, str):
         return _STRING
     if not text:
@@ -216,7 +216,7 @@ _RULES: Final[dict[str, _Rule]] = {
 
 
 def block_fault(block: Any, role: str, cache_edits: bool = False) -> Fault | None:
-    """Return the first fault of one content block where it stands, or None."""
+    """Return the first fault of one content block in a message of this role, or None."""
     if not is_object(block):
         return "", _OBJECT
     kind = block.get("type")
@@ -229,7 +229,7 @@ def block_fault(block: Any, role: str, cache_edits: bool = False) -> Fault | Non
     return None if fault is None else _join(kind, fault)
 
 
-# Few shapes make up all traffic, so that the sets are compared once each.
+# Traffic consists of few shapes, so each is checked once and cached.
 @lru_cache(maxsize=512)
 def _shape_fault(kind: str, role: str, names: tuple[str, ...], cache_edits: bool) -> Fault | None:
     rule = _RULES.get(kind)

@@ -1,4 +1,4 @@
-"""Content blocks as a provider accepts them: what may stand where, and what a block that may not turns into."""
+"""Content blocks as a provider accepts them; a block that is not allowed in its place becomes text."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def text_block(text: str) -> Block:
 
 
 def placeholder(role: str) -> Block:
-    """Return what stands for a message that has nothing a provider would accept."""
+    """Return the placeholder for a message without any acceptable content."""
     return text_block("[no content]" if role == "assistant" else "[empty message]")
 
 
 def result_stub(tool_use_id: str, text: str = STUB) -> Block:
-    """Return the result that stands in for one that never came."""
+    """Return the placeholder for a tool result that never arrived."""
     return {"type": "tool_result", "tool_use_id": tool_use_id, "content": text, "is_error": True}
 
 
@@ -74,7 +74,7 @@ def as_blocks(message: Message) -> list[Block]:
 
 
 def unmatched_result(block: Block) -> list[Block]:
-    """Return a result whose call is not in view as text, its images kept."""
+    """Return a tool result whose call is not in the view as text blocks, with its images."""
     said = f"[Result of an earlier tool call, {block['tool_use_id']}]"
     content = block.get("content") or ""
     if isinstance(content, str):
@@ -83,7 +83,7 @@ def unmatched_result(block: Block) -> list[Block]:
 
 
 def block_as_text(block: Any) -> Block:
-    """Return a block that may not stand here as text."""
+    """Return a block that is not allowed here as a text block."""
     kind: Any = cast(Block, block).get("type") if isinstance(block, dict) else None
     label = kind if isinstance(kind, str) and kind.strip() else "unknown"
     return text_block(f"[{label} block] {_spelled(block)}")
@@ -97,12 +97,12 @@ def _spelled(value: Any) -> str:
 
 
 def call_as_text(block: Block) -> Block:
-    """Return a tool call that may not stand here as text."""
+    """Return a tool call that is not allowed here as a text block."""
     return text_block(f"[Tool call {block['name']} {block['id']}] {_spelled(block['input'])}")
 
 
 def count_images(blocks: list[Block]) -> int:
-    """Count the images of a message, those inside tool results too."""
+    """Return the number of images in a message, including those inside tool results."""
     total = 0
     for block in blocks:
         kind = block["type"]
@@ -116,9 +116,9 @@ def count_images(blocks: list[Block]) -> int:
 
 
 def accepted_message(message: Message, role: str) -> Message | None:
-    """Return the message as a provider accepts it from that role: the same object where nothing is wrong.
+    """Return the message as a provider accepts it from this role; the same object if it is valid already.
 
-    None where nothing of it can be shown.
+    Return None if none of its content can be shown.
     """
     content = message.get("content")
     plain = len(message) == 2 and message.get("role") == role
@@ -136,7 +136,7 @@ def accepted_message(message: Message, role: str) -> Message | None:
 
 
 def _all_admitted(given: list[Any], admit: Callable[[Any], Block | None]) -> tuple[list[Block], bool]:
-    """Return what is admitted of the blocks, and whether that is all of them, untouched."""
+    """Return the accepted blocks, and whether all blocks were accepted unchanged."""
     blocks: list[Block] = []
     same = True
     for block in given:
@@ -165,7 +165,7 @@ def _user_block(block: Any) -> Block | None:
 
 
 def edit_block(tool_use_ids: list[str]) -> Block | None:
-    """Return an edit of the server's cached prefix; only a decision puts one into the view."""
+    """Return the block that deletes results from the provider's cache; only a decision adds one to the view."""
     named = [called for called in tool_use_ids if _ID.match(called)]
     return {"type": "cache_edits", "tool_use_ids": named} if named else None
 
@@ -199,9 +199,9 @@ def _assistant_block(block: Any) -> Block | None:
 
 
 def paired_server_tools(blocks: list[Block], last: bool) -> list[Block]:
-    """Return an assistant message's blocks with server calls and their results whole, or as text.
+    """Return an assistant message's blocks; provider-run calls and results without a counterpart become text.
 
-    The very last call of the conversation may be waiting for its result: the provider paused the turn.
+    The last call of the conversation may still wait for its result if the provider paused the turn.
     """
     answered = {block["tool_use_id"] for block in blocks if block["type"] in _SERVER_RESULTS}
     called: set[str] = set()
@@ -224,7 +224,7 @@ def paired_server_tools(blocks: list[Block], last: bool) -> list[Block]:
 
 
 def has_server_tools(blocks: list[Block]) -> bool:
-    """Say whether the message holds calls that the provider runs itself."""
+    """Say whether the blocks include calls that the provider runs itself."""
     return any(block["type"] in _SERVER_USES or block["type"] in _SERVER_RESULTS for block in blocks)
 
 
@@ -235,7 +235,7 @@ def _bare(value: Any) -> Block | None:
 
 
 def _trimmed(block: Block) -> Block:
-    """Return the block without keys the provider does not take; the same object where there are none."""
+    """Return the block without keys that the provider rejects; the same object if there are none."""
     allowed = _KEYS[block["type"]]
     if allowed.issuperset(block):
         return block
@@ -280,7 +280,7 @@ def _tool_result(block: Block) -> Block:
 
 
 def _failed(block: Block) -> Block:
-    """Return a failed result whose content a provider accepts: text, and not empty."""
+    """Return an error result that a provider accepts: non-empty text only, else without its error flag."""
     content = block.get("content")
     if not content or (isinstance(content, str) and content.isspace()):
         return {**block, "content": FAILED}
@@ -313,7 +313,7 @@ def _result_part(part: Any) -> Block | None:
 
 
 def _media(block: Block) -> Block:
-    """Return an image or document whose source a provider could read, else a short text."""
+    """Return an image or document if the provider can read its source, else a short text block."""
     kind = block["type"]
     source = block.get("source")
     if isinstance(source, dict) and _readable(cast(Block, source), kind):

@@ -1,8 +1,7 @@
-"""A request as the sequence of blocks a provider caches, so that two requests can be compared byte for byte.
+"""A request as the sequence of blocks that a provider caches, so that two requests can be compared byte for byte.
 
-The order is the provider's: tools, then system, then messages. ``cache_control`` markers are left out, wherever
-they stand; a string counts as one text block; where one message ends and the next of the same role begins does
-not count. Keys keep the order they are sent in: bytes are bytes.
+The order is the provider's: tools, system, messages. All ``cache_control`` markers are left out, a string counts as one
+text block, and boundaries between messages of the same role are ignored. Keys keep the order in which they are sent.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _MARK: Final = "cache_control"
 
 
 def canonical(request: Mapping[str, Any]) -> list[bytes]:
-    """Return the request's canonical blocks, first to last."""
+    """Return the request's canonical blocks in order."""
     blocks = [canonical_block(tool, "tool") for tool in _items(request.get("tools"))]
     blocks += [canonical_block(block, "system") for block in _content(request.get("system"))]
     for message in _items(request.get("messages")):
@@ -38,7 +37,7 @@ def extends(earlier: Sequence[bytes], later: Sequence[bytes]) -> bool:
 
 
 def canonical_block(block: Any, role: str) -> bytes:
-    """Return the bytes of one block: who says it, then the block without its marker."""
+    """Return the bytes of one block: its role, then the block without its marker."""
     bare = _unmarked(block)
     try:
         return role.encode() + b":" + _encode(bare)
@@ -51,7 +50,7 @@ def _items(value: Any) -> Sequence[Any]:
 
 
 def _content(value: Any) -> Iterator[Any]:
-    """Yield the blocks of a content, a string being one text block."""
+    """Yield the blocks of a content; a string gives one text block."""
     if isinstance(value, str):
         yield {"type": "text", "text": value}
     else:
@@ -59,7 +58,7 @@ def _content(value: Any) -> Iterator[Any]:
 
 
 def _unmarked(block: Any) -> Any:
-    """Return the block without its marker and without those of the blocks inside it."""
+    """Return the block without its own marker and the markers of inner blocks."""
     if not isinstance(block, dict):
         return block
     fields = cast("dict[str, Any]", block)

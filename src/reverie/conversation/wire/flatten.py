@@ -1,8 +1,8 @@
-"""Flattening: entries to the alternating messages a provider accepts.
+"""Flattening: turn log entries into the alternating messages that a provider accepts.
 
-Entries gather into groups, one a message of the request. A group's message depends only on the group itself and on
-the calls the group before it left open, so appending costs what is appended, and a closed group never changes unless
-a decision says so.
+Entries are collected in groups; each group becomes one message of the request. The message depends only on the group
+and on the open tool calls of the group before it, so the cost of appending does not grow with the conversation, and
+only a decision changes a finished group.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 class MessagePiece(Struct, eq=False, gc=False):
-    """What one entry puts into the view; measured, as it was first shown, when somebody asks."""
+    """The message one entry adds to the view; its tokens are measured on first use, in the form first shown."""
 
     uuid: str
     message: Message
@@ -55,19 +55,22 @@ class MessagePiece(Struct, eq=False, gc=False):
 
     @property
     def measure(self) -> Measure:
-        """What it holds, by content class."""
+        """The estimated tokens by content class."""
         if self._measure is None:
             self._measure = measure_message(self.first_shown or self.message)
         return self._measure
 
     @property
     def tokens(self) -> int:
-        """Estimate of what it holds."""
+        """The estimated tokens in total."""
         return round(self.measure.total)
 
 
 class Group(Struct, frozen=True, gc=False):
-    """One message of the request: a run of pieces of one role."""
+    """One message of the request: consecutive pieces of one role.
+
+    ``uses`` are the ids of its tool calls, ``expects`` the ids of the calls it should answer.
+    """
 
     role: str
     id: str
@@ -77,25 +80,25 @@ class Group(Struct, frozen=True, gc=False):
 
     @property
     def tokens(self) -> int:
-        """Estimate of what the pieces hold, before any decision shortened them."""
+        """The estimated tokens of the pieces as first shown."""
         return sum(piece.tokens for piece in self.pieces)
 
     @property
     def only_attachments(self) -> bool:
-        """Say whether nothing but attachments stands here, so that a reply's later piece may look past it."""
+        """Whether the group has only attachments, so that a later piece of a reply may be placed before it."""
         return self.role == "user" and all(piece.attachment for piece in self.pieces)
 
 
 @record
 class Overrides:
-    """What decisions put in place of content: results by call, images by message."""
+    """The texts that decisions show in place of content: tool results by call id, images by message and position."""
 
     results: LayeredMap[str]
     images: Mapping[str, frozenset[int]]
     image_text: str = IMAGE_GONE
 
     def without_images(self, gone: Iterable[tuple[str, int]], text: str = "") -> Overrides:
-        """Return the same with more images replaced, each named by message and place, by this text if it is one."""
+        """Return overrides that also replace these images (message, position), by this text unless it is blank."""
         images = {uuid: set(ordinals) for uuid, ordinals in self.images.items()}
         for uuid, ordinal in gone:
             images.setdefault(uuid, set()).add(ordinal)
@@ -103,23 +106,23 @@ class Overrides:
         return Overrides(self.results, frozen, text if text.strip() else self.image_text)
 
 
-def with_overrides(message: Message, shown: Overrides) -> Message:
-    """Return a user message with its tool results as decisions show them; the same object where none does."""
+def with_overrides(message: Message, overrides: Overrides) -> Message:
+    """Return a user message with its tool results overridden; the same object if nothing changes."""
     content = message["content"]
-    if not shown.results or isinstance(content, str):
+    if not overrides.results or isinstance(content, str):
         return message
-    blocks = [_shown_result(block, shown) for block in cast("list[Block]", content)]
+    blocks = [_overridden_result(block, overrides) for block in cast("list[Block]", content)]
     return message if all(map(is_, blocks, content)) else {"role": "user", "content": blocks}
 
 
-def _shown_result(block: Block, shown: Overrides) -> Block:
-    replaced = shown.results.get(block["tool_use_id"]) if block["type"] == "tool_result" else None
+def _overridden_result(block: Block, overrides: Overrides) -> Block:
+    replaced = overrides.results.get(block["tool_use_id"]) if block["type"] == "tool_result" else None
     return block if replaced is None else {**block, "content": replaced}
 
 
-def missing_result_block(tool_use_id: str, shown: Overrides) -> Block:
-    """Return what stands in for a result that never came."""
-    return _shown_result(result_stub(tool_use_id), shown)
+def missing_result_block(tool_use_id: str, overrides: Overrides) -> Block:
+    """Return the placeholder block of a result that never arrived, with its override if there is one."""
+    return _overridden_result(result_stub(tool_use_id), overrides)
 
 
 def with_piece(group: Group, piece: MessagePiece, uses: tuple[str, ...], id: str | None = None) -> Group:
@@ -128,7 +131,7 @@ def with_piece(group: Group, piece: MessagePiece, uses: tuple[str, ...], id: str
 
 
 def missing_results(group: Group) -> list[str]:
-    """Return the calls that this user group should answer and does not."""
+    """Return the ids of the calls that this user group should answer but does not."""
     if not group.expects:
         return []
     answered = {
@@ -140,11 +143,11 @@ def missing_results(group: Group) -> list[str]:
     return [expected for expected in group.expects if expected not in answered]
 
 
-def render(group: Group, shown: Overrides, *, last: bool = False) -> Message:
-    """Return the group's message: the very object that came in where nothing has to change."""
+def render(group: Group, overrides: Overrides, *, last: bool = False) -> Message:
+    """Return the group's message; the logged object itself if nothing has to change."""
     if group.role == "assistant":
         return _assistant(group, last and not group.uses)
-    return _user(group, shown)
+    return _user(group, overrides)
 
 
 def _assistant(group: Group, last: bool) -> Message:
@@ -165,44 +168,44 @@ def _assistant(group: Group, last: bool) -> Message:
     return {"role": "assistant", "content": blocks or [placeholder("assistant")]}
 
 
-def _user(group: Group, shown: Overrides) -> Message:
+def _user(group: Group, overrides: Overrides) -> Message:
     pieces = group.pieces
-    if len(pieces) == 1 and _is_plain(pieces[0], group.expects, shown):
+    if len(pieces) == 1 and _is_plain(pieces[0], group.expects, overrides):
         return pieces[0].message
     waiting = dict.fromkeys(group.expects)
     results: list[Block] = []
     rest: list[Block] = []
     for piece in pieces:
-        gone = shown.images.get(piece.uuid)
+        gone = overrides.images.get(piece.uuid)
         blocks = as_blocks(piece.message)
-        for block in blocks if gone is None else _without_images(blocks, gone, shown.image_text):
+        for block in blocks if gone is None else _without_images(blocks, gone, overrides.image_text):
             if block["type"] != "tool_result":
                 rest.append(block)
                 continue
             answered: str = block["tool_use_id"]
-            block = _shown_result(block, shown)
+            block = _overridden_result(block, overrides)
             if answered in waiting:
                 del waiting[answered]
                 results.append(block)
             else:
                 rest.extend(unmatched_result(block))
-    results.extend(missing_result_block(unanswered, shown) for unanswered in waiting)
-    return _whole(pieces, results + rest)
+    results.extend(missing_result_block(unanswered, overrides) for unanswered in waiting)
+    return _message_of_blocks(pieces, results + rest)
 
 
-def _is_plain(piece: MessagePiece, expects: tuple[str, ...], shown: Overrides) -> bool:
-    """Say at a glance, for the most common messages, that nothing has to change: a text, or just the results."""
+def _is_plain(piece: MessagePiece, expects: tuple[str, ...], overrides: Overrides) -> bool:
+    """Say whether a message can be sent unchanged: a plain text, or exactly the expected results (the fast path)."""
     content: Any = piece.message["content"]
     if isinstance(content, str):
         return not expects
     answered = tuple([block.get("tool_use_id") for block in content])
-    if answered != expects or piece.uuid in shown.images:
+    if answered != expects or piece.uuid in overrides.images:
         return False
-    return not shown.results or not any(called in shown.results for called in expects)
+    return not overrides.results or not any(called in overrides.results for called in expects)
 
 
-def _whole(pieces: tuple[MessagePiece, ...], blocks: list[Block]) -> Message:
-    """Return the single piece's own message where the blocks are exactly its own."""
+def _message_of_blocks(pieces: tuple[MessagePiece, ...], blocks: list[Block]) -> Message:
+    """Return a message of these blocks; the single piece's own message if its blocks are the same objects."""
     if len(pieces) == 1:
         content: Any = pieces[0].message["content"]
         if len(blocks) == len(content) and all(map(is_, blocks, content)):
@@ -211,7 +214,7 @@ def _whole(pieces: tuple[MessagePiece, ...], blocks: list[Block]) -> Message:
 
 
 def _without_images(blocks: list[Block], gone: frozenset[int], text: str) -> list[Block]:
-    """Return a message's blocks with some images, counted from the message's start, replaced by text."""
+    """Return a message's blocks with the images at these positions replaced by text."""
     out: list[Block] = []
     ordinal = 0
     for block in blocks:

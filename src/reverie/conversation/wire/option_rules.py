@@ -1,4 +1,4 @@
-"""What a provider accepts beside the messages: the request's options and its tools."""
+"""The provider's rules for the options and tools of a request."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _EDITS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 
 
 def option_faults(request: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield what is wrong with the fields beside system, tools and messages."""
+    """Yield the faults of all fields except system, tools and messages."""
     for name in request:
         if name not in _KNOWN:
             yield str(name), EXTRA
@@ -60,7 +60,7 @@ def option_faults(request: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def tool_faults(tools: Any) -> Iterator[Fault]:
-    """Yield what is wrong with the declared tools."""
+    """Yield the faults of the declared tools."""
     if not is_list(tools):
         yield "tools", "Input should be a valid list"
         return

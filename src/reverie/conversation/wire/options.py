@@ -1,4 +1,4 @@
-"""The part of a request that stands before and beside the messages: model, system prompt, tools, options."""
+"""The fields of a request besides its messages: model, system prompt, tools, options."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REQUEST_FIELDS: Final = frozenset(
 
 
 def opening_of(prefix: PrefixRendered, called: Iterable[str] = ()) -> dict[str, Any]:
-    """Return a request without its messages; where no tool is declared, those that were called are."""
+    """Return a request without its messages; if no tools are given, declare those that were called."""
     tools = tools_of(prefix) or declared_tools(called)
     opening: dict[str, Any] = {"model": prefix.model or _MODEL, **options_of(prefix, tools)}
     system = system_of(prefix)
@@ -53,7 +53,7 @@ def opening_of(prefix: PrefixRendered, called: Iterable[str] = ()) -> dict[str, 
 
 
 def system_of(prefix: PrefixRendered) -> str | list[Block] | None:
-    """Return the system prompt as a provider accepts it, or None where there is nothing in it."""
+    """Return the system prompt as a provider accepts it, or None if it is empty."""
     system: Any = prefix.system
     if isinstance(system, str):
         return system if system.strip() else None
@@ -69,7 +69,7 @@ def system_of(prefix: PrefixRendered) -> str | list[Block] | None:
 
 
 def tools_of(prefix: PrefixRendered) -> list[Block]:
-    """Return the declared tools a provider accepts, in their order, each name once."""
+    """Return the declared tools that a provider accepts, in order, each name once."""
     tools: list[Block] = []
     names: set[str] = set()
     for tool in prefix.tools:
@@ -91,7 +91,7 @@ def tools_of(prefix: PrefixRendered) -> list[Block]:
 
 
 def declared_tools(names: Iterable[str]) -> list[Block]:
-    """Declare tools that are known only from their calls, so that a provider accepts the calls."""
+    """Return minimal declarations for tools known only from their calls, so that a provider accepts the calls."""
     return [
         {"name": name, "description": "A tool used earlier.", "input_schema": {"type": "object", "properties": {}}}
         for name in dict.fromkeys(names)
@@ -99,7 +99,7 @@ def declared_tools(names: Iterable[str]) -> list[Block]:
 
 
 def options_of(prefix: PrefixRendered, tools: list[Block]) -> dict[str, Any]:
-    """Return the options a provider accepts beside these tools."""
+    """Return the request options that a provider accepts together with these tools."""
     given = {key: value for key, value in prefix.options.items() if key in REQUEST_FIELDS and value is not None}
     limit = given.get("max_tokens")
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:

@@ -1,7 +1,8 @@
-"""The one function that builds a request. It is total: for any log it returns what the provider accepts.
+"""Building of requests: ``build_request`` returns a request that the provider accepts, for every possible log.
 
-What it has to add for that (a result that never came, a line after a last reply, images beyond the limit) is planned by
-``repairs`` so that the session can log it before the request leaves; a byte once sent then never changes by accident.
+It may have to add or remove content for that: a placeholder for a missing result, a line after a final reply, images
+beyond the limit. ``repairs`` returns these changes as decisions, so that the session logs them before it sends the
+request and sent bytes never change later.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NO_PREFIX: Final = PrefixRendered(Cause("request", "no prefix was ever rendered
 
 
 def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str, Any]:
-    """Return the request for this view: valid, whatever the log holds."""
+    """Return the request for this view, valid for every possible log."""
     facts = view.facts
     opening = facts.opening if prefix is None or prefix is facts.prefix else None
     if opening is None or "tools" not in opening:
@@ -35,7 +36,7 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     if facts.edits:
         messages = _edited(messages, able="cache_edits" in (prefix or facts.prefix or _NO_PREFIX).capabilities)
     request: dict[str, Any] = {**opening, "messages": messages}
-    # The opening is shared by all requests of its prefix: lists that callers extend are theirs.
+    # All requests of a prefix share the opening, so lists that callers may extend are copied.
     for key in ("system", "tools"):
         if isinstance(request.get(key), list):
             request[key] = request[key].copy()
@@ -43,7 +44,7 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
 
 
 def ends_with_reply(view: View) -> bool:
-    """Say whether the view ends with a finished reply, so that something must be said before the model can go on."""
+    """Say whether the view ends with a finished reply, so that a user message must follow it."""
     group = view.final
     if group is None or group.role != "assistant" or group.uses:
         return False
@@ -66,12 +67,12 @@ def repairs(view: View) -> list[Decision]:
 
 
 def _given_up(view: View) -> str | None:
-    """Return the server's call that ended the last reply, once something was said after it and not noted yet."""
+    """Return the provider-run call at the end of the last reply if a later message abandoned it, unless logged."""
     final = view.final
     if final is None or final.role != "user" or view.length < 2:
         return None
     before = view.group(view.length - 2)
-    if before.uses or not before.pieces:  # beside calls of ours it never waited
+    if before.uses or not before.pieces:  # next to client-side calls the provider does not pause
         return None
     called = as_blocks(before.pieces[-1].message)[-1]
     if called["type"] not in ("server_tool_use", "mcp_tool_use"):
@@ -99,9 +100,10 @@ def _messages(view: View) -> list[Message]:
 
 
 def _edited(messages: list[Message], *, able: bool) -> list[Message]:
-    """Return the messages with their cache edits as this provider takes them.
+    """Return the messages with the cache edits that this provider accepts.
 
-    None where it knows no such thing; else of results that stand before the edit, for a cut may have taken some away.
+    A provider without cache edits gets none; others get those for results before the edit, since a cut may have
+    removed some.
     """
     seen: set[str] = set()
     out: list[Message] = []
@@ -123,7 +125,7 @@ def _edit(block: Block, seen: set[str]) -> Block | None:
 
 
 def _images_to_drop(view: View) -> ImagesDropped:
-    """Plan to drop the oldest images in one go, so that the prefix moves seldom."""
+    """Return the decision to drop the oldest images, many at once so that the prefix changes rarely."""
     surplus = view.images - KEPT_IMAGES
     images: list[Image] = []
     for group in view.groups:
@@ -137,7 +139,7 @@ def _images_to_drop(view: View) -> ImagesDropped:
 
 
 def _fewer_images(view: View, messages: list[Message]) -> list[Message]:
-    """Return the messages as they would stand once the planned images are gone."""
+    """Return the messages without the images that are planned to be dropped."""
     shown = view.overrides.without_images((image.message, image.ordinal) for image in _images_to_drop(view).images)
     groups = view.groups
     redrawn = [render(group, shown, last=at == len(groups) - 1) for at, group in enumerate(groups)]

@@ -1,4 +1,4 @@
-"""Tool inputs against the schemas their tools declare."""
+"""Validation of tool inputs against the schemas of their tools."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["input_problem"]
 
 
 def input_problem(tools: Iterable[Mapping[str, Any]], name: str, arguments: Any) -> str | None:
-    """Say what is wrong with a call's input; None where nothing is, or where the tool or its schema is not known.
+    """Return the problem of a call's input; None if it is valid or if the tool or its schema is unknown.
 
-    A call with a wrong input is sent back as it came, since a provider accepts it and bytes once said do not change;
-    whoever runs the tool is told instead.
+    A call with an invalid input stays unchanged in the conversation, since a provider accepts it and sent bytes never
+    change; the code that runs the tool gets the problem instead.
     """
     schema = next((tool.get("input_schema") for tool in tools if tool.get("name") == name), None)
     if not isinstance(schema, dict):
@@ -37,7 +37,7 @@ def input_problem(tools: Iterable[Mapping[str, Any]], name: str, arguments: Any)
 
 @lru_cache(maxsize=256)
 def _checker(schema: bytes) -> Any:
-    """Compile a schema once; one that is no schema checks nothing."""
+    """Return the compiled schema, or None if it is not a valid schema."""
     import jsonschema_rs
 
     try:

@@ -1,8 +1,8 @@
-"""What a provider would refuse, written from its rules and independent of the request builder.
+"""Validation of requests by the provider's rules, written independently of the request builder.
 
-``problems`` returns every fault it finds, first the one a provider would name first; an empty list means the
-request is accepted. Where the provider is more lenient than this house (it merges messages of one role in a
-row, it takes an empty last assistant message), the house rule holds.
+``problems`` returns all faults, the one a provider would report first at the front; an empty list means that the
+request is accepted. Two rules are stricter than the provider's: roles must alternate (a provider merges consecutive
+messages of one role), and the last assistant message must not be empty.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _decode = msgspec.json.Decoder().decode
 
 @record
 class Limits:
-    """The provider's numbers, and what it can do beyond the public rules."""
+    """The provider's limits, and its features beyond the public API."""
 
     max_body_bytes: int = 32_000_000
     max_images: int = 100
@@ -38,7 +38,7 @@ class Limits:
 
 @record
 class Problem:
-    """One reason a provider would refuse the request, and how."""
+    """One reason why a provider would reject the request, with its HTTP status and error type."""
 
     path: str
     message: str
@@ -47,7 +47,7 @@ class Problem:
 
     @property
     def text(self) -> str:
-        """The message as the provider spells it, path first."""
+        """The message in the provider's format, path first."""
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
@@ -55,7 +55,7 @@ _DEFAULT: Final = Limits()
 
 
 def problems(request: Mapping[str, Any], *, limits: Limits = _DEFAULT) -> list[Problem]:
-    """Return every reason a provider would refuse the request; none means it is accepted."""
+    """Return every reason why a provider would reject the request; an empty list means it is accepted."""
     request = request if isinstance(request, dict) else dict(request)
     found = _body(request, limits)
     if found and found[0].status == 413:
@@ -79,17 +79,17 @@ def problems(request: Mapping[str, Any], *, limits: Limits = _DEFAULT) -> list[P
 
 
 def too_long(tokens: int, max_tokens: int) -> Problem | None:
-    """Return the refusal of a prompt that does not fit the window."""
+    """Return the provider's error for a prompt that does not fit the window, or None if it fits."""
     if tokens <= max_tokens:
         return None
     return Problem("", f"prompt is too long: {tokens} tokens > {max_tokens} maximum")
 
 
 def _body(request: Mapping[str, Any], limits: Limits) -> list[Problem]:
-    """Check what the wire itself needs: JSON, valid Unicode, a bounded size."""
+    """Check that the body is valid JSON and Unicode and within the size limit."""
     try:
         body = _quick.encode(request)
-        # What comes back equal is plain JSON. The encoder alone would let NaN, bytes or dates pass as something else.
+        # The round trip proves plain JSON: the encoder alone would silently convert NaN, bytes and dates.
         size = len(body) if _decode(body) == request else len(_strict(request).encode())
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         try:
@@ -127,7 +127,7 @@ def _not_json(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:  # n
 
 
 class _Walk:
-    """One pass over a request, gathering problems and what is counted over all of it."""
+    """One pass over a request that collects problems, images, breakpoints and tool-call ids."""
 
     __slots__ = ("found", "ids", "images", "limits", "marks", "tool_blocks")
 
@@ -160,7 +160,7 @@ class _Walk:
             self.blocks(system, "system", "system")
 
     def blocks(self, content: list[Any], role: str, path: str) -> list[dict[str, Any]]:
-        """Check each block alone, gather images and marks, and return the blocks that can be looked at further."""
+        """Check each block by itself, collect images and breakpoints, and return the blocks that are objects."""
         cache_edits, sound = self.limits.cache_edits, True
         for index, block in enumerate(content):
             fault = block_fault(block, role, cache_edits)
@@ -178,7 +178,7 @@ class _Walk:
         return content if sound else [block for block in content if is_object(block)]
 
     def inside(self, content: list[Any], path: str) -> None:
-        """Gather images and marks from within a tool result."""
+        """Collect images and breakpoints inside a tool result."""
         for index, block in enumerate(content):
             if block["type"] == "image":
                 self.images += 1
@@ -239,7 +239,7 @@ class _Walk:
         return []
 
     def results(self, blocks: list[dict[str, Any]], pending: list[str], index: int) -> None:
-        """Check that the results of the message answer exactly the uses of the message before, and come first."""
+        """Check that the message's results come first and answer exactly the tool calls of the message before."""
         seen: set[str] = set()
         late = other = False
         for position, block in enumerate(blocks):
@@ -271,7 +271,7 @@ class _Walk:
             )
 
     def uses(self, blocks: list[dict[str, Any]], index: int, is_last: bool) -> list[str]:
-        """Return the uses that the next message must answer; check ids, server pairs and thinking."""
+        """Return the tool calls that the next message must answer; check ids, server tool pairs and thinking."""
         pending: list[str] = []
         open_server: dict[str, int] = {}
         for position, block in enumerate(blocks):
@@ -308,7 +308,7 @@ class _Walk:
             self.add("messages", "final assistant content cannot end with trailing whitespace")
 
     def totals(self, request: Mapping[str, Any]) -> None:
-        """Check what is counted over the whole request."""
+        """Check the limits of the whole request: declared tools, images and breakpoints."""
         if self.tool_blocks and not request.get("tools"):
             self.add("", "Requests which include `tool_use` or `tool_result` blocks must define tools")
         if self.images > self.limits.max_images:
