@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from anyio import Lock, to_thread
@@ -64,8 +63,10 @@ class SessionLog:
     def emit(self, event: Event) -> None:
         """Send an event to every listener; a listener that raises stops nothing."""
         for listener in self._listeners:
-            with suppress(Exception):
+            try:
                 listener(event)
+            except Exception:
+                continue
 
     async def append(self, kind: str, body: dict[str, Any]) -> Entry:
         """Log one entry; it is durable when this returns."""

@@ -82,9 +82,9 @@ class SessionParts:
 
     async def configure(self, log: SessionLog, asked: RequestOptions) -> None:
         """Apply flags and the model of the next request to every layer."""
-        self.policy.apply_flags(log)
+        if self.policy.apply_flags(log):
+            self.apply_policy()
         await self.policy.use(asked)
-        self.apply_policy()
         self.cache.compact_at = self.policy.thresholds.auto_compact
 
     def apply_policy(self) -> None:

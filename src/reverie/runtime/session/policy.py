@@ -41,18 +41,20 @@ class SessionPolicy:
         """The window of the model in use, or the smaller one in the settings."""
         return window_tokens(self.model_name, self.settings, self._betas)
 
-    def apply_flags(self, log: SessionLog) -> None:
-        """Switch layers off as the flag provider says; report its failure once."""
+    def apply_flags(self, log: SessionLog) -> bool:
+        """Switch layers off as the flag provider says, report its failure once, and return whether there is one."""
+        if self.flags is None:
+            return False
 
         def report(why: str) -> None:
             if not self._reported_failure:
                 log.emit(FellBack(log.name, "flags", why))
             self._reported_failure = True
 
-        if self.flags is not None:
-            switches = switched_by(self.flags, self._switches, failed=report)
-            limits = limits_by(self.flags, self._limits)
-            self.settings = replace(self.settings, switches=switches, offload_limits=limits)
+        switches = switched_by(self.flags, self._switches, failed=report)
+        limits = limits_by(self.flags, self._limits)
+        self.settings = replace(self.settings, switches=switches, offload_limits=limits)
+        return True
 
     async def use(self, asked: RequestOptions) -> None:
         """Take over model, betas and extra arguments of the next request."""

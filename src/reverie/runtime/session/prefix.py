@@ -29,6 +29,8 @@ class RequestOptions:
     tools: list[dict[str, Any]] | None
     body: Mapping[str, Any]
     extras: Mapping[str, Any]
+    betas: tuple[str, ...] = ()
+    """The beta features this request asks for."""
 
     @staticmethod
     def of(
@@ -42,12 +44,7 @@ class RequestOptions:
             raise InputError("prepare() places the cache breakpoints itself: leave cache_control out")
         body = {key: value for key, value in options.items() if key in REQUEST_FIELDS}
         extras = {key: value for key, value in options.items() if key not in REQUEST_FIELDS}
-        return RequestOptions(model, system, tools, body, extras)
-
-    @property
-    def betas(self) -> tuple[str, ...]:
-        """The beta features this request asks for."""
-        return betas_of({**self.body, **self.extras})
+        return RequestOptions(model, system, tools, body, extras, betas_of(options))
 
 
 async def render_prefix(

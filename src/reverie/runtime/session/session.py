@@ -203,7 +203,7 @@ class Session:
         message, rest = plain_reply(reply)
         fingerprint = (rest.get("id"), message["content"])
         if self._observed != fingerprint:  # a repeated reply follows a call that was cut off
-            await self.append(ASSISTANT, {"message": message, "reply": rest})
+            await self.log.append(ASSISTANT, {"message": message, "reply": rest})
             await self._bill(rest)
             usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
             self.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
@@ -222,8 +222,8 @@ class Session:
         billed = accounts.after(reply, cache={**self.parts.cache.state(), **self.parts.trim.state()})
         if billed is None:
             return
-        entry = await self.decide(billed.call)
-        await self.run_blocking(lambda: accounts.enter(billed, entry.uuid))
+        entry = await self.log.decide(billed.call)
+        await self.log.run_blocking(lambda: accounts.enter(billed, entry.uuid))
         if billed.broke is not None:
             self.emit(CacheBroken(self.name, billed.broke.reason, billed.broke.tokens, billed.lost_usd))
         if billed.cleared:
@@ -238,8 +238,8 @@ class Session:
         billed = accounts.side_call(reply, source=source)
         if billed is None:
             return None
-        entry = await self.decide(billed.call)
-        await self.run_blocking(lambda: accounts.enter(billed, entry.uuid))
+        entry = await self.log.decide(billed.call)
+        await self.log.run_blocking(lambda: accounts.enter(billed, entry.uuid))
         return billed.call.cost_usd
 
     async def result(
@@ -256,7 +256,7 @@ class Session:
         # The placeholder of a given-up result was already sent, so a late result is a new message with a new handle.
         handle = f"{tool_use_id}-late-{new_uuid()[:8]}" if late else tool_use_id
         if not late and tool_use_id in self.view.overrides.results:  # an earlier try was decided on and never logged
-            await self.decide(ResultsRestored(Cause("offload", "the result came again"), [tool_use_id]))
+            await self.log.decide(ResultsRestored(Cause("offload", "the result came again"), [tool_use_id]))
         content = await self.parts.offload.result(self.log, use.name, handle, output, max_chars)
         if late:
             notice = f"[Result of tool call {tool_use_id}, after it was given up]"
@@ -265,7 +265,7 @@ class Session:
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
         if is_error:
             block["is_error"] = True
-        return await self.append(USER, {"message": {"role": "user", "content": [block]}})
+        return await self.log.append(USER, {"message": {"role": "user", "content": [block]}})
 
     async def prepare(
         self,
