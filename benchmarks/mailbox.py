@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from reverie.layers.l7_relay.controls import written
+from reverie.layers.l7_relay.controls import stamped_letter
 from reverie.layers.l7_relay.signature import sealed
 from reverie.runtime.mail.files import key_of, placed
 from reverie.runtime.mail.mailbox import Mailbox
@@ -43,7 +43,7 @@ def fill(home: Path, senders: int, messages: int) -> None:
         Mailbox(home, TEAM, name).close()
         key = key_of(str(home), TEAM, name) or b""
         for number in range(1, messages // senders + 1):
-            letter = written(
+            letter = stamped_letter(
                 str(number),
                 TEXT,
                 sender=(TEAM, name),

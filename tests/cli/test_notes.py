@@ -13,7 +13,7 @@ import pytest
 from log_script import Script, call, text
 from reverie import FileStorage, Library
 from reverie.layers.l3_notes.sections import HEADINGS
-from reverie.layers.l3_notes.skill import parse_skill
+from reverie.memories.store.frontmatter import parse
 from reverie.runtime.session.notes.keeper import NOTES_FILE
 
 from .conftest import Asked, Reverie, on_a_screen
@@ -127,10 +127,10 @@ def test_a_session_becomes_a_skill(reverie: Reverie, asked: Asked, tmp_path: Pat
     made = asked("skill", "fence-7", "--out", tmp_path)
     path = Path(made["path"])
     assert path == tmp_path / made["name"] / "SKILL.md"
-    skill = parse_skill(path.read_text())
-    assert (skill.name, made["text"]) == (path.parent.name, path.read_text())
+    skill = parse(path.read_text())
+    assert (skill.fields["name"], made["text"]) == (path.parent.name, path.read_text())
     assert "make test" in skill.body
-    assert "2,000 sheep" in skill.description
+    assert "2,000 sheep" in str(skill.fields["description"])
     code, _, err = reverie("skill", "fence-7", "--out", tmp_path)
     assert code == 2
     assert "was not changed" in err

@@ -12,7 +12,7 @@ import pytest
 
 from log_script import Script, call
 from reverie.conversation.entries import encode_entry
-from reverie.layers.l1_offload import OffloadPolicy, offload_result
+from reverie.layers.l1_offload import OffloadPolicy, ResultStore, offload_result
 from reverie.storage.files import FileStorage
 
 OUTPUT = b"".join(b"line %d \x1b[31m\xff\n" % number for number in range(1, 5_001))
@@ -24,7 +24,9 @@ def session(home: Path) -> None:
     script = Script()
     script.user("begin")
     script.reply(call("toolu_1", "Bash"), call("toolu_2", "Bash"))
-    made = offload_result(storage, "projects/app/work", "Bash", "toolu_1", OUTPUT, OffloadPolicy(), script.view)
+    made = offload_result(
+        ResultStore(storage, "projects/app/work"), "Bash", "toolu_1", OUTPUT, OffloadPolicy(), script.view
+    )
     for decision in made.before:
         script.decide(decision)
     script.result("toolu_1", made.content)

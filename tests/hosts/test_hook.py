@@ -211,7 +211,7 @@ def test_words_kept_between_hooks_find_what_reading_everything_finds(
     from datetime import UTC, datetime
 
     from reverie.hosts.memory_reader import MemoryReader
-    from reverie.memories.recall.local_choice import chosen
+    from reverie.memories.recall.local_choice import RecallContext, local_choice
     from reverie.memories.recall.policy import RecallPolicy
     from reverie.memories.recall.search import MemoryIndex
 
@@ -228,8 +228,10 @@ def test_words_kept_between_hooks_find_what_reading_everything_finds(
         whole = [one for name in read.records if (one := read.whole(name)) is not None]
         plain = MemoryIndex(whole)
         now = datetime.now(UTC)
-        files = chosen(query, list(read.records.values()), read.index, now=now, policy=RecallPolicy())
-        assert files == chosen(query, whole, plain, now=now, policy=RecallPolicy())
+        files = local_choice(
+            query, list(read.records.values()), read.index, context=RecallContext(now=now), policy=RecallPolicy()
+        )
+        assert files == local_choice(query, whole, plain, context=RecallContext(now=now), policy=RecallPolicy())
         assert [one.score for one in read.index.search(query)] == [one.score for one in plain.search(query)]
         return files
 

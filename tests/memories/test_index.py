@@ -6,18 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.memories.store.index import (
-    changed,
-    hunk_between,
-    line_for,
-    lines_of,
-    load,
-    merged,
-    patched,
-    rebuilt,
-    with_line,
-    without_line,
-)
+from reverie.memories.store.index import changed, hunk_between, line_for, lines_of, load, merged, patched, rebuilt
 from reverie.memories.store.records import MemoryRecord
 
 FILES = st.sampled_from(["a.md", "b.md", "sub/c.md", "with (odd) name.md", "d.md"])
@@ -55,10 +44,10 @@ def test_rebuilt_from_the_files_the_index_is_what_the_files_are(text: str, memor
 
 @given(TEXTS, FILES, TITLES)
 def test_adding_and_taking_away_a_line_touches_no_other(text: str, file: str, title: str) -> None:
-    bare = without_line(text, file)
-    added = with_line(bare, file, line_for(MemoryRecord(file, title)))
+    bare = changed(text, {file: None})
+    added = changed(bare, {file: line_for(MemoryRecord(file, title))})
     assert [line.file for line in lines_of(added)].count(file) == 1
-    assert without_line(added, file).rstrip("\n") == bare.rstrip("\n")
+    assert changed(added, {file: None}).rstrip("\n") == bare.rstrip("\n")
 
 
 @given(TEXTS, TEXTS)
@@ -71,7 +60,7 @@ def test_a_hunk_goes_forth_and_back_byte_for_byte(old: str, new: str) -> None:
 @given(TEXTS, FILES, TITLES, TEXTS)
 def test_a_hunk_meant_for_another_text_still_brings_its_lines(old: str, file: str, title: str, other: str) -> None:
     line = line_for(MemoryRecord(file, title))
-    after = merged(other, hunk_between(without_line(old, file), with_line(without_line(old, file), file, line)))
+    after = merged(other, hunk_between(changed(old, {file: None}), changed(changed(old, {file: None}), {file: line})))
     assert [one.file for one in lines_of(after)].count(file) == 1
 
 

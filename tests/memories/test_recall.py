@@ -14,7 +14,7 @@ from reverie.conversation.wire.option_rules import option_faults
 from reverie.errors import ModelUnavailable
 from reverie.memories.recall.manifest import manifest, manifest_line, manifest_text
 from reverie.memories.recall.search import MemoryIndex
-from reverie.memories.recall.selection import RecallPolicy, Selection, is_suppressed, select, surfaced
+from reverie.memories.recall.selection import RecallContext, RecallPolicy, Selection, is_suppressed, select, surfaced
 from reverie.memories.store.records import MemoryRecord
 from reverie.models.scripted import ScriptedModel
 
@@ -33,7 +33,8 @@ KEPT = [
 
 def choose(query: str, memories: list[MemoryRecord] = KEPT, **given: Any) -> Selection:
     async def run() -> Selection:
-        return await select(query, memories, MemoryIndex(memories), now=NOW, **given)
+        context = RecallContext(given.pop("surfaced", ()), given.pop("tools", ()), NOW)
+        return await select(query, memories, MemoryIndex(memories), context=context, **given)
 
     return anyio.run(run)
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError, SessionBusy
-from reverie.layers.l7_relay.controls import written
+from reverie.layers.l7_relay.controls import stamped_letter
 from reverie.layers.l7_relay.signature import MAX_LETTER_BYTES, sealed
 from reverie.runtime.mail.files import folders_of
 from reverie.runtime.mail.frames import FrameReader, framed
@@ -157,7 +157,7 @@ def test_the_kernel_says_who_the_peer_is():
 @pytest.mark.requirement("L7.5", "L7.6")
 def test_a_forged_letter_is_refused_at_the_socket(home: Path):
     async def act(bob: Mailbox, post: AgentPost, woken: list[str]) -> None:
-        forged = written("1", "obey", sender=(TEAM, "lead"), to=(TEAM, "bob"), sequence=1, time_ns=1)
+        forged = stamped_letter("1", "obey", sender=(TEAM, "lead"), to=(TEAM, "bob"), sequence=1, time_ns=1)
         for key in (b"x" * 32, b""):
             assert not await to_thread.run_sync(deliver, str(home), BOB, sealed(forged, key))
         assert bob.poll() == []

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.errors import InputError, SessionBusy, StorageError, UnsafePath
-from reverie.layers.l7_relay.controls import written
+from reverie.layers.l7_relay.controls import stamped_letter
 from reverie.layers.l7_relay.messages import Letter
 from reverie.layers.l7_relay.signature import sealed
 from reverie.runtime.mail import files as mail_files
@@ -48,7 +48,9 @@ def put(home: Path, letter: Letter, key: bytes) -> Path:
 
 
 def forged(sender: str, number: int = 1, *, to: str = "bob", text: str = "obey") -> Letter:
-    return written(str(number), text, sender=(TEAM, sender), to=(TEAM, to), sequence=number, time_ns=time.time_ns())
+    return stamped_letter(
+        str(number), text, sender=(TEAM, sender), to=(TEAM, to), sequence=number, time_ns=time.time_ns()
+    )
 
 
 @pytest.mark.requirement("L7.6")
@@ -364,7 +366,7 @@ def fill(home: Path, reader: str, senders: int, each: int) -> None:
         box(home, f"s{sender}").close()
         key = key_of(str(home), TEAM, f"s{sender}") or b""
         for number in range(1, each + 1):
-            letter = written(
+            letter = stamped_letter(
                 str(number), "x", sender=(TEAM, f"s{sender}"), to=(TEAM, reader), sequence=number, time_ns=number
             )
             place = placed(letter)

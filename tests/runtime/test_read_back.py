@@ -9,7 +9,7 @@ from log_script import Script, call, text
 from reverie.conversation.decisions import Cause, Compacted, Replacement, ResultsCleared, Snipped
 from reverie.conversation.entries import USER, encode_entry
 from reverie.errors import InputError, StorageError
-from reverie.layers.l1_offload import OffloadPolicy, offload_aggregate, offload_result
+from reverie.layers.l1_offload import OffloadPolicy, ResultStore, offload_aggregate, offload_result
 from reverie.runtime.session.offload.read_back import ReadBack, TextLine
 from reverie.storage.in_memory import InMemoryStorage
 
@@ -35,7 +35,7 @@ def script(storage: InMemoryStorage) -> Script:
     script.user("first words")
     script.reply(call("stored", "Bash"), call("cleared", "Bash"), call("blocks", "mcp__a__b"))
     output = "".join(f"line {number}\n" for number in range(1, 10_001))
-    made = offload_result(storage, FOLDER, "Bash", "stored", output, OffloadPolicy(), script.view)
+    made = offload_result(ResultStore(storage, FOLDER), "Bash", "stored", output, OffloadPolicy(), script.view)
     for decision in made.before:
         script.decide(decision)
     script.result("stored", made.content)
@@ -114,7 +114,7 @@ def test_a_stored_result_that_was_altered_is_refused_unless_the_log_has_it(stora
     script.reply(*(call(called, "Glob") for called in ids))
     for called in ids:
         script.result(called, called * 24_000)
-    for decision in offload_aggregate(storage, FOLDER, script.view, OffloadPolicy()).before:
+    for decision in offload_aggregate(ResultStore(storage, FOLDER), script.view, OffloadPolicy()).before:
         script.decide(decision)
     decision = script.view.offloaded("t0")
     assert decision is not None

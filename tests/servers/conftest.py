@@ -20,7 +20,7 @@ import pytest
 from log_script import Script, call, text
 from reverie import FileStorage, Library
 from reverie.conversation.decisions import Cause, Compacted
-from reverie.layers.l1_offload import OffloadPolicy, offload_result
+from reverie.layers.l1_offload import OffloadPolicy, ResultStore, offload_result
 from reverie.runtime.places.projects import project_slug
 
 REVERIE = str(Path(sys.executable).with_name("reverie"))
@@ -103,7 +103,7 @@ def stock() -> Callable[[Path, Path], str]:
         script.user(words)
         script.reply(call("toolu_big", "Bash"), call("toolu_small", "Bash"))
         output = "".join(f"line {number}\n" for number in range(1, 10_001))
-        made = offload_result(storage, folder, "Bash", "toolu_big", output, OffloadPolicy(), script.view)
+        made = offload_result(ResultStore(storage, folder), "Bash", "toolu_big", output, OffloadPolicy(), script.view)
         for decision in made.before:
             script.decide(decision)
         script.result("toolu_big", made.content)

@@ -133,7 +133,7 @@ def _on_prompt(event: HookEvent, settings: HookSettings) -> HookResponse:
 
 def _recall(event: HookEvent, settings: HookSettings, state: SessionState) -> str:
     """Return the text of the memories that fit the prompt; empty where none fits well enough."""
-    from ..memories.recall.local_choice import chosen
+    from ..memories.recall.local_choice import RecallContext, local_choice
     from ..memories.recall.presentation import shown_text
     from ..values import replace
     from .memory_reader import MemoryReader, note_surfaced
@@ -145,7 +145,9 @@ def _recall(event: HookEvent, settings: HookSettings, state: SessionState) -> st
     directory, now = _memory_directory(event, settings), datetime.now(UTC)
     query = event.prompt[:_LOOK_AT]
     read = MemoryReader(directory, settings.team_memory, query=query, home=settings.home)
-    files = chosen(query, list(read.records.values()), read.index, surfaced=shown, now=now, policy=policy)
+    files = local_choice(
+        query, list(read.records.values()), read.index, context=RecallContext(shown, now=now), policy=policy
+    )
     limits = replace(policy, session_bytes=min(policy.session_bytes, used_bytes + _RECALL_CHARS))
     made = shown_text(
         [memory for file in files if (memory := read.whole(file)) is not None],
@@ -182,7 +184,7 @@ def _placeholder(event: HookEvent, settings: HookSettings) -> str | None:
     if len(text) <= settings.offload_limits.get(event.tool, _SMALLEST_LIMIT):
         return None
     from ..conversation.view import View
-    from ..layers.l1_offload import OffloadPolicy, offload_result
+    from ..layers.l1_offload import OffloadPolicy, ResultStore, offload_result
     from ..runtime.places.projects import project_slug, session_key
     from ..storage.files import FileStorage
 
@@ -191,7 +193,7 @@ def _placeholder(event: HookEvent, settings: HookSettings) -> str | None:
     storage = FileStorage(settings.home)
     try:
         policy = OffloadPolicy(override_chars=settings.offload_limits)
-        made = offload_result(storage, folder, event.tool, result_id, text, policy, View(), root=settings.home)
+        made = offload_result(ResultStore(storage, folder, settings.home), event.tool, result_id, text, policy, View())
     finally:
         storage.close()
     return made.content if made.before and isinstance(made.content, str) else None

@@ -12,7 +12,7 @@ from ..conversation.entries import USER, Entry
 from ..conversation.rounds import rounds
 from ..conversation.view import View
 from ..conversation.wire.blocks import as_blocks
-from ..layers.l1_offload import OffloadPolicy, offload_aggregate, offload_result
+from ..layers.l1_offload import OffloadPolicy, ResultStore, offload_aggregate, offload_result
 from ..layers.l2_trim import STUB_TOKENS, TrimPlan, TrimPolicy, cleared_text
 from ..runtime.session.cache_plan import CachePlan
 from ..runtime.session.trim import Trimmer
@@ -206,7 +206,7 @@ class ReveriePolicy(UncachedPolicy):
         self._cache = CachePlan(compact_at=compact_at, ttl=ttl, rates=rates)
         self.trimmer = Trimmer(trim or TrimPolicy(), self._cache, least_cached=least)
         self._offload = offload or OffloadPolicy()
-        self._storage = InMemoryStorage()
+        self._store = ResultStore(InMemoryStorage(), "replay")
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
         """Run layer 1 on each new result."""
@@ -217,13 +217,13 @@ class ReveriePolicy(UncachedPolicy):
             use = view.tool_call(block["tool_use_id"]) if block["type"] == "tool_result" else None
             if use is not None:
                 called, content = block["tool_use_id"], block.get("content") or ""
-                applied = offload_result(self._storage, "replay", use.name, called, content, self._offload, view)
+                applied = offload_result(self._store, use.name, called, content, self._offload, view)
                 decisions += applied.before
         return decisions
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
         """Run layer 1 on the results of one message together, then layer 2."""
-        together = offload_aggregate(self._storage, "replay", view, self._offload).before
+        together = offload_aggregate(self._store, view, self._offload).before
         planned = self.trimmer.plan(view, step.at)
         if isinstance(planned, TrimPlan):
             self.trimmer.record(planned.decision)

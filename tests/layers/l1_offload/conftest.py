@@ -11,7 +11,7 @@ from log_script import call
 from reverie.conversation.decisions import Decision
 from reverie.conversation.entries import ASSISTANT, USER
 from reverie.conversation.view import View
-from reverie.layers.l1_offload import OffloadPolicy, OffloadResult, offload_aggregate, offload_result
+from reverie.layers.l1_offload import OffloadPolicy, OffloadResult, ResultStore, offload_aggregate, offload_result
 from reverie.ports import Storage
 from reverie.runtime.session.offload.read_back import ReadBack
 from reverie.runtime.session.writer import LogWriter
@@ -48,7 +48,7 @@ class Desk:
 
     def give(self, id: str, output: Any, *, tool: str = "Bash") -> OffloadResult:
         """Take a result in."""
-        made = offload_result(self.storage, self.folder, tool, id, output, self.policy, self.view)
+        made = offload_result(ResultStore(self.storage, self.folder), tool, id, output, self.policy, self.view)
         self.log(made.before)
         block = {"type": "tool_result", "tool_use_id": id, "content": made.content}
         self.writer.append(USER, {"message": {"role": "user", "content": [block]}})
@@ -56,7 +56,7 @@ class Desk:
 
     def send(self) -> OffloadResult:
         """Make the message ready to be sent."""
-        made = offload_aggregate(self.storage, self.folder, self.view, self.policy)
+        made = offload_aggregate(ResultStore(self.storage, self.folder), self.view, self.policy)
         self.log(made.before)
         return self.heard(made)
 

@@ -21,7 +21,7 @@ from reverie.conversation.wire.canonical import canonical, extends
 from reverie.conversation.wire.request import build_request
 from reverie.conversation.wire.validate import problems
 from reverie.errors import StorageError, UnsafePath
-from reverie.layers.l1_offload import OffloadPolicy, offload_result, read_stored
+from reverie.layers.l1_offload import OffloadPolicy, ResultStore, offload_result, read_stored
 from reverie.storage.files import FileStorage
 from reverie.storage.in_memory import InMemoryStorage
 
@@ -136,7 +136,12 @@ def test_the_view_names_where_a_reader_of_files_finds_it(make_desk: MakeDesk, tm
     desk = make_desk(FileStorage(tmp_path))
     desk.ask("a")
     made = offload_result(
-        desk.storage, desk.folder, "Bash", "a", "x" * 60_000, desk.policy, desk.view, root=str(desk.storage.root)
+        ResultStore(desk.storage, desk.folder, str(desk.storage.root)),
+        "Bash",
+        "a",
+        "x" * 60_000,
+        desk.policy,
+        desk.view,
     )
     (decision,) = made.before
     (named,) = [word for word in decision.text.split() if word.endswith("a.txt")]
@@ -278,7 +283,7 @@ def as_built(desk: Any, called: str, output: str) -> object:
 
 def too_hasty(desk: Any, called: str, output: str) -> object:
     """Log the decision first and write the file afterwards."""
-    made = offload_result(InMemoryStorage(), desk.folder, "Bash", called, output, desk.policy, desk.view)
+    made = offload_result(ResultStore(InMemoryStorage(), desk.folder), "Bash", called, output, desk.policy, desk.view)
     desk.log(made.before)
     return desk.give(called, output)
 
@@ -334,7 +339,9 @@ def test_offloading_that_decides_anew_on_old_messages_is_caught(make_desk: MakeD
         desk.send()
         if len(desk.view.results) > 1:
             old = desk.view.results[0].tool_use_id
-            made = offload_result(desk.storage, desk.folder, "Bash", old, "z" * 999, desk.policy, desk.view)
+            made = offload_result(
+                ResultStore(desk.storage, desk.folder), "Bash", old, "z" * 999, desk.policy, desk.view
+            )
             desk.log(made.before)
 
     sent = play(make_desk(policy=SMALL), [[(500, "a")], [(500, "b")], [(500, "c")]], restless)
@@ -355,7 +362,7 @@ def test_the_decision_carries_the_text_the_model_saw(desk: Any) -> None:
 @pytest.mark.requirement("L1.7")
 def test_a_decision_whose_message_was_lost_in_a_crash_still_shows_and_reads(desk: Any) -> None:
     desk.ask("a")
-    made = offload_result(desk.storage, desk.folder, "Bash", "a", "x" * 60_000, desk.policy, desk.view)
+    made = offload_result(ResultStore(desk.storage, desk.folder), "Bash", "a", "x" * 60_000, desk.policy, desk.view)
     desk.log(made.before)
     (last,) = build_request(desk.view)["messages"][-1]["content"]
     assert last["content"] == made.content

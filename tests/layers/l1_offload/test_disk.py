@@ -28,7 +28,7 @@ FOLDER = "projects/app/s"
 CHILD = """
 import sys, json, resource
 from reverie.conversation.view import View
-from reverie.layers.l1_offload import OffloadPolicy, offload_result
+from reverie.layers.l1_offload import ResultStore, OffloadPolicy, offload_result
 from reverie.storage.files import FileStorage
 
 root, called, letter, size, limit = sys.argv[1:]
@@ -38,9 +38,10 @@ if int(limit):
 output = (letter.encode() + b"\\xff line\\n") * (int(size) // 7)
 print("ready", flush=True)
 sys.stdin.readline()
-made = offload_result(storage, "projects/app/s", "Bash", called, output, OffloadPolicy(), View())
+store = ResultStore(storage, "projects/app/s")
+made = offload_result(store, "Bash", called, output, OffloadPolicy(), View())
 later = called + "-later"
-small = offload_result(storage, "projects/app/s", "Bash", later, "small\\n" * 6_000, OffloadPolicy(), View())
+small = offload_result(store, "Bash", later, "small\\n" * 6_000, OffloadPolicy(), View())
 print(json.dumps({
     "path": made.before[0].path if made.before else None,
     "whole": made.content == output.decode("utf-8", "replace"),

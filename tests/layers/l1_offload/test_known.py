@@ -19,7 +19,7 @@ from reverie.conversation.decisions import (
 )
 from reverie.conversation.view import View
 from reverie.conversation.wire.blocks import as_blocks
-from reverie.layers.l1_offload import OffloadPolicy, SeenResults, offload_result
+from reverie.layers.l1_offload import OffloadPolicy, ResultStore, SeenResults, offload_result
 from reverie.storage.in_memory import InMemoryStorage
 
 CAUSE = Cause("test", "because")
@@ -132,7 +132,9 @@ def test_taking_results_in_looks_at_each_of_them_once() -> None:
         called = f"toolu_{number}"
         session.script.reply(call(called))
         output = f"{number}" * 200
-        offload_result(storage, FOLDER, "Bash", called, output, OffloadPolicy(), session.script.view, known=known)
+        offload_result(
+            ResultStore(storage, FOLDER), "Bash", called, output, OffloadPolicy(), session.script.view, known=known
+        )
         session.script.result(called, output)
     assert known.taken == 59
 
@@ -145,7 +147,9 @@ def test_the_same_bytes_are_stored_once_also_when_an_index_is_kept_and_the_past_
         called = f"toolu_{number}"
         session.script.reply(call(called))
         view = session.script.view
-        made = offload_result(storage, FOLDER, "Bash", called, output, OffloadPolicy(), view, known=session.known)
+        made = offload_result(
+            ResultStore(storage, FOLDER), "Bash", called, output, OffloadPolicy(), view, known=session.known
+        )
         decision = made.before[0]
         assert isinstance(decision, ResultOffloaded)
         paths.append(decision.path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from log_script import Script, call, text
-from reverie.layers.l3_notes.apply import template_of
 from reverie.layers.l3_notes.policy import NotesPolicy
+from reverie.layers.l3_notes.prompts import template_of
 from reverie.layers.l3_notes.sections import Template
 
 

@@ -9,9 +9,9 @@ import pytest
 from reverie.conversation.tokens.estimate import estimate_text
 from reverie.conversation.tokens.window import Window, budgets
 from reverie.errors import InputError, SettingsError
-from reverie.layers.l3_notes.apply import directive, edited, filled, prompt_of, template_of
 from reverie.layers.l3_notes.plan import notes_limits
 from reverie.layers.l3_notes.policy import NotesPolicy
+from reverie.layers.l3_notes.prompts import directive, fill_prompt, notes_from_answer, prompt_of, template_of
 from reverie.layers.l3_notes.sections import CURRENT, HEADINGS, WORKLOG, Notes, Template, render_notes
 
 POLICY = NotesPolicy()
@@ -22,7 +22,7 @@ LIMITS = notes_limits(POLICY, budgets(Window(200_000, "default")))
 def test_sections_that_are_sent_change_and_others_stay(template: Template) -> None:
     before = Notes({CURRENT: "old", WORKLOG: "- began"})
     answer = 'Sure:\n<section name="Current State">\nNew `a/b.py`\n\n## Next\nship\n</section>\nand that is all.'
-    assert edited(before, answer, template, LIMITS) == Notes(
+    assert notes_from_answer(before, answer, template, LIMITS) == Notes(
         {CURRENT: "New `a/b.py`\n\n## Next\nship", WORKLOG: "- began"}
     )
 
@@ -42,14 +42,14 @@ def test_sections_that_are_sent_change_and_others_stay(template: Template) -> No
 )
 def test_an_answer_that_damages_the_structure_is_refused_whole(template: Template, answer: str) -> None:
     with pytest.raises(InputError):
-        edited(Notes({CURRENT: "old"}), answer, template, LIMITS)
+        notes_from_answer(Notes({CURRENT: "old"}), answer, template, LIMITS)
 
 
 @pytest.mark.requirement("L3.6")
 def test_a_section_far_over_its_budget_is_cut_at_once(template: Template) -> None:
     steps = "- a step\n" * 40_000
     answer = f'<section name="Worklog">\n{steps}</section>'
-    notes = edited(Notes(), answer, template, LIMITS)
+    notes = notes_from_answer(Notes(), answer, template, LIMITS)
     assert LIMITS.section < estimate_text(notes[WORKLOG]) <= 2 * LIMITS.section
 
 
@@ -85,4 +85,4 @@ def test_a_file_that_is_not_there_is_named() -> None:
 
 
 def test_places_that_are_unknown_stay() -> None:
-    assert filled("{{a}} {{b}} {c}", {"a": "{{b}}"}) == "{{b}} {{b}} {c}"
+    assert fill_prompt("{{a}} {{b}} {c}", {"a": "{{b}}"}) == "{{b}} {{b}} {c}"

@@ -15,12 +15,14 @@ from reverie.conversation.view import View
 from reverie.errors import InputError
 from reverie.layers.l3_notes.local import take_notes
 from reverie.layers.l3_notes.sections import Notes
-from reverie.layers.l3_notes.skill import parse_skill, render_skill, skill_name, skill_of, words_since_compaction
+from reverie.layers.l3_notes.skill import render_skill, skill_name, skill_of, words_since_compaction
+from reverie.memories.store.frontmatter import parse
 
 
 @pytest.mark.requirement("L3.9")
 def test_a_skill_holds_commands_errors_and_the_users_words(worked: Script) -> None:
-    skill = parse_skill(render_skill(skill_of(take_notes(worked.view), words_since_compaction(worked.view))))
+    skill = skill_of(take_notes(worked.view), words_since_compaction(worked.view))
+    assert parse(render_skill(skill)).fields == {"name": skill.name, "description": skill.description}
     assert skill.name == "parser-repo-src-parse-py-accept-empty-input-limit-4-096-bytes"
     assert "Use it for tasks like this one: Please make the parser" in skill.description
     for part in (
@@ -41,8 +43,10 @@ def test_any_session_gives_a_valid_file_or_a_clear_refusal(seed: int, title: str
             skill_of(notes, words)
     else:
         skill = skill_of(notes, words)
-        assert parse_skill(render_skill(skill)).name == skill.name
-    assert parse_skill(render_skill(skill_of(Notes({"Worklog": "x"}), [title or "x"], name=skill_name(title))))
+        assert parse(render_skill(skill)).fields["name"] == skill.name
+        assert len(skill.description) <= 1_024
+        assert "\n" not in skill.description
+    assert parse(render_skill(skill_of(Notes({"Worklog": "x"}), [title or "x"], name=skill_name(title)))).body.strip()
 
 
 @pytest.mark.requirement("L3.9")
@@ -55,22 +59,6 @@ def test_only_what_was_said_since_the_last_compaction_counts() -> None:
     assert words_since_compaction(script.view) == ["third of all"]
     script.decide(CompactionUndone(Cause("c", "r"), cut))
     assert words_since_compaction(script.view) == ["first of all", "second of all", "third of all"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "no front matter",
-        "---\nname: x\n---\nbody",
-        "---\nname: Not Valid\ndescription: d\n---\nbody",
-        f"---\nname: x\ndescription: {'d' * 1_025}\n---\nbody",
-        "---\nname: x\ndescription: d\n---\n",
-        "---\nname: a--b\ndescription: d\n---\nbody",
-    ],
-)
-def test_a_file_that_is_no_skill_is_refused(text: str) -> None:
-    with pytest.raises(InputError):
-        parse_skill(text)
 
 
 def test_a_name_of_ones_own_is_checked() -> None:

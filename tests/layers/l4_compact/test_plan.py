@@ -20,6 +20,7 @@ from reverie.conversation.rounds import reply_id
 from reverie.conversation.view import View
 from reverie.errors import CompactionError
 from reverie.layers.l4_compact import (
+    CompactionCause,
     CompactionText,
     CompactPolicy,
     compaction,
@@ -251,7 +252,7 @@ def test_names_used_once_are_listed_by_the_compaction_that_cuts_them_and_not_for
         names = mine_entries(view.history)
         taking = cut_range_before_tail(view, TailPolicy(0, 0, 0))
         made, _ = compaction(
-            view, taking, CompactionText("notes", "Work.", names), room, trigger="auto", handle="h", reason=""
+            view, taking, CompactionText("notes", "Work.", names), room, CompactionCause("auto", "", "h")
         )
         summaries.append(made.summary)
         script.decide(made)
@@ -279,6 +280,6 @@ def test_whatever_stands_in_a_log_a_compaction_can_be_put_together_or_is_refused
     except CompactionError:
         return
     written = CompactionText("notes", "Work.", mine_entries(view.history))
-    made, _ = compaction(view, taking, written, room, trigger="auto", handle="h", reason="")
+    made, _ = compaction(view, taking, written, room, CompactionCause("auto", "", "h"))
     assert made.summary.strip()
     assert made.last_before == taking.cut[-1].uuid

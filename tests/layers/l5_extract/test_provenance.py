@@ -14,8 +14,8 @@ from random_logs import random_log
 from reverie.conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry
 from reverie.errors import InputError
 from reverie.layers.l5_extract import extract
-from reverie.layers.l5_extract.apply import directive, proposals_in
 from reverie.layers.l5_extract.policy import ExtractPolicy
+from reverie.layers.l5_extract.prompts import directive, proposals_in
 from reverie.layers.l5_extract.provenance import Witnesses
 
 

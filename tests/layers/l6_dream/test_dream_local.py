@@ -15,7 +15,7 @@ from reverie.layers.l6_dream.facts import DreamFacts
 from reverie.layers.l6_dream.findings import findings_in
 from reverie.layers.l6_dream.local import dream
 from reverie.layers.l6_dream.policy import DreamPolicy
-from reverie.layers.l6_dream.validate import validated
+from reverie.layers.l6_dream.validate import validation
 from reverie.memories.store.records import new_text, read_record
 from reverie.values import replace
 
@@ -197,10 +197,10 @@ def test_dates_counted_from_a_files_own_time_are_no_deletions() -> None:
     files = {f"{word}.md": (head.format(word) + f"The {word} of it is due tomorrow.\n").encode() for word in _WORDS[:9]}
     facts = DreamFacts(modified=dict.fromkeys(files, datetime(2026, 5, 1, tzinfo=UTC).timestamp()))
     dreamed = dream(files, now=NOW, policy=POLICY, facts=facts)
-    checked = validated(files, [dreamed], POLICY)
+    checked = validation(files, [dreamed], POLICY)
     assert len(checked.kept) == 9
     assert (checked.refused, checked.deletions) == ((), ())
-    unknown = validated(files, [replace(dreamed, written_on={})], POLICY)
+    unknown = validation(files, [replace(dreamed, written_on={})], POLICY)
     assert len(unknown.refused) == 9, "the known-bad twin: a check that cannot count from the day"
 
 

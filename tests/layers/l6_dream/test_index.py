@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.layers.l6_dream.apply import capped_index
+from reverie.layers.l6_dream.transaction import capped_index
 from reverie.memories.store.index import MAX_BYTES, MAX_LINES, lines_of, load
 
 PERSON = "# Mine\n\nA note of a person.\n- [Wiki](https://wiki.example) — not a memory\n"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reverie.layers.l6_dream.changes import DreamProposal, FileChange
 from reverie.layers.l6_dream.policy import DreamPolicy
-from reverie.layers.l6_dream.validate import Validation, validated
+from reverie.layers.l6_dream.validate import Validation, validation
 from reverie.memories.store.names import is_memory
 from reverie.memories.store.records import read_record
 from reverie.memories.store.trust import TRUSTS, Trust
@@ -48,7 +48,7 @@ def to(file: str, data: bytes | None, *, into: str = "") -> FileChange:
 
 def judged(*changes: FileChange, by: str = "model", confirmed: bool = False, **trusts: Trust) -> Validation:
     known: dict[str, Trust] = {f"{file}.md": trust for file, trust in trusts.items()}
-    return validated(FILES, [DreamProposal(changes, by=by)], POLICY, trusts=known, confirmed=confirmed)
+    return validation(FILES, [DreamProposal(changes, by=by)], POLICY, trusts=known, confirmed=confirmed)
 
 
 SECRET = "gh" + "p_" + "a1b2c3d4e5" * 3 + "f6g7h8"
@@ -163,7 +163,7 @@ def test_a_merge_in_other_words_counts_as_a_deletion() -> None:
 def test_what_the_local_dreamer_lets_go_is_not_held_against_a_model() -> None:
     own = DreamProposal((to("reference_0.md", None), to("reference_1.md", None)), by="local")
     two = DreamProposal((to("reference_2.md", None), to("reference_3.md", None)), by="model")
-    found = validated(FILES, [own, two], POLICY)
+    found = validation(FILES, [own, two], POLICY)
     assert [change.file for change in found.kept] == ["reference_0.md", "reference_1.md"]
 
 

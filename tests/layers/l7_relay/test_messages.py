@@ -20,12 +20,11 @@ from reverie.layers.l7_relay.controls import (
     PlanApprovalResponse,
     ShutdownRequest,
     ShutdownResponse,
-    control_body,
+    control_explanation,
     control_of,
     counts,
-    explained,
     read_control,
-    written,
+    stamped_letter,
 )
 from reverie.layers.l7_relay.messages import Letter, agent_name, check_name, letter_id, shown
 from reverie.layers.l7_relay.signature import MAX_LETTER_BYTES, read, sealed, signed
@@ -37,8 +36,14 @@ TAG = "0123456789abcdef"
 TRICKS = ["..", ".", "a/b", "a\0b", "%2e%2e", "lеad", "a\u202e", "*", "uds:x", "a,b", "A" * 65, "a\n"]
 
 
+def control_body(control: Any) -> dict[str, Any]:
+    """Return a control message as a model writes it into a letter."""
+    (name,) = (name for name, kind in CONTROLS.items() if kind is type(control))
+    return {"type": name, **msgspec.to_builtins(control)}
+
+
 def letter(text: str = "hello", *, sender: str = "alice", **given: Any) -> Letter:
-    made = written("1", text, sender=("default", sender), to=("default", "bob"), sequence=1, time_ns=10**18)
+    made = stamped_letter("1", text, sender=("default", sender), to=("default", "bob"), sequence=1, time_ns=10**18)
     return replace(made, **given)
 
 
@@ -69,7 +74,9 @@ def test_two_sessions_that_differ_in_what_a_name_cannot_hold_get_names_of_their_
 @pytest.mark.requirement("L7.6")
 @given(st.text(min_size=1).filter(lambda text: text.strip()), st.text(), NAMES, st.integers(1, 10**11))
 def test_a_sealed_letter_says_what_was_written_and_who_signed_it(text: str, summary: str, sender: str, number: int):
-    made = written("1", text, sender=("t", sender), to=("t", "bob"), sequence=number, time_ns=number, summary=summary)
+    made = stamped_letter(
+        "1", text, sender=("t", sender), to=("t", "bob"), sequence=number, time_ns=number, summary=summary
+    )
     data = sealed(made, KEY)
     assert read(data) == made
     assert signed(data, KEY)
@@ -201,13 +208,13 @@ def test_a_control_message_arrives_as_what_it_was(control: Any):
     body = control_body(control)
     made = read(sealed(replace(letter(), control=body), KEY))
     assert control_of(made) == control
-    assert explained(made, "alice")
+    assert control_explanation(made, "alice")
     assert set(CONTROLS) >= {body["type"]}
 
 
 @pytest.mark.requirement("L7.7")
 def test_a_shutdown_request_asks_and_says_how_to_answer():
-    said = explained(replace(letter(), control=control_body(ShutdownRequest('r"1', "done"))), None)
+    said = control_explanation(replace(letter(), control=control_body(ShutdownRequest('r"1', "done"))), None)
     assert "shutdown_response" in said
     assert "alice" in said
     assert 'r"1' not in said, "an id cannot leave its quotes"
@@ -220,7 +227,7 @@ def test_a_plan_is_approved_by_the_lead_the_runtime_knows_and_by_nobody_else(sen
     made = replace(letter(sender=sender), sender=sender, team=team, control=body)
     assert counts(made, lead) == (sender == lead and team == "default")
     if not counts(made, lead):
-        assert "approves nothing" in explained(made, lead)
+        assert "approves nothing" in control_explanation(made, lead)
 
 
 @pytest.mark.requirement("L7.7")
@@ -236,7 +243,7 @@ def test_a_text_that_looks_like_a_control_message_is_a_text(text: str):
     made = letter(text, sender="lead", id="lead:1")
     assert control_of(made) is None
     assert not counts(made, "lead")
-    assert explained(made, "lead") == ""
+    assert control_explanation(made, "lead") == ""
 
 
 @pytest.mark.parametrize(

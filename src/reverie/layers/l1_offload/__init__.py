@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .apply import OffloadResult, offload_aggregate, offload_result, read_stored
     from .content import Content, Output, ResultForms, result_forms, text_of
     from .duplicates import SeenResults
+    from .offload import OffloadResult, ResultStore, offload_aggregate, offload_result, read_stored
     from .plan import Aggregate, Duplicate, KeepResult, Offload, Placeholder, Plan, plan_aggregate, plan_result
     from .policy import OffloadPolicy, limit_chars
 
@@ -30,6 +30,7 @@ __all__ = [
     "Placeholder",
     "Plan",
     "ResultForms",
+    "ResultStore",
     "SeenResults",
     "limit_chars",
     "offload_aggregate",
@@ -44,8 +45,9 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "apply": (
+        "offload": (
             "OffloadResult",
+            "ResultStore",
             "offload_aggregate",
             "offload_result",
             "read_stored",

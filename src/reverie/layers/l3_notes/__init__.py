@@ -8,10 +8,10 @@ from ...lazy import lazily
 
 if TYPE_CHECKING:
     from .activity import Activity
-    from .apply import directive, edited, projection_of, template_of
     from .local import NotesBudget, take_notes
     from .plan import NotesLimits, covered_by, enough_tokens, notes_due, notes_limits, worth_logging
     from .policy import NotesPolicy
+    from .prompts import directive, notes_from_answer, projection_of, template_of
     from .sections import (
         CURRENT,
         HEADINGS,
@@ -38,10 +38,10 @@ __all__ = [
     "changed_sections",
     "covered_by",
     "directive",
-    "edited",
     "enough_tokens",
     "fit_notes",
     "notes_due",
+    "notes_from_answer",
     "notes_limits",
     "parse_notes",
     "projection_of",
@@ -58,9 +58,9 @@ __getattr__ = lazily(
     __name__,
     {
         "activity": ("Activity",),
-        "apply": (
+        "prompts": (
             "directive",
-            "edited",
+            "notes_from_answer",
             "projection_of",
             "template_of",
         ),

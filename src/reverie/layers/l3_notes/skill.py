@@ -11,12 +11,12 @@ from ...conversation.cuts import LoggedCut
 from ...conversation.decisions import Compacted
 from ...conversation.view import View
 from ...errors import InputError
-from ...memories.store.frontmatter import FrontMatter, parse, render
+from ...memories.store.frontmatter import FrontMatter, render
 from ...values import record
 from .sections import CODEBASE, ERRORS, FILES, LEARNINGS, RESULTS, TASK, TITLE, WORKFLOW, Notes
 from .tool_effects import one_line
 
-__all__ = ["Skill", "parse_skill", "render_skill", "skill_name", "skill_of", "words_since_compaction"]
+__all__ = ["Skill", "render_skill", "skill_name", "skill_of", "words_since_compaction"]
 
 _NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
 _NAME_CHARS: Final = 64
@@ -77,19 +77,6 @@ def skill_of(notes: Notes, words: Sequence[str], *, name: str = "") -> Skill:
 def render_skill(skill: Skill) -> str:
     """Write the file."""
     return render(FrontMatter({"name": skill.name, "description": skill.description}, f"\n{skill.body.strip()}\n"))
-
-
-def parse_skill(text: str) -> Skill:
-    """Read a SKILL.md; raise ``InputError`` where its name or description is not as the format asks."""
-    found = parse(text)
-    name, description = found.fields.get("name"), found.fields.get("description")
-    if not isinstance(name, str) or not isinstance(description, str) or not description.strip():
-        raise InputError("a SKILL.md begins with front matter that has a name and a description")
-    if len(description) > _DESCRIPTION_CHARS or "\n" in description:
-        raise InputError(f"a skill's description is one line of at most {_DESCRIPTION_CHARS} characters")
-    if not found.body.strip():
-        raise InputError("the skill has no text below its front matter")
-    return Skill(_checked_name(name), description, found.body)
 
 
 def _checked_name(name: str) -> str:

@@ -13,6 +13,7 @@ from ...lazy import lazily
 if TYPE_CHECKING:
     from .loss import LossReport, LostName, loss_between, loss_of, loss_text, shown_text
     from .plan import (
+        CompactionCause,
         CompactionText,
         SummaryBudget,
         compaction,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompactPolicy",
+    "CompactionCause",
     "CompactionText",
     "CutRange",
     "LossReport",
@@ -73,6 +75,7 @@ __getattr__ = lazily(
         ),
         "plan": (
             "SummaryBudget",
+            "CompactionCause",
             "CompactionText",
             "compaction",
             "summary_budget",

@@ -20,6 +20,7 @@ from .user_words import QuotedWords, UserMessage, quoted_words, user_messages, w
 
 __all__ = [
     "LAYER",
+    "CompactionCause",
     "CompactionText",
     "SummaryBudget",
     "compaction",
@@ -84,6 +85,15 @@ class CompactionText:
     names: Mapping[Identifier, int]
 
 
+@record
+class CompactionCause:
+    """The trigger of a compaction, its reason in words, and the handle under which the removed part can be read."""
+
+    trigger: str
+    reason: str
+    handle: str
+
+
 def cut_range_before_tail(view: View, tail: TailPolicy, *, cursor: str | None = None) -> CutRange:
     """Take everything but the kept tail; ``cursor`` is the last message that was written up."""
     items = visible_items(view)
@@ -132,10 +142,8 @@ def compaction(
     taking: CutRange,
     written: CompactionText,
     room: SummaryBudget,
+    cause: CompactionCause,
     *,
-    trigger: str,
-    handle: str,
-    reason: str,
     attachments: Sequence[dict[str, object]] = (),
     spoken: Sequence[UserMessage] | None = None,
 ) -> tuple[Compacted, QuotedWords]:
@@ -159,12 +167,12 @@ def compaction(
     around = "\n".join((body, repeated, *_texts(taking)))
     anchors = anchors_text(anchor_list(_worth_naming(written.names, taking), around, tokens=room.anchors))
     earlier = [one for one in view.facts.compactions if one not in view.facts.undone][-_EARLIER:]
-    go_on = trigger != "manual" or written.method == "notes"
-    text = summary_text(body, repeated, anchors, handle=handle, earlier=earlier, go_on=go_on)
+    go_on = cause.trigger != "manual" or written.method == "notes"
+    text = summary_text(body, repeated, anchors, handle=cause.handle, earlier=earlier, go_on=go_on)
     kept = taking.kept
     decision = Compacted(
-        Cause(LAYER, reason, moves_prefix=True),
-        trigger=trigger,
+        Cause(LAYER, cause.reason, moves_prefix=True),
+        trigger=cause.trigger,
         method=written.method,
         summary=text,
         tokens_before=view.token_count.tokens,
@@ -173,8 +181,8 @@ def compaction(
         attachments=[dict(one) for one in attachments],
         discovered_tools=view.tool_names(),
         from_message=taking.items[taking.start].uuid if written.method == "from" else None,
-        preserved={"head": kept[0].uuid, "anchor": handle, "tail": kept[-1].uuid} if kept else {},
-        handle=handle,
+        preserved={"head": kept[0].uuid, "anchor": cause.handle, "tail": kept[-1].uuid} if kept else {},
+        handle=cause.handle,
     )
     return decision, words
 

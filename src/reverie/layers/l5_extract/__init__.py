@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .apply import MemoryProposal, directive, proposals_in
     from .existing import ExistingMemories
     from .local import MAX_CANDIDATES, LocalExtraction, MemoryCandidate, extract
     from .plan import CURSOR, IMPORTED, ExtractionStep, after_cursor, extraction_step, imported_upto, wrote_memories
     from .policy import ExtractPolicy
+    from .prompts import MemoryProposal, directive, proposals_in
     from .provenance import Witnesses
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "apply": (
+        "prompts": (
             "MemoryProposal",
             "proposals_in",
             "directive",

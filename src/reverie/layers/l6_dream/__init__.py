@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .apply import DreamTransaction, applied, capped_index, files_on, system_prompt, taken_back, task_prompt
     from .changes import DreamProposal, FileChange, Question
     from .facts import DreamFacts
     from .findings import Finding, Findings, findings_in
@@ -20,9 +19,11 @@ if TYPE_CHECKING:
     from .local import dream
     from .plan import ModelStatements, changes_between, lowered, records_of
     from .policy import DreamPolicy
+    from .prompts import system_prompt, task_prompt
     from .report import DreamChange, DreamReport, ModelUsage, OpenQuestion, SkippedChange, change_of, markdown
     from .support import Support
-    from .validate import RefusedChange, validated
+    from .transaction import DreamTransaction, capped_index, dream_transaction, files_on, undo_draft
+    from .validate import RefusedChange, validation
 
 __all__ = [
     "DreamChange",
@@ -45,11 +46,11 @@ __all__ = [
     "RefusedChange",
     "SkippedChange",
     "Support",
-    "applied",
     "capped_index",
     "change_of",
     "changes_between",
     "dream",
+    "dream_transaction",
     "files_on",
     "findings_in",
     "gate_state",
@@ -59,22 +60,20 @@ __all__ = [
     "records_of",
     "seconds_until_due",
     "system_prompt",
-    "taken_back",
     "task_prompt",
-    "validated",
+    "undo_draft",
+    "validation",
 ]
 
 __getattr__ = lazily(
     __name__,
     {
-        "apply": (
+        "transaction": (
             "DreamTransaction",
-            "applied",
+            "dream_transaction",
             "capped_index",
             "files_on",
-            "system_prompt",
-            "taken_back",
-            "task_prompt",
+            "undo_draft",
         ),
         "changes": (
             "DreamProposal",
@@ -104,6 +103,10 @@ __getattr__ = lazily(
             "records_of",
         ),
         "policy": ("DreamPolicy",),
+        "prompts": (
+            "system_prompt",
+            "task_prompt",
+        ),
         "report": (
             "DreamChange",
             "DreamReport",
@@ -116,7 +119,7 @@ __getattr__ = lazily(
         "support": ("Support",),
         "validate": (
             "RefusedChange",
-            "validated",
+            "validation",
         ),
     },
 )

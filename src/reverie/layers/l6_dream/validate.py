@@ -23,7 +23,7 @@ from .coverage import missing
 from .plan import link_targets, linked_to, records_of, whole_text
 from .policy import DreamPolicy
 
-__all__ = ["RefusedChange", "Validation", "validated"]
+__all__ = ["RefusedChange", "Validation", "validation"]
 
 
 @record
@@ -44,7 +44,7 @@ class Validation:
     """The files among the kept whose text, or a part of it, will stand nowhere."""
 
 
-def validated(
+def validation(
     before: Mapping[str, bytes],
     dreams: Sequence[DreamProposal],
     policy: DreamPolicy,

@@ -12,7 +12,7 @@ from ...lazy import lazily
 
 if TYPE_CHECKING:
     from .agent_types import AgentKind, KindSource, allowed_tools, parse_kind
-    from .controls import CONTROLS, control_of, counts, explained, written
+    from .controls import CONTROLS, control_explanation, control_of, counts, stamped_letter
     from .limits import AgentCounts, AgentSpending, over_limit, start_problem
     from .messages import EVERYBODY, MAX_SUMMARY_CHARS, Letter, agent_name, check_name, shown
     from .plan import AgentResult, answer_text, kinds_listing, narrower, notification_text, summary_of
@@ -37,9 +37,9 @@ __all__ = [
     "allowed_tools",
     "answer_text",
     "check_name",
+    "control_explanation",
     "control_of",
     "counts",
-    "explained",
     "fork_is_cheaper",
     "kinds_listing",
     "line_for",
@@ -53,9 +53,9 @@ __all__ = [
     "sealed",
     "shown",
     "signed",
+    "stamped_letter",
     "start_problem",
     "summary_of",
-    "written",
 ]
 
 __getattr__ = lazily(
@@ -71,8 +71,8 @@ __getattr__ = lazily(
             "CONTROLS",
             "control_of",
             "counts",
-            "explained",
-            "written",
+            "control_explanation",
+            "stamped_letter",
         ),
         "limits": (
             "AgentCounts",

@@ -22,12 +22,11 @@ __all__ = [
     "PlanApprovalResponse",
     "ShutdownRequest",
     "ShutdownResponse",
-    "control_body",
+    "control_explanation",
     "control_of",
     "counts",
-    "explained",
     "read_control",
-    "written",
+    "stamped_letter",
 ]
 
 _MAX_CHARS: Final = 10_000
@@ -75,13 +74,7 @@ CONTROLS: Final[dict[str, type[Any]]] = {
     "plan_approval_response": PlanApprovalResponse,
     "idle": Idle,
 }
-_NAMES: Final[dict[type[Any], str]] = {kind: name for name, kind in CONTROLS.items()}
 assert set(CONTROLS.values()) == set(get_args(Control))
-
-
-def control_body(control: Control) -> dict[str, Any]:
-    """Return a control message as a letter carries it."""
-    return {"type": _NAMES[type(control)], **msgspec.to_builtins(control)}
 
 
 def read_control(body: Mapping[str, Any]) -> Control:
@@ -121,7 +114,7 @@ def counts(letter: Letter, lead: str | None) -> bool:
     return control is not None
 
 
-def explained(letter: Letter, lead: str | None) -> str:
+def control_explanation(letter: Letter, lead: str | None) -> str:
     """Return what the runtime has to say about a letter's control message; nothing where it is prose."""
     match control_of(letter):
         case None:
@@ -150,7 +143,7 @@ def explained(letter: Letter, lead: str | None) -> str:
             return f"It has nothing to do now{': ' + '; '.join(parts) if parts else ''}."
 
 
-def written(
+def stamped_letter(
     id: str,
     text: str,
     *,

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from ...lazy import pattern
+from ...values import record
 from ..store.records import MemoryRecord
 from .policy import RecallPolicy
 from .search import Match
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
             ...
 
 
-__all__ = ["certain", "chosen", "is_suppressed", "may_show", "searched"]
+__all__ = ["RecallContext", "is_certain", "is_suppressed", "local_choice", "may_show", "searched"]
 
 _WARNING: Final = pattern(
     r"\b(?:warn\w*|caution\w*|careful|beware|gotcha\w*|pitfall\w*|traps?|caveat\w*|danger\w*"
@@ -37,18 +38,26 @@ _WARNING: Final = pattern(
 )
 
 
-def chosen(
+@record
+class RecallContext:
+    """The files of memories that were shown already, the tools in use, and the time."""
+
+    surfaced: Collection[str] = ()
+    tools: Sequence[str] = ()
+    now: datetime | None = None
+
+
+def local_choice(
     query: str,
     memories: Sequence[MemoryRecord],
     search: Searches,
     *,
-    surfaced: Collection[str] = (),
-    now: datetime | None = None,
+    context: RecallContext,
     policy: RecallPolicy,
 ) -> tuple[str, ...]:
     """Return the files that local search would show for a query, as ``select`` does where there is no model."""
-    kept = {memory.file: memory for memory in memories if may_show(memory, surfaced, (), now)}
-    return searched(query, memories, kept, search, now, policy) if kept and query.strip() else ()
+    kept = {memory.file: memory for memory in memories if may_show(memory, context)}
+    return searched(query, memories, kept, search, context.now, policy) if kept and query.strip() else ()
 
 
 def searched(
@@ -62,20 +71,21 @@ def searched(
     """Return what search finds and is good enough to be shown unasked; ``kept`` are those that may be."""
     hidden = {memory.file for memory in memories} - kept.keys()
     found = search.search(query, limit=policy.most, now=now, without=hidden)
-    return tuple(match.file for match in found if match.file in kept and certain(match, policy))
+    return tuple(match.file for match in found if match.file in kept and is_certain(match, policy))
 
 
-def certain(match: Match, policy: RecallPolicy) -> bool:
+def is_certain(match: Match, policy: RecallPolicy) -> bool:
     """Say whether a match is good enough to be shown unasked: two words of its head, or words that tell enough."""
     if len(match.headed) > 1:
         return True
     return match.strength >= policy.min_strength and (bool(match.headed) or len(match.words) > 1)
 
 
-def may_show(memory: MemoryRecord, surfaced: Collection[str], tools: Sequence[str], now: datetime | None) -> bool:
+def may_show(memory: MemoryRecord, context: RecallContext) -> bool:
     """Say whether a memory may be shown: it was not yet, is no plain note about a tool in use, and has not expired."""
-    if memory.file in surfaced or (tools and is_suppressed(memory, tools)):
+    if memory.file in context.surfaced or (context.tools and is_suppressed(memory, context.tools)):
         return False
+    now = context.now
     return now is None or not memory.expires or memory.expires[:10] >= now.date().isoformat()
 
 

@@ -7,7 +7,7 @@ where it fails, local search chooses, over all memories and not only the newest.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -19,7 +19,7 @@ from ...ports import Model
 from ...values import record
 from ..store.records import MemoryRecord
 from .fence import escaped
-from .local_choice import certain, chosen, is_suppressed, may_show, searched
+from .local_choice import RecallContext, is_suppressed, may_show, searched
 from .manifest import manifest, manifest_text
 from .policy import RecallPolicy
 from .presentation import shown_text
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from .local_choice import Searches
 
 __all__ = [
+    "RecallContext",
     "RecallPolicy",
     "Selection",
-    "certain",
-    "chosen",
     "is_suppressed",
     "request_for",
     "select",
@@ -70,27 +69,25 @@ async def select(
     search: Searches,
     *,
     model: Model | None = None,
-    surfaced: Collection[str] = (),
-    tools: Sequence[str] = (),
-    now: datetime | None = None,
+    context: RecallContext | None = None,
     policy: RecallPolicy | None = None,
     complete: Callable[[Model, Mapping[str, Any]], Any] | None = None,
 ) -> Selection:
     """Choose what to show for a query out of the heads of all memories, without what was shown already."""
-    policy = policy or RecallPolicy()
-    kept = {memory.file: memory for memory in memories if may_show(memory, surfaced, tools, now)}
+    policy, context = policy or RecallPolicy(), context or RecallContext()
+    kept = {memory.file: memory for memory in memories if may_show(memory, context)}
     if not kept or not query.strip():
         return Selection((), "search")
     why = ""
     if model is not None:
         listed = manifest(kept.values(), max_files=policy.manifest_files)
         try:
-            request = request_for(query, listed, model.model_id, tools=tools, policy=policy)
+            request = request_for(query, listed, model.model_id, tools=context.tools, policy=policy)
             reply = await (complete(model, request) if complete else model.complete(request))
             return Selection(tuple(_named(reply.body, listed)[: policy.most]), "model")
         except (ReverieError, ValueError, TimeoutError) as error:
             why = f"chosen by local search: {error or type(error).__name__}"
-    return Selection(searched(query, memories, kept, search, now, policy), "search", why)
+    return Selection(searched(query, memories, kept, search, context.now, policy), "search", why)
 
 
 # -- asking a model
@@ -117,10 +114,10 @@ def request_for(
 
 def _named(body: Mapping[str, Any], memories: Sequence[MemoryRecord]) -> list[str]:
     """Return the files a reply names, those that exist, each once; raise ``ValueError`` where it names nothing so."""
-    chosen = _answer(body)
+    local_choice = _answer(body)
     files = {memory.file: memory.file for memory in memories}
     shown = {escaped(memory.file): memory.file for memory in memories}
-    found = (files.get(name) or shown.get(name) for name in chosen if isinstance(name, str))
+    found = (files.get(name) or shown.get(name) for name in local_choice if isinstance(name, str))
     return list(dict.fromkeys(file for file in found if file))
 
 
@@ -139,9 +136,9 @@ def _answer(body: Mapping[str, Any]) -> list[Any]:
                 given = msgspec.json.decode(with_braces.group()) if with_braces else None
             except msgspec.DecodeError:
                 given = None
-        chosen: Any = cast("dict[str, Any]", given).get("selected_memories") if isinstance(given, dict) else None
-        if isinstance(chosen, list):
-            return cast("list[Any]", chosen)
+        local_choice: Any = cast("dict[str, Any]", given).get("selected_memories") if isinstance(given, dict) else None
+        if isinstance(local_choice, list):
+            return cast("list[Any]", local_choice)
     raise ValueError("the reply does not have the shape that was asked for")
 
 

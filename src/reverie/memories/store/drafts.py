@@ -18,6 +18,7 @@ from .trust import Trust, worst
 
 __all__ = [
     "Draft",
+    "Revision",
     "TransactionView",
     "confirm",
     "forget",
@@ -45,6 +46,19 @@ class Draft:
     undoes: tuple[str, ...] = ()
     expect: Mapping[str, str | None] = field(default_factory=lambda: dict[str, str | None]())
     """The hash a file must have (None: must not be there) for the change to be made."""
+
+
+@record
+class Revision:
+    """A new version of a memory: the fields to change (None removes one) and its new text, if that changes."""
+
+    file: str
+    changes: Mapping[str, Value | None]
+    body: str | None
+    trust: Trust
+    source: tuple[str, ...] = ()
+    expect: str | None = None
+    """The hash the file must have; None accepts any."""
 
 
 class TransactionView(Protocol):
@@ -106,19 +120,9 @@ def save(
     )
 
 
-def revise(
-    table: TransactionView,
-    file: str,
-    changes: Mapping[str, Value | None],
-    body: str | None,
-    *,
-    who: str,
-    why: str,
-    trust: Trust,
-    source: tuple[str, ...] = (),
-    expect: str | None = None,
-) -> Draft | None:
-    """Plan another version of a memory; its trust can only fall, and what it came from is added to."""
+def revise(table: TransactionView, revision: Revision, *, who: str, why: str) -> Draft | None:
+    """Plan another version of a memory; its trust can only fall, and its sources are only added to."""
+    file, changes, body, expect = revision.file, revision.changes, revision.body, revision.expect
     old, data = _there(table, file)
     if old.problem:
         raise InputError(f"{file} cannot be changed: {old.problem}; mend the file by hand first")
@@ -129,8 +133,12 @@ def revise(
     same = body is None or body.strip() == old.body.strip()
     if same and all(_is_set(old, key, value) for key, value in changes.items()):
         return None
-    sources = list(dict.fromkeys((*old.source, *source)))
-    fields: dict[str, Value | None] = {**changes, "modified": _day(table.now), "trust": worst((old.trust, trust))}
+    sources = list(dict.fromkeys((*old.source, *revision.source)))
+    fields: dict[str, Value | None] = {
+        **changes,
+        "modified": _day(table.now),
+        "trust": worst((old.trust, revision.trust)),
+    }
     if sources:
         fields["source"] = sources[0] if len(sources) == 1 else sources
     new = revised_text(data.decode("utf-8", "surrogateescape"), fields, None if same else body)
@@ -140,7 +148,7 @@ def revise(
     index = table.index
     if not listed or (now.name, now.description) != (old.name, old.description):
         index = changed(index, {file: line_for(now)})
-    return Draft("updated", who, why, {file: new_data}, index, source, expect={file: version_of(data)})
+    return Draft("updated", who, why, {file: new_data}, index, revision.source, expect={file: version_of(data)})
 
 
 def _is_set(old: MemoryRecord, key: str, value: Value | None) -> bool:

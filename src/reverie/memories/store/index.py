@@ -32,8 +32,6 @@ __all__ = [
     "merged",
     "patched",
     "rebuilt",
-    "with_line",
-    "without_line",
 ]
 
 INDEX: Final = "MEMORY.md"
@@ -109,16 +107,6 @@ def line_for(memory: MemoryRecord) -> str:
     if len(hook) > room:
         hook = hook[: room - 1].rsplit(" ", 1)[0].rstrip(" ,;:") + "…"
     return f"{start} — {hook}" if hook else start
-
-
-def with_line(text: str, file: str, line: str) -> str:
-    """Return the index with this line for a file: in the place of the old one, else at the end."""
-    return changed(text, {file: line})
-
-
-def without_line(text: str, file: str) -> str:
-    """Return the index without the lines of a file."""
-    return changed(text, {file: None})
 
 
 def changed(text: str, lines: dict[str, str | None]) -> str:

@@ -19,12 +19,12 @@ from ...layers.l6_dream import (
     OpenQuestion,
     RefusedChange,
     SkippedChange,
-    applied,
     capped_index,
     change_of,
+    dream_transaction,
     files_on,
-    taken_back,
-    validated,
+    undo_draft,
+    validation,
 )
 from ...memories.rules.taxonomy import lint_memory
 from ...memories.store.drafts import Draft
@@ -83,7 +83,7 @@ class Applying:
     def planned(self, report: DreamReport, dreams: Sequence[DreamProposal], *, confirmed: bool) -> DreamReport:
         """Return the report of what would be done, were nothing to change meanwhile."""
         files = self._before.files
-        checked = validated(files, dreams, self._policy, trusts=self._before.trusts, confirmed=confirmed)
+        checked = validation(files, dreams, self._policy, trusts=self._before.trusts, confirmed=confirmed)
         after = _after(files, checked.kept)
         index = capped_index(self._before.index, after, [one.file for one in checked.kept if one.after is not None])
         return replace(
@@ -106,7 +106,9 @@ class Applying:
         plans: list[DreamTransaction] = []
 
         def plan(desk: Transaction) -> Draft | None:
-            plans.append(applied(desk, chosen, self._policy, why=f"{report.dream}: {counts}", confirmed=confirmed))
+            plans.append(
+                dream_transaction(desk, chosen, self._policy, why=f"{report.dream}: {counts}", confirmed=confirmed)
+            )
             return plans[-1].draft
 
         entry = self._committed(report.dream, plan)
@@ -186,7 +188,7 @@ def undo_dream(shelf: MemoryStore, reports: Reports, dream: str | None, *, autho
     stayed: list[tuple[str, ...]] = []
 
     def plan(desk: Transaction) -> Draft:
-        draft, left = taken_back(desk, desk.history.entry(entry.id), who=author)
+        draft, left = undo_draft(desk, desk.history.entry(entry.id), who=author)
         stayed.append(left)
         return draft
 

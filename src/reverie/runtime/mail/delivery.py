@@ -17,7 +17,7 @@ from anyio import to_thread
 from ...conversation.decisions import Cause, MessageQueued
 from ...errors import SessionBusy, StorageError
 from ...events import FellBack, MessageArrived
-from ...layers.l7_relay import Letter, control_of, counts, explained, shown
+from ...layers.l7_relay import Letter, control_explanation, control_of, counts, shown
 from .local_queues import LetterQueue
 from .mailbox import Mailbox
 
@@ -94,7 +94,7 @@ async def _show(session: Session, letter: Letter, lead: str | None, heed: Heed |
         return
     control = control_of(letter)
     why = str(letter.control["type"]) if control is not None and letter.control is not None else "message"
-    text = shown(letter, tag=secrets.token_hex(8), note=explained(letter, lead))
+    text = shown(letter, tag=secrets.token_hex(8), note=control_explanation(letter, lead))
     await session.decide(MessageQueued(Cause("relay", why), letter.id, text, letter.sender))
     room.shown += 1
     session.emit(MessageArrived(session.name, letter.id, letter.sender, letter.summary))

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from ...conversation.entries import iso, new_uuid
 from ...errors import InputError, SessionBusy, StorageError, UnsafePath
-from ...layers.l7_relay import KEY_BYTES, Letter, check_name, read, sealed, signed, written
+from ...layers.l7_relay import KEY_BYTES, Letter, check_name, read, sealed, signed, stamped_letter
 from ...paths import explained, open_folder, replace_file
 from ...storage.lock_files import FileLease, find_holder, locked, take_lease
 from ...values import record, replace
@@ -198,7 +198,7 @@ class Mailbox:
         """
         reader = self._reader(to, team or self.team)
         with numbered(self.home, self._parts, reader) as number:
-            letter = written(
+            letter = stamped_letter(
                 id or new_uuid(),
                 text,
                 sender=self._me,

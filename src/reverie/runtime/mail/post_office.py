@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from ...conversation.entries import new_uuid
 from ...errors import InputError, ReverieError
-from ...layers.l7_relay import EVERYBODY, Letter, check_name, written
+from ...layers.l7_relay import EVERYBODY, Letter, check_name, stamped_letter
 from .files import folders_of, in_home
 from .local_queues import LetterQueue, Neighbours
 from .mailbox import Mailbox
@@ -186,7 +186,7 @@ class _Content:
         self.control = control
 
     def letter(self, sender: tuple[str, str], to: tuple[str, str], number: int, now: float) -> Letter:
-        return written(
+        return stamped_letter(
             new_uuid(),
             self.text,
             sender=sender,

@@ -201,9 +201,8 @@ class Memory:
 
         def plan(desk: Transaction) -> Draft | None:
             trusted, sources = vouched_of(author, trust), sources_of(source)
-            return drafts.revise(
-                desk, file, changes, body, who=author, why=why, trust=trusted, source=sources, expect=expect
-            )
+            revision = drafts.Revision(file, changes, body, trusted, sources, expect)
+            return drafts.revise(desk, revision, who=author, why=why)
 
         try:
             entry = self._shelf(scope).commit(plan, dry_run=dry_run)
@@ -254,9 +253,8 @@ class Memory:
                 return drafts.save(desk, inner, born, matter.body, who=author, why=why)
             sources, dropped = sources_of(source), dict.fromkeys(old.extra.keys() - fields.keys() if old else ())
             new = {**dropped, **fields}
-            return drafts.revise(
-                desk, inner, new, matter.body, who=author, why=why, trust=vouched, source=sources, expect=expect
-            )
+            revision = drafts.Revision(inner, new, matter.body, vouched, sources, expect)
+            return drafts.revise(desk, revision, who=author, why=why)
 
         entry = shelf.commit(plan)
         return self._saved(scope, shelf.get(inner) or MemoryRecord(inner, inner), entry, False)

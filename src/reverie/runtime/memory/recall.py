@@ -19,7 +19,7 @@ from ...conversation.entries import DECISION
 from ...conversation.view import View
 from ...errors import ReverieError
 from ...events import FellBack
-from ...memories.recall.selection import RecallPolicy, Selection, select, surfaced
+from ...memories.recall.selection import RecallContext, RecallPolicy, Selection, select, surfaced
 from ...memories.store.records import MemoryRecord
 from ...memories.store.store import utc_now
 from ...ports import Model, Reply
@@ -175,9 +175,7 @@ class Recalling:
             self._search.memories,
             self._search,
             model=self._model,
-            surfaced=before.files,
-            tools=self._session.view.tool_names(),
-            now=self._clock(),
+            context=RecallContext(before.files, self._session.view.tool_names(), self._clock()),
             policy=self._policy,
             complete=self._complete,
         )

@@ -15,7 +15,15 @@ import msgspec
 from ...errors import InputError
 from ..loopback import LoopbackThread
 from ..messages_server import ManualClock, count_block_tokens
-from .dialects import ChatRefusal, chat_parts, chat_reply, response_body, response_items, response_parts, response_reply
+from .dialects import (
+    ChatRefusal,
+    chat_parts,
+    chat_reply,
+    response_body,
+    response_items,
+    response_parts,
+    response_reply,
+)
 from .ledger import PrefixCache
 
 if TYPE_CHECKING:

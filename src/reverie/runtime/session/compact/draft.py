@@ -16,6 +16,7 @@ from ....errors import CompactionError
 from ....events import CompactionProgressed, FellBack
 from ....layers.l3_notes import Notes, NotesBudget, take_notes
 from ....layers.l4_compact import (
+    CompactionCause,
     CompactionText,
     CutRange,
     LossReport,
@@ -256,9 +257,7 @@ class CompactionDraft:
         handle = f"cut-{new_uuid()[:12]}"
         decision, words = compaction(
             *(view, taking, written, room),
-            trigger=asked.trigger,
-            handle=handle,
-            reason=asked.reason,
+            CompactionCause(asked.trigger, asked.reason, handle),
             spoken=self._saying.follow(view),
         )
         after = await session.foresee(decision)

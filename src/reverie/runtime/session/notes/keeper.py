@@ -26,9 +26,9 @@ from ....layers.l3_notes import (
     changed_sections,
     covered_by,
     directive,
-    edited,
     enough_tokens,
     notes_due,
+    notes_from_answer,
     notes_limits,
     parse_notes,
     projection_of,
@@ -235,7 +235,7 @@ class NotesKeeper:
         view, before = self._session.view, self.notes
         text = directive(before, template, self._policy, limits, path=self.path)
         answer = await forks.ask(text, source=SOURCE, max_tokens=limits.total + limits.section)
-        notes = edited(before, answer.text, template, limits)
+        notes = notes_from_answer(before, answer.text, template, limits)
         if notes[CURRENT] == before[CURRENT] and CURRENT in template.headings:
             local = await self._local(view, Notes({}), limits)
             notes = Notes({**notes.sections, CURRENT: local[CURRENT] or notes[CURRENT]})

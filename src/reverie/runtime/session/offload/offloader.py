@@ -6,7 +6,15 @@ from typing import Any
 
 from ....conversation.decisions import Collapsed, Compacted, CompactionUndone, ResultsRestored, Snipped
 from ....events import DecisionMade, Event, FellBack
-from ....layers.l1_offload import Content, OffloadPolicy, OffloadResult, SeenResults, offload_aggregate, offload_result
+from ....layers.l1_offload import (
+    Content,
+    OffloadPolicy,
+    OffloadResult,
+    ResultStore,
+    SeenResults,
+    offload_aggregate,
+    offload_result,
+)
 from ....ports import Storage
 from ..log import SessionLog
 from ..replies import result_content
@@ -23,9 +31,7 @@ class Offloader:
         """Store results under a session's folder; ``root`` is the directory where a person finds the storage."""
         self.policy = policy
         self.enabled = True
-        self._storage = storage
-        self._folder = folder
-        self._root = root
+        self._store = ResultStore(storage, folder, root)
         self._known = SeenResults()
 
     def on_event(self, event: Event) -> None:
@@ -40,14 +46,12 @@ class Offloader:
         given = bytes(output) if isinstance(output, (bytes, bytearray)) else result_content(output)
         applied = await log.run_blocking(
             lambda: offload_result(
-                self._storage,
-                self._folder,
+                self._store,
                 tool,
                 handle,
                 given,
                 self.policy,
                 log.view,
-                root=self._root,
                 declared=max_chars,
                 known=self._known,
             )
@@ -61,9 +65,7 @@ class Offloader:
         if not self.enabled:
             return
         applied = await log.run_blocking(
-            lambda: offload_aggregate(
-                self._storage, self._folder, log.view, self.policy, root=self._root, known=self._known
-            )
+            lambda: offload_aggregate(self._store, log.view, self.policy, known=self._known)
         )
         await self._log(log, applied)
 

@@ -23,7 +23,7 @@ from .sections import (
     render_notes,
 )
 
-__all__ = ["directive", "edited", "filled", "projection_of", "prompt_of", "template_of"]
+__all__ = ["directive", "fill_prompt", "notes_from_answer", "projection_of", "prompt_of", "template_of"]
 
 _SECTION: Final = re.compile(r"<section\s+name=\"([^\"\n]+)\"\s*>[ \t]*\n?(.*?)</section>", re.DOTALL)
 _FENCE: Final = re.compile(r"```\w*\n(.*)\n```\s*\Z", re.DOTALL)
@@ -51,7 +51,7 @@ def _text(given: str, own: str) -> str:
         raise SettingsError(f"{given} cannot be read ({error}): correct the notes settings, or leave it out") from None
 
 
-def filled(prompt: str, values: Mapping[str, str]) -> str:
+def fill_prompt(prompt: str, values: Mapping[str, str]) -> str:
     """Return a prompt with its places filled; what is filled in is not looked at again."""
     return re.sub(r"\{\{(\w+)\}\}", lambda place: values.get(place.group(1), place.group(0)), prompt)
 
@@ -66,10 +66,10 @@ def directive(notes: Notes, template: Template, policy: NotesPolicy, limits: Not
         "total_tokens": str(limits.total),
         "over": over,
     }
-    return filled(prompt_of(policy), values)
+    return fill_prompt(prompt_of(policy), values)
 
 
-def edited(notes: Notes, answer: str, template: Template, limits: NotesLimits) -> Notes:
+def notes_from_answer(notes: Notes, answer: str, template: Template, limits: NotesLimits) -> Notes:
     """Return the notes with a model's edits; raise ``InputError`` where the answer would damage their structure."""
     found = _SECTION.findall(answer)
     if not found:

@@ -26,9 +26,21 @@ from .plan import (
 )
 from .policy import OffloadPolicy
 
-__all__ = ["OffloadResult", "offload_aggregate", "offload_result", "read_stored"]
+__all__ = ["OffloadResult", "ResultStore", "offload_aggregate", "offload_result", "read_stored"]
 
 LAYER: Final = "offload"
+
+
+@record
+class ResultStore:
+    """The place where results are stored: a session's folder in a storage.
+
+    ``root`` is the directory in which a reader of files finds the storage; empty where files do not hold it.
+    """
+
+    storage: Storage
+    folder: str
+    root: str = ""
 
 
 @record
@@ -44,15 +56,13 @@ class OffloadResult:
 
 
 def offload_result(
-    storage: Storage,
-    folder: str,
+    store: ResultStore,
     tool: str,
     tool_use_id: str,
     output: Output,
     policy: OffloadPolicy,
     view: View,
     *,
-    root: str = "",
     declared: float | None = None,
     known: SeenResults | None = None,
 ) -> OffloadResult:
@@ -74,41 +84,35 @@ def offload_result(
             )
         case Offload():
             try:
-                path = _store(storage, folder, plan, known.follow(view))
+                path = _store(store, plan, known.follow(view))
             except StorageError as error:
                 return OffloadResult(plan.form.content, fallback=_fallback(plan, error))
             reason = "its bytes are no text" if plan.whole else "over the limit of its tool"
-            decision = _offloaded(plan, policy, path, root, reason)
+            decision = _offloaded(plan, policy, path, store.root, reason)
             return OffloadResult(decision.text, (decision,))
 
 
 def offload_aggregate(
-    storage: Storage,
-    folder: str,
-    view: View,
-    policy: OffloadPolicy,
-    *,
-    root: str = "",
-    known: SeenResults | None = None,
+    store: ResultStore, view: View, policy: OffloadPolicy, *, known: SeenResults | None = None
 ) -> OffloadResult:
     """Decide on the results of the message that is about to be sent, together; log what comes back, then send."""
     known = known or SeenResults()
     stored: dict[str, ResultOffloaded] = {}
     failures: dict[str, str] = {}
     while True:
-        plan = plan_aggregate(view, policy, folder=folder, root=root, unwritable=failures)
+        plan = plan_aggregate(view, policy, folder=store.folder, root=store.root, unwritable=failures)
         failed = False
         for offload in plan.offloads:
             if offload.tool_use_id in stored:
                 continue
             try:
-                path = _store(storage, folder, offload, known.follow(view))
+                path = _store(store, offload, known.follow(view))
             except StorageError as error:
                 failures[offload.tool_use_id] = _fallback(offload, error)
                 failed = True
                 break
             reason = f"the results of one message were over {policy.aggregate_chars:,} characters"
-            stored[offload.tool_use_id] = _offloaded(offload, policy, path, root, reason)
+            stored[offload.tool_use_id] = _offloaded(offload, policy, path, store.root, reason)
         if not failed:
             break
     decisions: list[Decision] = [stored[offload.tool_use_id] for offload in plan.offloads]
@@ -131,8 +135,9 @@ def read_stored(storage: Storage, path: str, sha256: str) -> bytes:
     return document.data
 
 
-def _store(storage: Storage, folder: str, offload: Offload, known: SeenResults) -> str:
+def _store(store: ResultStore, offload: Offload, known: SeenResults) -> str:
     """Put the bytes where they can be found and return where that is; when this returns they are safe."""
+    storage, folder = store.storage, store.folder
     before = known.path(f"{folder}/{RESULTS}", offload.sha256)
     if before is not None and _rests(storage, before, offload):
         return before

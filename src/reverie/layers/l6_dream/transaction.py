@@ -8,12 +8,9 @@ leaves alone what was changed since.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 from ...errors import InputError, UnsafePath
-from ...memories.rules.taxonomy import TYPES
 from ...memories.store.drafts import Draft, TransactionView
 from ...memories.store.index import LINE_CHARS, MAX_BYTES, MAX_LINES, changed, line_for, lines_of, patched, rebuilt
 from ...memories.store.journal import JournalEntry
@@ -25,20 +22,17 @@ from ...values import record, replace
 from .changes import DreamProposal, FileChange
 from .plan import whole_text
 from .policy import DreamPolicy
-from .validate import RefusedChange, validated
+from .validate import RefusedChange, validation
 
 __all__ = [
     "AUTHOR",
     "DreamTransaction",
-    "applied",
     "capped_index",
+    "dream_transaction",
     "files_on",
-    "system_prompt",
-    "taken_back",
-    "task_prompt",
+    "undo_draft",
 ]
 
-_HERE: Final = Path(__file__).parent
 AUTHOR: Final = "dream"
 """Who the journal names for what a dream changes."""
 _LONG: Final = 1.25
@@ -62,7 +56,7 @@ class DreamTransaction:
     """Memories there will be."""
 
 
-def applied(
+def dream_transaction(
     table: TransactionView, dreams: Sequence[DreamProposal], policy: DreamPolicy, *, why: str, confirmed: bool = False
 ) -> DreamTransaction:
     """Plan what of these changes can be made to the directory as it is now."""
@@ -77,7 +71,7 @@ def applied(
             else:
                 skipped.append(RefusedChange(change, "somebody else changed it meanwhile"))
         left.append(replace(dreamed, changes=tuple(fresh)))
-    checked = validated(now, left, policy, trusts=trusts, confirmed=confirmed)
+    checked = validation(now, left, policy, trusts=trusts, confirmed=confirmed)
     skipped += checked.refused
     after = dict(now)
     for change in checked.kept:
@@ -184,7 +178,7 @@ def _rank(memory: MemoryRecord) -> tuple[int, int, tuple[int, ...]]:
 # -- taking it back
 
 
-def taken_back(table: TransactionView, entry: JournalEntry, *, who: str) -> tuple[Draft, tuple[str, ...]]:
+def undo_draft(table: TransactionView, entry: JournalEntry, *, who: str) -> tuple[Draft, tuple[str, ...]]:
     """Plan to bring back what a dream changed; return the files that stay because somebody changed them since."""
     history = table.history
     files: dict[str, bytes | None] = {}
@@ -233,25 +227,3 @@ def _old(entry: JournalEntry) -> list[str]:
 
 def _new(entry: JournalEntry) -> list[str]:
     return entry.index.new if entry.index is not None else []
-
-
-# -- what a model is told
-
-
-@lru_cache(maxsize=2)
-def _prompt(name: str) -> str:
-    return (_HERE / "prompts" / f"{name}.md").read_text("utf-8")
-
-
-def system_prompt(turns: int) -> str:
-    """Return how a dream works, for the model that dreams."""
-    kinds = "\n".join(f"- {kind.name}: {kind.what} Shape: {kind.shape}" for kind in TYPES.values())
-    return _prompt("dream").format(turns=turns, types=kinds)
-
-
-def task_prompt(*, today: str, many: int, shown: str, manifest: str, logs: Sequence[str], tag: str) -> str:
-    """Return what there is to dream about; the tag fences what others wrote."""
-    listed = "\nDaily logs: " + ", ".join(logs) + "\n" if logs else ""
-    return _prompt("task").format(
-        today=today, many=many, shown=shown, manifest=manifest or "(none)", logs=listed, tag=tag
-    )

@@ -1,0 +1,33 @@
+"""Read the prompt files of a dream and fill in their placeholders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from ...memories.rules.taxonomy import TYPES
+
+__all__ = ["system_prompt", "task_prompt"]
+
+_HERE: Final = Path(__file__).parent
+
+
+@lru_cache(maxsize=2)
+def _prompt(name: str) -> str:
+    return (_HERE / "prompts" / f"{name}.md").read_text("utf-8")
+
+
+def system_prompt(turns: int) -> str:
+    """Return how a dream works, for the model that dreams."""
+    kinds = "\n".join(f"- {kind.name}: {kind.what} Shape: {kind.shape}" for kind in TYPES.values())
+    return _prompt("dream").format(turns=turns, types=kinds)
+
+
+def task_prompt(*, today: str, many: int, shown: str, manifest: str, logs: Sequence[str], tag: str) -> str:
+    """Return what there is to dream about; the tag fences what others wrote."""
+    listed = "\nDaily logs: " + ", ".join(logs) + "\n" if logs else ""
+    return _prompt("task").format(
+        today=today, many=many, shown=shown, manifest=manifest or "(none)", logs=listed, tag=tag
+    )
