@@ -32,15 +32,18 @@ __all__ = [
     "open_beneath",
     "open_by_openat2",
     "open_by_walk",
+    "open_file",
     "open_folder",
     "open_no_follow",
     "open_plain",
     "open_root",
+    "opened_folder",
     "read_all",
     "refuse_unless_plain",
     "replace_file",
     "resolver",
     "sync_folder",
+    "write_durably",
 ]
 
 TEMPORARY_PREFIX: Final = OWN_PREFIX + "tmp-"
@@ -210,6 +213,16 @@ def open_folder(root: str, parts: Sequence[str], *, create: bool = False) -> int
         os.close(current)
 
 
+@contextmanager
+def opened_folder(root: str, parts: Sequence[str], *, create: bool = False) -> Generator[int]:
+    """Open a folder as ``open_folder`` does, and close it after the block."""
+    folder = open_folder(root, parts, create=create)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
 def _make_folder(parent: int, name: str) -> int:
     try:
         os.mkdir(name, _FOLDER_MODE, dir_fd=parent)
@@ -221,6 +234,13 @@ def _make_folder(parent: int, name: str) -> int:
     folder = _open_component(parent, name, _FOLDER_FLAGS)
     sync_folder(parent)
     return folder
+
+
+def open_file(root: str, key: str, flags: int) -> int:
+    """Open a regular file beneath the root; with ``O_CREAT``, make missing folders too."""
+    *folders, name = key.split("/")
+    with opened_folder(root, folders, create=bool(flags & os.O_CREAT)) as folder:
+        return open_plain(folder, name, flags, os.path.join(root, key))
 
 
 def open_plain(folder: int, name: str, flags: int, path: str) -> int:
@@ -268,6 +288,14 @@ def flush(descriptor: int) -> None:
     getattr(os, "fdatasync", os.fsync)(descriptor)
 
 
+def write_durably(descriptor: int, data: bytes) -> None:
+    """Write all of the data and flush it to disk."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    flush(descriptor)
+
+
 def sync_folder(folder: int) -> None:
     """Flush the folder's entries to disk, if the file system supports it."""
     try:
@@ -286,16 +314,12 @@ def replace_file(
     """
     *folders, name = check_key(key)
     path = os.path.join(root, key)
-    with explained("write", path):
-        folder = open_folder(root, folders, create=True)
-        try:
-            with _temporary(folder, data) as temporary, guard(folder, name) if guard else nullcontext():
-                with suppress(FileNotFoundError):
-                    refuse_unless_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
-                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-            sync_folder(folder)
-        finally:
-            os.close(folder)
+    with explained("write", path), opened_folder(root, folders, create=True) as folder:
+        with _temporary(folder, data) as temporary, guard(folder, name) if guard else nullcontext():
+            with suppress(FileNotFoundError):
+                refuse_unless_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        sync_folder(folder)
 
 
 @contextmanager
@@ -306,10 +330,7 @@ def _temporary(folder: int, data: bytes) -> Generator[str]:
     try:
         try:
             os.fchmod(descriptor, _FILE_MODE)
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-            flush(descriptor)
+            write_durably(descriptor, data)
         finally:
             os.close(descriptor)
         yield name

@@ -14,7 +14,7 @@ from ..memories.store.file_stamps import stamped_files
 from ..memories.store.index import INDEX
 from ..memories.store.records import MemoryRecord, Scope, read_record
 from ..memories.store.trust import worst
-from ..paths import append_line, open_folder, open_plain
+from ..paths import append_line, open_file
 from ..values import replace
 
 TYPE_CHECKING = False
@@ -94,14 +94,10 @@ def note_surfaced(directory: str, files: Sequence[str], session: str) -> None:
     """Record next to the memories that a session was shown these, so that ``forget`` can list the copies."""
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     line = json.dumps({"session": session, "files": sorted(files), "time": time})
-    path = os.path.join(directory, _JOURNAL, _SURFACED)
-    folder = open_folder(directory, [_JOURNAL], create=True)
+    key = f"{_JOURNAL}/{_SURFACED}"
+    descriptor = open_file(directory, key, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
-        descriptor = open_plain(folder, _SURFACED, os.O_RDWR | os.O_CREAT | os.O_APPEND, path)
-    finally:
-        os.close(folder)
-    try:
-        append_line(descriptor, line.encode(), path=path)
+        append_line(descriptor, line.encode(), path=os.path.join(directory, key))
     finally:
         os.close(descriptor)
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 from ..digests import hex_of
 from ..errors import StorageError
-from ..paths import explained, open_folder, open_no_follow, open_plain, replace_file
+from ..paths import explained, open_file, open_no_follow, replace_file
 from ..values import cast, record
 
 TYPE_CHECKING = False
@@ -113,13 +113,7 @@ class Queue:
     def _locked(self, how: int, tries: int) -> Generator[bool]:
         """Hold the worker's lock, exclusively or shared for a check, and yield whether it was acquired."""
         with explained("open", self.folder):
-            folder = open_folder(self.home, [FOLDER], create=True)
-            try:
-                lock = open_plain(
-                    folder, _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, os.path.join(self.folder, _LOCK)
-                )
-            finally:
-                os.close(folder)
+            lock = open_file(self.home, f"{FOLDER}/{_LOCK}", os.O_RDWR | os.O_CREAT)
         try:
             yield any(_try_lock(lock, how, at) for at in range(tries))
         finally:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
-from ..paths import append_line, explained, open_folder, open_no_follow, open_plain
+from ..paths import append_line, explained, open_file, open_no_follow
 from ..values import cast
 from .events import HookEvent
 from .queue import FOLDER, session_digest
@@ -69,11 +69,7 @@ class SessionState:
     def _append(self, body: dict[str, Any]) -> None:
         path = os.path.join(self._home, FOLDER, self._name)
         with explained("write", path):
-            folder = open_folder(self._home, [FOLDER], create=True)
-            try:
-                descriptor = open_plain(folder, self._name, os.O_RDWR | os.O_CREAT | os.O_APPEND, path)
-            finally:
-                os.close(folder)
+            descriptor = open_file(self._home, f"{FOLDER}/{self._name}", os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             append_line(descriptor, json.dumps(body).encode(), path=path, durable=False)
         finally:

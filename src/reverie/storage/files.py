@@ -21,6 +21,7 @@ from ..paths import (
     explained,
     open_folder,
     open_plain,
+    opened_folder,
     read_all,
     refuse_unless_plain,
     replace_file,
@@ -174,8 +175,7 @@ def _open_log(root: str, key: str) -> tuple[int, str]:
     def open_it() -> int:
         with explained("append to", path):
             _sync_folders(root, folders, but_last=True)
-            folder = open_folder(root, folders, create=True)
-            try:
+            with opened_folder(root, folders, create=True) as folder:
                 descriptor = open_plain(folder, name, os.O_RDWR | os.O_APPEND | os.O_CREAT, path)
                 try:
                     sync_folder(folder)
@@ -183,8 +183,6 @@ def _open_log(root: str, key: str) -> tuple[int, str]:
                     os.close(descriptor)
                     raise
                 return descriptor
-            finally:
-                os.close(folder)
 
     return _despite_removal(open_it), path
 
@@ -217,11 +215,8 @@ def _opened(root: str, folders: Sequence[str]) -> Generator[int | None]:
 def _sync_folders(root: str, folders: Sequence[str], *, but_last: bool = False) -> None:
     """Flush each folder's entries to disk, in case the process that created them died before it did."""
     for depth in range(len(folders) + (not but_last)):
-        folder = open_folder(root, folders[:depth], create=True)
-        try:
+        with opened_folder(root, folders[:depth], create=True) as folder:
             sync_folder(folder)
-        finally:
-            os.close(folder)
 
 
 def _content(folder: int, name: str, path: str) -> bytes | None:

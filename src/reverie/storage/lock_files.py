@@ -13,7 +13,7 @@ from typing import Final
 
 from ..errors import SessionBusy
 from ..keys import OWN_PREFIX
-from ..paths import explained, open_folder, open_plain
+from ..paths import explained, open_file, open_plain, opened_folder
 
 __all__ = ["FileLease", "find_holder", "locked", "take_lease"]
 
@@ -109,8 +109,7 @@ def find_holder(root: str, name: str) -> str | None:
 def _lock(root: str, folders: tuple[str, ...], name: str, flags: int, how: int) -> int:
     """Open and lock a lock file; repeat if the path no longer leads to the locked file."""
     while True:
-        folder = open_folder(root, folders, create=bool(flags & os.O_CREAT))
-        try:
+        with opened_folder(root, folders, create=bool(flags & os.O_CREAT)) as folder:
             descriptor = open_plain(folder, name, flags, os.path.join(root, *folders, name))
             try:
                 fcntl.flock(descriptor, how)
@@ -121,17 +120,11 @@ def _lock(root: str, folders: tuple[str, ...], name: str, flags: int, how: int) 
                 os.close(descriptor)
                 raise
             os.close(descriptor)
-        finally:
-            os.close(folder)
 
 
 def _recorded_holder(root: str, file: str) -> str:
     try:
-        folder = open_folder(root, (_LEASES,))
-        try:
-            descriptor = open_plain(folder, file, os.O_RDONLY, file)
-        finally:
-            os.close(folder)
+        descriptor = open_file(root, f"{_LEASES}/{file}", os.O_RDONLY)
     except OSError as error:
         return f"another process ({errno.errorcode.get(error.errno or 0, 'unknown')} while reading its name)"
     try:

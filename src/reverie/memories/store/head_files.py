@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ...errors import StorageError
-from ...paths import TEMPORARY_PREFIX, open_folder, open_plain, read_all, refuse_unless_plain
+from ...paths import TEMPORARY_PREFIX, open_file, open_folder, open_plain, opened_folder, read_all, refuse_unless_plain
 from . import frontmatter, records, trust
 from .names import FOLDERS, is_memory
 from .records import MemoryRecord, Scope
@@ -195,12 +195,7 @@ class HeadCache:
         }
 
     def _bytes(self) -> bytes:
-        path = os.path.join(self._root, JOURNAL, _HEADS)
-        folder = open_folder(self._root, (JOURNAL,))
-        try:
-            descriptor = open_plain(folder, _HEADS, READ_FLAGS, path)
-        finally:
-            os.close(folder)
+        descriptor = open_file(self._root, f"{JOURNAL}/{_HEADS}", READ_FLAGS)
         if os.fstat(descriptor).st_size > _MAX_KEPT_BYTES:
             os.close(descriptor)
             return b""
@@ -211,8 +206,7 @@ class HeadCache:
 
         Under the journal's lock, and only of files that are there: what was erased meanwhile does not come back.
         """
-        folder = open_folder(self._root, (JOURNAL,))
-        try:
+        with opened_folder(self._root, (JOURNAL,)) as folder:
             path = os.path.join(self._root, JOURNAL, LOCK)
             lock = open_plain(folder, LOCK, os.O_RDWR, path)
             try:
@@ -221,8 +215,6 @@ class HeadCache:
                     self._put(folder, _encoded(self._root, heads))
             finally:
                 os.close(lock)
-        finally:
-            os.close(folder)
 
     def _put(self, folder: int, body: bytes) -> None:
         name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"

@@ -12,7 +12,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -24,12 +24,12 @@ from ...paths import (
     append_line,
     explain,
     explained,
-    flush,
-    open_folder,
     open_plain,
+    opened_folder,
     refuse_unless_plain,
     replace_file,
     sync_folder,
+    write_durably,
 )
 from .head_files import JOURNAL, LOCK, READ_FLAGS
 from .index import INDEX, merged, patched
@@ -51,11 +51,8 @@ def read_plain(root: str, file: str) -> bytes | None:
     try:
         if not folders:
             return _read_whole(os.open(path, READ_FLAGS), path)
-        folder = open_folder(root, folders)
-        try:
+        with opened_folder(root, folders) as folder:
             return _read_whole(os.open(name, READ_FLAGS, dir_fd=folder), path)
-        finally:
-            os.close(folder)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -194,13 +191,8 @@ class JournalFiles:
                     raise
                 os.close(descriptor)
 
-    @contextmanager
-    def _folder(self, *, create: bool = False) -> Generator[int]:
-        folder = open_folder(self.root, (JOURNAL,), create=create)
-        try:
-            yield folder
-        finally:
-            os.close(folder)
+    def _folder(self, *, create: bool = False) -> AbstractContextManager[int]:
+        return opened_folder(self.root, (JOURNAL,), create=create)
 
     @contextmanager
     def _lines(self) -> Generator[int]:
@@ -311,20 +303,16 @@ class JournalFiles:
             return
         *folders, name = check_key(file)
         path = os.path.join(self.root, file)
-        with explained("write", path):
-            folder = open_folder(self.root, folders, create=data is not None)
-            try:
-                with suppress(FileNotFoundError):
-                    refuse_unless_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
-                if data is None:
-                    os.unlink(name, dir_fd=folder)
-                else:
-                    with self._folder() as beside:
-                        source = staged or _write_beside(beside, data)
-                        os.rename(source, name, src_dir_fd=beside, dst_dir_fd=folder)
-                sync_folder(folder)
-            finally:
-                os.close(folder)
+        with explained("write", path), opened_folder(self.root, folders, create=data is not None) as folder:
+            with suppress(FileNotFoundError):
+                refuse_unless_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
+            if data is None:
+                os.unlink(name, dir_fd=folder)
+            else:
+                with self._folder() as beside:
+                    source = staged or _write_beside(beside, data)
+                    os.rename(source, name, src_dir_fd=beside, dst_dir_fd=folder)
+            sync_folder(folder)
 
     def _sweep(self) -> None:
         """Remove contents that were written beside and never needed."""
@@ -356,10 +344,7 @@ def _write_beside(folder: int, data: bytes) -> str:
     name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
     descriptor = open_plain(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, name)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        flush(descriptor)
+        write_durably(descriptor, data)
     finally:
         os.close(descriptor)
     return name

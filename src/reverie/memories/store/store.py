@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ...errors import StorageConflict, StorageError
 from ...keys import check_key
-from ...paths import append_line, explain, explained, open_folder, open_plain, replace_file
+from ...paths import append_line, explain, explained, open_file, replace_file
 from ...values import record, replace
 from .drafts import Draft
 from .gc_pause import uncollected
@@ -368,13 +368,9 @@ class MemoryStore:
 
     def append(self, file: str, text: str) -> None:
         """Append a line to a file that is no memory, such as a daily log, made where it is not there."""
-        *folders, name = check_key(file)
+        check_key(file)
         with explained("append to", self.path(file)):
-            folder = open_folder(self.root, folders, create=True)
-            try:
-                descriptor = open_plain(folder, name, os.O_RDWR | os.O_CREAT | os.O_APPEND, self.path(file))
-            finally:
-                os.close(folder)
+            descriptor = open_file(self.root, file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             append_line(descriptor, text.encode(), path=self.path(file))
         finally:

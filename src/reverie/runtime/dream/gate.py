@@ -11,7 +11,7 @@ from typing import Final
 from ...errors import InputError, StorageError
 from ...layers.l6_dream import DreamPolicy, Gate, Reason, gate_state
 from ...memories.store.journal_files import JOURNAL
-from ...paths import explained, open_folder, open_plain
+from ...paths import explained, open_file
 from .lock import DreamLock
 
 __all__ = ["SCAN", "DreamGate"]
@@ -79,15 +79,11 @@ class DreamGate:
 
     def _note_scan(self, now: float) -> None:
         with explained("write", self._scan_path):
-            folder = open_folder(self.lock.root, (JOURNAL,), create=True)
+            descriptor = open_file(self.lock.root, f"{JOURNAL}/{SCAN}", os.O_WRONLY | os.O_CREAT)
             try:
-                descriptor = open_plain(folder, SCAN, os.O_WRONLY | os.O_CREAT, self._scan_path)
-                try:
-                    os.utime(descriptor, (now, now))
-                finally:
-                    os.close(descriptor)
+                os.utime(descriptor, (now, now))
             finally:
-                os.close(folder)
+                os.close(descriptor)
 
     def running(self) -> str:
         """Say who is dreaming; one that hangs is ended by the next, so it keeps nobody out."""

@@ -17,15 +17,15 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from ...errors import StorageError
 from ...memories.store.journal_files import JOURNAL
-from ...paths import explain, explained, flush, open_folder, open_plain, refuse_unless_plain, sync_folder
+from ...paths import explain, explained, flush, open_plain, opened_folder, refuse_unless_plain, sync_folder
 from ...values import record
 from ..places.processes import ProcessIdentity, is_alive, own_identity
 
@@ -123,13 +123,8 @@ class DreamLock:
 
     # -- the lock
 
-    @contextmanager
-    def _folder(self, *, create: bool = False) -> Generator[int]:
-        folder = open_folder(self.root, (JOURNAL,), create=create)
-        try:
-            yield folder
-        finally:
-            os.close(folder)
+    def _folder(self, *, create: bool = False) -> AbstractContextManager[int]:
+        return opened_folder(self.root, (JOURNAL,), create=create)
 
     def _lock(self) -> int:
         """Lock the lock file and make sure that it is still the one others would lock."""
@@ -187,7 +182,7 @@ class DreamLock:
 
     def write_stamp(self, holder: Holder, state: State, time_ns: int) -> None:
         """Put a stamp with this note and this time in the place of what is there, in one step."""
-        with self._folder() as beside, _opened(self.root) as root:
+        with self._folder() as beside, opened_folder(self.root, ()) as root:
             with suppress(FileNotFoundError):
                 refuse_unless_plain(os.stat(STAMP, dir_fd=root, follow_symlinks=False), self.stamp_path)
             with suppress(FileNotFoundError):
@@ -205,7 +200,7 @@ class DreamLock:
 
     def remove_stamp(self) -> None:
         """Remove the stamp, where there is one."""
-        with _opened(self.root) as root, suppress(FileNotFoundError):
+        with opened_folder(self.root, ()) as root, suppress(FileNotFoundError):
             os.unlink(STAMP, dir_fd=root)
             sync_folder(root)
 
@@ -300,15 +295,6 @@ def _unlock(descriptor: int) -> None:
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # at once, though a child being started may share the file
     os.close(descriptor)
-
-
-@contextmanager
-def _opened(root: str) -> Generator[int]:
-    folder = open_folder(root, ())
-    try:
-        yield folder
-    finally:
-        os.close(folder)
 
 
 def _ns(seconds: float) -> int:

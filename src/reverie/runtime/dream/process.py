@@ -22,7 +22,7 @@ from typing import Final
 from ...errors import InputError, ReverieError
 from ...layers.l6_dream import DreamPolicy, seconds_until_due
 from ...memories.store.journal_files import JOURNAL
-from ...paths import explained, open_folder, open_plain
+from ...paths import explained, open_file
 from ...settings import Settings, load_settings
 from ...values import record
 from ..memory.scopes import memory_directory
@@ -94,13 +94,8 @@ def start(
 
 def _stderr(root: str) -> int:
     """Open what a child may say before it can write a report; old words go when they are too many."""
-    path = os.path.join(root, JOURNAL, STDERR)
-    with explained("write", path):
-        folder = open_folder(root, (JOURNAL,), create=True)
-        try:
-            descriptor = open_plain(folder, STDERR, os.O_WRONLY | os.O_CREAT | os.O_APPEND, path)
-        finally:
-            os.close(folder)
+    with explained("write", os.path.join(root, JOURNAL, STDERR)):
+        descriptor = open_file(root, f"{JOURNAL}/{STDERR}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         if os.fstat(descriptor).st_size > _MAX_STDERR_BYTES:
             os.ftruncate(descriptor, 0)
     return descriptor

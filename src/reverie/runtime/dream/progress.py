@@ -17,10 +17,9 @@ from anyio import to_thread
 
 from ...errors import StorageError
 from ...events import DreamChanged
-from ...keys import check_key
 from ...memories.rules.secrets import find_secrets
 from ...memories.store.journal_files import JOURNAL, read_plain
-from ...paths import open_folder, open_plain, replace_file
+from ...paths import open_file, replace_file
 from ...values import field, record
 from ..places.processes import ProcessIdentity, is_alive, own_identity
 
@@ -121,12 +120,7 @@ class Progress:
             self._tell(DreamChanged(self._session, self._dream, self.state, text, self.tools, list(self.paths)))
 
     def _append(self, line: bytes) -> None:
-        *folders, name = check_key(FILE)
-        folder = open_folder(self._root, folders)
-        try:
-            descriptor = open_plain(folder, name, os.O_WRONLY | os.O_APPEND, os.path.join(self._root, FILE))
-        finally:
-            os.close(folder)
+        descriptor = open_file(self._root, FILE, os.O_WRONLY | os.O_APPEND)
         try:
             os.write(descriptor, line)
         finally:

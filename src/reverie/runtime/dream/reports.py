@@ -14,7 +14,7 @@ from ...layers.l6_dream import DreamReport, OpenQuestion, markdown
 from ...memories.store.journal import History
 from ...memories.store.journal_files import read_plain
 from ...memories.store.records import version_of
-from ...paths import explained, open_folder, replace_file, sync_folder
+from ...paths import explained, opened_folder, replace_file, sync_folder
 from ...values import replace
 from .progress import FOLDER
 
@@ -84,16 +84,17 @@ class Reports:
         old = self._names()[self._keep :]
         if not old:
             return
-        with suppress(StorageError), explained("write", os.path.join(self._root, FOLDER)):
-            folder = open_folder(self._root, FOLDER.split("/"))
-            try:
-                for name in old:
-                    for ending in ("md", "json"):
-                        with suppress(FileNotFoundError):
-                            os.unlink(f"{name}.{ending}", dir_fd=folder)
-                sync_folder(folder)
-            finally:
-                os.close(folder)
+        path = os.path.join(self._root, FOLDER)
+        with (
+            suppress(StorageError),
+            explained("write", path),
+            opened_folder(self._root, FOLDER.split("/")) as folder,
+        ):
+            for name in old:
+                for ending in ("md", "json"):
+                    with suppress(FileNotFoundError):
+                        os.unlink(f"{name}.{ending}", dir_fd=folder)
+            sync_folder(folder)
 
     def settle(self, history: History, *, running: str = "") -> list[DreamReport]:
         """Finish the reports of dreams that were killed while they wrote: what the journal says has happened."""

@@ -13,9 +13,9 @@ import msgspec
 from ...conversation.entries import seconds
 from ...errors import InputError, StorageError
 from ...layers.l7_relay import check_name
-from ...paths import open_plain, read_all, replace_file
+from ...paths import open_plain, opened_folder, read_all, replace_file
 from ...values import record, replace
-from .files import AGENT, folders_of, opened_folder
+from .files import AGENT, folders_of
 
 __all__ = [
     "Resident",

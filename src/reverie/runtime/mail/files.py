@@ -20,7 +20,7 @@ from typing import Final
 
 from ...errors import InputError, StorageError, UnsafePath
 from ...layers.l7_relay import KEY_BYTES, MAX_LETTER_BYTES, Letter, check_name
-from ...paths import explained, flush, open_beneath, open_folder, open_plain, sync_folder
+from ...paths import explained, open_beneath, open_plain, opened_folder, sync_folder, write_durably
 from ...values import record
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
     "moved",
     "numbered",
     "oldest",
-    "opened_folder",
     "placed",
     "read_letter",
     "senders_waiting",
@@ -98,16 +97,6 @@ def kept_as(place: Place) -> str:
 def folders_of(team: str, agent: str) -> tuple[str, str, str]:
     """Return the folders that lead to a mailbox; names that cannot be are an ``InputError``."""
     return ("teams", check_name(team, "team"), check_name(agent))
-
-
-@contextmanager
-def opened_folder(home: str, parts: Sequence[str], *, create: bool = False) -> Generator[int]:
-    """Open a folder beneath the home for a while; one that is not there is a ``FileNotFoundError``."""
-    folder = open_folder(home, parts, create=create)
-    try:
-        yield folder
-    finally:
-        os.close(folder)
 
 
 # -- who signs, and with which number
@@ -199,10 +188,7 @@ def stored(home: str, reader: Sequence[str], place: Place, data: bytes, settled:
         descriptor = open_plain(tmp, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, path)
         try:
             try:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(descriptor, rest) :]
-                flush(descriptor)
+                write_durably(descriptor, data)
             finally:
                 os.close(descriptor)
             _renamed(home, reader, tmp, name, place, settled)

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from ...errors import InputError, StorageError
 from ...keys import OWN_PREFIX
-from ...paths import explained, open_folder, open_plain, read_all, replace_file
+from ...paths import explained, open_file, read_all, replace_file
 from ...values import record
 from .projects import canonical_root
 
@@ -109,11 +109,7 @@ class TrustList:
         path = str(self._home / FILE)
         try:
             with explained("read", path):
-                folder = open_folder(str(self._home), ())
-                try:
-                    descriptor = open_plain(folder, FILE, os.O_RDONLY, path)
-                finally:
-                    os.close(folder)
+                descriptor = open_file(str(self._home), FILE, os.O_RDONLY)
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return []
@@ -138,11 +134,7 @@ class TrustList:
         """Lock the list against other processes."""
         path = str(self._home / _LOCK)
         with explained("lock", path):
-            folder = open_folder(str(self._home), (), create=True)
-            try:
-                lock = open_plain(folder, _LOCK, os.O_RDWR | os.O_CREAT, path)
-            finally:
-                os.close(folder)
+            lock = open_file(str(self._home), _LOCK, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 yield

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from ...errors import InputError, UnsafePath
-from ...paths import TEMPORARY_PREFIX, flush
+from ...paths import TEMPORARY_PREFIX, write_durably
 from ...values import record
 from ..context import ToolContext
 from .read_state import version_of
@@ -116,7 +116,7 @@ def replace_text(path: str, data: bytes, context: ToolContext, *, before: TextFi
         descriptor = os.open(temporary, flags, 0o666 if before is None else 0o600, dir_fd=folder)
         try:
             try:
-                _fill(descriptor, data)
+                write_durably(descriptor, data)
                 if before is not None:
                     _keep_rights(descriptor, before.stat)
                 mtime_ns = os.fstat(descriptor).st_mtime_ns
@@ -128,13 +128,6 @@ def replace_text(path: str, data: bytes, context: ToolContext, *, before: TextFi
                 os.unlink(temporary, dir_fd=folder)
             raise
         return target, mtime_ns
-
-
-def _fill(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-    flush(descriptor)
 
 
 def _keep_rights(descriptor: int, before: os.stat_result) -> None:
