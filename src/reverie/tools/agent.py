@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ..errors import ReverieError
 from .context import ToolContext
-from .tool import Access, Output, error_output
+from .tool import Access, NoPreview, Output, error_output
 
 __all__ = ["AgentStop", "AgentTool"]
 
@@ -38,7 +38,7 @@ _INPUT: Final[dict[str, Any]] = {
 }
 
 
-class AgentTool:
+class AgentTool(NoPreview):
     """Starts an agent and returns its result."""
 
     name = "Agent"
@@ -55,10 +55,6 @@ class AgentTool:
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return no access: each call of the agent is checked when it is made."""
         return Access("none", str(input.get("kind", "")))
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview."""
-        return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Start the agent, and wait for it unless it runs in the background."""
@@ -86,7 +82,7 @@ _STOP_INPUT: Final[dict[str, Any]] = {
 }
 
 
-class AgentStop:
+class AgentStop(NoPreview):
     """Stops an agent and everything it started."""
 
     name = "AgentStop"
@@ -97,10 +93,6 @@ class AgentStop:
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return no access: only an agent that this one started can be stopped."""
         return Access("none", str(input.get("agent", "")))
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview."""
-        return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Stop the agent and wait until it has ended."""

@@ -13,7 +13,7 @@ from ..errors import SandboxUnavailable
 from ..settings import AgentPolicy
 from .context import ToolContext
 from .shell.shells import Shell
-from .tool import Access, Output, error_output
+from .tool import Access, NoPreview, Output, error_output
 
 __all__ = ["Bash", "BashOutput", "KillShell"]
 
@@ -38,7 +38,7 @@ _BASH_INPUT: Final[dict[str, Any]] = {
 }
 
 
-class Bash:
+class Bash(NoPreview):
     """Runs a command with bash in the working directory."""
 
     name = "Bash"
@@ -59,10 +59,6 @@ class Bash:
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return the command as access."""
         return Access("run", str(input.get("command", "")))
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview: the access already shows the command."""
-        return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Run a command until it ends, times out or is cancelled; end every process of its group."""
@@ -99,7 +95,24 @@ _BASH_OUTPUT_INPUT: Final[dict[str, Any]] = {
 }
 
 
-class BashOutput:
+class _BackgroundShellTool(NoPreview):
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Return no access: the command was allowed when it started, and only its own agent can name it."""
+        return Access("none", str(input.get("shell_id", "")))
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Find the command by its id and act on it."""
+        name = str(input["shell_id"])
+        shell = context.shells.get(name)
+        if shell is None:
+            return error_output(_unknown_shell_text(name, context))
+        return await self._act(shell, name, input, context)
+
+    async def _act(self, shell: Shell, name: str, input: Mapping[str, Any], context: ToolContext) -> Output:
+        raise NotImplementedError
+
+
+class BashOutput(_BackgroundShellTool):
     """Reads the new output of a background command."""
 
     name = "BashOutput"
@@ -110,20 +123,8 @@ class BashOutput:
     )
     input_schema = _BASH_OUTPUT_INPUT
 
-    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return no access: the command was allowed when it started."""
-        return Access("none", str(input.get("shell_id", "")))
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview."""
-        return ""
-
-    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+    async def _act(self, shell: Shell, name: str, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Return the new output and whether the command still runs."""
-        name = str(input["shell_id"])
-        shell = context.shells.get(name)
-        if shell is None:
-            return error_output(_unknown_shell_text(name, context))
         wait = min(float(input.get("wait_seconds") or 0.0), context.policy.bash_max_timeout_seconds)
         if wait:
             await shell.wait_for_news(wait)
@@ -139,7 +140,7 @@ _KILL_SHELL_INPUT: Final[dict[str, Any]] = {
 }
 
 
-class KillShell:
+class KillShell(_BackgroundShellTool):
     """Stops a background command and everything it started."""
 
     name = "KillShell"
@@ -147,20 +148,8 @@ class KillShell:
     description = "Stop a command that runs in the background, with everything it started."
     input_schema = _KILL_SHELL_INPUT
 
-    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return no access: only a command that this agent started can be stopped."""
-        return Access("none", str(input.get("shell_id", "")))
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview."""
-        return ""
-
-    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+    async def _act(self, shell: Shell, name: str, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Stop the command and wait until it has ended."""
-        name = str(input["shell_id"])
-        shell = context.shells.get(name)
-        if shell is None:
-            return error_output(_unknown_shell_text(name, context))
         if not shell.running:
             return Output(f"{name} has ended already: {_end_text(shell)}.")
         await shell.stop()

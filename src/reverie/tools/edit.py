@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import anyio.to_thread
-
-from ..errors import InputError, StorageError
+from ..errors import InputError
 from ..values import replace
 from .context import ToolContext
-from .files.diffs import unified_diff
 from .files.read_state import FileRead
 from .files.replacement import TextEdit, text_edit
 from .files.text_files import TextFile, load
-from .files.workspace import access_to
-from .tool import Access, Output
-from .write import change_file, check_writable, load_read, refuse_notebook, write_text
+from .tool import Output
+from .write import FileChanger, check_writable, load_read, refuse_notebook, write_text
 
 __all__ = ["Edit"]
 
@@ -33,7 +29,7 @@ _INPUT: Final[dict[str, Any]] = {
 }
 
 
-class Edit:
+class Edit(FileChanger):
     """Replaces one or all occurrences of a passage in a file."""
 
     name = "Edit"
@@ -46,48 +42,32 @@ class Edit:
     )
     input_schema = _INPUT
 
-    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return write access to the file."""
-        return access_to("write", str(input.get("file_path", "")), context)
+    def _texts(self, input: Mapping[str, Any], context: ToolContext) -> tuple[str, str]:
+        before, change = _file_and_edit(input, context)
+        return before.text, change.text
 
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return a diff of the change."""
-        return await anyio.to_thread.run_sync(_preview, input, context)
-
-    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Replace the passage and write the file, or change nothing."""
-        return await change_file(_edit, input, context)
-
-
-def _preview(input: Mapping[str, Any], context: ToolContext) -> str:
-    try:
-        before, change = _change(input, context)
-    except (InputError, StorageError, OSError):
-        return ""
-    return unified_diff(before.text, change.text, str(input["file_path"]))
-
-
-def _edit(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:
-    path = str(input["file_path"])
-    refuse_notebook(path)
-    before, change = _change(input, context)
-    check_writable(before)
-    known = load_read(before, context)
-    unseen = [(first, last) for first, last, _ in change.places if not known.shows(first, last)]
-    if unseen:
-        first, last = unseen[0]
-        raise InputError(
-            f"you have not read lines {first} to {last} of {before.target}: read them first (offset={first}), then edit"
-        )
-    reading = write_text(path, change.text, context, before=before)
-    if known.spans is not None:
-        reading = replace(reading, spans=_moved_spans(known.spans, change), text=known.text)
-    count = len(change.places)
-    places = f"{count} places" if count > 1 else f"line {change.places[0][0]}"
-    return Output(f"{reading.path} was changed: {places}.", wrote=(reading.path,)), reading
+    def _change(self, input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:
+        path = str(input["file_path"])
+        refuse_notebook(path)
+        before, change = _file_and_edit(input, context)
+        check_writable(before)
+        known = load_read(before, context)
+        unseen = [(first, last) for first, last, _ in change.places if not known.shows(first, last)]
+        if unseen:
+            first, last = unseen[0]
+            raise InputError(
+                f"you have not read lines {first} to {last} of {before.target}: "
+                f"read them first (offset={first}), then edit"
+            )
+        reading = write_text(path, change.text, context, before=before)
+        if known.spans is not None:
+            reading = replace(reading, spans=_moved_spans(known.spans, change), text=known.text)
+        count = len(change.places)
+        places = f"{count} places" if count > 1 else f"line {change.places[0][0]}"
+        return Output(f"{reading.path} was changed: {places}.", wrote=(reading.path,)), reading
 
 
-def _change(input: Mapping[str, Any], context: ToolContext) -> tuple[TextFile, TextEdit]:
+def _file_and_edit(input: Mapping[str, Any], context: ToolContext) -> tuple[TextFile, TextEdit]:
     path, old, new = str(input["file_path"]), str(input["old_string"]), str(input["new_string"])
     if old == new:
         raise InputError(

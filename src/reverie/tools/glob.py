@@ -17,7 +17,7 @@ from .files.search_root import label_of, rules_above
 from .files.tree_walk import walk
 from .files.workspace import access_to, open_folder
 from .read import not_found
-from .tool import Access, Output, error_output
+from .tool import Access, NoPreview, Output, error_output
 
 __all__ = ["MAX_FOUND", "Glob"]
 
@@ -33,7 +33,7 @@ _INPUT: Final[dict[str, Any]] = {
 }
 
 
-class Glob:
+class Glob(NoPreview):
     """Finds files by a pattern for their paths, newest first."""
 
     name = "Glob"
@@ -49,10 +49,6 @@ class Glob:
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return read access to the directory."""
         return access_to("read", _start(input)[0], context)
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview: searching changes nothing."""
-        return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Return the matching paths."""

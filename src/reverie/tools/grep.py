@@ -23,10 +23,10 @@ from ..errors import InputError, StorageError
 from .context import ToolContext
 from .files.globs import path_regex
 from .files.search_root import label_of, rules_above
-from .files.stored_results import looks_stored, stored_result
-from .files.workspace import access_to, open_folder, open_plain_file, resolved_path
+from .files.stored_results import access_to_text, stored_result
+from .files.workspace import open_folder, open_plain_file, resolved_path
 from .read import not_found
-from .tool import Access, Output, error_output
+from .tool import Access, NoPreview, Output, error_output
 
 __all__ = ["TYPES", "Grep", "find_ripgrep"]
 
@@ -87,7 +87,7 @@ _POSIX: Final = {
 }
 
 
-class Grep:
+class Grep(NoPreview):
     """Searches the text of files by a regular expression."""
 
     name = "Grep"
@@ -103,14 +103,7 @@ class Grep:
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return read access to the path; none for a stored result, which belongs to the agent."""
-        path = str(input.get("path") or ".")
-        if looks_stored(path, context) and stored_result(path, context) is not None:
-            return Access("none", path)
-        return access_to("read", path, context)
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview: searching changes nothing."""
-        return ""
+        return access_to_text(str(input.get("path") or "."), context)
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Search in a separate process, which is killed at the time limit or when the call is cancelled."""

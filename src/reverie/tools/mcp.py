@@ -15,14 +15,14 @@ from ..settings import McpServer
 from .context import ToolContext
 from .mcp_content import schema_of, tool_names
 from .mcp_server import McpConnection
-from .tool import Access, Output, Tool
+from .tool import Access, NoPreview, Output, Tool
 
 __all__ = ["McpTool", "McpTools"]
 
 _MAX_DESCRIPTION_CHARS: Final = 4_000
 
 
-class McpTool:
+class McpTool(NoPreview):
     """A tool of an MCP server, under a name that the provider accepts."""
 
     max_chars: float | None = None
@@ -38,10 +38,6 @@ class McpTool:
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return the access ``other``: only the server knows the effect, and its own description cannot be trusted."""
         return Access("other", f"{self._connection.name}/{self._called}")
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview: the effect of a server's tool is unknown."""
-        return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Call the tool; cancelling tells the server to stop."""

@@ -19,10 +19,10 @@ from ..values import record
 from .context import ToolContext
 from .files.numbered_lines import NumberedText, show_bytes, show_lines
 from .files.read_state import FileRead, version_of
-from .files.stored_results import looks_stored, stored_result
+from .files.stored_results import access_to_text, stored_result
 from .files.text_files import MAX_EDIT_BYTES, decoded_text
-from .files.workspace import access_to, open_plain_file, resolved_path
-from .tool import Access, Output, error_output
+from .files.workspace import open_plain_file, resolved_path
+from .tool import Access, NoPreview, Output, error_output
 
 __all__ = ["IMAGE_MAX_BYTES", "Read", "not_found"]
 
@@ -77,7 +77,7 @@ _READ_INPUT: Final[dict[str, Any]] = {
 }
 
 
-class Read:
+class Read(NoPreview):
     """Reads a file with its lines numbered, within limits; an image as an image; a stored result by its handle."""
 
     name = "Read"
@@ -93,14 +93,7 @@ class Read:
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return read access to the file; none for a stored result, which belongs to the agent."""
-        path = str(input.get("file_path", ""))
-        if looks_stored(path, context) and stored_result(path, context) is not None:
-            return Access("none", path)
-        return access_to("read", path, context)
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview: reading changes nothing."""
-        return ""
+        return access_to_text(str(input.get("file_path", "")), context)
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Read the file and remember the lines that were shown."""

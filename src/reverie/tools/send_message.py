@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from ..errors import ReverieError
 from ..layers.l7_relay import CONTROLS, MAX_SUMMARY_CHARS
 from .context import ToolContext
-from .tool import Access, Output, error_output
+from .tool import Access, NoPreview, Output, error_output
 
 __all__ = ["SendMessage"]
 
@@ -51,7 +51,7 @@ _INPUT: Final[dict[str, Any]] = {
 }
 
 
-class SendMessage:
+class SendMessage(NoPreview):
     """Sends a message in the agent's own name."""
 
     name = "SendMessage"
@@ -67,10 +67,6 @@ class SendMessage:
         """Return no access, except for a bridge, which leads away from this machine."""
         to = str(input.get("to", ""))
         return Access("other", to) if to.startswith("bridge:") else Access("none")
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview."""
-        return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Send the message and return the result of the delivery."""

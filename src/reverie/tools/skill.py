@@ -12,7 +12,7 @@ import anyio.to_thread
 from ..errors import ReverieError
 from .context import ToolContext
 from .skills import Skill, find_skills, load_skill, skill_folders
-from .tool import Access, Output, error_output
+from .tool import Access, NoPreview, Output, error_output
 
 __all__ = ["SkillTool", "available_skills"]
 
@@ -27,7 +27,7 @@ _INPUT: Final[dict[str, Any]] = {
 }
 
 
-class SkillTool:
+class SkillTool(NoPreview):
     """Loads the instructions of a skill."""
 
     name = "Skill"
@@ -41,10 +41,6 @@ class SkillTool:
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return no access: only skill files are read."""
         return Access("none", str(input.get("name", "")))
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview."""
-        return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Return the text of the skill."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .context import Todo, ToolContext
-from .tool import Access, Output, error_output
+from .tool import Access, NoPreview, Output, error_output
 
 __all__ = ["MAX_TODOS", "TodoWrite"]
 
@@ -34,7 +34,7 @@ _INPUT: Final[dict[str, Any]] = {
 }
 
 
-class TodoWrite:
+class TodoWrite(NoPreview):
     """Replaces the agent's list of steps."""
 
     name = "TodoWrite"
@@ -48,10 +48,6 @@ class TodoWrite:
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return no access."""
         return Access("none")
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview."""
-        return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Replace the list in place, because the terminal shows the same list object."""

@@ -10,7 +10,7 @@ from ..values import record
 if TYPE_CHECKING:
     from .context import ToolContext
 
-__all__ = ["Access", "AccessKind", "Output", "Tool", "error_output"]
+__all__ = ["Access", "AccessKind", "NoPreview", "Output", "Tool", "error_output"]
 
 AccessKind: TypeAlias = Literal["none", "read", "write", "run", "fetch", "other"]
 
@@ -78,3 +78,11 @@ class Tool(Protocol):
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Run the call; return an error output instead of raising, and clean up when cancelled."""
         ...
+
+
+class NoPreview:
+    """Gives a tool an empty preview: its access already says all, or it changes nothing."""
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Return no preview."""
+        return ""

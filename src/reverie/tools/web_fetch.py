@@ -11,7 +11,7 @@ import anyio.to_thread
 from ..errors import InputError
 from .context import ToolContext
 from .page_text import page_text
-from .tool import Access, Output, error_output
+from .tool import Access, NoPreview, Output, error_output
 from .web import WebPage, fetch
 
 __all__ = ["MAX_TEXT_CHARS", "WebFetch"]
@@ -26,7 +26,7 @@ _INPUT: Final[dict[str, Any]] = {
 }
 
 
-class WebFetch:
+class WebFetch(NoPreview):
     """Fetches a page and returns its text."""
 
     name = "WebFetch"
@@ -41,10 +41,6 @@ class WebFetch:
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return the address as access."""
         return Access("fetch", str(input.get("url", "")))
-
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview: the access already shows the address."""
-        return ""
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Fetch the page and return its text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio.to_thread
@@ -18,7 +18,7 @@ from .files.workspace import access_to
 from .read import not_found
 from .tool import Access, Output, error_output
 
-__all__ = ["Write", "change_file", "load_read", "write_text"]
+__all__ = ["FileChanger", "Write", "check_writable", "load_read", "refuse_notebook", "write_text"]
 
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",
@@ -31,7 +31,46 @@ _INPUT: Final[dict[str, Any]] = {
 }
 
 
-class Write:
+class FileChanger:
+    """The common part of Write and Edit, which differ in the change they make to a file."""
+
+    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
+        """Return write access to the file."""
+        return access_to("write", str(input.get("file_path", "")), context)
+
+    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Return a diff of the change; an empty text if the change is impossible."""
+        return await anyio.to_thread.run_sync(self._diff, input, context)
+
+    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
+        """Change the file completely or not at all, and remember the result as read."""
+        try:
+            output, read = await anyio.to_thread.run_sync(self._change, input, context)
+        except (InputError, StorageError) as error:
+            return error_output(error)
+        except OSError as error:
+            return error_output(not_found(str(input["file_path"]), error, context))
+        context.reads.forget([read.path])
+        context.reads.note(read)
+        return output
+
+    def _diff(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        try:
+            before, after = self._texts(input, context)
+        except (InputError, StorageError, OSError):
+            return ""
+        return unified_diff(before, after, str(input["file_path"]))
+
+    def _texts(self, input: Mapping[str, Any], context: ToolContext) -> tuple[str, str]:
+        """Return the text of the file before and after the change."""
+        raise NotImplementedError
+
+    def _change(self, input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:
+        """Change the file; return the output and a read of the result."""
+        raise NotImplementedError
+
+
+class Write(FileChanger):
     """Writes a whole file."""
 
     name = "Write"
@@ -42,56 +81,21 @@ class Write:
     )
     input_schema = _INPUT
 
-    def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return write access to the file."""
-        return access_to("write", str(input.get("file_path", "")), context)
+    def _texts(self, input: Mapping[str, Any], context: ToolContext) -> tuple[str, str]:
+        before = _existing_file(str(input["file_path"]), context)
+        return before.text if before is not None else "", str(input["content"])
 
-    async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return a diff of the change."""
-        return await anyio.to_thread.run_sync(_preview, input, context)
-
-    async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Write the file completely, or change nothing."""
-        return await change_file(_write, input, context)
-
-
-async def change_file(
-    change: Callable[[Mapping[str, Any], ToolContext], tuple[Output, FileRead]],
-    input: Mapping[str, Any],
-    context: ToolContext,
-) -> Output:
-    """Run a change of a file in a worker thread, and remember the result as read; return errors as outputs."""
-    try:
-        output, read = await anyio.to_thread.run_sync(change, input, context)
-    except (InputError, StorageError) as error:
-        return error_output(error)
-    except OSError as error:
-        return error_output(not_found(str(input["file_path"]), error, context))
-    context.reads.forget([read.path])
-    context.reads.note(read)
-    return output
-
-
-def _preview(input: Mapping[str, Any], context: ToolContext) -> str:
-    path = str(input["file_path"])
-    try:
+    def _change(self, input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:
+        path, text = str(input["file_path"]), str(input["content"])
+        refuse_notebook(path)
         before = _existing_file(path, context)
-    except (InputError, StorageError, OSError):
-        return ""
-    return unified_diff(before.text if before is not None else "", str(input["content"]), path)
-
-
-def _write(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:
-    path, text = str(input["file_path"]), str(input["content"])
-    refuse_notebook(path)
-    before = _existing_file(path, context)
-    if before is not None:
-        _check_read(before, context)
-        check_writable(before)
-    reading = write_text(path, text, context, before=before)
-    lines = text.count("\n") + (not text.endswith("\n") and bool(text))
-    verb = "replaced" if before is not None else "created"
-    return Output(f"{reading.path} was {verb}: {lines:,} lines.", wrote=(reading.path,)), reading
+        if before is not None:
+            _check_read(before, context)
+            check_writable(before)
+        reading = write_text(path, text, context, before=before)
+        lines = text.count("\n") + (not text.endswith("\n") and bool(text))
+        verb = "replaced" if before is not None else "created"
+        return Output(f"{reading.path} was {verb}: {lines:,} lines.", wrote=(reading.path,)), reading
 
 
 def _existing_file(path: str, context: ToolContext) -> TextFile | None:

@@ -8,14 +8,21 @@ from typing import Final
 
 from ...errors import ReverieError
 from ..context import ToolContext
+from ..tool import Access
+from .workspace import access_to
 
-__all__ = ["looks_stored", "stored_result"]
+__all__ = ["access_to_text", "stored_result"]
 
 _HANDLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{5,199}")
 _FOLDER: Final = "tool-results"
 
 
-def looks_stored(name: str, context: ToolContext) -> bool:
+def access_to_text(name: str, context: ToolContext) -> Access:
+    """Return read access to a path; none for a stored result, which belongs to the agent."""
+    return access_to("read", name, context) if stored_result(name, context) is None else Access("none", name)
+
+
+def _looks_stored(name: str, context: ToolContext) -> bool:
     """Say whether a path may be the handle or file of a stored result; an existing file takes precedence."""
     if "\0" in name:
         return False
@@ -32,7 +39,7 @@ def looks_stored(name: str, context: ToolContext) -> bool:
 
 def stored_result(name: str, context: ToolContext) -> bytes | None:
     """Return a whole stored result; None if the name refers to none."""
-    if not looks_stored(name, context):
+    if not _looks_stored(name, context):
         return None
     try:
         return context.read_back(name)
