@@ -186,7 +186,7 @@ def test_a_call_result_must_name_a_call_of_this_session():
                 await session.prepare(model=MODEL, max_tokens=9)
             with pytest.raises(InputError):
                 await session.say("  ")
-            with pytest.raises(InputError, match="provider.s reply"):
+            with pytest.raises(InputError, match="provider's reply"):
                 await session.observe(7)
             with pytest.raises(InputError, match="assistant"):
                 await session.observe({"role": "user", "content": []})
