@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from .values import record
 
 __all__ = [
+    "AgentRequest",
     "Agents",
     "Capabilities",
     "Document",
@@ -166,6 +167,18 @@ class Messenger(Protocol):
 
 
 @record
+class AgentRequest:
+    """A task for a sub-agent: of type ``kind``, or for a fork of the conversation if no type is given."""
+
+    prompt: str
+    kind: str = ""
+    description: str = ""
+    background: bool = False
+    worktree: bool = False
+    model: str = ""
+
+
+@record
 class StartedAgent:
     """A sub-agent that was started: its id and status, and its result unless it still runs in the background."""
 
@@ -177,17 +190,8 @@ class StartedAgent:
 class Agents(Protocol):
     """Starts and stops the sub-agents of one agent."""
 
-    async def start(
-        self,
-        prompt: str,
-        *,
-        kind: str = "",
-        description: str = "",
-        background: bool = False,
-        worktree: bool = False,
-        model: str = "",
-    ) -> StartedAgent:
-        """Start a sub-agent of type ``kind``, or a fork if no type is given; raise ``InputError`` at a limit."""
+    async def start(self, request: AgentRequest) -> StartedAgent:
+        """Start a sub-agent or a fork; raise ``InputError`` at a limit."""
         ...
 
     async def stop(self, agent: str) -> str:

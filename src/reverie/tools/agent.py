@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..errors import ReverieError
+from ..ports import AgentRequest
 from .context import ToolContext
 from .tool import Access, NoPreview, Output, error_output
 
@@ -61,7 +62,7 @@ class AgentTool(NoPreview):
         if context.agents is None:
             return error_output(_NONE_HERE)
         try:
-            started = await context.agents.start(
+            request = AgentRequest(
                 str(input["prompt"]),
                 kind=str(input.get("kind") or "").strip(),
                 description=str(input.get("description") or ""),
@@ -69,6 +70,7 @@ class AgentTool(NoPreview):
                 worktree=input.get("isolation") == "worktree",
                 model=str(input.get("model") or "").strip(),
             )
+            started = await context.agents.start(request)
         except ReverieError as error:
             return error_output(error)
         return Output(started.text, is_error=started.status in ("failed", "killed"))

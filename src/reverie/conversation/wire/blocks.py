@@ -135,25 +135,24 @@ def accepted_message(message: Message, role: str) -> Message | None:
     return message if same and plain else {"role": role, "content": blocks}
 
 
-def _all_admitted(given: list[Any], admit: Callable[[Any], Block | None]) -> tuple[list[Block], bool]:
+def _all_admitted(given: list[Any], admit: Callable[[Block], Block | None]) -> tuple[list[Block], bool]:
     """Return the accepted blocks, and whether all blocks were accepted unchanged."""
     blocks: list[Block] = []
     same = True
     for block in given:
-        kept = admit(block)
+        if not isinstance(block, dict):
+            kept = _bare(block)
+        else:
+            found = cast(Block, block)
+            kept = _text(found) if found.get("type") == "text" else admit(found)
         same = same and kept is block
         if kept is not None:
             blocks.append(kept)
     return blocks, same
 
 
-def _user_block(block: Any) -> Block | None:
-    if not isinstance(block, dict):
-        return _bare(block)
-    found = cast(Block, block)
+def _user_block(found: Block) -> Block | None:
     match found.get("type"):
-        case "text":
-            return _text(found)
         case "tool_result":
             return _tool_result(found)
         case "image" | "document":
@@ -170,13 +169,8 @@ def edit_block(tool_use_ids: list[str]) -> Block | None:
     return {"type": "cache_edits", "tool_use_ids": named} if named else None
 
 
-def _assistant_block(block: Any) -> Block | None:
-    if not isinstance(block, dict):
-        return _bare(block)
-    found = cast(Block, block)
+def _assistant_block(found: Block) -> Block | None:
     match found.get("type"):
-        case "text":
-            return _text(found)
         case "tool_use":
             return _tool_use(found)
         case "thinking":
@@ -299,17 +293,8 @@ def _result_content(fixed: Block) -> Block:
     return fixed if same else {**fixed, "content": parts}
 
 
-def _result_part(part: Any) -> Block | None:
-    if not isinstance(part, dict):
-        return _bare(part)
-    found = cast(Block, part)
-    match found.get("type"):
-        case "text":
-            return _text(found)
-        case "image" | "document":
-            return _media(found)
-        case _:
-            return block_as_text(found)
+def _result_part(found: Block) -> Block:
+    return _media(found) if found.get("type") in ("image", "document") else block_as_text(found)
 
 
 def _media(block: Block) -> Block:

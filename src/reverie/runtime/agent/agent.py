@@ -12,7 +12,7 @@ from typing import Any
 from ...conversation.entries import new_uuid
 from ...errors import InputError, SessionError
 from ...events import Event, Listener
-from ...ports import Model, StartedAgent, Storage
+from ...ports import AgentRequest, Model, StartedAgent, Storage
 from ...settings import Mode, Settings, load_settings
 from ...tools import relay_tools
 from ...tools.tool import Tool
@@ -280,9 +280,8 @@ class Agent:
 
         Wait for its result, unless it runs in the background: then the result enters the conversation at a later round.
         """
-        return await self._open_relay().spawner.start(
-            prompt, kind=kind, description=description, background=background, worktree=worktree, model=model
-        )
+        request = AgentRequest(prompt, kind, description, background, worktree, model)
+        return await self._open_relay().spawner.start(request)
 
     def agents(self) -> list[AgentStatus]:
         """Return the state of every agent that was started here, directly or by another one."""

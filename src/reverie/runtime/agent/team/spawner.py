@@ -26,7 +26,7 @@ from ....layers.l7_relay import (
     start_problem,
     summary_of,
 )
-from ....ports import StartedAgent
+from ....ports import AgentRequest, StartedAgent
 from ....values import record
 from ...session.forks import ForkBatch, forking
 from ...session.session import Session
@@ -124,28 +124,21 @@ class Spawner:
 
     # -- starting
 
-    async def start(
-        self,
-        prompt: str,
-        *,
-        kind: str = "",
-        description: str = "",
-        background: bool = False,
-        worktree: bool = False,
-        model: str = "",
-    ) -> StartedAgent:
-        """Start a sub-agent of a type, or a fork if ``kind`` is empty; raise ``InputError`` at a limit."""
-        found, worktree, background = self._check_start(prompt, kind, worktree, background)
+    async def start(self, request: AgentRequest) -> StartedAgent:
+        """Start a sub-agent of a type, or a fork if no type is given; raise ``InputError`` at a limit."""
+        found = self._check_start(request)
+        prompt, background = request.prompt, request.background or (found is not None and found.background)
+        worktree = request.worktree or (found is not None and found.worktree)
         run = (
             self._starter.fork(prompt, self._fork_batch())
             if found is None
-            else self._starter.sub_agent(prompt, found, model=model, worktree=worktree)
+            else self._starter.sub_agent(prompt, found, model=request.model, worktree=worktree)
         )
         name = FORK if found is None else found.name
         member = TeamMember(
             id=f"{name}-{os.urandom(4).hex()}",
             kind=name,
-            description=" ".join((description or summary_of(prompt)).split())[:120],
+            description=" ".join((request.description or summary_of(prompt)).split())[:120],
             depth=self.depth + 1,
             parent=self._id,
             background=background,
@@ -171,29 +164,27 @@ class Spawner:
             )
         return await self._wait_for(member)
 
-    def _check_start(
-        self, prompt: str, kind: str, worktree: bool, background: bool
-    ) -> tuple[AgentKind | None, bool, bool]:
-        """Raise if the agent may not start; return its type, and whether it uses a worktree and the background."""
+    def _check_start(self, request: AgentRequest) -> AgentKind | None:
+        """Raise if the agent may not start; return its type, or None for a fork."""
         if self._closed:
             raise SessionError("this agent is closing: no more agents can be started")
         if not self._session.settings.switches.relay:
             raise InputError("agents are switched off (switches.relay): do the work here")
         if forking():
             raise InputError(f"a fork ({forking()}) cannot start agents: do the work here, and answer")
-        if not prompt.strip():
+        if not request.prompt.strip():
             raise InputError("the prompt is empty: describe the whole task for the agent")
-        problem = start_problem(self.roster.policy, self.roster.census(self.depth), prompt_chars=len(prompt))
+        problem = start_problem(self.roster.policy, self.roster.census(self.depth), prompt_chars=len(request.prompt))
         if problem:
             raise InputError(problem)
-        if not kind:
-            if worktree:
+        if not request.kind:
+            if request.worktree:
                 raise InputError("a fork works where its parent does: name a type to work in a worktree of its own")
-            return None, False, background
-        found = self._kinds.get(kind)
+            return None
+        found = self._kinds.get(request.kind)
         if found is None:
-            raise InputError(f"there is no type {kind[:80]!r}; there are: {', '.join(self._kinds) or 'none'}")
-        return found, worktree or found.worktree, background or found.background
+            raise InputError(f"there is no type {request.kind[:80]!r}; there are: {', '.join(self._kinds) or 'none'}")
+        return found
 
     def _fork_batch(self) -> ForkBatch:
         """Return the point of the conversation that all forks of one reply share."""
