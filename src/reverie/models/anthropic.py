@@ -6,18 +6,19 @@ assembled here from the raw events, so that no schema of the SDK changes either.
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
-from typing import Any, Final, cast
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..cache.prices import limits_of_model
 from ..conversation.tokens.window import MILLION, MILLION_SUFFIX
 from ..errors import ModelUnknown
-from ..ports import Capabilities, Reply, ReplyDelta
+from ..ports import Capabilities
 from .messages_stream import MessageAssembly
-from .sdk_client import SdkClient, connection_options
-from .wire import READ_SECONDS, body_bytes, is_loopback, read_reply, whole_reply
+from .sdk_client import SdkModel
+from .wire import ReplyAssembly, body_bytes, is_loopback
+
+if TYPE_CHECKING:
+    import httpx2
 
 __all__ = ["AnthropicModel", "wire_request"]
 
@@ -38,82 +39,42 @@ _MAX_OUTPUT: Final = (
 )
 
 
-class AnthropicModel:
+class AnthropicModel(SdkModel):
     """A model of Anthropic, or of any server that speaks its Messages API.
 
     The key is ``api_key``, else ``ANTHROPIC_API_KEY`` or ``ANTHROPIC_AUTH_TOKEN``, else the one the SDK finds; a
     server on this machine needs none. The address is ``base_url``, else ``ANTHROPIC_BASE_URL``, else Anthropic's.
+    ``window`` is for models that are not in the installed table.
     """
 
-    def __init__(
-        self,
-        model_id: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        timeout_seconds: float = READ_SECONDS,
-        max_retries: int = 0,
-        environ: Mapping[str, str] | None = None,
-    ) -> None:
-        known = os.environ if environ is None else environ
-        self._id = model_id
-        self._base_url = base_url or known.get("ANTHROPIC_BASE_URL") or None
-        self._api_key = api_key or known.get("ANTHROPIC_API_KEY") or None
-        self._auth_token = None if self._api_key else known.get("ANTHROPIC_AUTH_TOKEN") or None
-        self._timeout_seconds = timeout_seconds
-        self._max_retries = max_retries
-        self._client = SdkClient(self.name, load_sdk, self._connect)
-
-    @property
-    def name(self) -> str:
-        """The name a user gives the model: ``anthropic:`` and its id."""
-        return f"anthropic:{self._id}"
-
-    @property
-    def model_id(self) -> str:
-        """The value of a request's ``model`` field."""
-        return self._id
+    vendor = "anthropic"
 
     @property
     def capabilities(self) -> Capabilities:
         """The features Anthropic offers for this model, and its window from the installed table."""
         bare = bare_model(self._id)
         known = limits_of_model(bare)
-        window = MILLION if bare != self._id else known.window_tokens if known else None
+        window = self._window or (MILLION if bare != self._id else known.window_tokens if known else None)
         output = next((tokens for start, tokens in _MAX_OUTPUT if bare.startswith(start)), None)
         return Capabilities(caching=True, context_management=True, diagnostics=True, window=window, max_output=output)
 
-    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Yield pieces as they arrive, then the whole reply."""
+    async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
         body, headers = wire_request(request)
         path = "/v1/messages?beta=true" if "anthropic-beta" in headers else "/v1/messages"
-        response = await self._client.post(path, body_bytes(body), headers)
-        async with aclosing(read_reply(response, MessageAssembly(self.name), self.name)) as parts:
-            async for part in parts:
-                yield part
+        return await self._client.post(path, body_bytes(body), headers), MessageAssembly(self.name)
 
-    async def complete(self, request: Mapping[str, Any]) -> Reply:
-        """Return the whole reply."""
-        return await whole_reply(self.stream(request))
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._client.aclose()
+    def _load(self) -> Any:
+        try:
+            import anthropic
+        except ImportError as error:
+            raise ModelUnknown("Anthropic's SDK is not installed: pip install 'reverie[anthropic]'") from error
+        return anthropic
 
     def _connect(self, sdk: Any) -> Any:
-        key = self._api_key or ("none" if is_loopback(self._base_url or "") and not self._auth_token else None)
-        options = connection_options(sdk, self._base_url, self._timeout_seconds, self._max_retries)
+        token = None if self._api_key else self._environ.get("ANTHROPIC_AUTH_TOKEN") or None
+        key = self._api_key or ("none" if is_loopback(self._base_url or "") and not token else None)
         # Our own telemetry reports the call.
-        return sdk.AsyncAnthropic(api_key=key, auth_token=self._auth_token, open_telemetry=False, **options)
-
-
-def load_sdk() -> Any:
-    """Import the SDK, which takes seconds; raise ``ModelUnknown`` where it is not installed."""
-    try:
-        import anthropic
-    except ImportError as error:
-        raise ModelUnknown("Anthropic's SDK is not installed: pip install 'reverie[anthropic]'") from error
-    return anthropic
+        return sdk.AsyncAnthropic(api_key=key, auth_token=token, open_telemetry=False, **self._connection_options(sdk))
 
 
 def bare_model(model: str) -> str:

@@ -6,20 +6,18 @@ vLLM, Ollama, llama.cpp, LM Studio and others take the same requests at ``OPENAI
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from ..cache.prices import limits_of_model
 from ..errors import ModelUnknown
-from ..ports import Capabilities, Reply, ReplyDelta
+from ..ports import Capabilities
 from .chat_reply import ChatAssembly
 from .chat_request import chat_request, used_ids
 from .failures import failure_of_exception
-from .sdk_client import SdkClient, connection_options
-from .wire import READ_SECONDS, body_bytes, read_reply, whole_reply
+from .sdk_client import SdkModel
+from .wire import ReplyAssembly, body_bytes
 
 if TYPE_CHECKING:
     import httpx2
@@ -30,43 +28,15 @@ DEFAULT: Final = "default"
 """The id that means the only model of a server."""
 
 
-class OpenAIModel:
+class OpenAIModel(SdkModel):
     """A model of OpenAI, or of a server at ``base_url`` that speaks its chat completions.
 
     The key is ``api_key``, else ``OPENAI_API_KEY``; a server of your own may need none. The address is ``base_url``,
     else ``OPENAI_BASE_URL``, else OpenAI's. ``window`` is for models that are not in the installed table.
     """
 
-    def __init__(
-        self,
-        model_id: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        timeout_seconds: float = READ_SECONDS,
-        max_retries: int = 0,
-        window: int | None = None,
-        environ: Mapping[str, str] | None = None,
-    ) -> None:
-        known = os.environ if environ is None else environ
-        self._id = model_id
-        self._base_url = base_url or known.get("OPENAI_BASE_URL") or None
-        self._api_key = api_key or known.get("OPENAI_API_KEY") or None
-        self._timeout_seconds = timeout_seconds
-        self._max_retries = max_retries
-        self._window = window
-        self._only_model: str | None = None
-        self._client = SdkClient(self.name, _load_sdk, self._connect)
-
-    @property
-    def name(self) -> str:
-        """The name a user gives the model: ``openai:`` and its id."""
-        return f"openai:{self._id}"
-
-    @property
-    def model_id(self) -> str:
-        """The value of a request's ``model`` field."""
-        return self._id
+    vendor = "openai"
+    _only_model: str | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -74,27 +44,14 @@ class OpenAIModel:
         known = limits_of_model(self._id)
         return Capabilities(window=self._window or (known.window_tokens if known else None))
 
-    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Yield pieces as they arrive, then the whole reply."""
-        response = await self._send(request)
-        async with aclosing(read_reply(response, ChatAssembly(self.name, used_ids(request)), self.name)) as parts:
-            async for part in parts:
-                yield part
-
-    async def complete(self, request: Mapping[str, Any]) -> Reply:
-        """Return the whole reply."""
-        return await whole_reply(self.stream(request))
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._client.aclose()
-
-    async def _send(self, request: Mapping[str, Any]) -> httpx2.Response:
+    async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
         limit_field = "max_completion_tokens" if _is_openai(self._base_url) else "max_tokens"
         body = chat_request(request, limit_field=limit_field)
         if body["model"] == DEFAULT:
             body["model"] = await self._single_model()
-        return await self._client.post("/chat/completions", body_bytes(body), request.get("extra_headers") or {})
+        headers: Mapping[str, str] = request.get("extra_headers") or {}
+        response = await self._client.post("/chat/completions", body_bytes(body), headers)
+        return response, ChatAssembly(self.name, used_ids(request))
 
     async def _single_model(self) -> str:
         """Return the id of the only model of the server, so that the user need not name it."""
@@ -112,17 +69,15 @@ class OpenAIModel:
 
     def _connect(self, sdk: Any) -> Any:
         key = self._api_key or (None if _is_openai(self._base_url) else "none")
-        options = connection_options(sdk, self._base_url, self._timeout_seconds, self._max_retries)
-        return sdk.AsyncOpenAI(api_key=key, **options)
+        return sdk.AsyncOpenAI(api_key=key, **self._connection_options(sdk))
+
+    def _load(self) -> Any:
+        try:
+            import openai
+        except ImportError as error:
+            raise ModelUnknown("OpenAI's SDK is not installed: pip install 'reverie[openai]'") from error
+        return openai
 
 
 def _is_openai(base_url: str | None) -> bool:
     return base_url is None or (urlsplit(base_url).hostname or "").endswith("openai.com")
-
-
-def _load_sdk() -> Any:
-    try:
-        import openai
-    except ImportError as error:
-        raise ModelUnknown("OpenAI's SDK is not installed: pip install 'reverie[openai]'") from error
-    return openai

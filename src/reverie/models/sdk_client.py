@@ -1,20 +1,26 @@
-"""The client of a vendor's SDK: loaded and opened on first use, in a worker thread, and shared by all requests."""
+"""The part that models behind a vendor's SDK share, and its client.
+
+The SDK is loaded and opened on first use, in a worker thread, and shared by all requests.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
 
+from ..ports import Reply, ReplyDelta
 from .failures import failure_of_exception
-from .wire import CONNECT_SECONDS, is_loopback
+from .wire import CONNECT_SECONDS, READ_SECONDS, ReplyAssembly, is_loopback, read_reply, whole_reply
 
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["SdkClient", "connection_options"]
+__all__ = ["SdkClient", "SdkModel"]
 
 
 class SdkClient:
@@ -55,17 +61,81 @@ class SdkClient:
             await client.close()
 
 
-def connection_options(sdk: Any, base_url: str | None, timeout_seconds: float, max_retries: int) -> dict[str, Any]:
-    """Return the client arguments that both SDKs share.
+class SdkModel:
+    """A model behind a vendor's SDK; a subclass names the vendor, loads the SDK, connects it and sends requests."""
 
-    A server on this machine is reached without a proxy, and its connections are not kept: some servers close a kept
-    connection after a stream.
-    """
-    local = is_loopback(base_url or "")
-    return {
-        "base_url": base_url,
-        "timeout": sdk.Timeout(timeout_seconds, connect=CONNECT_SECONDS),
-        "max_retries": max_retries,
-        "http_client": sdk.DefaultAsyncHttpxClient(trust_env=False) if local else None,
-        "default_headers": {"connection": "close"} if local else None,
-    }
+    vendor: str
+
+    def __init__(
+        self,
+        model_id: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout_seconds: float = READ_SECONDS,
+        max_retries: int = 0,
+        window: int | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """Name the model; ``window`` is for models that are not in the installed table."""
+        known = os.environ if environ is None else environ
+        self._id = model_id
+        self._environ = known
+        self._base_url = base_url or known.get(f"{self.vendor.upper()}_BASE_URL") or None
+        self._api_key = api_key or known.get(f"{self.vendor.upper()}_API_KEY") or None
+        self._timeout_seconds = timeout_seconds
+        self._max_retries = max_retries
+        self._window = window
+        self._client = SdkClient(self.name, self._load, self._connect)
+
+    @property
+    def name(self) -> str:
+        """The name a user gives the model: its vendor, a colon and its id."""
+        return f"{self.vendor}:{self._id}"
+
+    @property
+    def model_id(self) -> str:
+        """The value of a request's ``model`` field."""
+        return self._id
+
+    async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
+        """Yield pieces as they arrive, then the whole reply."""
+        response, assembly = await self._send(request)
+        async with aclosing(read_reply(response, assembly, self.name)) as parts:
+            async for part in parts:
+                yield part
+
+    async def complete(self, request: Mapping[str, Any]) -> Reply:
+        """Return the whole reply."""
+        return await whole_reply(self.stream(request))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    def _load(self) -> Any:
+        """Import the SDK; raise ``ModelUnknown`` if it is not installed."""
+        raise NotImplementedError
+
+    def _connect(self, sdk: Any) -> Any:
+        """Return a client of the SDK."""
+        raise NotImplementedError
+
+    async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
+        """Send a request; return the streaming response and the assembly that reads it."""
+        raise NotImplementedError
+
+    def _connection_options(self, sdk: Any) -> dict[str, Any]:
+        """Return the client arguments that both SDKs share.
+
+        A server on this machine is reached without a proxy, and its connections are not kept: some servers close a
+        kept connection after a stream.
+        """
+        local = is_loopback(self._base_url or "")
+        return {
+            "base_url": self._base_url,
+            "timeout": sdk.Timeout(self._timeout_seconds, connect=CONNECT_SECONDS),
+            "max_retries": self._max_retries,
+            "http_client": sdk.DefaultAsyncHttpxClient(trust_env=False) if local else None,
+            "default_headers": {"connection": "close"} if local else None,
+        }
