@@ -45,7 +45,9 @@ def test_running_ended_and_lost_agents_are_told_apart(
         (tmp_path / "work").mkdir()
         async with Agent(model=ScriptedModel(answer), cwd=tmp_path / "work", session="s", settings=settings) as agent:
             await agent.spawn("Look.", kind="explore", description="look around")
-            await agent.session.decide(AgentSpawned(Cause("relay", "t"), "general-0", "Do it.", {"kind": "general"}))
+            await agent.session.log.decide(
+                AgentSpawned(Cause("relay", "t"), "general-0", "Do it.", {"kind": "general"})
+            )
 
     anyio.run(steps)
     assert [(one["kind"], one["state"], one["turns"], one["line"]) for one in inside] == [

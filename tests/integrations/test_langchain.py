@@ -66,7 +66,7 @@ def test_the_state_keeps_the_preview_and_the_log_the_whole() -> None:
         (kept,) = [one for one in state["messages"] if isinstance(one, ToolMessage)]
         assert len(str(kept.content)) < len(LOG) / 10
         assert (kept.tool_call_id, kept.status) == ("t1", "success")
-        assert session.stored("t1").decode() == LOG
+        assert session.parts.stored(session.view, "t1").decode() == LOG
         assert state["messages"][-1].text == "It was locked."
         sent = server.requests[-1]
         assert sent["messages"][-1]["content"][-1]["cache_control"]["type"] == "ephemeral"

@@ -57,7 +57,7 @@ async def test_the_history_keeps_the_preview_and_the_log_the_whole(anyio_backend
             parts = [part for message in done.all_messages() for part in message.parts]
             (kept,) = [part for part in parts if isinstance(part, ToolReturnPart)]
             assert len(str(kept.content)) < len(LOG) / 10
-            assert session.stored("t1").decode() == LOG
+            assert session.parts.stored(session.view, "t1").decode() == LOG
             assert done.output == "It was locked."
             sent = server.requests[-1]
             assert sent["messages"][-1]["content"][-1]["cache_control"]["type"] == "ephemeral"

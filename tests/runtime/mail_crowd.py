@@ -111,7 +111,7 @@ async def read_from_array(reader: int) -> None:
             letters = read_array(array_of(reader))
             array_of(reader).write_text("[]")
             for letter in letters:
-                await session.decide(MessageQueued(Cause("relay", "message"), letter["id"], letter["text"]))
+                await session.log.decide(MessageQueued(Cause("relay", "message"), letter["id"], letter["text"]))
             if over and not letters:
                 return
             await anyio.sleep(0.005)

@@ -194,7 +194,7 @@ def test_notes_of_a_model_are_used_and_what_follows_their_cursor_is_never_cut():
             cause = Cause("notes", "due")
             for _ in range(3):
                 await talk.turn()
-            await session.decide(
+            await session.log.decide(
                 NotesUpdated(cause, {"Current State": "Half of the harbour is read."}, covered, "model")
             )
             report = await session.compact()
@@ -224,7 +224,7 @@ def test_notes_whose_cursor_is_gone_are_not_used_and_the_model_is_asked():
             await session.say("Look at everything.")
             for _ in range(5):
                 await talk.turn()
-            await session.decide(NotesUpdated(Cause("notes", "due"), {"Current State": "x"}, "nowhere", "model"))
+            await session.log.decide(NotesUpdated(Cause("notes", "due"), {"Current State": "x"}, "nowhere", "model"))
             report = await session.compact()
             assert report.method == "full"
             assert report.model_calls == 1
@@ -424,7 +424,7 @@ def test_hooks_may_add_instructions_block_and_add_context():
 
         model = ScriptedModel(answer, name=f"scripted:{MODEL}")
         async with opened(InMemoryStorage(), small(**keeping(), notes=False), model=model) as session:
-            session.hooks = Listening({}, {}, session="s", cwd=".", emit=session.emit)
+            session.hooks = Listening({}, {}, session="s", cwd=".", emit=session.log.emit)
             talk = Talk(session)
             await session.say("Look.")
             for _ in range(5):
@@ -522,7 +522,7 @@ def test_pinned_words_of_the_user_survive_whatever_their_age():
         async with opened(InMemoryStorage(), settings) as session:
             talk = Talk(session)
             rule = await session.say("Never touch the lighthouse.")
-            await session.decide(Pinned(Cause("user", "asked"), [rule.uuid]))
+            await session.log.decide(Pinned(Cause("user", "asked"), [rule.uuid]))
             for n in range(30):
                 await session.say(f"Message {n}: " + PROSE * 6)
             for _ in range(12):

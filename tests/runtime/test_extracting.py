@@ -46,7 +46,7 @@ class Desk:
         self.folder = folder
         self.events: list[Event] = []
         session.listen(self.events.append)
-        self.extracting = Extracting(session, memory, **options)
+        self.extracting = Extracting(session.parts.host, memory, **options)
         self.serial = 0
 
     async def say(self, words: str) -> None:
@@ -214,7 +214,7 @@ def test_a_run_that_fails_is_told_and_its_messages_are_looked_through_again(tmp_
 
     async def steps(desk: Desk) -> None:
         broken = Broken(desk.memory.path)
-        desk.extracting = Extracting(desk.session, broken)
+        desk.extracting = Extracting(desk.session.parts.host, broken)
         await desk.turn("Never push to the main branch.")
         assert [event.state for event in desk.of(BackgroundChanged)] == ["started", "failed"]
         assert desk.decided(CursorMoved) == []
@@ -439,7 +439,7 @@ def test_what_a_compaction_took_out_of_view_before_it_was_looked_at_is_told_to_t
         await desk.turn("The heron nests by the lock.")
         assert model.requests == []
         cut = Compacted(Cause("compact", "full"), "manual", "full", "They spoke of birds.", 10, None, None)
-        await desk.session.decide(cut)
+        await desk.session.log.decide(cut)
         await desk.turn("Go on.")
         asked = json.dumps(model.requests[0])
         assert asked.count("The heron nests by the lock.") == 1
@@ -501,7 +501,7 @@ def test_the_budget_counts_what_other_sessions_of_the_day_used(tmp_path: Path, h
             session.listen(events.append)
             spending = Spending(home=loaded.home, clock=lambda: NOW)
             policy = ExtractPolicy(daily_tokens=10)
-            extracting = Extracting(session, memory, model=model, spending=spending, policy=policy)
+            extracting = Extracting(session.parts.host, memory, model=model, spending=spending, policy=policy)
             await session.say("Hello.")
             await session.prepare(model=MODEL, max_tokens=500)
             await session.observe({"id": "m1", "role": "assistant", "content": "Hi.", "model": MODEL, "usage": {}})
@@ -660,7 +660,9 @@ def test_closing_waits_for_what_runs_and_gives_it_up_in_the_end(tmp_path: Path) 
         assert len(gate.asked) == 1, "nothing begins after closing"
 
         again = Gate()
-        desk.extracting = Extracting(desk.session, desk.memory, model=ScriptedModel(again, name=f"scripted:{MODEL}"))
+        desk.extracting = Extracting(
+            desk.session.parts.host, desk.memory, model=ScriptedModel(again, name=f"scripted:{MODEL}")
+        )
         async with anyio.create_task_group() as group:
             desk.extracting.tasks = group
             await desk.turn("Three.")
@@ -683,7 +685,7 @@ def test_a_resumed_session_goes_on_from_the_cursor_in_its_log(tmp_path: Path, ho
         memory = Memory(tmp_path / "memory")
         try:
             async with Session(SessionOptions("s", storage=storage, project="p", settings=load_settings())) as session:
-                extracting = Extracting(session, memory)
+                extracting = Extracting(session.parts.host, memory)
                 decisions: list[Decision] = []
                 session.listen(
                     lambda event: decisions.append(event.decision) if isinstance(event, DecisionMade) else None

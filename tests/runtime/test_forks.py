@@ -101,7 +101,7 @@ def test_a_fork_is_the_parents_request_and_one_directive():
             await session.observe(reply({"type": "text", "text": "Reading."}, call("t1")))
             await session.result("t1", "hello")
             before = session.view.messages()
-            answer = await Forks(session, model).ask("What was read?", source="test", max_tokens=300)
+            answer = await Forks(session.parts.host, model).ask("What was read?", source="test", max_tokens=300)
             forked = model.requests[0]
             parent = await asked(session)
             assert answer.text == "An answer."
@@ -127,7 +127,9 @@ def test_what_a_fork_used_is_recorded_under_its_source_and_its_words_are_not():
             await session.say("hello")
             await asked(session)
             await session.observe(reply({"type": "text", "text": "Hi."}))
-            answer = await Forks(session, model).ask("Say something.", source="session_memory", max_tokens=100)
+            answer = await Forks(session.parts.host, model).ask(
+                "Say something.", source="session_memory", max_tokens=100
+            )
             assert answer.usage == Usage(read=900, uncached=100, output=10)
             assert answer.cost_usd is not None
             assert answer.cost_usd > 0
@@ -151,7 +153,9 @@ def test_forks_of_one_moment_differ_in_their_directive_alone_and_the_first_one_s
             await session.say("Read both.")
             await asked(session)
             await session.observe(reply({"type": "text", "text": "Reading."}, call("t1"), call("t2", "Agent")))
-            answers = await Forks(session, model).ask_many(["One?", "Two?", "Three?"], source="test", max_tokens=100)
+            answers = await Forks(session.parts.host, model).ask_many(
+                ["One?", "Two?", "Three?"], source="test", max_tokens=100
+            )
             assert [not isinstance(one, BaseException) and one.text.count("?") for one in answers] == [1, 1, 1]
         blocks = [canonical(request) for request in model.requests]
         assert [one[:-1] for one in blocks] == [blocks[0][:-1]] * 3
@@ -177,13 +181,13 @@ def test_a_fork_cannot_fork_and_the_tool_list_stays():
                 assert forking() == "outer"
                 assert state.source == "outer"
                 with pytest.raises(SessionError, match="cannot fork") as found:
-                    await Forks(session, model).ask("Again?", source="inner", max_tokens=10)
+                    await Forks(session.parts.host, model).ask("Again?", source="inner", max_tokens=10)
                 refused.append(str(found.value))
                 return ForkToolResult("no", is_error=True, allowed=False)
 
             answers = iter([[call("a1", "Agent")], "Done."])
             model = Said(lambda _: next(answers))
-            answer = await Forks(session, model).ask(
+            answer = await Forks(session.parts.host, model).ask(
                 "Use an agent.", source="outer", max_tokens=100, tools=tools, max_turns=3
             )
             assert answer.text == "Done."
@@ -197,7 +201,7 @@ def test_a_fork_cannot_fork_and_the_tool_list_stays():
             tagged = base.request_for("Do this.", source="outer")["messages"][-1]["content"]
             await child.say(tagged[-1]["text"])
             with pytest.raises(SessionError, match="cannot fork"):
-                await Forks(child, model).ask("And this?", source="inner", max_tokens=10)
+                await Forks(child.parts.host, model).ask("And this?", source="inner", max_tokens=10)
 
     run(steps)
 
@@ -212,7 +216,7 @@ def test_tools_are_denied_unless_the_caller_runs_them_and_state_is_the_forks_own
             await session.result("t1", "hello")
             answers = iter([[call("x1")], [call("x2")], "That is all."])
             model = Said(lambda _: next(answers))
-            forks = Forks(session, model)
+            forks = Forks(session.parts.host, model)
             seen: list[dict[str, str]] = []
 
             async def tools(one: Call, state: ForkState) -> ForkToolResult:
@@ -243,7 +247,7 @@ def test_a_fork_that_hangs_is_given_up_in_time_by_its_caller_or_by_cancel():
     async def steps() -> None:
         async with Session.open("s", storage=InMemoryStorage(), clock=lambda: START) as session:
             await session.say("hello")
-            forks = Forks(session, Said(lambda _: hang))
+            forks = Forks(session.parts.host, Said(lambda _: hang))
             with pytest.raises(ModelUnavailable, match="not answered within"):
                 await forks.ask("Anything?", source="test", max_tokens=10, timeout_seconds=0.05)
             with anyio.fail_after(60):
@@ -288,10 +292,10 @@ def test_on_a_real_server_a_fork_reads_nearly_all_of_its_input_from_the_cache():
                     for one in await session.observe(body):
                         await session.result(one.id, STORY)
                     clock.advance(10)
-                answer_before = await Forks(session, model).ask("What tide?", source="test", max_tokens=200)
+                answer_before = await Forks(session.parts.host, model).ask("What tide?", source="test", max_tokens=200)
                 assert answer_before.cache_read_share >= 0.90  # the last result was never sent before
                 await session.observe((await model.complete(await asked(session))).body)
-                forks = Forks(session, model)
+                forks = Forks(session.parts.host, model)
                 one = await forks.ask("What ship?", source="test", max_tokens=200)
                 assert one.cache_read_share >= 0.95
                 assert one.usage.read / one.usage.input == one.cache_read_share  # all of it, as the server bills it

@@ -57,7 +57,7 @@ def running(
 
 
 def recalling(session: Session, kept: Path, model: Any = None, **given: Any) -> Recalling:
-    return Recalling(session, kept, model, clock=lambda: NOW, **given)
+    return Recalling(session.parts.host, kept, model, clock=lambda: NOW, **given)
 
 
 @pytest.mark.requirement("R5", "R7", "K4")

@@ -31,7 +31,7 @@ from reverie.runtime.agent.agent import Agent
 from reverie.runtime.agent.open_items import OpenItems
 from reverie.runtime.guard.permissions import Approval, ApprovalAnswer
 from reverie.runtime.places.trust import TrustList
-from reverie.runtime.session.forks import DENIED
+from reverie.runtime.session.forks import DENIED, Forks
 from reverie.settings import PermissionRules, Switches
 from reverie.tools import Access, Output, Tool, ToolContext, relay_tools, standard_tools
 from reverie.values import replace
@@ -186,7 +186,9 @@ def test_a_fork_that_is_asked_for_from_inside_a_fork_is_refused_by_its_source(tm
 
         stage.roles = {**stage.roles, "fork": plays([use("Read", file_path="x")])}
         with pytest.raises(SessionError, match="seen"):
-            await agent.session.forks(agent.model).ask("q", source="t", max_tokens=10, tools=forks_again, max_turns=2)
+            await Forks(agent.session.parts.host, agent.model).ask(
+                "q", source="t", max_tokens=10, tools=forks_again, max_turns=2
+            )
 
     stage.run(steps)
 
@@ -307,7 +309,7 @@ def test_agents_of_a_process_that_died_are_said_to_have_been_killed(tmp_path: Pa
             pass
         from reverie.conversation.decisions import Cause
 
-        await agent.session.decide(AgentSpawned(Cause("relay", "t"), "general-0000", "do", {}))
+        await agent.session.log.decide(AgentSpawned(Cause("relay", "t"), "general-0000", "do", {}))
 
     stage.run(leave_one)
     stage.ask("again")

@@ -250,7 +250,7 @@ class Drive:
             case 2:
                 self.system = f"{SYSTEM} Version {self.serial}."
             case 3 | 4 | 5:
-                await session.decide(some_cut(session, rng))
+                await session.log.decide(some_cut(session, rng))
             case _:
                 pass
 

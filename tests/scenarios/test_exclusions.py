@@ -15,7 +15,7 @@ from reverie.events import BackgroundChanged, DecisionMade, Event
 from reverie.layers.l2_trim.policy import TrimPolicy
 from reverie.models import ScriptedModel
 from reverie.runtime.agent.agent import Agent
-from reverie.runtime.session.forks import ForkState, ForkToolResult
+from reverie.runtime.session.forks import Forks, ForkState, ForkToolResult
 from reverie.runtime.session.replies import Call
 from reverie.settings import Switches
 from reverie.values import replace
@@ -116,7 +116,9 @@ def test_nothing_is_compacted_from_inside_a_fork(tmp_path: Path) -> None:
                 await session.parts.compact.before_request()
                 return ForkToolResult("looked")
 
-            await session.forks(model).ask("What tide?", source="test", max_tokens=100, tools=tools, max_turns=2)
+            await Forks(session.parts.host, model).ask(
+                "What tide?", source="test", max_tokens=100, tools=tools, max_turns=2
+            )
             assert filling.decided(Compacted) == []
             await session.parts.compact.before_request()  # the same moment, outside the fork
             assert len(filling.decided(Compacted)) == 1

@@ -59,7 +59,7 @@ def billed(tmp_path: Path, *, together: bool) -> tuple[float, list[dict[str, Any
                     assert [getattr(one, "text", one) for one in replies] == ["Seven ships."] * FORKS
                 else:
                     for question in questions:  # the twin: each waits until the cache has forgotten the last
-                        await Forks(session, model).ask(question, source="fork", max_tokens=100)
+                        await Forks(session.parts.host, model).ask(question, source="fork", max_tokens=100)
                         clock.advance(7_200)
             await model.aclose()
             return [usage_of(used) for _, used in server.usages[before:]], server.requests[before:]

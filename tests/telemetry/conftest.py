@@ -44,7 +44,7 @@ def watched_life(tmp_path: Path) -> Callable[..., list[Event]]:
                 await session.observe(REPLY)
                 await session.result("t1", "file content")
                 cause = Cause("trim", "cache is cold", frees=120, moves_prefix=True)
-                await session.decide(ResultsCleared(cause, [Replacement("t1", "[cleared]")]))
+                await session.log.decide(ResultsCleared(cause, [Replacement("t1", "[cleared]")]))
                 await session.prepare(model="claude-sonnet-4-5", max_tokens=100)
 
         anyio.run(act)

@@ -181,7 +181,7 @@ def _extract_with_model(job: Job, model: str, memory: Memory, new: Sequence[Entr
             options = SessionOptions(job.session, storage=storage, project=slug, settings=settings, owns_storage=True)
             async with Session(options) as session:
                 extracting = Extracting(
-                    session,
+                    session.parts.host,
                     memory,
                     model=asked,
                     policy=settings.extract,

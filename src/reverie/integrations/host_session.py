@@ -53,7 +53,7 @@ class HostSession:
         self._lock = Lock()
         self._memory = memory
         self._recalling = (
-            Recalling(session, memory.path, policy=session.settings.recall) if memory is not None else None
+            Recalling(session.parts.host, memory.path, policy=session.settings.recall) if memory is not None else None
         )
         self._logged_turns: list[LoggedTurn] | None = None
         self._first = LoggedTurn(b"", [])
@@ -160,7 +160,7 @@ class HostSession:
             said |= dict.fromkeys(piece.uuid for group in self.session.view.groups for piece in group.pieces)
             if said:
                 cause = Cause(LAYER, "the host emptied its history", moves_prefix=True)
-                await self.session.decide(Snipped(cause, list(said)))
+                await self.session.log.decide(Snipped(cause, list(said)))
             self._logged_turns, self._first, self._followed, self._added = [], LoggedTurn(b"", []), [], 0
 
     def history(self, start: int = 0) -> list[Entry]:
@@ -279,7 +279,7 @@ class HostSession:
             index = await to_thread.run_sync(memory.index)
             waiting = [one.file for one in await to_thread.run_sync(memory.list) if one.trust == "unconfirmed"]
         except (ReverieError, OSError) as error:
-            self.session.emit(FellBack(self.session.name, "memory", f"the index cannot be read: {error}"))
+            self.session.log.emit(FellBack(self.session.name, "memory", f"the index cannot be read: {error}"))
             return
         text = index_context(index, path=str(memory.path), tag=tag, scope="private", unconfirmed=waiting)
         await self.session.attach(text, type=USER_CONTEXT)
@@ -288,7 +288,7 @@ class HostSession:
         self._followed = []
         uuids = [uuid for one in gone for uuid in one.entries()]
         reason = f"the host removed or rewrote {len(gone)} message{'s' if len(gone) > 1 else ''} of its history"
-        await self.session.decide(Snipped(Cause(LAYER, reason, moves_prefix=True), uuids))
+        await self.session.log.decide(Snipped(Cause(LAYER, reason, moves_prefix=True), uuids))
 
     async def _log_turn(self, piece: HistoryPiece) -> LoggedTurn:
         if piece.kind == "said":
@@ -296,15 +296,17 @@ class HostSession:
                 self._recalling.start(_text(piece.content))
             own = {OWN: piece.own} if piece.own else {}
             if piece.stands:
-                entry = await self.session.append(ATTACHMENT, {"type": USER_CONTEXT, "content": piece.content, **own})
+                entry = await self.session.log.append(
+                    ATTACHMENT, {"type": USER_CONTEXT, "content": piece.content, **own}
+                )
             else:
                 message = {"role": "user", "content": piece.content}
-                entry = await self.session.append(USER, {"message": message, **own})
+                entry = await self.session.log.append(USER, {"message": message, **own})
         else:
             # A reply that was not observed: an example, another client's, or one that could not be logged.
             message = {"role": "assistant", "content": piece.content}
             reply = {OWN: piece.own} if piece.own else {}
-            entry = await self.session.append(ASSISTANT, {"message": message, "reply": reply})
+            entry = await self.session.log.append(ASSISTANT, {"message": message, "reply": reply})
         return LoggedTurn(piece.key, [entry.uuid])
 
     async def _follow_result(self, owner: LoggedTurn, piece: HistoryPiece) -> None:
@@ -315,7 +317,9 @@ class HostSession:
             result.contents.add(piece.key)  # recovered from a log that holds a preview: accept the host's content
         elif piece.key not in result.contents:
             cause = Cause(LAYER, "the host rewrote this result", moves_prefix=True)
-            await self.session.decide(ResultsCleared(cause, [Replacement(piece.id, _text(piece.content), piece.id, 0)]))
+            await self.session.log.decide(
+                ResultsCleared(cause, [Replacement(piece.id, _text(piece.content), piece.id, 0)])
+            )
             result.contents, self._followed = {piece.key}, []
 
     async def _log_result(self, owner: LoggedTurn, piece: HistoryPiece) -> str | list[Block]:
@@ -323,7 +327,7 @@ class HostSession:
             self.session.view.tool_call(piece.id) is None
         ):  # a result without a call: it is in the log, but not in requests
             block = {"type": "tool_result", "tool_use_id": piece.id, "content": piece.content}
-            entry = await self.session.append(USER, {"message": {"role": "user", "content": [block]}})
+            entry = await self.session.log.append(USER, {"message": {"role": "user", "content": [block]}})
         else:
             entry = await self.session.result(piece.id, piece.content, is_error=piece.is_error)
         shown = _shown(entry, piece)

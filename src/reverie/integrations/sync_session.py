@@ -98,7 +98,7 @@ class SessionBridge:
     def report_fallback(self, what: str, why: BaseException | str) -> None:
         """Emit ``FellBack``: the host continues without us here."""
         said = why if isinstance(why, str) else str(why) or type(why).__name__
-        self.session.emit(FellBack(self.session.name, what, said))
+        self.session.log.emit(FellBack(self.session.name, what, said))
 
 
 async def _awaited(action: Action[T]) -> T:

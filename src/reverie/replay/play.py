@@ -73,7 +73,7 @@ async def play_session(
             if not isinstance(decision, Compacted):
                 continue
             kept = renamed.get(decision.first_kept or "")
-            said = (await session.decide(replace(decision, first_kept=kept))).uuid
+            said = (await session.log.decide(replace(decision, first_kept=kept))).uuid
         elif entry.kind in (USER, ATTACHMENT) and entry.message is not None:
             said = await _say(session, entry, on_said)
         else:

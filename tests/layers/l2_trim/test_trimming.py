@@ -234,7 +234,7 @@ def test_an_edit_outlives_a_cut_that_took_its_results_away():
                     await shop.turn(session)
                 replies = [entry.uuid for entry in session.view.history if entry.kind == ASSISTANT]
                 cause = Cause("compact", "asked", moves_prefix=True)
-                await session.decide(Compacted(cause, "manual", "full", "A summary.", 9, None, replies[-4]))
+                await session.log.decide(Compacted(cause, "manual", "full", "A summary.", 9, None, replies[-4]))
                 await shop.turn(session)
                 edits = [
                     one for message in shop.sent[-1]["messages"] for one in message["content"] if "tool_use_ids" in one

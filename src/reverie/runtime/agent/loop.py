@@ -231,10 +231,10 @@ async def _handle_reply(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None
         raised = run.host.raised_limit()
         if raised is not None:
             run.host.max_tokens = raised
-            await run.session.record_call(reply, source="cut_off")
+            await run.session.parts.host.record_call(reply, source="cut_off")
             return None
     if stopped == "refusal":
-        await run.session.record_call(reply, source="refused")
+        await run.session.parts.host.record_call(reply, source="refused")
         return None if run.host.fall_back() else QueryEnd("model_error", "the model declined to answer")
     calls = await run.session.observe(reply)
     if stopped == CUT:

@@ -58,7 +58,7 @@ class AgentMemory:
         self.memory = Memory.open(context.cwd, settings=settings)
         self.path = str(directory)
         self._recalling = Recalling(
-            session,
+            session.parts.host,
             directory,
             small,
             team=settings.team_memory,
@@ -67,7 +67,7 @@ class AgentMemory:
             spent=self._spent_on_recall,
         )
         self._extracting = Extracting(
-            session,
+            session.parts.host,
             self.memory,
             model=model,
             policy=settings.extract,
@@ -79,7 +79,7 @@ class AgentMemory:
             tasks=tasks,
         )
 
-        self.dreaming = FallingAsleep(session, context.cwd, settings, tasks=tasks)
+        self.dreaming = FallingAsleep(session.parts.host, context.cwd, settings, tasks=tasks)
 
     @staticmethod
     def allowed(settings: Settings) -> bool:
@@ -100,7 +100,7 @@ class AgentMemory:
         try:
             return await to_thread.run_sync(self._indexes)
         except (ReverieError, OSError) as error:
-            self._session.emit(FellBack(self._session.name, "memory", f"the index cannot be read: {error}"))
+            self._session.log.emit(FellBack(self._session.name, "memory", f"the index cannot be read: {error}"))
             return ""
 
     def _indexes(self) -> str:
@@ -159,4 +159,4 @@ class AgentMemory:
             return self._witnesses.trust(text)
 
     async def _spent_on_recall(self, reply: Mapping[str, Any]) -> None:
-        await self._session.record_call(reply, source="recall")
+        await self._session.parts.host.record_call(reply, source="recall")

@@ -71,7 +71,7 @@ class OpeningContext:
         await to_thread.run_sync(self._read_instructions)
         self._nested = NestedInstructions(self._context.cwd, self._gathered, consent=self._consent)
         for problem in self._gathered.problems:
-            self._session.emit(FellBack(self._session.name, "instructions", problem))
+            self._session.log.emit(FellBack(self._session.name, "instructions", problem))
         if new:
             skills = brief_listing(await to_thread.run_sync(available_skills, self._context))
             listed = f"Skills you can load:\n{skills}" if skills else ""
@@ -94,12 +94,12 @@ class OpeningContext:
         self._nested.touched(touched)
         found = await to_thread.run_sync(lambda: self._nested.pending(self, self._readable))
         for problem in self._nested.problems:
-            self._session.emit(FellBack(self._session.name, "instructions", problem))
+            self._session.log.emit(FellBack(self._session.name, "instructions", problem))
         if found:
             cause = Cause("instructions", "a file near them was touched")
             paths = [one.path for one in found]
             try:
-                await self._session.decide(InstructionsAttached(cause, paths, render(found)))
+                await self._session.log.decide(InstructionsAttached(cause, paths, render(found)))
             except BaseException:
                 self.registered.difference_update(paths)  # they were not logged, so the model has not seen them
                 raise
@@ -150,7 +150,7 @@ class OpeningContext:
 
         servers = await stack.enter_async_context(McpTools(self._settings.mcp_servers, cwd=str(self._context.cwd)))
         for problem in servers.problems:
-            self._session.emit(FellBack(self._session.name, "mcp", problem))
+            self._session.log.emit(FellBack(self._session.name, "mcp", problem))
         return list(servers.tools)
 
     def _environment_text(self) -> str:

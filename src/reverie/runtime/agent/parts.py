@@ -173,7 +173,7 @@ def _tool_context(options: AgentOptions, session: Session, emit: Callable[[Event
         session=options.name,
         policy=settings.agent,
         directories=tuple(Path(one).expanduser().resolve() for one in settings.permissions.directories),
-        read_back=session.stored,
+        read_back=lambda handle: session.parts.stored(session.view, handle),
         emit=emit,
         home=settings.home,
         todos=todos_in(session.view),

@@ -59,12 +59,12 @@ async def drain(
             if not letters:
                 break
     except (StorageError, SessionBusy) as error:
-        session.emit(FellBack(session.name, "mailbox", str(error)))
+        session.log.emit(FellBack(session.name, "mailbox", str(error)))
     if mailbox is not None:
         while mailbox.refused:
             refused = mailbox.refused.pop(0)
             why = f"a message was refused: {refused.why}; it is kept in {refused.path}"
-            session.emit(FellBack(session.name, "mailbox", why))
+            session.log.emit(FellBack(session.name, "mailbox", why))
     for letter in queue.poll(room.left) if queue is not None else ():
         if queue is None or not room.takes(letter):
             break
@@ -95,8 +95,8 @@ async def _show(session: Session, letter: Letter, lead: str | None, heed: Heed |
     control = control_of(letter)
     why = str(letter.control["type"]) if control is not None and letter.control is not None else "message"
     text = shown(letter, tag=secrets.token_hex(8), note=control_explanation(letter, lead))
-    await session.decide(MessageQueued(Cause("relay", why), letter.id, text, letter.sender))
+    await session.log.decide(MessageQueued(Cause("relay", why), letter.id, text, letter.sender))
     room.shown += 1
-    session.emit(MessageArrived(session.name, letter.id, letter.sender, letter.summary))
+    session.log.emit(MessageArrived(session.name, letter.id, letter.sender, letter.summary))
     if heed is not None and counts(letter, lead):
         heed(letter)

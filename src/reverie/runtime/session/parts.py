@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
+from ...errors import InputError, StorageError
 from ...ports import Model, Storage
 from ...settings import Settings
 from ...storage.files import FileStorage
@@ -18,6 +19,7 @@ from .background import BackgroundTasks
 from .cache_plan import CachePlan
 from .compact.compactor import Compactor
 from .forks import Forks
+from .host import SessionHost
 from .inbox import Inbox
 from .ledger import LedgerStore
 from .limits import DEFAULT_MODEL, compact_at, offload_policy, trim_policy
@@ -27,7 +29,6 @@ from .notes.keeper import NotesKeeper
 from .offload.offloader import Offloader
 from .offload.read_back import ReadBack
 from .policy import SessionPolicy
-from .port import SessionPort
 from .prefix import RequestOptions, last_sent
 from .trim import Trimmer
 
@@ -67,6 +68,8 @@ class SessionOptions:
 class SessionParts:
     """The layers of one session and the state they share."""
 
+    host: SessionHost
+    """The session as its layers, forks and background work see it."""
     policy: SessionPolicy
     storage: Storage
     folder: str
@@ -106,30 +109,40 @@ class SessionParts:
             self.policy.model_name = named
         self.compact.resume(loaded.entries)
 
+    def stored(self, view: View, handle: str) -> bytes | None:
+        """Return content that left a view, by its path or handle, or None where there is none; this may block."""
+        try:
+            return self.read_back(view).read(handle)
+        except (InputError, StorageError):
+            return None
+
     def read_back(self, view: View) -> ReadBack:
         """Return a reader of content that left a view."""
         return ReadBack(self.storage, self.folder, view)
 
 
-def assemble(session: SessionPort, log: SessionLog, options: SessionOptions) -> SessionParts:
+def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
     """Build the parts of a session and connect them to its log."""
     settings, storage, folder = options.settings, options.storage, options.key
     policy = SessionPolicy(settings)
     root = str(settings.home) if options.on_files else ""
     store = LedgerStore(settings.home, session=log.name, listener=log.emit) if options.owns_storage else None
     cache = CachePlan(compact_at=compact_at(DEFAULT_MODEL, settings))
+    accounts = Accounts(store, session=log.name, project=options.project, clock=options.clock)
+    host = SessionHost(log, policy, cache, accounts, options.model)
     activity = SessionActivity()
-    notes = NotesKeeper(session, storage, folder, activity, root=root)
+    notes = NotesKeeper(host, storage, folder, activity, root=root)
     if options.model is not None:
-        notes.forks = Forks(session, options.model)
-    compact = Compactor(session, cache, notes, activity)
+        notes.forks = Forks(host, options.model)
+    compact = Compactor(host, cache, notes, activity)
     parts = SessionParts(
         policy=policy,
         storage=storage,
         folder=folder,
         capabilities=options.capabilities,
         cache=cache,
-        accounts=Accounts(store, session=log.name, project=options.project, clock=options.clock),
+        accounts=accounts,
+        host=host,
         offload=Offloader(storage, folder, offload_policy(settings), root=root),
         trim=Trimmer(trim_policy(settings), cache),
         notes=notes,

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from anyio import to_thread
-
-from ...cache.breakpoints import BreakpointPlan
-from ...conversation.decisions import Cause, Decision, Pinned, ResultsRestored
-from ...conversation.entries import ASSISTANT, META, SCHEMA, USER, Entry, Message, new_uuid
+from ...conversation.decisions import Cause, Pinned, ResultsRestored
+from ...conversation.entries import ASSISTANT, META, SCHEMA, USER, Entry, new_uuid
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import text_block
-from ...errors import InputError, PromptTooLong, SessionError, StorageError
+from ...errors import InputError, PromptTooLong, SessionError
 from ...events import (
     CacheBroken,
-    Event,
     Listener,
     LogDamaged,
     ReplyObserved,
@@ -52,9 +48,6 @@ class Session:
     def __init__(self, options: SessionOptions) -> None:
         """Name a session by a record of options; most callers use ``open``."""
         self._options = options
-        self.model = options.model
-        """The model that writes notes and summaries; without one they are written locally."""
-        self.hooks: Hooks | None = None
         self.log = SessionLog(
             options.name,
             options.storage,
@@ -63,7 +56,7 @@ class Session:
             clock=options.clock,
             inline=not options.on_files,
         )
-        self.parts = assemble(self, self.log, options)
+        self.parts = assemble(self.log, options)
         self._observed: tuple[Any, Any] | None = None
 
     @classmethod
@@ -105,13 +98,13 @@ class Session:
 
     async def __aenter__(self) -> Session:
         loaded = await self.log.open()
-        self.emit(SessionOpened(self.name, len(loaded.entries), self.log.mode))
+        self.log.emit(SessionOpened(self.name, len(loaded.entries), self.log.mode))
         for damage in loaded.damage:
-            self.emit(LogDamaged(self.name, damage.line, damage.reason))
+            self.log.emit(LogDamaged(self.name, damage.line, damage.reason))
         self.parts.resume(loaded, self.view)
         if self.log.mode == "write":
             if not loaded.entries:
-                await self.append(META, {"schema": SCHEMA, "cwd": self._options.cwd})
+                await self.log.append(META, {"schema": SCHEMA, "cwd": self._options.cwd})
             await self.parts.background.open()
         return self
 
@@ -122,8 +115,8 @@ class Session:
         self.log.close()
         self.parts.accounts.close()
         if self._options.owns_storage:
-            await self.run_blocking(self._options.storage.close)
-        self.emit(SessionClosed(self.name))
+            await self.log.run_blocking(self._options.storage.close)
+        self.log.emit(SessionClosed(self.name))
 
     # -- state
 
@@ -148,45 +141,29 @@ class Session:
         self.parts.apply_policy()
 
     @property
-    def clock(self) -> Callable[[], float]:
-        """The function that returns the time in seconds."""
-        return self.log.clock
-
-    @property
     def thresholds(self) -> Thresholds:
         """The token thresholds of the window of the model in use."""
         return self.parts.policy.thresholds
 
     @property
-    def request_extras(self) -> Mapping[str, Any]:
-        """The arguments of the last request beside its body: headers, betas, timeouts."""
-        return self.parts.policy.request_extras
+    def model(self) -> Model | None:
+        """The model that writes notes and summaries; without one they are written locally."""
+        return self.parts.host.model
+
+    @property
+    def hooks(self) -> Hooks | None:
+        """The hooks that run around a compaction."""
+        return self.parts.host.hooks
+
+    @hooks.setter
+    def hooks(self, hooks: Hooks | None) -> None:
+        self.parts.host.hooks = hooks
 
     def listen(self, listener: Listener) -> None:
         """Call a listener with every event from now on."""
         self.log.on_event(listener)
 
-    def emit(self, event: Event) -> None:
-        """Send an event to every listener."""
-        self.log.emit(event)
-
-    async def run_blocking(self, act: Callable[[], T]) -> T:
-        """Run a blocking function without blocking the event loop."""
-        return await self.log.run_blocking(act)
-
     # -- the conversation
-
-    async def append(self, kind: str, body: dict[str, Any]) -> Entry:
-        """Log one entry; it is durable when this returns."""
-        return await self.log.append(kind, body)
-
-    async def decide(self, decision: Decision) -> Entry:
-        """Log one decision; it is durable and in the view when this returns."""
-        return await self.log.decide(decision)
-
-    async def foresee(self, decision: Decision) -> View:
-        """Return the view as a decision would leave it, without logging the decision."""
-        return await self.log.foresee(decision)
 
     async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
         """Log content that the program adds for the model, such as a date, a changed file or a listing."""
@@ -196,7 +173,7 @@ class Session:
         """Log a message of the user."""
         if not content or (isinstance(content, str) and not content.strip()):
             raise InputError("the message is empty: pass some text")
-        return await self.append(USER, {"message": {"role": "user", "content": content}})
+        return await self.log.append(USER, {"message": {"role": "user", "content": content}})
 
     async def observe(self, reply: Any) -> list[Call]:
         """Log the provider's reply and its cost, and return the tool calls it asks for."""
@@ -206,7 +183,7 @@ class Session:
             await self.log.append(ASSISTANT, {"message": message, "reply": rest})
             await self._bill(rest)
             usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
-            self.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
+            self.log.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))
             self._observed = fingerprint
             await self.parts.notes.after_reply()
         prefix = self.view.facts.prefix
@@ -217,30 +194,17 @@ class Session:
     async def _bill(self, reply: Mapping[str, Any]) -> None:
         """Log the usage and cost of a reply, enter them in the ledger, and report a cache break."""
         accounts = self.parts.accounts
-        if not accounts.knows(reply):
-            await to_thread.run_sync(lambda: accounts.learn(reply))  # loads a table of prices, once
+        await self.parts.host.load_prices(reply)
         billed = accounts.after(reply, cache={**self.parts.cache.state(), **self.parts.trim.state()})
         if billed is None:
             return
         entry = await self.log.decide(billed.call)
         await self.log.run_blocking(lambda: accounts.enter(billed, entry.uuid))
         if billed.broke is not None:
-            self.emit(CacheBroken(self.name, billed.broke.reason, billed.broke.tokens, billed.lost_usd))
+            self.log.emit(CacheBroken(self.name, billed.broke.reason, billed.broke.tokens, billed.lost_usd))
         if billed.cleared:
-            self.emit(ResultsTrimmed(self.name, "provider", [], [], billed.input + billed.cleared, billed.input))
+            self.log.emit(ResultsTrimmed(self.name, "provider", [], [], billed.input + billed.cleared, billed.input))
         self.parts.cache.rates = rates_of(accounts.prices(billed.call.model))
-
-    async def record_call(self, reply: Mapping[str, Any], *, source: str) -> float | None:
-        """Record the usage of a call outside the conversation; return its cost where the price is known."""
-        accounts = self.parts.accounts
-        if not accounts.knows(reply):
-            await to_thread.run_sync(lambda: accounts.learn(reply))  # loads a table of prices, once
-        billed = accounts.side_call(reply, source=source)
-        if billed is None:
-            return None
-        entry = await self.log.decide(billed.call)
-        await self.log.run_blocking(lambda: accounts.enter(billed, entry.uuid))
-        return billed.call.cost_usd
 
     async def result(
         self, tool_use_id: str, output: Any, *, is_error: bool = False, max_chars: float | None = None
@@ -261,7 +225,7 @@ class Session:
         if late:
             notice = f"[Result of tool call {tool_use_id}, after it was given up]"
             blocks: list[Any] = content if isinstance(content, list) else [text_block(content or "(empty)")]
-            return await self.attach([text_block(notice), *blocks], type="late_result")
+            return await self.log.attach([text_block(notice), *blocks], type="late_result")
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
         if is_error:
             block["is_error"] = True
@@ -292,8 +256,8 @@ class Session:
         if unknown or not tool_use_ids:
             raise InputError(f"{', '.join(unknown) or 'nothing'} was not cleared here: name results that were")
         reason = "brought back on request"
-        await self.decide(Pinned(Cause("trim", reason), tool_use_ids=tool_use_ids))
-        return await self.decide(ResultsRestored(Cause("trim", reason, moves_prefix=True), tool_use_ids))
+        await self.log.decide(Pinned(Cause("trim", reason), tool_use_ids=tool_use_ids))
+        return await self.log.decide(ResultsRestored(Cause("trim", reason, moves_prefix=True), tool_use_ids))
 
     async def compact(
         self,
@@ -325,29 +289,14 @@ class Session:
         """Return content that left the view, by the handle in its place."""
         self.parts.trim.read_backs += 1
         reader = self.parts.read_back(self.view)
-        return await self.run_blocking(lambda: reader.read(handle, offset=offset, limit=limit))
-
-    def stored(self, handle: str) -> bytes | None:
-        """Return content that left the view, by its path or handle, or None where there is none; this may block."""
-        try:
-            return self.parts.read_back(self.view).read(handle)
-        except (InputError, StorageError):
-            return None
+        return await self.log.run_blocking(lambda: reader.read(handle, offset=offset, limit=limit))
 
     # -- forks
 
     def use_model(self, model: Model) -> None:
         """Let another model write notes and summaries from now on."""
-        self.model = model
-        self.parts.notes.forks = self.forks(model)
-
-    def forks(self, model: Model) -> Forks:
-        """Return the way to ask a model side questions on this session's prefix."""
-        return Forks(self, model)
-
-    def mark_fork(self, messages: Sequence[Message]) -> BreakpointPlan:
-        """Return the cache breakpoints of a fork without recording them."""
-        return self.parts.cache.mark_fork(self.view, messages, self.clock())
+        self.parts.host.model = model
+        self.parts.notes.forks = Forks(self.parts.host, model)
 
     async def fork(
         self,
@@ -363,6 +312,6 @@ class Session:
         asked = model or self.model
         if asked is None:
             raise SessionError("no model: pass model= to Session.open() or to fork()")
-        return await self.forks(asked).ask_many(
+        return await Forks(self.parts.host, asked).ask_many(
             directives, source="fork", max_tokens=max_tokens, timeout_seconds=timeout_seconds
         )

@@ -20,6 +20,7 @@ from ....errors import ReverieError
 from ....events import FellBack
 from ....layers.l7_relay import RelayPolicy, fork_is_cheaper, line_problem
 from ....ports import Model
+from ...session.forks import Forks
 from ...session.session import Session
 from .roster import TeamMember
 from .types import prompt_of
@@ -65,7 +66,7 @@ class Narrator:
                 if self._session.view.last_reply_time:
                     await self.once()
         except ReverieError as error:
-            self._session.emit(FellBack(self._session.name, "progress", f"lines are made from calls: {error}"))
+            self._session.log.emit(FellBack(self._session.name, "progress", f"lines are made from calls: {error}"))
 
     async def once(self) -> str:
         """Ask for one line and show it if it is valid; return the problem with it, or an empty text."""
@@ -88,16 +89,16 @@ class Narrator:
                 "messages": [{"role": "user", "content": f"{excerpt}\n\n{directive}"}],
             }
             reply = (await self._small.complete(request)).body
-            await self._session.record_call(reply, source=SOURCE)
+            await self._session.parts.host.record_call(reply, source=SOURCE)
             return _text(reply)
-        forks = self._session.forks(self._model())
+        forks = Forks(self._session.parts.host, self._model())
         return (await forks.ask(directive, source=SOURCE, max_tokens=_MAX_TOKENS)).text
 
     def _is_fork_cheaper(self, excerpt_tokens: int) -> bool:
         """Say whether a fork costs less than the small model; this may load the price table."""
         small = self._small
         view = self._session.view
-        idle = self._session.clock() - seconds(view.last_reply_time) if view.last_reply_time else _WARM_SECONDS
+        idle = self._session.log.clock() - seconds(view.last_reply_time) if view.last_reply_time else _WARM_SECONDS
         return fork_is_cheaper(
             _prices(self._model()),
             _prices(small) if small is not None else None,

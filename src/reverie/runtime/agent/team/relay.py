@@ -66,7 +66,7 @@ class Relay:
         try:
             if options.lineage is None and options.storage is None:
                 home = options.settings.home
-                clock = self._parts.session.clock
+                clock = self._parts.session.log.clock
                 self._mailbox = await to_thread.run_sync(
                     lambda: Mailbox(home, policy.team, self._name, session=options.name, clock=clock)
                 )

@@ -42,7 +42,7 @@ from ....values import replace
 from ...guard.permissions import Approval, ApprovalAnswer, Approver
 from ...mail.local_queues import Neighbours
 from ...places.trust import TrustList
-from ...session.forks import DENIED, ForkBatch, ForkState, ForkToolResult
+from ...session.forks import DENIED, ForkBatch, Forks, ForkState, ForkToolResult
 from ...session.replies import Call
 from ..options import AgentOptions
 from ..parts import AgentParts
@@ -129,7 +129,7 @@ class AgentRunner:
 
     def batch(self) -> ForkBatch:
         """Return the point of the conversation that forks start from."""
-        return self._parent.session.forks(self._parent.model).batch(self._parent.max_tokens)
+        return Forks(self._parent.session.parts.host, self._parent.model).batch(self._parent.max_tokens)
 
     # -- forks
 
@@ -155,7 +155,7 @@ class AgentRunner:
                 return await self._run_for_fork(runs, member, call)
 
             try:
-                reply = await parent.session.forks(parent.model).ask(
+                reply = await Forks(parent.session.parts.host, parent.model).ask(
                     prompt_of("fork").replace("{directive}", prompt),
                     source=SOURCE,
                     max_tokens=parent.max_tokens,
@@ -291,7 +291,7 @@ class AgentRunner:
                 hooks=options.hooks,
                 max_turns=min(policy.max_turns, kind.max_turns or policy.max_turns),
                 budget_usd=None,
-                clock=parent.session.clock,
+                clock=parent.session.log.clock,
                 lineage=lineage,
             )
         )

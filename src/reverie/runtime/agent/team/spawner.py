@@ -105,7 +105,7 @@ class Spawner:
         for agent, status in self._session.view.facts.agents.items():
             if status == "running":
                 said = "its process ended before it did; its changes on disk are kept"
-                await self._session.decide(AgentFinished(Cause(_LAYER, "its process ended"), agent, "killed", said))
+                await self._session.log.decide(AgentFinished(Cause(_LAYER, "its process ended"), agent, "killed", said))
                 self._undelivered.append(AgentResult(agent, agent.rpartition("-")[0], "killed", said, ""))
         return kinds_listing(self.kinds())
 
@@ -151,7 +151,7 @@ class Spawner:
             options = {"kind": name, "description": member.description, "background": background}
             options |= {"depth": member.depth, "parent": self._id, "worktree": worktree, "pid": os.getpid()}
             reason = f"{name} was requested"
-            await self._session.decide(AgentSpawned(Cause(_LAYER, reason), member.id, prompt[:4_000], options))
+            await self._session.log.decide(AgentSpawned(Cause(_LAYER, reason), member.id, prompt[:4_000], options))
         except BaseException:
             member.state, member.ended = "failed", self._clock()
             member.done.set()
@@ -261,7 +261,7 @@ class Spawner:
         usage |= {"seconds": round(outcome.seconds, 3), "own_log": member.kind != FORK}
         finished = AgentFinished(Cause(_LAYER, summary[:200]), member.id, member.state, result, usage)
         with suppress(ReverieError):  # the log may be closed already; an agent without an end counts as killed
-            await self._session.decide(finished)
+            await self._session.log.decide(finished)
         self._emit(
             AgentEnded(
                 self._session.name,
@@ -283,7 +283,7 @@ class Spawner:
             outcome = self._undelivered[0]
             text = notification_text(outcome, tag=os.urandom(4).hex())
             cause = Cause(_LAYER, f"{outcome.agent} {outcome.status}")
-            await self._session.decide(MessageQueued(cause, f"{outcome.agent}.ended", text, outcome.agent))
+            await self._session.log.decide(MessageQueued(cause, f"{outcome.agent}.ended", text, outcome.agent))
             self._undelivered.pop(0)
 
     async def wait(self, agent: str) -> AgentStatus:

@@ -1,0 +1,114 @@
+"""The object through which a session's layers, forks and background work reach the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from anyio import to_thread
+
+from ...cache.breakpoints import BreakpointPlan
+from ...conversation.decisions import Decision
+from ...conversation.entries import Entry, Message
+from ...conversation.tokens.window import Thresholds
+from ...conversation.view import View
+from ...events import Event
+from ...ports import Model
+from ...settings import Settings
+from ..guard.hooks import Hooks
+from .accounts import Accounts
+from .cache_plan import CachePlan
+from .log import SessionLog
+from .policy import SessionPolicy
+
+__all__ = ["SessionHost"]
+
+T = TypeVar("T")
+
+
+class SessionHost:
+    """Implements ``SessionPort`` for one open session."""
+
+    def __init__(
+        self, log: SessionLog, policy: SessionPolicy, cache: CachePlan, accounts: Accounts, model: Model | None
+    ) -> None:
+        self.model = model
+        """The model that writes notes and summaries; without one they are written locally."""
+        self.hooks: Hooks | None = None
+        self._log = log
+        self._policy = policy
+        self._cache = cache
+        self._accounts = accounts
+
+    @property
+    def name(self) -> str:
+        """The session's name."""
+        return self._log.name
+
+    @property
+    def view(self) -> View:
+        """The messages the model would be shown now."""
+        return self._log.view
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._policy.settings
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The function that returns the time in seconds."""
+        return self._log.clock
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The token thresholds of the window of the model in use."""
+        return self._policy.thresholds
+
+    @property
+    def request_extras(self) -> Mapping[str, Any]:
+        """The arguments of the last request beside its body: headers, betas, timeouts."""
+        return self._policy.request_extras
+
+    async def append(self, kind: str, body: dict[str, Any]) -> Entry:
+        """Log one entry; it is durable when this returns."""
+        return await self._log.append(kind, body)
+
+    async def decide(self, decision: Decision) -> Entry:
+        """Log one decision; it is durable and in the view when this returns."""
+        return await self._log.decide(decision)
+
+    async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
+        """Log content that the program adds for the model."""
+        return await self._log.attach(content, type=type)
+
+    async def foresee(self, decision: Decision) -> View:
+        """Return the view as a decision would leave it, without logging the decision."""
+        return await self._log.foresee(decision)
+
+    def emit(self, event: Event) -> None:
+        """Send an event to every listener."""
+        self._log.emit(event)
+
+    async def run_blocking(self, act: Callable[[], T]) -> T:
+        """Run a blocking function without blocking the event loop."""
+        return await self._log.run_blocking(act)
+
+    def mark_fork(self, messages: Sequence[Message]) -> BreakpointPlan:
+        """Return the cache breakpoints of a fork without recording them."""
+        return self._cache.mark_fork(self.view, messages, self.clock())
+
+    async def load_prices(self, reply: Mapping[str, Any]) -> None:
+        """Load the table of prices for a reply's model, once."""
+        if not self._accounts.knows(reply):
+            await to_thread.run_sync(lambda: self._accounts.learn(reply))
+
+    async def record_call(self, reply: Mapping[str, Any], *, source: str) -> float | None:
+        """Record the usage of a call outside the conversation; return its cost where the price is known."""
+        await self.load_prices(reply)
+        billed = self._accounts.side_call(reply, source=source)
+        if billed is None:
+            return None
+        entry = await self._log.decide(billed.call)
+        await self._log.run_blocking(lambda: self._accounts.enter(billed, entry.uuid))
+        return billed.call.cost_usd
