@@ -1,8 +1,9 @@
-"""Layer 1, offload: big tool results move to disk and a preview stays.
+"""Layer 1, offload: big tool results move to disk, and a preview stays in the view.
 
-When it runs: on every tool result before it enters the view, and once more on all results of a message before that is
-first sent. What it costs: disk, no model. What it does to the prefix: nothing, since it decides only on bytes that were
-never sent, and what it decided stands. Where the disk fails the result passes whole and the caller is told why.
+It runs on every tool result before the result enters the view, and once more on all results of a message before the
+message is first sent. It costs disk space and no model call. It never changes the cached prefix: it decides only on
+bytes that were never sent, and a decision is final. If the disk fails, the full result stays in the view and the caller
+gets the reason.
 """
 
 from __future__ import annotations

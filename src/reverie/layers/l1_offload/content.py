@@ -1,4 +1,4 @@
-"""A tool result in each of its forms: as it is shown, as text to read, and as the exact bytes to keep."""
+"""The forms of a tool result: the content to show, the text to read, and the exact bytes to store."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Media: TypeAlias = Literal["text", "json", "bytes"]
 
 @record
 class ResultForms:
-    """What a tool gave back: the content a message would carry, and the bytes from which it can be had again.
+    """The output of a tool: the content that a message carries, and the exact bytes to store.
 
-    ``media`` is ``bytes`` where the content alone would not do: the bytes are no UTF-8, and are shown with U+FFFD.
+    ``media`` is ``bytes`` if the bytes are not valid UTF-8; the content then shows U+FFFD in their place.
     """
 
     content: Content
@@ -29,12 +29,12 @@ class ResultForms:
 
     @property
     def chars(self) -> int:
-        """The size that limits speak of."""
+        """The number of characters to compare with a limit."""
         return size_chars(self.content)
 
 
 def result_forms(output: Output) -> ResultForms:
-    """Return a result in its forms; any text, any bytes, any list of blocks."""
+    """Return the forms of a tool's output: any text, any bytes, or any list of blocks."""
     if isinstance(output, list):
         return ResultForms(output, _serialised(output), "json")
     if isinstance(output, str):
@@ -50,26 +50,26 @@ def result_forms(output: Output) -> ResultForms:
 
 
 def size_chars(content: Content) -> int:
-    """Count the characters of a result; of an image or a file, which are not text, none."""
+    """Count the characters of a result; images and binary documents count as none."""
     if isinstance(content, str):
         return len(content)
     return sum(len(_part_text(part)) for part in content if not _is_media(part))
 
 
 def text_of(content: Content) -> str:
-    """Return a result as one text, block after block."""
+    """Join the blocks of a result into one text."""
     if isinstance(content, str):
         return content
     return "\n".join(_part_text(part) for part in content)
 
 
 def has_media(content: Content) -> bool:
-    """Say whether a result holds an image, or a document that is not text."""
+    """Say whether a result holds an image or a binary document."""
     return not isinstance(content, str) and any(_is_media(part) for part in content)
 
 
 def is_empty(content: Content) -> bool:
-    """Say whether there is nothing to see in a result."""
+    """Say whether a result shows nothing but white space."""
     if isinstance(content, str):
         return not content or content.isspace()
     return not has_media(content) and not text_of(content).strip()
@@ -100,11 +100,11 @@ def _serialised(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError):
-        return json.dumps(value, default=str).encode()  # keeps lone surrogates, which nothing else here does
+        return json.dumps(value, default=str).encode()  # json keeps lone surrogates; msgspec refuses them
 
 
 def _unescaped(text: str) -> bytes:
-    """Return the bytes behind a text in which Python stands in for those that are no UTF-8."""
+    """Return the original bytes of a text that Python decoded with surrogate escapes."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

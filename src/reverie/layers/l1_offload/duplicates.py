@@ -1,4 +1,4 @@
-"""What a session has seen before, kept ready so that a new result is not held against every old one."""
+"""Index of earlier tool results, to find a duplicate in constant time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Key: TypeAlias = str | bytes
 
 
 class SeenResults:
-    """An index of a view's results by their content, and of stored results by their hash.
+    """Index of the results in a view by content, and of stored results by hash.
 
-    It is extended as the view grows and rebuilt when that is cut. Nothing here is state of its own: it follows from the
-    view, and a resumed session builds it anew.
+    The index grows with the view and is rebuilt after a cut. It is derived from the view alone, so a resumed session
+    builds it again.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class SeenResults:
         self._paths: dict[tuple[str, str], str] | None = None
 
     def follow(self, view: View) -> SeenResults:
-        """Take in what the view has gained since the last call."""
+        """Add the results that the view gained since the last call."""
         if view.cuts != self._cuts:
             self._cuts, self._seen, self._calls = view.cuts, 0, {}
         for result in view.results_from(self._seen):
@@ -47,42 +47,42 @@ class SeenResults:
         return self
 
     def restart(self) -> None:
-        """Look through the whole view next time, because results have come back into it."""
+        """Read the whole view again at the next call, because earlier results returned to it."""
         self._cuts = -1
 
     def first(self, view: View, content: Content, *, but: str = "") -> str | None:
-        """Return the first call in view whose result is shown whole and is exactly this.
+        """Return the first call in view with exactly this result shown in full; None if there is none.
 
-        What has left the view meanwhile is forgotten on the way, so that it is met only once.
+        Calls whose results left the view are dropped from the index here.
         """
         calls = self._calls.get(_key(content), [])
-        while calls and not _stands(view, calls[0]):
+        while calls and not _is_shown(view, calls[0]):
             del calls[0]
-        return next((called for called in calls if called != but and _stands(view, called)), None)
+        return next((called for called in calls if called != but and _is_shown(view, called)), None)
 
     def stored(self, path: str, sha256: str) -> None:
-        """Remember where bytes rest; the first place counts."""
+        """Remember the path at which bytes are stored; the first path for the same bytes wins."""
         if self._paths is None:
             self._paths = {}
         self._paths.setdefault((path.rpartition("/")[0], sha256), path)
 
     def path(self, place: str, sha256: str) -> str | None:
-        """Return where in this folder the same bytes have been stored before."""
+        """Return the path in this folder at which the same bytes are stored; None if there is none."""
         return (self._paths or {}).get((place, sha256))
 
 
 def _key(content: Content) -> _Key:
-    """Return the text itself, which costs nothing to keep while the view has it too, or a digest of blocks."""
+    """Return the text itself, which the view holds in memory anyway, or a digest of blocks."""
     return content if isinstance(content, str) else blake2b(result_forms(content).data, digest_size=32).digest()
 
 
-def _stands(view: View, called: str) -> bool:
-    """Say whether the model sees a result whole, here and in the provider's cache."""
+def _is_shown(view: View, called: str) -> bool:
+    """Say whether the model sees the full result, both in the view and in the provider's cache."""
     return called not in view.overrides.results and not any(called in edit.tool_use_ids for edit in view.facts.edits)
 
 
 def _offloads(view: View) -> list[ResultOffloaded]:
-    """Return what this session has ever moved to disk, in view or not."""
+    """Return every decision of this session that moved a result to disk, in view or not."""
     found: list[ResultOffloaded | None] = []
     for entry in view.history:
         message = entry.message

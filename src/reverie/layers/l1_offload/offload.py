@@ -1,4 +1,4 @@
-"""Move results to disk: the file is safe before the decision exists, and what cannot be written passes whole."""
+"""Move results to disk: a file is durable before its decision exists; on failure the full result stays."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ LAYER: Final = "offload"
 
 @record
 class ResultStore:
-    """The place where results are stored: a session's folder in a storage.
+    """A session's folder in a storage, in which its results are stored.
 
-    ``root`` is the directory in which a reader of files finds the storage; empty where files do not hold it.
+    ``root`` is the directory of the storage on disk; empty if the storage does not use files.
     """
 
     storage: Storage
@@ -66,10 +66,9 @@ def offload_result(
     declared: float | None = None,
     known: SeenResults | None = None,
 ) -> OffloadResult:
-    """Decide on one result before it enters the view, and store it where that is decided.
+    """Plan one result before it enters the view, and store it if the plan says so.
 
-    ``folder`` is the session's folder in the store; ``root`` is where a reader of files finds the store, if anywhere;
-    ``known`` is an index that follows the session, without which all of it is looked through.
+    ``known`` is an index that follows the session; without it the whole view is read.
     """
     known = known or SeenResults()
     plan = plan_result(tool, tool_use_id, output, policy, view, declared, known=known)
@@ -95,7 +94,7 @@ def offload_result(
 def offload_aggregate(
     store: ResultStore, view: View, policy: OffloadPolicy, *, known: SeenResults | None = None
 ) -> OffloadResult:
-    """Decide on the results of the message that is about to be sent, together; log what comes back, then send."""
+    """Offload results of the message about to be sent until they fit; log the decisions before sending."""
     known = known or SeenResults()
     stored: dict[str, ResultOffloaded] = {}
     failures: dict[str, str] = {}
@@ -122,7 +121,7 @@ def offload_aggregate(
 
 
 def read_stored(storage: Storage, path: str, sha256: str) -> bytes:
-    """Return a stored result, exactly as it was given."""
+    """Return a stored result after checking its hash; raise if it is missing or changed."""
     if path.split("/")[-2:-1] != [RESULTS]:
         raise UnsafePath(f"{path!r} is no place where results are kept; give a path under {RESULTS}/", path=path)
     document = storage.read(path)
@@ -136,24 +135,24 @@ def read_stored(storage: Storage, path: str, sha256: str) -> bytes:
 
 
 def _store(store: ResultStore, offload: Offload, known: SeenResults) -> str:
-    """Put the bytes where they can be found and return where that is; when this returns they are safe."""
+    """Store the bytes durably and return their path; bytes stored before keep their path."""
     storage, folder = store.storage, store.folder
     before = known.path(f"{folder}/{RESULTS}", offload.sha256)
-    if before is not None and _rests(storage, before, offload):
+    if before is not None and _is_stored(storage, before, offload):
         return before
     keys = result_key(folder, offload), result_key(folder, offload, hashed=True)
     for key in keys:
         try:
             storage.write(key, offload.form.data, create=True)
         except StorageConflict:
-            if not _rests(storage, key, offload):
+            if not _is_stored(storage, key, offload):
                 continue
         known.stored(key, offload.sha256)
         return key
     raise StorageError(f"cannot store at {keys[1]}: other content is there; move that file away", path=keys[1])
 
 
-def _rests(storage: Storage, key: str, offload: Offload) -> bool:
+def _is_stored(storage: Storage, key: str, offload: Offload) -> bool:
     document = storage.read(key)
     return document is not None and document.data == offload.form.data
 
@@ -166,7 +165,7 @@ def _offloaded(offload: Offload, policy: OffloadPolicy, path: str, root: str, re
 
 
 def _replaced(tool_use_id: str, plan: Placeholder | Duplicate, reason: str) -> ResultsCleared:
-    """Show a text for a result whose own content stays in the log."""
+    """Replace a result by a text in the view; its content stays in the log."""
     tokens = frees(plan.content, "")
     cause = Cause(LAYER, reason, frees(plan.content, plan.text))
     return ResultsCleared(cause, [Replacement(tool_use_id, plan.text, tool_use_id, tokens)])

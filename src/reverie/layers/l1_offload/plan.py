@@ -1,4 +1,4 @@
-"""What to do with a result as it comes, and with the results of one message before it is sent. Pure."""
+"""Plan the handling of a new result, and to the results of one message before it is sent. Pure."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ _UNSAFE: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 
 @record
 class KeepResult:
-    """The result enters the view as it is; what it shares a message with may still send it to disk."""
+    """Keep the result as it is; the budget of its whole message may still move it to disk."""
 
     content: Content
 
 
 @record
 class Offload:
-    """The result's bytes go to a file."""
+    """Move the result's bytes to a file."""
 
     tool_use_id: str
     form: ResultForms
     sha256: str
     whole: bool = False
-    """Show all of it: the file is there only because the bytes are no text."""
+    """Show the full content: the file exists only because the bytes are not valid text."""
 
 
 @record
 class Placeholder:
-    """There is nothing in the result; this text says so."""
+    """Replace an empty result by a text that says so."""
 
     content: Content
     text: str
@@ -65,7 +65,7 @@ class Placeholder:
 
 @record
 class Duplicate:
-    """The result repeats one in view; this text refers to it."""
+    """Replace a result that repeats one in view by a text that refers to the first."""
 
     content: Content
     first: str
@@ -77,13 +77,13 @@ Plan: TypeAlias = KeepResult | Offload | Placeholder | Duplicate
 
 @record
 class Aggregate:
-    """What to do with the results of the message that is about to be sent."""
+    """The plan for all results of the message about to be sent."""
 
     offloads: tuple[Offload, ...]
     kept: tuple[str, ...]
-    """Seen, and left whole from now on."""
+    """Ids of results that stay in full from now on."""
     chars: int
-    """What those of the message's results come to that are shown whole."""
+    """Characters of all results of the message that stay in full."""
 
 
 @record
@@ -103,7 +103,7 @@ def plan_result(
     *,
     known: SeenResults | None = None,
 ) -> Plan:
-    """Decide on one result before it enters the view; ``known`` is the view's index, where one is kept."""
+    """Plan one result before it enters the view; ``known`` is an index of the view, if the caller keeps one."""
     form = result_forms(output)
     content = form.content
     if is_empty(content):
@@ -124,10 +124,10 @@ def plan_result(
 def plan_aggregate(
     view: View, policy: OffloadPolicy, *, folder: str = "", root: str = "", unwritable: Collection[str] = ()
 ) -> Aggregate:
-    """Decide on the results of the last message, together.
+    """Plan all results of the last message together.
 
-    What was decided before stands: replaced results stay replaced, kept ones whole. Of the others the largest go to
-    disk until the rest fits; where what must stay is too much by itself, that is accepted.
+    Earlier decisions are final: replaced results stay replaced, kept ones stay in full. Of the others, the largest move
+    to disk until the rest fits the budget. If the results that must stay exceed the budget alone, they stay.
     """
     fresh: list[_Fresh] = []
     movable: list[_Fresh] = []
@@ -156,12 +156,12 @@ def plan_aggregate(
 
 
 def offload_of(tool_use_id: str, form: ResultForms, *, whole: bool = False) -> Offload:
-    """Return a result on its way to disk."""
+    """Return the plan to move a result to disk, with the hash of its bytes."""
     return Offload(tool_use_id, form, hashlib.sha256(form.data).hexdigest(), whole)
 
 
 def shown_text(offload: Offload, policy: OffloadPolicy, path: str, *, root: str = "") -> str:
-    """Return what the view shows of an offloaded result."""
+    """Return the text that the view shows for an offloaded result."""
     text = text_of(offload.form.content)
     if offload.whole:
         return text
@@ -184,9 +184,9 @@ def _tokens(content: Content) -> int:
 
 
 def result_key(folder: str, offload: Offload, *, hashed: bool = False) -> str:
-    """Return where a result rests: named after its call, or after call and content where that name is taken.
+    """Return the storage key of a result: its call id, or call id and hash if that name is taken.
 
-    An id that is not plain is a model's or a file's word: only its harmless letters are used, and its hash.
+    An id with unsafe characters comes from a model or a file, so only its safe characters and its hash are used.
     """
     called = offload.tool_use_id
     if not _PLAIN_ID.match(called):
@@ -205,7 +205,7 @@ def _repeated(
 
 
 def _last_results(view: View) -> Iterator[tuple[str, str, Content]]:
-    """Yield the results of the last message as the provider will see it: tool, call, content."""
+    """Yield tool name, call id and content of each result in the last message, as the provider will see it."""
     group = view.final
     if group is None or group.role != USER:
         return

@@ -1,4 +1,4 @@
-"""What layer 1 goes by, and how long a tool's result may be before it moves to disk."""
+"""Settings of layer 1, and the size limit of each tool's results."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ def _limits(**chars: int) -> Mapping[str, float]:
 
 @record
 class OffloadPolicy:
-    """The numbers of layer 1."""
+    """Settings of layer 1."""
 
     default_limit_chars: int = 50_000
     never: frozenset[str] = frozenset({"Read"})
-    """Tools that limit themselves: their results are never offloaded."""
+    """Tools that limit their own output; their results are never offloaded."""
     declared_chars: Mapping[str, float] = field(default_factory=lambda: _limits(Bash=30_000, Grep=20_000))
-    """What tools say of themselves; it counts where it is below the default."""
+    """Limits that tools declare; a declared limit applies if it is below the default."""
     ceiling_chars: Mapping[str, float] = field(default_factory=lambda: _limits(Bash=150_000))
-    """How far an override may raise a tool's limit."""
+    """The highest limit that an override may set, by tool."""
     override_chars: Mapping[str, float] = field(default_factory=_limits)
-    """What settings or flags say instead, by tool."""
+    """Limits from settings or flags, by tool."""
     preview_bytes: int = 2_000
     aggregate_chars: int = 200_000
-    """Characters that the results of one API message may have together."""
+    """The most characters that the results of one API message may have together."""
     duplicate_min_bytes: int = 256
     duplicate_max_bytes: int = 50_000
-    """A repeat of these sizes is shown as a reference; a maximum of 0 shows every repeat whole."""
+    """A duplicate between these sizes is replaced by a reference; a maximum of 0 turns that off."""
 
 
 def limit_chars(policy: OffloadPolicy, tool: str, declared: float | None = None) -> int | None:
-    """Return how many characters a result of this tool may have, or None where it is never offloaded.
+    """Return the most characters that a result of this tool may have; None if it is never offloaded.
 
-    ``declared`` is what the tool says of itself, where the policy does not know; infinity means never.
+    ``declared`` is the tool's own limit if the policy has none; infinity means never.
     """
     own = policy.declared_chars.get(tool) if declared is None else declared
     if tool in policy.never or own == float("inf"):

@@ -1,4 +1,4 @@
-"""The texts that stand in the view for results that do not."""
+"""Texts that the view shows in place of results."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ CLOSING: Final = "</persisted-output>"
 
 
 def preview_of(text: str, max_bytes: int) -> str:
-    """Return the beginning of a text: at most so many bytes, to the last newline unless that lies before half."""
+    """Return the start of a text, at most so many bytes, cut at the last newline in the second half."""
     data = text[: max_bytes + 1].encode("utf-8", "replace")
     if len(data) <= max_bytes:
         return text
     newline = data.rfind(b"\n", 0, max_bytes)
     end = newline if newline * 2 >= max_bytes else max_bytes
-    return data[:end].decode("utf-8", "ignore")  # all that can be invalid is a character cut in two at the end
+    return data[:end].decode("utf-8", "ignore")  # the cut can split only the last character
 
 
 def persisted_text(text: str, *, size_bytes: int, path: str, handle: str, preview_bytes: int) -> str:
-    """Return what the view shows of a result that rests in a file."""
+    """Return the text for a result that is stored in a file: its size, path, handle and a preview."""
     preview = preview_of(text, preview_bytes)
     more = "" if preview == text else "\n..."
     return (
@@ -35,7 +35,7 @@ def persisted_text(text: str, *, size_bytes: int, path: str, handle: str, previe
 
 
 def repeated_text(first: str, tool: str, *, size_bytes: int, handle: str) -> str:
-    """Return what the view shows of a result that repeats one still in view."""
+    """Return the text for a result that repeats one still in view."""
     by = f"{tool} call " if tool else ""
     return (
         f"[Identical to the result of {by}{first} above, {_size(size_bytes)}; "
@@ -44,7 +44,7 @@ def repeated_text(first: str, tool: str, *, size_bytes: int, handle: str) -> str
 
 
 def empty_text(tool: str) -> str:
-    """Return what the view shows of a result with nothing in it."""
+    """Return the text for an empty result."""
     return f"({tool or 'The tool'} completed with no output)"
 
 

@@ -1,9 +1,8 @@
-"""Layer 2, trim: old tool results leave the view before a call.
+"""Layer 2, trim: clear old tool results from the view before a call.
 
-When it runs: every turn, before the request. What it costs: nothing but arithmetic; when it acts on a live cache, the
-rewriting of what follows the first change, which it prices first. What it does to the prefix: a priced clearing moves
-it, by a logged decision; one on a cold cache moves nothing that is still there. Every cleared result leaves a handle by
-which it can be read back.
+It runs every turn before the request and calls no model. Clearing while the cache is live makes the provider write the
+rest of the prefix again; that cost is computed first. A priced clearing moves the prefix by a logged decision; clearing
+on a cold cache moves nothing that is still cached. Each cleared result leaves a handle by which it can be read back.
 """
 
 from __future__ import annotations

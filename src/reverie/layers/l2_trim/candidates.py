@@ -1,4 +1,4 @@
-"""The results that could be cleared, kept ready so that looking costs what is new."""
+"""Index of the results that could be cleared, so that a turn only reads new results."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ class ClearableResult:
 
     @property
     def round(self) -> int:
-        """The request it came before, counted from the last cut: messages alternate, so two make a round."""
+        """The number of the request before which it arrived, counted from the last cut; two messages make a round."""
         return self.group // 2
 
 
 class TrimCandidates:
-    """An index of a view's clearable results, extended as the view grows and rebuilt when it is cut.
+    """Index of a view's clearable results.
 
-    Nothing here is state of its own: it follows from the view, and a resumed session builds it anew.
+    The index grows with the view and is rebuilt after a cut. It is derived from the view alone, so a resumed session
+    builds it again.
     """
 
     def __init__(self, policy: TrimPolicy) -> None:
@@ -46,19 +47,19 @@ class TrimCandidates:
     def _begin(self, cuts: int) -> None:
         self._cuts = cuts
         self._seen = 0
-        self._ends: list[int] = []  # tokens given up to the end of each closed message, as they came
+        self._ends: list[int] = []  # tokens up to the end of each closed message, in order of arrival
         self._open: list[int] = []
         self._freed: dict[str, int] = {}
         self._reads: dict[str, list[tuple[str, str]]] = {}
         self._shown: Overrides | None = None
         self.unseen = 0
-        """The first message that no request has held yet: what is in it must not leave before it was seen."""
+        """The first message that no request contained yet; its results must not be cleared."""
         self.candidates: list[ClearableResult] = []
         self.superseded: set[str] = set()
         self.written = 0
 
     def follow(self, view: View) -> None:
-        """Take in what the view has gained since the last call."""
+        """Add the results that the view gained since the last call."""
         if view.cuts != self._cuts:
             self._begin(view.cuts)
         end = self._ends[-1] if self._ends else 0
@@ -87,9 +88,9 @@ class TrimCandidates:
                 )
 
     def _supersede(self, result: Result, span: str, *, gone: bool) -> None:
-        """Note which older reads of a file this result has made stale.
+        """Record which earlier reads of a file this result made stale.
 
-        A read that is not shown itself (a reference to an earlier one, say) makes nothing stale; a write does.
+        A read that is itself hidden, such as a reference to an earlier one, makes nothing stale; a write does.
         """
         earlier = self._reads.setdefault(result.path or "", [])
         if result.tool in WRITES:
@@ -101,11 +102,11 @@ class TrimCandidates:
             earlier.append((result.tool_use_id, span))
 
     def clear(self, ids: Iterable[str], tokens_each: int) -> None:
-        """Forget results that have been cleared, and remember what left so that distances stay right."""
+        """Remove cleared results, and record the freed tokens so that distances stay right."""
         gone = set(ids)
         left = [one for one in self.candidates if one.tool_use_id not in gone]
         cleared = [one for one in self.candidates if one.tool_use_id in gone]
-        groups = [one.group for one in cleared]  # in order, as candidates are
+        groups = [one.group for one in cleared]  # candidates are in order of their groups
         sums = list(accumulate((max(0, one.tokens - tokens_each) for one in cleared), initial=0))
         for one in left:
             freed = sums[-1] - sums[bisect_right(groups, one.group)]
@@ -113,7 +114,7 @@ class TrimCandidates:
         self.candidates = left
 
     def start(self, candidate: ClearableResult) -> int:
-        """Return how many tokens the view had been given before the message that holds a candidate."""
+        """Return how many tokens precede the message that holds a candidate."""
         return self._end(candidate.group - 1)
 
     def _end(self, group: int) -> int:
@@ -122,14 +123,15 @@ class TrimCandidates:
         return self._ends[group] if group < len(self._ends) else self._open[group - len(self._ends)]
 
     def before(self, candidate: ClearableResult) -> int:
-        """Return how many tokens the view had been given when the last request before a candidate was made.
+        """Return how many tokens the last request before a candidate contained.
 
-        That is as far as a cache can hold what precedes it: the call and its result came with the next request.
+        The cache holds at most that much before the candidate, since the call and its result came with the next
+        request.
         """
         return self._end(candidate.group - 2)
 
     def following(self, candidate: ClearableResult, before: int | None = None) -> int:
-        """Return how many tokens stand in view from there on; ``before`` is what ``before`` returned."""
+        """Return how many tokens follow in the view; ``before`` is the value of ``before(candidate)``, if known."""
         before = self.before(candidate) if before is None else before
         left = self.written - before - self._freed.get(candidate.tool_use_id, 0)
         return left if left > 0 else 0

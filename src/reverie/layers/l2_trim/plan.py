@@ -1,4 +1,4 @@
-"""What to clear before a call. Pure: time, sizes and prices come in as arguments."""
+"""Plan which results to clear before a call. Pure: time, sizes and prices come in as arguments."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .policy import TrimPolicy, cleared_text
 
 __all__ = ["STUB_TOKENS", "TrimFacts", "TrimPlan", "plan_budget", "plan_cache_edit", "plan_trim", "provider_edits"]
 
-STUB_TOKENS: Final = 40  # what a cleared result still takes: its frame, the sentence and the handle
+STUB_TOKENS: Final = 40  # tokens that a cleared result still takes: its frame, the sentence and the handle
 LAYER: Final = "trim"
 
 
 @record
 class TrimFacts:
-    """What is known when a request is about to be made."""
+    """Facts about cache, window and prices just before a request."""
 
     life: Life
     window: int
@@ -29,7 +29,7 @@ class TrimFacts:
     settled_offset: int | None = None
     prefix_tokens: int = 0
     least_cached: int = 1_024
-    """The shortest prefix the provider keeps, in tokens."""
+    """The shortest prefix that the provider caches, in tokens."""
     ttl: str = "5m"
     tail_ttl: str = "5m"
     rates: RelativeRates = field(default_factory=lambda: CLASSIC)
@@ -37,16 +37,16 @@ class TrimFacts:
     cleared: int = 0
     read_backs: int = 0
     limit: int = 0
-    """The count at which the window is full; 0 where nobody says."""
+    """The token count at which the window is full; 0 if unknown."""
 
     def need(self, policy: TrimPolicy) -> float:
-        """The chance that a cleared result is wanted again: the policy's, corrected by what this session has shown."""
+        """The chance that a cleared result is read again: the policy's value, corrected by this session's history."""
         return (self.read_backs + 1) / (self.cleared + 1 / policy.need)
 
 
 @record
 class TrimPlan:
-    """A decision to clear, and why it is the right one."""
+    """A decision to clear results, with its trigger and its price calculation."""
 
     decision: ResultsCleared
     trigger: str
@@ -54,9 +54,9 @@ class TrimPlan:
 
 
 def plan_trim(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> TrimPlan | None:
-    """Clear what should be cleared before this request: everything old when the cache is cold, else what pays.
+    """Plan the clearing before this request: all old results if the cache is cold, else those that save money.
 
-    Where the window is full, what is old goes whatever it costs, if that makes room worth having.
+    If the window is full, old results are cleared at any price, provided that this frees enough.
     """
     if policy.mode not in ("client", "cache_edit"):
         return None
@@ -69,18 +69,18 @@ def plan_trim(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> 
 
 
 def _may_go(one: ClearableResult, pinned: frozenset[str]) -> bool:
-    """Say whether clearing a result would free anything, and nobody holds on to it."""
+    """Say whether clearing a result would free tokens and neither it nor its message is pinned."""
     return one.tokens > STUB_TOKENS and one.tool_use_id not in pinned and one.message not in pinned
 
 
 def _old(pending: TrimCandidates, keep: int, pinned: frozenset[str]) -> list[ClearableResult]:
-    """Return what may go of all but the most recent so many; nothing before the model has seen it."""
+    """Return the results that may be cleared, except the most recent ones and those the model has not seen."""
     older = pending.candidates[: max(0, len(pending.candidates) - keep)]
     return [one for one in older if one.group < pending.unseen and _may_go(one, pinned)]
 
 
 def _forced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> TrimPlan | None:
-    """Clear everything old where the window is full."""
+    """Plan to clear all old results if the window is full."""
     if not facts.limit or facts.window < facts.limit:
         return None
     old = _old(pending, max(1, policy.keep_priced), facts.pinned)
@@ -90,9 +90,9 @@ def _forced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
 
 
 def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> TrimPlan | None:
-    """Try every place to start clearing at, newest first, and take the one that saves most.
+    """Compare every position at which clearing could start, newest first, and plan the one that saves most.
 
-    Reads that a later one or a write made stale may go even where they are among the most recent.
+    Stale reads may be cleared even if they are among the most recent results.
     """
     candidates = [one for one in pending.candidates if _may_go(one, facts.pinned)]
     kept = candidates[-max(1, policy.keep_priced) :]
@@ -104,8 +104,8 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
     best: tuple[Verdict, int] | None = None
     frees, carried = 0, 0.0
     forecast = Forecast(facts.turns, facts.need(policy), facts.window)
-    # Rewriting a token of a live cache costs at least this. Where that alone is more than could be saved, or than has
-    # been paid for carrying, there is nothing to weigh: so it is nearly everywhere, on nearly every turn.
+    # Writing a token to a live cache again costs at least this. If that alone exceeds the possible saving, or the cost
+    # of carrying so far, there is nothing to compare; that holds for nearly every position on nearly every turn.
     least = min(facts.rates.write(facts.ttl), facts.rates.write(facts.tail_ttl)) - facts.rates.read
     since, read, live = facts.round - policy.keep_priced, facts.rates.read, facts.life == "live"
     for at in range(len(may_go) - 1, -1, -1):
@@ -118,7 +118,7 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
         after = pending.following(one, before)
         ahead = facts.prefix_tokens + before
         if ahead < facts.least_cached:
-            after += ahead  # too short to be kept by itself, so it is written again too
+            after += ahead  # too short to be cached alone, so it is written again too
         rewrite = least * (after - frees)
         if live and rewrite > 0 and (carried < rewrite or read * frees * facts.turns <= rewrite):
             continue
@@ -134,7 +134,7 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
 def _clearing(
     following: int, items: int, frees: int, tail: int, carried: float, written: int, facts: TrimFacts
 ) -> ClearingOption:
-    """Describe clearing from one place on: what stands after it, and how much of that the cache still holds."""
+    """Describe clearing from one position on: the tokens that follow, and how many of them are still cached."""
     after = max(0, following - frees)
     loose = min(after, tail)
     settled = after - loose
@@ -155,7 +155,7 @@ def _trimming(gone: Sequence[ClearableResult], reason: str, trigger: str, verdic
 def plan_budget(
     pending: TrimCandidates, policy: TrimPolicy, *, target: int | None = None, pinned: frozenset[str] = frozenset()
 ) -> TrimPlan | None:
-    """Clear oldest first, superseded reads before anything else, until clearable results fit the target."""
+    """Plan to clear oldest first, stale reads before all others, until the clearable results fit the target."""
     target = policy.budget_tokens if target is None else target
     total = sum(one.tokens for one in pending.candidates)
     old = _old(pending, policy.keep_budget, pinned)
@@ -172,7 +172,7 @@ def plan_budget(
 
 
 def plan_cache_edit(view: View, policy: TrimPolicy, *, fork: bool = False) -> CacheEdits | None:
-    """Delete the oldest results from the server's cached prefix, for providers that can; never in a fork."""
+    """Plan to delete the oldest results from the provider's cached prefix, if it supports that; never in a fork."""
     prefix, final = view.facts.prefix, view.final
     able = prefix is not None and "cache_edits" in prefix.capabilities
     if fork or not able or policy.mode != "cache_edit" or view.last is None or final is None:
@@ -203,7 +203,7 @@ def plan_cache_edit(view: View, policy: TrimPolicy, *, fork: bool = False) -> Ca
 
 
 def provider_edits(*, compact_at: int, idle_seconds: float, thinking: bool) -> dict[str, object]:
-    """Return the ``context_management`` option by which the provider clears by itself."""
+    """Return the ``context_management`` option that makes the provider clear results itself."""
     trigger = max(1, compact_at - 20_000)
     edits: list[dict[str, object]] = []
     if thinking:

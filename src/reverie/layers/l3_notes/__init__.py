@@ -1,4 +1,4 @@
-"""Layer 3, notes: a running summary of this session, kept as the work goes on."""
+"""Layer 3, notes: a running summary of this session, updated as the work goes on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a session did, gathered entry by entry: requests, files, commands, errors and their repair, exact names.
+"""The activity of a session: requests, files, commands, errors with their fixes, and exact names.
 
-The state is a fold of the log, so a resumed session builds it anew; adding an entry costs what the entry costs, and
-what is kept is bounded, so that writing notes from it does not grow with the session.
+It is a fold of the log, so a resumed session builds it again. Adding an entry costs time only for that entry, and all
+lists are bounded, so writing notes does not get slower as the session grows.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Weighed(Protocol):
 
 @dataclass(slots=True)
 class UserRequest:
-    """Something a person asked for, and what was done about it so far."""
+    """A user's request, with the edits, commands and answer that followed it."""
 
     uuid: str
     text: str
@@ -66,7 +66,7 @@ class UserRequest:
 
 @dataclass(slots=True)
 class FileUse:
-    """A file as the session used it."""
+    """A file, with how often the session read and changed it."""
 
     reads: int = 0
     edits: int = 0
@@ -75,13 +75,13 @@ class FileUse:
 
     @property
     def weight(self) -> int:
-        """How much it was worked with, and how lately: a change counts for more than a look."""
+        """Frequency times recency; a change counts more than a read."""
         return (self.reads + 3 * self.edits) * (1 + self.at)
 
 
 @dataclass(slots=True)
 class CommandUse:
-    """A command as it was run: how often, how it went last."""
+    """A command, with how often it ran and its last outcome."""
 
     runs: int = 0
     failed: int = 0
@@ -91,13 +91,13 @@ class CommandUse:
 
     @property
     def weight(self) -> int:
-        """How often it was run, and how lately."""
+        """Frequency times recency."""
         return self.runs * (1 + self.at)
 
 
 @dataclass(slots=True)
 class Failure:
-    """An error line: how often it came, after what, and what put it right."""
+    """An error line, with its count, the command before it, and its fix."""
 
     count: int = 0
     at: int = 0
@@ -107,12 +107,12 @@ class Failure:
 
     @property
     def weight(self) -> int:
-        """How often it came, and how lately."""
+        """Frequency times recency."""
         return self.count * (1 + self.at)
 
 
 class Activity:
-    """The running account of a session from which notes are written."""
+    """The activity of a session, from which notes are written."""
 
     def __init__(self) -> None:
         self._restart()
@@ -141,7 +141,7 @@ class Activity:
         self._unfixed: dict[str, list[str]] = {}
 
     def follow(self, view: View) -> Activity:
-        """Take in what the view has gained; a view that is another one is read from its beginning."""
+        """Add the entries that the view gained; start again if the view is a different one."""
         known = view.history_from(max(0, self._items - 1))
         if self._items and (not known or known[0].uuid != self._last):
             self._restart()
@@ -156,13 +156,13 @@ class Activity:
         return self
 
     def add_all(self, entries: Iterable[Entry]) -> Activity:
-        """Take in these entries."""
+        """Add these entries."""
         for entry in entries:
             self.add(entry)
         return self
 
     def add(self, entry: Entry) -> None:
-        """Take in one entry."""
+        """Add one entry."""
         self.at += 1
         for one in utterances(entry):
             found = mine_utterance(one)
@@ -219,11 +219,11 @@ class Activity:
     def _called(self, one: Utterance) -> None:
         self._structured = self._structured or bool(one.id)
         if self._structured and not one.id:
-            return  # a fence in the words of an agent that has tools is no call
+            return  # a code fence in the text of an agent with tools is not a call
         act = tool_effect(one.tool, one.input)
         self.calls += 1
         if self._resulted:
-            self.open.clear()  # what was not answered with the others never will be
+            self.open.clear()  # calls without a result in this round never get one
             self._resulted = False
         self.open[one.id] = act
         if act.what == "plan":
@@ -281,7 +281,7 @@ class Activity:
                 del self.commits[:-_WORDS]
 
     def _judged(self, key: str, outcome: ToolOutcome) -> None:
-        """Remember what failed, and where the same thing goes well again, what was changed in between."""
+        """Record errors, and after the same command succeeds, record the edits in between as the fix."""
         program = _program(key)
         if outcome.errors and (outcome.failed or program in self._unfixed or _looks_failed(outcome)):
             for line in outcome.errors:
@@ -304,7 +304,7 @@ def _looks_failed(outcome: ToolOutcome) -> bool:
 
 
 def _program(key: str) -> str:
-    """Return what is run, without what it is run on: ``npm run check``, ``go test``."""
+    """Return the program without its targets: ``npm run check``, ``go test``."""
     words = [word for word in key.split(" ")[:6] if not word.startswith("-")]
     count = 3 if words[:2] in (["npm", "run"], ["python", "-m"], ["pnpm", "run"], ["uv", "run"], ["mise", "run"]) else 2
     if words and ("/" in words[0] or words[0] in ("pytest", "make", "tox", "cat", "grep", "ls", "sed")):
@@ -313,7 +313,7 @@ def _program(key: str) -> str:
 
 
 def _pruned(kept: dict[str, W], most: int) -> None:
-    """Forget the lighter half once there are too many."""
+    """Delete the half with the lowest weight once there are too many."""
     if len(kept) > most:
         for key in sorted(kept, key=lambda one: kept[one].weight)[: most // 2]:
             del kept[key]

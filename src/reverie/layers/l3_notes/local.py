@@ -1,7 +1,7 @@
-"""The local note-taker: notes from what the session did, without a model. Pure and deterministic.
+"""The local note-taker: notes from a session's activity, without a model. Pure and deterministic.
 
-It is used where there is no model or the model fails, and beside a model's prose as the mechanical ground truth. What
-it writes are lines with exact names in them, those the session used most and last first.
+It is used if there is no model or the model fails, and as exact facts beside a model's prose. Its lines contain exact
+names, most used and most recent first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FILLERS: Final = (
 )
 _FILLER: Final = frozenset(_FILLERS.split())
 _WORD: Final = re.compile(r"[^\s;!?\"'`()\[\]{}<>]+")
-_TELLING_CHARS: Final = 16  # "ok" and "go on" ask for nothing
+_TELLING_CHARS: Final = 16  # "ok" and "go on" are not requests
 _SHARES: Final = {
     TITLE: 0.01,
     CURRENT: 0.09,
@@ -63,7 +63,7 @@ _SHARES: Final = {
 
 @record
 class NotesBudget:
-    """How large the notes may be, in tokens."""
+    """The size limits of the notes, in tokens."""
 
     section_tokens: int = 2_000
     total_tokens: int = 12_000
@@ -72,9 +72,9 @@ class NotesBudget:
 def take_notes(
     source: View | Iterable[Entry] | Activity, previous: Notes | None = None, *, budget: NotesBudget | None = None
 ) -> Notes:
-    """Write notes of a session; ``previous`` ones, by a person or a model, are kept and brought up to date.
+    """Write the notes of a session, and update ``previous`` ones that a person or a model wrote.
 
-    Passing what was ``Activity`` so far makes an update cost what came since.
+    Pass the session's ``Activity`` so that an update reads only new entries.
     """
     budget = budget or NotesBudget()
     if isinstance(source, Activity):
@@ -89,7 +89,7 @@ def take_notes(
 
 
 def _written(known: Activity, rooms: dict[str, int]) -> Notes:
-    """Write every section within its room; names that stand in an earlier section are not repeated."""
+    """Write every section within its token budget, without names that an earlier section has."""
     out: dict[str, str] = {
         TITLE: session_title(known.first.text if known.first else ""),
         CURRENT: "\n".join(_within(_current(known), rooms[CURRENT])),
@@ -111,7 +111,7 @@ def _written(known: Activity, rooms: dict[str, int]) -> Notes:
 
 
 def session_title(request: str) -> str:
-    """Return five to ten dense words from the first request."""
+    """Return a title of five to ten content words from the first request."""
     words: list[str] = []
     for line in request[:4_000].splitlines():
         line = line.strip().strip("#*_ ")
@@ -127,7 +127,7 @@ def session_title(request: str) -> str:
 
 
 def _within(lines: Iterable[str], tokens: int) -> list[str]:
-    """Return the lines, first to last, that fit."""
+    """Return the lines, in order, that fit into so many tokens."""
     out: list[str] = []
     left = tokens
     for line in lines:
@@ -144,7 +144,7 @@ def _within(lines: Iterable[str], tokens: int) -> list[str]:
 def _with_names(
     lines: list[str], known: Activity, room: int, written: dict[str, str], label: str, kinds: tuple[Kind, ...]
 ) -> str:
-    """Return the lines and after them the names of these kinds that stand nowhere yet, those used most first."""
+    """Return the lines, followed by names of these kinds that appear nowhere yet, most used first."""
     present = "\n".join((*lines, *written.values()))
     left = room - sum(estimate_text(line) + 1 for line in lines) - 8 * len(kinds)
     span = max(1, known.at)
@@ -222,7 +222,7 @@ def _files(known: Activity) -> Iterator[str]:
 
 
 def _places(known: Activity) -> Iterator[str]:
-    """Yield where the work is, and the documents that were read."""
+    """Yield the folders in use and the documents that were read."""
     places: Counter[str] = Counter()
     for path, file in known.files.items():
         places[path.rpartition("/")[0]] += file.reads + 3 * file.edits
@@ -265,7 +265,7 @@ def _results(known: Activity, room: int) -> Iterator[str]:
 
 
 def _worklog(known: Activity) -> Iterator[str]:
-    """Yield a line a request, the newest first."""
+    """Yield one line per request, newest first."""
     for asked in reversed(known.asked):
         yield _step(asked)
 

@@ -1,4 +1,4 @@
-"""Notes that a person or a model wrote, brought up to date by the local note-taker. Pure."""
+"""Update notes that a person or a model wrote with new lines of the local note-taker. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _KEY: Final = re.compile(r"- `([^`]+)`|- (The user: .{0,60})|([A-Z][a-z ]+): |- 
 
 
 def merge_notes(previous: Notes, written: Notes, rooms: dict[str, int]) -> Notes:
-    """Return the previous notes with what they do not say yet.
+    """Return the previous notes with the new lines added.
 
-    Current State is always the new one. Elsewhere what was written before stays as it is, except lines of the local
-    note-taker that speak of the same thing; new lines follow while there is room.
+    Current State is always replaced. In other sections earlier text stays, except lines of the local note-taker about
+    the same thing, which are replaced; new lines are added while they fit.
     """
     out: dict[str, str] = dict(previous.sections)
     for heading, content in written.sections.items():
@@ -46,7 +46,7 @@ def _joined(before: str, after: str, room: int, *, newest_last: bool) -> str:
 
 
 def _is_ours(line: str) -> bool:
-    """Say whether the local note-taker may have written the line: a bullet or a list of names."""
+    """Say whether the local note-taker may have written the line: it is a bullet or a list of names."""
     return line.startswith("- ") or re.match(r"[A-Z][a-z ]+: ", line) is not None
 
 

@@ -1,4 +1,4 @@
-"""When notes are due, how large they may be, what they cover, and what of them is worth logging. Pure."""
+"""Decide when notes are due, their size, the messages they cover, and which sections to log. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNT: Final = re.compile(r"\(?\d+x?[),:;.]*")
 
 @record
 class NotesLimits:
-    """The token counts of layer 3 as they stand in a window."""
+    """The token limits of layer 3 in the current window."""
 
     start: int
     step: int
@@ -31,12 +31,12 @@ class NotesLimits:
 
     @property
     def budget(self) -> NotesBudget:
-        """How large the notes may be."""
+        """The size limits of the notes."""
         return NotesBudget(self.section, self.total)
 
 
 def notes_limits(policy: NotesPolicy, window: Budgets) -> NotesLimits:
-    """Return the counts of a policy, each no more than its share of the window (T8)."""
+    """Return the policy's token counts, each at most its share of the window (T8)."""
     return NotesLimits(
         min(policy.start_tokens, window.notes_start),
         min(policy.step_tokens, window.notes_step),
@@ -46,15 +46,15 @@ def notes_limits(policy: NotesPolicy, window: Budgets) -> NotesLimits:
 
 
 def enough_tokens(view: View, limits: NotesLimits) -> bool:
-    """Say whether the count has reached the start, or has grown by a step since the last update."""
+    """Say whether the token count has reached the start, or has grown by a step since the last update."""
     count, facts = view.token_count.tokens, view.facts
     return count >= limits.start and (not facts.notes or count - facts.notes_tokens >= limits.step)
 
 
 def notes_due(view: View, policy: NotesPolicy, limits: NotesLimits, *, calls: int) -> bool:
-    """Say whether notes are due; ``calls`` is how many tool calls the session has made.
+    """Say whether notes are due; ``calls`` is the number of tool calls of the session.
 
-    The tokens always count; beside them enough calls since the last update, or a reply that makes none.
+    There must be enough new tokens, and either enough calls since the last update or a reply without calls.
     """
     if not enough_tokens(view, limits):
         return False
@@ -64,7 +64,7 @@ def notes_due(view: View, policy: NotesPolicy, limits: NotesLimits, *, calls: in
 
 
 def _replied_with_calls(view: View) -> bool:
-    """Say whether the last reply asks for tools."""
+    """Say whether the last reply calls tools."""
     for at in range(view.length - 1, -1, -1):
         group = view.group(at)
         if group.role == ASSISTANT:
@@ -73,7 +73,7 @@ def _replied_with_calls(view: View) -> bool:
 
 
 def covered_by(view: View) -> str | None:
-    """Return the last message of the last complete round: the one whose calls are all answered."""
+    """Return the last message of the last round whose calls all have results."""
     at = view.length - 1
     if view.unanswered():
         while at >= 0 and view.group(at).role != ASSISTANT:
@@ -85,17 +85,16 @@ def covered_by(view: View) -> str | None:
 
 
 def worth_logging(before: Notes, after: Notes, template: Template) -> dict[str, str]:
-    """Return the changed sections that say enough that is new; Current State always does.
+    """Return the changed sections with enough new words; Current State is always included.
 
-    Notes that are written without a model can be written again at any time, so that a log need not hold every word of
-    them; ``changed_sections`` returns all.
+    Local notes can be written again at any time, so the log need not hold every word; ``changed_sections`` returns all.
     """
     changed = changed_sections(before, after, template)
     return {name: content for name, content in changed.items() if name == CURRENT or _news(before[name], content)}
 
 
 def _news(before: str, after: str) -> bool:
-    """Say whether a quarter of the words is new, by their length; how often something was done is not news."""
+    """Say whether at least a quarter of the text is new words; counts such as "3x" do not count as new."""
     if not before.strip() or not after.strip():
         return True
     known = set(_WORD.findall(before))

@@ -1,4 +1,4 @@
-"""When notes are brought up to date, and how large they may be."""
+"""Settings of layer 3: when notes are updated, and their size."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class NotesPolicy:
     section_tokens: int = 2_000
     total_tokens: int = 12_000
     template_file: str = ""
-    """A Markdown file in place of our template."""
+    """A Markdown file that replaces our template."""
     prompt_file: str = ""
-    """A Markdown file in place of our directive to the note-taking model."""
+    """A Markdown file that replaces our prompt for the note-taking model."""

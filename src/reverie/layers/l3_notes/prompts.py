@@ -1,4 +1,4 @@
-"""What a model is asked for, and its answer applied to the notes under the same rules as any other update."""
+"""Read the template and prompt files of the notes, and apply a model's answer to the notes."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ __all__ = ["directive", "fill_prompt", "notes_from_answer", "projection_of", "pr
 _SECTION: Final = re.compile(r"<section\s+name=\"([^\"\n]+)\"\s*>[ \t]*\n?(.*?)</section>", re.DOTALL)
 _FENCE: Final = re.compile(r"```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 _FAR: Final = 2
-"""A section longer than so many times its budget is cut at once; up to that the next update is told to condense it."""
+"""A section longer than this many budgets is cut at once; below that, the next prompt asks to condense it."""
 _HERE: Final = Path(__file__).parent
 
 
 @lru_cache(maxsize=16)
 def template_of(policy: NotesPolicy) -> Template:
-    """Return the template: the user's file, or ours."""
+    """Return the template from the user's file, or ours."""
     return parse_template(_text(policy.template_file, "template.md"))
 
 
 @lru_cache(maxsize=16)
 def prompt_of(policy: NotesPolicy, name: str = "update") -> str:
-    """Return a directive to a model: the user's file for updates, or ours."""
+    """Return a prompt: for updates from the user's file if set, else ours."""
     return _text(policy.prompt_file if name == "update" else "", f"prompts/{name}.md")
 
 
@@ -52,12 +52,12 @@ def _text(given: str, own: str) -> str:
 
 
 def fill_prompt(prompt: str, values: Mapping[str, str]) -> str:
-    """Return a prompt with its places filled; what is filled in is not looked at again."""
+    """Replace the placeholders of a prompt; placeholders inside the inserted values stay as they are."""
     return re.sub(r"\{\{(\w+)\}\}", lambda place: values.get(place.group(1), place.group(0)), prompt)
 
 
 def directive(notes: Notes, template: Template, policy: NotesPolicy, limits: NotesLimits, *, path: str) -> str:
-    """Return what a model is asked in order to bring the notes up to date."""
+    """Return the prompt that asks a model to update the notes."""
     over = condense_request(budget_excesses(notes, limits.section, limits.total))
     values = {
         "path": path,
@@ -70,7 +70,7 @@ def directive(notes: Notes, template: Template, policy: NotesPolicy, limits: Not
 
 
 def notes_from_answer(notes: Notes, answer: str, template: Template, limits: NotesLimits) -> Notes:
-    """Return the notes with a model's edits; raise ``InputError`` where the answer would damage their structure."""
+    """Return the notes with a model's edits; raise ``InputError`` if the answer would damage their structure."""
     found = _SECTION.findall(answer)
     if not found:
         raise InputError("the answer holds no section")
@@ -83,7 +83,7 @@ def notes_from_answer(notes: Notes, answer: str, template: Template, limits: Not
 
 
 def _sound(content: str, template: Template) -> str:
-    """Return a section's new content; one that holds headings or italic lines of the notes is refused."""
+    """Return a section's new content; raise if it contains headings or italic lines of the template."""
     fenced = _FENCE.match(content.strip())
     content = clean_content(fenced.group(1) if fenced else content)
     lines = {line.strip() for line in content.split("\n")}
@@ -94,5 +94,5 @@ def _sound(content: str, template: Template) -> str:
 
 
 def projection_of(document: str) -> str:
-    """Return the short hash by which a document that was written is known again."""
+    """Return the short hash that identifies a written notes document."""
     return hashlib.sha256(document.encode("utf-8", "surrogatepass")).hexdigest()[:16]

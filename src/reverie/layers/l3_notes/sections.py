@@ -1,7 +1,7 @@
-"""The notes as a document of sections: read, checked, written, measured, cut to size. Pure.
+"""The notes as a document of sections: parse, check, render, measure and shorten them. Pure.
 
-A section is a level-1 heading, one italic line that says what belongs there, then content. Headings and italic lines
-are the template's; only the content is anybody's to change.
+A section is a level-1 heading, one italic line that describes it, and its content. Headings and italic lines belong to
+the template; only content may change.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _UNGUARDED: Final = re.compile(r"\\*# ")
 
 @record
 class Section:
-    """A heading and the italic line that says what belongs under it."""
+    """A heading and the italic line that describes its content."""
 
     heading: str
     about: str
@@ -69,25 +69,25 @@ class Section:
 
 @record
 class Template:
-    """The sections of a notes document, in their order."""
+    """The sections of a notes document, in order."""
 
     sections: tuple[Section, ...]
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """The headings, in their order."""
+        """The headings, in order."""
         return tuple(section.heading for section in self.sections)
 
 
 @record
 class Notes:
-    """The content of each section by its heading; a section without content is left out."""
+    """The content of each section by heading, without empty sections."""
 
     sections: Mapping[str, str] = field(default_factory=lambda: {})
 
     @property
     def empty(self) -> bool:
-        """Whether nothing has been written yet."""
+        """Whether there is no content yet."""
         return not any(content.strip() for content in self.sections.values())
 
     def __getitem__(self, heading: str) -> str:
@@ -96,7 +96,7 @@ class Notes:
 
 @record
 class BudgetExcess:
-    """A budget that is exceeded: which (``all`` for the whole), what it holds, what it may hold."""
+    """An exceeded budget: its section (``all`` for the whole document), its tokens and its limit."""
 
     section: str
     tokens: int
@@ -107,7 +107,7 @@ ALL: Final = "all"
 
 
 def parse_template(text: str) -> Template:
-    """Read a template; each level-1 heading must be followed by one italic line and be there once."""
+    """Parse a template; each level-1 heading must occur once, followed by one italic line."""
     found: list[Section] = []
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     for at, line in enumerate(lines):
@@ -125,14 +125,14 @@ def parse_template(text: str) -> Template:
 
 
 def problems(text: str, template: Template) -> list[str]:
-    """Say which headings and italic lines of the template a document has lost, moved or doubled."""
+    """Return which headings and italic lines of the template are missing, moved or repeated in a document."""
     found: list[str] = []
     lines = [line.rstrip() for line in text.splitlines()]
     at = -1
     for section in template.sections:
         places = [place for place, line in enumerate(lines) if _is_heading(line, section.heading)]
         if len(places) != 1:
-            found.append(f"the heading '# {section.heading}' stands {len(places)} times instead of once")
+            found.append(f"the heading '# {section.heading}' occurs {len(places)} times instead of once")
             continue
         if places[0] < at:
             found.append(f"the heading '# {section.heading}' is not in its place")
@@ -144,7 +144,7 @@ def problems(text: str, template: Template) -> list[str]:
 
 
 def parse_notes(text: str, template: Template) -> Notes:
-    """Read a document; raise ``InputError`` where its headings or italic lines are not the template's."""
+    """Parse a document; raise ``InputError`` if its headings or italic lines differ from the template's."""
     wrong = problems(text, template)
     if wrong:
         raise InputError("the notes are damaged: " + "; ".join(wrong))
@@ -162,13 +162,13 @@ def parse_notes(text: str, template: Template) -> Notes:
 
 
 def _body(lines: list[str], about: str) -> str:
-    """Return a section's content: what follows its italic line, headings in it freed of their guard."""
+    """Return a section's content after its italic line, with escaped headings unescaped."""
     at = next(place for place, line in enumerate(lines) if line.strip() == about)
     return "\n".join(line[1:] if _GUARDED.match(line) else line for line in lines[at + 1 :]).strip("\n").rstrip()
 
 
 def render_notes(notes: Notes, template: Template) -> str:
-    """Write the whole document."""
+    """Render the whole document."""
     parts: list[str] = []
     for section in template.sections:
         content = clean_content(notes[section.heading])
@@ -178,18 +178,18 @@ def render_notes(notes: Notes, template: Template) -> str:
 
 
 def clean_content(content: str) -> str:
-    """Return content as a document can hold it: one kind of newline, nothing at the edges."""
+    """Return content with plain newlines and without trailing white space."""
     return "\n".join(line.rstrip() for line in content.splitlines()).strip("\n").rstrip()
 
 
 def changed_sections(before: Notes, after: Notes, template: Template) -> dict[str, str]:
-    """Return the content of every section that is not as it was."""
+    """Return the content of every section that differs."""
     pairs = ((name, clean_content(after[name])) for name in template.headings)
     return {name: content for name, content in pairs if content != clean_content(before[name])}
 
 
 def budget_excesses(notes: Notes, section_tokens: int, total_tokens: int) -> list[BudgetExcess]:
-    """Return the budgets that are exceeded, and by how much."""
+    """Return the exceeded budgets."""
     sizes = {name: estimate_text(content) for name, content in notes.sections.items()}
     found = [BudgetExcess(name, size, section_tokens) for name, size in sizes.items() if size > section_tokens]
     total = sum(sizes.values())
@@ -197,7 +197,7 @@ def budget_excesses(notes: Notes, section_tokens: int, total_tokens: int) -> lis
 
 
 def condense_request(found: list[BudgetExcess]) -> str:
-    """Say what is over its budget and must be condensed; empty where nothing is."""
+    """Return the request to condense the exceeded sections; empty if there are none."""
     lines = [
         f"- {'All sections together hold' if over.section == ALL else f'`{over.section}` holds'} about {over.tokens} "
         f"tokens, {over.tokens - over.budget} more than there is room for."
@@ -207,7 +207,7 @@ def condense_request(found: list[BudgetExcess]) -> str:
 
 
 def fit_notes(notes: Notes, section_tokens: int, total_tokens: int, *, where: str = "") -> Notes:
-    """Return the notes cut by section to both budgets, each cut section saying so and ``where`` the rest stands."""
+    """Return the notes shortened to both budgets; a shortened section says so, and names ``where`` the rest is."""
     sizes = {name: estimate_text(content) for name, content in notes.sections.items()}
     level = _level([min(size, section_tokens) for size in sizes.values()], total_tokens)
     level = min(level, section_tokens)
@@ -220,7 +220,7 @@ def fit_notes(notes: Notes, section_tokens: int, total_tokens: int, *, where: st
 
 
 def _level(sizes: list[int], total: int) -> int:
-    """Return the size to which the larger ones must shrink so that all of them fit."""
+    """Return the size to which the larger sections must shrink so that all fit."""
     left = total
     for count, size in zip(range(len(sizes), 0, -1), sorted(sizes), strict=True):
         if size * count > left:
@@ -230,7 +230,7 @@ def _level(sizes: list[int], total: int) -> int:
 
 
 def cut_text(text: str, tokens: int, *, end: bool = False, where: str = "") -> str:
-    """Return as many whole lines as fit, from the beginning or from the end, and a note that the rest is left out."""
+    """Return the whole lines that fit, from the start or from the end, and a note that the rest is left out."""
     size = estimate_text(text)
     if size <= tokens:
         return text

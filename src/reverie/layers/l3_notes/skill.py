@@ -1,4 +1,4 @@
-"""A session turned into a skill: a SKILL.md in the Agent Skills format, from notes and the user's words. Pure."""
+"""Turn a session into a skill: a SKILL.md in the Agent Skills format, from notes and user messages. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LINES: Final = 24
 
 @record
 class Skill:
-    """A skill: what it is called, what it does and when to use it, and how."""
+    """A skill: its name, its description (with when to use it) and its instructions."""
 
     name: str
     description: str
@@ -34,7 +34,7 @@ class Skill:
 
 
 def words_since_compaction(view: View) -> list[str]:
-    """Return what the user said since the past last became a summary, oldest first."""
+    """Return the user messages since the last compaction, oldest first."""
     said: list[str] = []
     for one in view.history_from(0):
         if isinstance(one, LoggedCut):
@@ -46,7 +46,7 @@ def words_since_compaction(view: View) -> list[str]:
 
 
 def skill_name(text: str) -> str:
-    """Return a name a skill may have, from any text."""
+    """Return a valid skill name made from any text."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     name = ""
     for word in words:
@@ -58,7 +58,7 @@ def skill_name(text: str) -> str:
 
 
 def skill_of(notes: Notes, words: Sequence[str], *, name: str = "") -> Skill:
-    """Write a skill without a model: the commands that worked, what went wrong, and the user's rules in their words."""
+    """Build a skill without a model from working commands, errors with their fixes, and user messages."""
     title = notes[TITLE] or (one_line(words[0], 80) if words else "")
     if notes.empty and not words:
         raise InputError("there is nothing to make a skill of: the session has neither notes nor messages of a user")
@@ -75,7 +75,7 @@ def skill_of(notes: Notes, words: Sequence[str], *, name: str = "") -> Skill:
 
 
 def render_skill(skill: Skill) -> str:
-    """Write the file."""
+    """Render the SKILL.md file."""
     return render(FrontMatter({"name": skill.name, "description": skill.description}, f"\n{skill.body.strip()}\n"))
 
 

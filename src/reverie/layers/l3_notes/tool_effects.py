@@ -1,4 +1,4 @@
-"""What a tool call does and how it went, whatever the tool is called: files read and changed, commands and outcomes."""
+"""The effect and outcome of a tool call, for tools of any name: files read and changed, commands, errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _LOOKED: Final = 20_000
 
 @record
 class ToolEffect:
-    """A tool call: what it does, to which file or by which command, and the symbols in what it writes."""
+    """A tool call: its kind, its file or command, and the symbols in the text it writes."""
 
     what: What
     tool: str
@@ -78,7 +78,7 @@ class ToolEffect:
 
 @record
 class ToolOutcome:
-    """How a call went: whether it failed, in what words, and the error lines it printed."""
+    """The outcome of a call: whether it failed, a summary line, and the error lines it printed."""
 
     failed: bool
     said: str
@@ -86,7 +86,7 @@ class ToolOutcome:
 
 
 def tool_effect(tool: str, given: Any) -> ToolEffect:
-    """Say what a call does, from the tool's name and its input."""
+    """Return the effect of a call, from the tool's name and its input."""
     name = tool.rpartition("__")[2].lower()
     fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     path = path_of(fields) or next((str(fields[key]) for key in _PATHS if isinstance(fields.get(key), str)), "")
@@ -105,7 +105,7 @@ def tool_effect(tool: str, given: Any) -> ToolEffect:
 
 
 def _shell(tool: str, command: str) -> ToolEffect:
-    """Say what a shell command does; one that writes into a file is an edit of it as well."""
+    """Return the effect of a shell command; a command that writes to a file is an edit of that file."""
     head = command[:_LOOKED]
     if not _EDITING.search(head):
         return ToolEffect("run", tool, command=command)
@@ -129,7 +129,7 @@ def symbols_in(code: str) -> tuple[str, ...]:
 
 
 def command_key(command: str) -> str:
-    """Return a command as one short line, without where it is run."""
+    """Return a command as one short line, without the directory it runs in."""
     while (found := _LEADING.match(command)) and found.end() < len(command):
         command = command[found.end() :]
     command = command.strip().split("\n", 1)[0] if "<<" in command else _SIFTED.sub("", command[:_LOOKED])
@@ -137,12 +137,12 @@ def command_key(command: str) -> str:
 
 
 def only_looks(command: str) -> bool:
-    """Say whether a command only looks something up; what was seen matters more than how."""
+    """Say whether a command only looks something up, such as ``ls`` or ``grep``."""
     return command.split(" ", 1)[0] in _LOOKS
 
 
 def outcome_of(text: str, *, failed: bool) -> ToolOutcome:
-    """Say how a call went, from its result: exit code, summary of tests, error lines, else its last line."""
+    """Return the outcome of a call from its result: exit code, test summary and error lines, else its last line."""
     head = text if len(text) <= 2 * _LOOKED else f"{text[:_LOOKED]}\n{text[-_LOOKED:]}"
     code = _EXIT.search(head)
     value = next((int(part) for part in code.groups() if part is not None), 0) if code else 0
@@ -153,7 +153,7 @@ def outcome_of(text: str, *, failed: bool) -> ToolOutcome:
 
 
 def _summary(text: str) -> str:
-    """Return the last line that sums a run up, looked for at the end."""
+    """Return the last line near the end that summarises a run."""
     for line in reversed(text.rstrip().rsplit("\n", _SUMMARY_LINES)[-_SUMMARY_LINES:]):
         if len(line) <= _SUMMARY_CHARS and _SUMMARY.match(line):
             return one_line(line, 160)
@@ -161,7 +161,7 @@ def _summary(text: str) -> str:
 
 
 def todos_in(given: Any) -> list[tuple[str, str]]:
-    """Return the steps of a plan that a call writes down, each with its state."""
+    """Return the steps of a plan that a call writes, each with its state."""
     fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     found: list[tuple[str, str]] = []
     for rows in fields.values():

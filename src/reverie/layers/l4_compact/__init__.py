@@ -1,7 +1,7 @@
-"""Layer 4, compact: the past becomes a summary that can be read back and undone.
+"""Layer 4, compact: replace the past by a summary that can be read back and undone.
 
-Runs before a request: where the window is nearly full, or earlier where the provider's cache is gone and that pays.
-Costs nothing from notes, or one forked call. The prefix moves, by a logged decision that carries the whole summary.
+It runs before a request if the window is nearly full, or earlier if the provider's cache is cold and compacting saves
+money. It costs nothing from notes, or one forked call. The prefix moves by a logged decision that holds the summary.
 """
 
 from __future__ import annotations

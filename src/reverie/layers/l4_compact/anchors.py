@@ -1,4 +1,4 @@
-"""A mechanical list of exact names of the part that leaves: what cannot be told in other words."""
+"""List exact names of the removed part, which a summary cannot paraphrase."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TITLES = {
 
 
 def mined(items: Iterable[Item]) -> tuple[Counter[Identifier], dict[Identifier, str]]:
-    """Count the exact names in these items, and say in which message each stood last."""
+    """Count the exact names in these items, and return the last message of each."""
     counts: Counter[Identifier] = Counter()
     where: dict[Identifier, str] = {}
     for item in items:
@@ -34,19 +34,19 @@ def mined(items: Iterable[Item]) -> tuple[Counter[Identifier], dict[Identifier, 
 
 
 def _mined_text(item: Item) -> Counter[Identifier]:
-    """Count the exact names in what a decision put into the view, such as an earlier summary."""
+    """Count the exact names in a text that a decision put into the view, such as an earlier summary."""
     content = item.message.get("content")
     return mine(content) if isinstance(content, str) else Counter()
 
 
 def anchor_list(counts: Mapping[Identifier, int], shown: str, *, tokens: int) -> list[Identifier]:
-    """Choose the names to list within a budget: those used most for what they take, and not shown already."""
+    """Choose the names to list within a budget: most uses per token first, without names shown already."""
     weights = {one: float(count) if one.kind in EXACT else count / 8 for one, count in counts.items()}
     return best_identifiers(weights, tokens, present=shown)
 
 
 def anchors_text(anchors: Iterable[Identifier]) -> str:
-    """Write the list as a section of the summary, by kind."""
+    """Render the list as a section of the summary, by kind."""
     by_kind: dict[str, list[str]] = {}
     for one in anchors:
         by_kind.setdefault(one.kind, []).append(one.text)

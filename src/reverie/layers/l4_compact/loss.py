@@ -1,4 +1,4 @@
-"""What a compaction took out of view: exact names, the user's words, open steps; each with the way back."""
+"""Report the losses of a compaction: exact names, user messages and open steps, with handles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LISTED: Final = 40
 
 @record
 class LostName:
-    """Something that is no longer in view: what it is, how often the part used it, and where it can be read."""
+    """A name or text that is no longer in view: its kind, its use count, and the handle to read it by."""
 
     kind: str
     text: str
@@ -34,7 +34,7 @@ class LostName:
 
 @record
 class LossReport:
-    """By kind, how many things the part held and which of them are out of view."""
+    """Counts by kind in the removed part, and the list of names and texts that are out of view."""
 
     had: Mapping[str, int]
     lost: tuple[LostName, ...]
@@ -43,7 +43,7 @@ class LossReport:
 
     @property
     def counts(self) -> dict[str, list[int]]:
-        """By kind, how many there were and how many are out of view."""
+        """Counts by kind: how many there were, and how many are out of view."""
         gone = Counter(one.kind for one in self.lost)
         return {kind: [had, gone[kind]] for kind, had in self.had.items()}
 
@@ -54,7 +54,7 @@ class LossReport:
 
 
 def shown_text(view: View) -> str:
-    """Return all text the view shows, calls and results too, for looking things up by literal match."""
+    """Return all text in the view, calls and results included, for literal search."""
     out: list[str] = []
     for message in view.messages():
         for block in as_blocks(message):
@@ -63,7 +63,7 @@ def shown_text(view: View) -> str:
 
 
 def loss_between(cut: Sequence[Item], after: str, *, handle: str = "") -> LossReport:
-    """Hold what left the view against all the text that is shown now."""
+    """Compare the removed items with the text that is shown now."""
     counts, where = mined(cut)
     had: Counter[str] = Counter()
     lost: list[LostName] = []
@@ -89,14 +89,14 @@ def loss_between(cut: Sequence[Item], after: str, *, handle: str = "") -> LossRe
 
 
 def loss_of(before: View, after: View, decision: Compacted) -> LossReport:
-    """Return what one compaction took out of view, given the views around it."""
+    """Return the loss of one compaction, given the views before and after it."""
     left = {item.uuid for item in visible_items(after)}
     cut = [item for item in visible_items(before) if item.uuid not in left]
     return loss_between(cut, shown_text(after), handle=decision.handle)
 
 
 def open_steps(items: Sequence[Item]) -> list[tuple[str, str]]:
-    """Return the steps of the last to-do list in these items that are not done, each with its message."""
+    """Return the open steps of the last to-do list in these items, each with its message."""
     for item in reversed(items):
         if item.kind != ASSISTANT:
             continue
@@ -108,7 +108,7 @@ def open_steps(items: Sequence[Item]) -> list[tuple[str, str]]:
 
 
 def loss_text(loss: LossReport, *, listed: int = _LISTED, width: int = 200) -> str:
-    """Write a loss report for people, in lines no longer than that where handles allow it."""
+    """Render a loss report in lines of at most this width, if handles allow it."""
     if not loss.had:
         return "Nothing that can be named exactly was in the part that left."
     lines = [f"{'kind':<14}{'had':>8}{'out of view':>13}"]
@@ -123,7 +123,7 @@ def loss_text(loss: LossReport, *, listed: int = _LISTED, width: int = 200) -> s
 
 
 def _line(one: LostName, width: int) -> str:
-    """Write one thing in a line, or where that is too long with its handle below."""
+    """Render one loss in a line, or with its handle on a second line if it is too long."""
     head = f"  {one.kind:<13}{one.count:>5}  "
     text = one.text if len(one.text) <= 100 else f"{one.text[:97]}..."
     if len(head) + len(text) + 2 + len(one.handle) <= width:

@@ -1,4 +1,4 @@
-"""What a compaction would do. Pure: sizes, prices, notes and the model's words come in as arguments."""
+"""Plan a compaction. Pure: sizes, prices, notes and the model's summary come in as arguments."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = [
 ]
 
 LAYER = "compact"
-_UNSEEN = 0.4  # of the window that results the model has not seen yet may take
-_EARLIER = 8  # handles of earlier cuts that a summary names
+_UNSEEN = 0.4  # share of the window for results that the model has not seen yet
+_EARLIER = 8  # handles of earlier cuts that a summary lists
 
 
 @record
 class SummaryBudget:
-    """What a summary may hold in this window, in tokens."""
+    """Token budgets of the parts of a summary in this window."""
 
     tail: TailPolicy
     words: int
@@ -48,7 +48,7 @@ class SummaryBudget:
     notes: int
 
     def scaled(self, share: float) -> SummaryBudget:
-        """Return the same with less of everything; with nothing left for the tail at 0."""
+        """Return smaller budgets; a share of 0 keeps no tail."""
         if share <= 0:
             return replace(
                 self, tail=TailPolicy(0, 0, 0, keeps_open=False), words=self.words // 2, anchors=self.anchors // 2
@@ -59,7 +59,7 @@ class SummaryBudget:
 
 
 def summary_budget(policy: CompactPolicy, effective: int) -> SummaryBudget:
-    """Shrink the policy's token counts to their share of a small window (T8)."""
+    """Return the policy's token budgets, each at most its share of a small window (T8)."""
 
     def fit(tokens: int, share: float) -> int:
         return max(0, min(tokens, int(effective * share)))
@@ -78,7 +78,7 @@ def summary_budget(policy: CompactPolicy, effective: int) -> SummaryBudget:
 
 @record
 class CompactionText:
-    """What is said about the part that leaves: by whom, in which words, and the exact names the session has used."""
+    """The text of a summary: its method, its body, and the exact names that the session used with their counts."""
 
     method: str
     body: str
@@ -95,7 +95,7 @@ class CompactionCause:
 
 
 def cut_range_before_tail(view: View, tail: TailPolicy, *, cursor: str | None = None) -> CutRange:
-    """Take everything but the kept tail; ``cursor`` is the last message that was written up."""
+    """Return the range before the kept tail; ``cursor`` is the last message that the notes cover."""
     items = visible_items(view)
     at = None if cursor is None else _position(items, cursor)
     if cursor is not None and at is None:
@@ -106,7 +106,7 @@ def cut_range_before_tail(view: View, tail: TailPolicy, *, cursor: str | None = 
 
 
 def round_cut_range(view: View, max_tokens: int) -> CutRange:
-    """Take everything but what is still being answered: the last round, where it is small, and open calls."""
+    """Return the range before open calls and, if it is small, before the last round."""
     items = visible_items(view)
     legal = legal_starts(items)
     last = next((at for at in range(len(items) - 1, -1, -1) if items[at].kind == ASSISTANT), len(items))
@@ -118,7 +118,7 @@ def round_cut_range(view: View, max_tokens: int) -> CutRange:
 
 
 def cut_range_up_to(view: View, message: str) -> CutRange:
-    """Take everything before a message; it and what follows stay."""
+    """Return the range before a message; the message and all after it stay."""
     items = visible_items(view)
     at = _found(items, message)
     legal = legal_starts(items)
@@ -127,7 +127,7 @@ def cut_range_up_to(view: View, message: str) -> CutRange:
 
 
 def cut_range_from(view: View, message: str) -> CutRange:
-    """Take a message and everything after it; what stands before it stays."""
+    """Return the range from a message to the end; all before it stays."""
     items = visible_items(view)
     at = _found(items, message)
     legal = legal_starts(items)
@@ -147,9 +147,9 @@ def compaction(
     attachments: Sequence[dict[str, object]] = (),
     spoken: Sequence[UserMessage] | None = None,
 ) -> tuple[Compacted, QuotedWords]:
-    """Put the decision together: the summary with the user's words and the exact names in it, and the boundary.
+    """Build the decision: the summary with user messages and exact names, and the boundary of the cut.
 
-    ``spoken`` is all that the user ever said, where the caller has followed it; else the view is read for it.
+    ``spoken`` is the list of all user messages if the caller keeps one; else the view is read for it.
     """
     kept_uuids = {item.uuid for item in taking.kept} | {item.uuid for item in taking.items[: taking.start]}
     if written.method == "from":
@@ -188,20 +188,20 @@ def compaction(
 
 
 def _worth_naming(names: Mapping[Identifier, int], taking: CutRange) -> dict[Identifier, int]:
-    """Leave out what was used once, in a part that was cut before: lists are not copied from summary to summary."""
+    """Leave out names used once in an earlier cut, so that lists are not copied from summary to summary."""
     fresh, _ = mined(item for item in taking.cut if item.entry.message is not None)
     return {one: count for one, count in names.items() if count > 1 or one in fresh}
 
 
 def _checked(taking: CutRange) -> CutRange:
-    """Refuse a part in which there is nothing to summarise."""
+    """Raise if the range holds nothing to summarise."""
     if not any(item.kind == ASSISTANT or not is_summary(item) for item in taking.cut):
         raise CompactionError("there is nothing to compact: all that is in view is the end of the conversation")
     return taking
 
 
 def _context(items: Sequence[Item]) -> int:
-    """Return where the conversation begins: after the context that opens a session and stays."""
+    """Return the position after the context that opens a session, which always stays."""
     at = 0
     while at < len(items) and items[at].entry.body.get("type") == "user_context":
         at += 1
@@ -213,7 +213,7 @@ def _found(items: Sequence[Item], message: str) -> int:
     if at is None:
         matches = [place for place, item in enumerate(items) if len(message) >= 4 and item.uuid.startswith(message)]
         if len(matches) != 1:
-            raise InputError(f"no message {message!r} stands in the view: give the uuid of one that does")
+            raise InputError(f"no message {message!r} is in the view: pass the uuid of a message that is")
         at = matches[0]
     return at
 
@@ -223,7 +223,7 @@ def _position(items: Sequence[Item], uuid: str) -> int | None:
 
 
 def _texts(taking: CutRange) -> list[str]:
-    """Return the text of what stays, for looking names up."""
+    """Return the text of the items that stay, to search for names."""
     out: list[str] = []
     for item in (*taking.items[: taking.start], *taking.kept):
         content = item.message.get("content")

@@ -1,4 +1,4 @@
-"""Two smaller cuts, both off by default: snip takes whole rounds out, collapse folds finished spans to a stub."""
+"""Two smaller cuts, both off by default: snip removes whole rounds, collapse replaces finished spans by a stub."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ANSWER_CHARS = 280
 
 @record
 class Span:
-    """Items of the view that belong together, by position, and what they take."""
+    """A range of items in the view, and its token count."""
 
     start: int
     end: int
@@ -31,7 +31,7 @@ class Span:
 
 
 def plan_snip(view: View, tail: TailPolicy, *, free_tokens: int, handle: str) -> Snipped | None:
-    """Take the oldest rounds out of the view until so much is free; never one in which the user spoke, nor the tail."""
+    """Plan to remove the oldest rounds until enough is free; rounds with a user message and the tail stay."""
     items = visible_items(view)
     gone: list[str] = []
     freed = 0
@@ -49,7 +49,7 @@ def plan_snip(view: View, tail: TailPolicy, *, free_tokens: int, handle: str) ->
 
 
 def plan_collapse(view: View, tail: TailPolicy, *, free_tokens: int) -> list[Collapsed]:
-    """Fold the oldest finished spans until so much is free; the user's own messages between them stay."""
+    """Plan to collapse the oldest finished spans until enough is free; user messages between them stay."""
     items = visible_items(view)
     out: list[Collapsed] = []
     freed = 0
@@ -66,7 +66,7 @@ def plan_collapse(view: View, tail: TailPolicy, *, free_tokens: int) -> list[Col
 
 
 def finished_spans(view: View, items: Sequence[Item], end: int) -> list[Span]:
-    """Return the stretches of the agent's work between two messages of the user, oldest first."""
+    """Return the agent's work between two user messages as spans, oldest first."""
     out: list[Span] = []
     start: int | None = None
     for at in range(end):
@@ -81,7 +81,7 @@ def finished_spans(view: View, items: Sequence[Item], end: int) -> list[Span]:
 
 
 def _rounds(view: View, items: Sequence[Item], end: int) -> list[Span]:
-    """Return the whole rounds before a place."""
+    """Return the whole rounds before a position."""
     starts: list[int] = []
     seen: set[str] = set()
     for at, item in enumerate(items[:end]):

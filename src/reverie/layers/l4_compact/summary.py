@@ -1,4 +1,4 @@
-"""The text that stands in place of the past: what the model or the notes say, and what the program adds to it."""
+"""The text of a summary: the body from a model or from notes, and the parts that the program adds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TAGS: Final = re.compile(r"</?(?:analysis|summary)>", re.IGNORECASE)
 
 
 def directive(method: str, *, quote: str = "", instructions: str = "") -> str:
-    """Return what a model is asked for; the user's instructions stand last."""
+    """Return the prompt for a summary, with the user's instructions last."""
     parts = [_prompt("full")]
     if method in ("from", "up_to"):
         line = " ".join(quote.split())
@@ -36,16 +36,16 @@ def directive(method: str, *, quote: str = "", instructions: str = "") -> str:
 
 
 def summary_of(reply: str) -> str:
-    """Return the summary part of a reply: the draft thrown away, tags removed; empty where there is none."""
+    """Return the summary in a reply without its draft and tags; empty if there is none."""
     found = _SUMMARY.search(_ANALYSIS.sub("", reply))
     if found is None and "<analysis>" in reply.lower() and "</analysis>" not in reply.lower():
-        return ""  # it was cut off within its draft
+        return ""  # the reply was cut off within its draft
     text = found.group(1) if found is not None else _ANALYSIS.sub("", reply)
     return _TAGS.sub("", text).strip()
 
 
 def notes_text(sections: Mapping[str, str], *, section_tokens: int, total_tokens: int) -> str:
-    """Write notes as they enter a summary, each section cut to its budget and saying so."""
+    """Render notes for a summary; a section over its budget is shortened and says so."""
     parts: list[str] = []
     left = total_tokens
     for heading, content in sections.items():
@@ -63,7 +63,7 @@ def notes_text(sections: Mapping[str, str], *, section_tokens: int, total_tokens
 def summary_text(
     body: str, words: str, anchors: str, *, handle: str, earlier: Sequence[str] = (), go_on: bool = True
 ) -> str:
-    """Put a summary together in its fixed order."""
+    """Join the parts of a summary in their fixed order."""
     back = f"Any message of the part that was cut can be read back by its handle; all of it by the handle {handle}."
     if earlier:
         back += f" Parts that were cut before it: {', '.join(earlier)}."
@@ -72,7 +72,7 @@ def summary_text(
 
 
 def _head(text: str, tokens: int) -> str:
-    """Return the beginning of a text that fits, cut at a line where that loses little."""
+    """Return the start of a text that fits, cut at a line end if that loses little."""
     size = max(1, estimate_text(text))
     cut = text[: max(0, len(text) * max(0, tokens) // size)]
     while cut and estimate_text(cut) > tokens:

@@ -1,4 +1,4 @@
-"""The request that asks for a summary where a fork cannot: short of what a summary does not need, and short enough."""
+"""Build a separate summary request, for use where a fork is not possible: reduced and short enough."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SYSTEM: Final = "You summarise conversations between a person and an agent, so 
 _IMAGE: Final = "[image]"
 _DOCUMENT: Final = "[document]"
 _LISTINGS: Final = frozenset({"listing", "tools", "agents", "mcp", "skills"})
-_SHARE: Final = 0.2  # of the rounds that go where the provider does not say by how much the prompt is too long
+_SHARE: Final = 0.2  # share of rounds to drop if the provider does not say how much too long the prompt is
 
 
 def plain_messages(view: View) -> list[Message]:
-    """Return the view's messages without images, thinking and listings that are announced again anyway."""
+    """Return the view's messages without images, thinking, and listings that are attached again later."""
     announced = {entry.uuid for entry in view.history if entry.body.get("type") in _LISTINGS}
     texts = {_text_of(piece.message) for group in view.groups for piece in group.pieces if piece.uuid in announced}
     return [_plain(message, texts) for message in build_request(view)["messages"]]
@@ -31,7 +31,7 @@ def plain_messages(view: View) -> list[Message]:
 def plain_request(
     view: View, messages: Sequence[Message], directive: str, *, model: str, max_tokens: int
 ) -> dict[str, Any]:
-    """Return a request of its own: one line of system prompt, no thinking, the directive at the end."""
+    """Return a separate request: a one-line system prompt, no thinking, the prompt at the end."""
     opening = build_request(view)
     last = messages[-1]
     if last["role"] == "user":
@@ -44,23 +44,22 @@ def plain_request(
         "system": _SYSTEM,
         "messages": said,
     }
-    if opening.get("tools"):  # calls stand in the messages, so their tools must be declared
+    if opening.get("tools"):  # the messages contain calls, so their tools must be declared
         request["tools"] = opening["tools"]
         request["tool_choice"] = {"type": "none"}
     return request
 
 
 def fitted_messages(messages: Sequence[Message], tokens: int) -> list[Message]:
-    """Drop the oldest rounds until the rest is within so many tokens, by estimate; one round always stays."""
+    """Drop the oldest rounds until the estimate of the rest is within so many tokens; one round always stays."""
     gap = estimate_request(list(messages)) - tokens
     return list(messages) if gap <= 0 else dropped_rounds(messages, gap) or list(messages)
 
 
 def dropped_rounds(messages: Sequence[Message], gap_tokens: int | None) -> list[Message] | None:
-    """Drop the oldest rounds until a gap is covered, or a fifth of them where it is unknown; None where one is left.
+    """Drop the oldest rounds to cover a gap, or a fifth of them if it is unknown; None if only one is left.
 
-    Where a reply would come first then, a synthetic line of the user's precedes it; one that an earlier drop put there
-    is taken away before.
+    If a reply would then come first, a synthetic user line precedes it; the line of an earlier drop is removed.
     """
     given = list(messages[1:] if messages and messages[0]["content"] == SYNTHETIC else messages)
     rounds = _rounds(given)

@@ -1,4 +1,4 @@
-"""What stands in the view, and where it may be cut: no tool call without its result, no reply in half."""
+"""The items in view, and where they may be cut: no call is separated from its result, no reply is split."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ __all__ = [
 
 @record
 class TailPolicy:
-    """How much of the end stays as it is: at least so many tokens and messages with text, at most so many tokens."""
+    """The size of the kept tail: the least tokens and messages with text, and the most tokens."""
 
     tokens: int
     texts: int
     max_tokens: int
     unseen_tokens: int = 0
-    """What the model has not seen yet, results of its last calls above all, stays up to this size."""
+    """Messages that the model has not seen, mainly results of its last calls, stay up to this size."""
     keeps_open: bool = True
-    """Calls that wait for their results stay, whatever they take."""
+    """Calls that wait for results stay, even if they are large."""
 
 
 @record
 class CutRange:
-    """Which part of what stands becomes the summary: ``items[start:end]``."""
+    """The range of visible items that the summary replaces: ``items[start:end]``."""
 
     items: tuple[Item, ...]
     start: int
@@ -49,7 +49,7 @@ class CutRange:
 
     @property
     def cut(self) -> tuple[Item, ...]:
-        """The items that leave the view."""
+        """The items that the summary replaces."""
         return self.items[self.start : self.end]
 
     @property
@@ -59,13 +59,13 @@ class CutRange:
 
 
 def visible_items(view: View) -> tuple[Item, ...]:
-    """Return what stands in the view, in the order in which it was said."""
+    """Return the items in view, in the order of the log."""
     known = view.visible_items.if_undone_is(view.facts.undone)
     return known.after(view.history_from(known.count)).items
 
 
 def legal_starts(items: Sequence[Item]) -> list[bool]:
-    """Say of every place, the end included, whether a tail may start there (K10)."""
+    """Return for every position, the end included, whether a tail may start there (K10)."""
     first_piece: dict[str, int] = {}
     called_at: dict[str, int] = {}
     needs: list[int] = []
@@ -88,7 +88,7 @@ def legal_starts(items: Sequence[Item]) -> list[bool]:
 
 
 def open_from(view: View, items: Sequence[Item]) -> int:
-    """Return where the calls begin that still wait for their results; the end where there are none."""
+    """Return the position of the first call that waits for a result; the end if there is none."""
     waiting = set(view.unanswered())
     if waiting:
         for at in range(len(items) - 1, -1, -1):
@@ -98,10 +98,10 @@ def open_from(view: View, items: Sequence[Item]) -> int:
 
 
 def kept_from(view: View, items: Sequence[Item], policy: TailPolicy, *, cursor: int | None = None) -> int:
-    """Return where the kept tail starts.
+    """Return the position at which the kept tail starts.
 
-    What follows the cursor always stays. The tail grows backwards from there until it has enough tokens and messages
-    with text, stops before it has too many and before the last summary, and splits no pair.
+    All items after the cursor stay. The tail grows backwards until it has enough tokens and messages with text; it
+    stops before it has too many tokens and before the last summary, and separates no call from its result.
     """
     legal = legal_starts(items)
     forced = len(items) if cursor is None else cursor
@@ -125,7 +125,7 @@ def kept_from(view: View, items: Sequence[Item], policy: TailPolicy, *, cursor: 
 
 
 def _unseen_from(view: View, items: Sequence[Item], max_tokens: int) -> int:
-    """Return where the last round begins if the model has not answered it and it is not too large; else the end."""
+    """Return the start of the last round if the model has not answered it and it is small enough; else the end."""
     final = view.final
     if final is None or final.role == ASSISTANT:
         return len(items)
@@ -144,7 +144,7 @@ def _unseen_from(view: View, items: Sequence[Item], max_tokens: int) -> int:
 
 
 def tokens_of(view: View, item: Item) -> int:
-    """Estimate what an item takes as it is shown."""
+    """Estimate the tokens of an item as shown."""
     content: Any = item.message.get("content")
     if not isinstance(content, str | list):
         return 0
@@ -156,7 +156,7 @@ def tokens_of(view: View, item: Item) -> int:
 
 
 def has_text(item: Item) -> bool:
-    """Say whether somebody says something in this message: text, not only calls and results."""
+    """Say whether a message has text and not only calls and results."""
     if item.kind == ATTACHMENT:
         return False
     content: Any = item.message.get("content")

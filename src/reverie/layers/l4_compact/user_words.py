@@ -1,4 +1,4 @@
-"""The user's own words, kept byte for byte: newest first within a budget, older ones by handle."""
+"""Quote user messages in a summary: newest first within a token budget, older ones by handle."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from ...values import record, replace
 
 __all__ = ["QuotedWords", "UserMessage", "UserMessages", "quoted_words", "user_messages", "words_text"]
 
-_FRAME_TOKENS = 24  # what the line with the handle takes beside the words
+_FRAME_TOKENS = 24  # tokens of the line with the handle
 _HANDLE_TOKENS = 26
 _LEAST_EXCERPT = 200
 
 
 @record
 class UserMessage:
-    """Something the user said: the handle of the message, and its text as it came."""
+    """A user message: its handle and its exact text."""
 
     handle: str
     text: str
 
     @property
     def tokens(self) -> int:
-        """Estimate of what it takes."""
+        """The estimated tokens of the text."""
         return estimate_text(self.text)
 
 
 @record
 class QuotedWords:
-    """What of the user's words is repeated: whole ones newest first, one cut short at most, the rest by handle."""
+    """The user messages to quote: full ones newest first, at most one excerpt, the rest by handle."""
 
     whole: tuple[UserMessage, ...] = ()
     short: UserMessage | None = None
-    """A message too long for what was left, its beginning and end only; the whole of it is behind its handle."""
+    """A message too long for the remaining budget: its start and end; its handle leads to the full text."""
     handles: tuple[str, ...] = ()
     unnamed: int = 0
-    """How many older ones are not even named; the handle of the cut leads to them."""
+    """The number of older messages without a handle here; the handle of the cut leads to them."""
 
     @property
     def by_handle(self) -> int:
-        """How many messages stand in the summary by handle only, or by nothing but the handle of the cut."""
+        """The number of messages that the summary does not quote."""
         return len(self.handles) + self.unnamed
 
 
 def user_messages(entries: Iterable[Entry]) -> list[UserMessage]:
-    """Return what the user said in these entries, oldest first; what programs put into user messages is left out."""
+    """Return the user messages in these entries, oldest first, without text that programs added."""
     out: list[UserMessage] = []
     for entry in entries:
         if entry.kind != USER:
@@ -62,7 +62,7 @@ def user_messages(entries: Iterable[Entry]) -> list[UserMessage]:
 
 
 class UserMessages:
-    """All that the user said in one session, followed as it grows, so that nothing is read twice."""
+    """All user messages of one session, extended as the session grows so that no entry is read twice."""
 
     def __init__(self) -> None:
         self.spoken: list[UserMessage] = []
@@ -70,7 +70,7 @@ class UserMessages:
         self._last = ""
 
     def follow(self, view: View) -> list[UserMessage]:
-        """Take in what the view has gained; a view that is another one is read from its beginning."""
+        """Add the messages that the view gained; start again if the view is a different one."""
         known = view.history_from(max(0, self._items - 1))
         if self._items and (not known or known[0].uuid != self._last):
             self.spoken, self._items = [], 0
@@ -85,7 +85,7 @@ class UserMessages:
 def quoted_words(
     said: Sequence[UserMessage], *, tokens: int, handle_tokens: int, pinned: frozenset[str]
 ) -> QuotedWords:
-    """Choose what is repeated within a budget: pinned ones first, then the newest; order is newest first."""
+    """Choose the messages to quote within a budget: pinned ones first, then the newest."""
     left = tokens
     whole: set[int] = set()
     short: tuple[int, UserMessage] | None = None
@@ -110,7 +110,7 @@ def quoted_words(
 
 
 def words_text(words: QuotedWords) -> str:
-    """Write the user's words as a section of the summary."""
+    """Render the user messages as a section of the summary."""
     if not (words.whole or words.short or words.by_handle):
         return ""
     parts = ["## What the user said, word for word, newest first"]
@@ -135,12 +135,12 @@ def _texts(entry: Entry) -> list[str]:
 
 
 def _only(entry: Entry, text: str) -> Entry:
-    """Return the entry as if this text were all of it."""
+    """Return a copy of the entry with only this text."""
     return replace(entry, body={**entry.body, "message": {"role": "user", "content": text}})
 
 
 def _excerpt(text: str, cost: int, tokens: int) -> str:
-    """Return the beginning and the end of a text, about so many tokens together."""
+    """Return the start and the end of a text, about so many tokens together."""
     chars = max(1, int(len(text) * tokens / max(1, cost)) - 40)
     head = chars * 2 // 3
     return f"{text[:head]}\n[... {len(text) - chars:,} characters ...]\n{text[len(text) - (chars - head) :]}"
