@@ -107,7 +107,7 @@ def test_a_part_is_named_by_a_message(ran: Ran, harbour: list[str]):
     assert report["applied"]
     code, _, complaint = ran(compact, "harbour", "--from", "nowhere-at-all")
     assert code == 2
-    assert "stands in the view" in complaint
+    assert "is in the view" in complaint
     code, _, complaint = ran(compact, "harbour", "--from", "a", "--up-to", "b")
     assert code == 2
     assert "exclude each other" in complaint

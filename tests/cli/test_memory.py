@@ -82,7 +82,7 @@ def test_what_is_wrong_is_refused_in_one_clear_line(said: Callable[..., Answer])
         (["add", "x", "--type", "idea"], "idea"),
         (["show", "nothing.md"], "there is no memory"),
         (["show", "../../etc/passwd.md"], "cannot be used"),
-        (["undo"], "nothing stands"),
+        (["undo"], "nothing to undo"),
         (["undo", "c99"], "no change"),
         (["rewind", "yesterday"], "is no time"),
         (["rm"], "pass either"),

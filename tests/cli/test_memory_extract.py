@@ -208,5 +208,5 @@ def test_an_editor_changes_a_memory_unless_somebody_was_faster(
     assert ("PORT" in now.body, now.trust, memory.log()[0].why) == (True, "user", "edited")
     script.write_text(f'#!/bin/sh\nprintf more >> "{memory.path_of(saved.file)}"\nsed -i s/PORT/DOCK/ "$1"\n')
     assert run(["edit", "tickets"], commands=command) != 0
-    assert b"changed by someone else" in capsysbinary.readouterr().err
+    assert b"was changed meanwhile" in capsysbinary.readouterr().err
     assert "DOCK" not in memory.get(saved.file).body

@@ -283,7 +283,7 @@ def test_a_line_is_one_short_printable_line_whatever_the_call(tool: str, given: 
         ("Reading view.py again now", ""),
         ("Testing `Session.open()` twice", ""),
         ("Comparing both readme files", "names no file"),
-        ("Fixed parse_date in dates.py", "what happens now"),
+        ("Fixed parse_date in dates.py", "current action"),
         ("Working on view.py today", "says nothing"),
         ("Reading view.py", "words"),
         ("Reading the whole of view.py and more", "words"),

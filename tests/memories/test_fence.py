@@ -105,7 +105,7 @@ def test_a_fence_says_path_age_source_and_trust_and_asks_to_verify_what_is_old()
     assert "verify" not in shown
     old = MemoryRecord("x.md", "x", modified="2026-11-01T00:00:00Z", trust="unconfirmed", body="y")
     assert "15 days ago); verify" in fenced(old, tag=TAG, now=NOW)
-    assert "Nobody has confirmed it" in fenced(old, tag=TAG, now=NOW)
+    assert "It is not confirmed" in fenced(old, tag=TAG, now=NOW)
 
 
 @pytest.mark.parametrize(

@@ -331,7 +331,7 @@ def test_a_part_from_a_message_on_keeps_the_prefix_and_up_to_one_keeps_what_foll
             assert "part_3" in report.summary
             assert str(request["messages"][1:]).count("part_12/model.py")
             assert "The second task" in str(request)
-            with pytest.raises(Exception, match="stands in the view"):
+            with pytest.raises(Exception, match="is in the view"):
                 await session.compact(up_to="nothing")
 
     run(steps)

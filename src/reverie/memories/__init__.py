@@ -1,1 +1,1 @@
-"""What is kept across sessions: memories as files of front matter and text."""
+"""Memories that last across sessions: files of front matter and text, their rules, and their recall."""

@@ -1,6 +1,6 @@
-"""Make relative English dates absolute, counted from the day they were written; leave everything else alone.
+"""Make relative English dates absolute, counted from the date they were written; change nothing else.
 
-Quotes, code and links stay as they are: a quoted "tomorrow" is somebody's word. A phrase beside an ISO date stays too.
+Quotes, code and links stay: a quoted "tomorrow" belongs to the quoted person. A phrase beside an ISO date stays too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MONTHS: Final = (
 )
 _FRIDAY: Final = 4
 _RECENT_DAYS: Final = 60
-"""A date without a year that passed longer ago than this means next year's."""
+"""A date without a year that passed more days ago than this means next year's."""
 _NUMBERS: Final = {
     **{"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6},
     **{"seven": 7, "eight": 8, "nine": 9, "ten": 10},
@@ -56,7 +56,7 @@ _MASKED: Final = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _VERBS: Final = ("may", "march", "mar")
-"""Words that are months only where they are capitalised."""
+"""Words that are months only if they are capitalised."""
 _NEAR_CHARS: Final = 40
 _BOUNDARY: Final = ".!?:;,"
 
@@ -67,11 +67,11 @@ class DatedText:
 
     text: str
     last: date | None = None
-    """The latest day it names."""
+    """The latest day in it."""
     replaced: tuple[tuple[str, str], ...] = ()
     """Each phrase and its replacement."""
     unknown: tuple[str, ...] = ()
-    """Phrases that stay because nobody knows the day they were written."""
+    """Phrases that stay because the date they were written is unknown."""
 
 
 def iso_day(text: str) -> date | None:
@@ -83,7 +83,7 @@ def iso_day(text: str) -> date | None:
 
 
 def has_date(text: str) -> bool:
-    """Say whether a text names a day or a span by date."""
+    """Say whether a text contains a date."""
     return any(not _is_no_date(found) for found in _PHRASE.finditer(text))
 
 
@@ -120,7 +120,7 @@ def absolute(text: str, written_on: date | None, *, only_certain: bool = False) 
 
 
 def _joined(before: str, shown: str) -> str:
-    """Return the text before a date without the article that no longer fits: "on the 2026-11-20"."""
+    """Remove the article before a date if it no longer fits, as in "on the 2026-11-20"."""
     return re.sub(r"\b(by|on|until|before|after) the \Z", r"\1 ", before) if shown[:1].isdigit() else before
 
 
@@ -133,7 +133,7 @@ def _is_no_date(found: re.Match[str]) -> bool:
 
 
 def _is_certain(found: re.Match[str]) -> bool:
-    """Say whether a phrase can only mean one day or span, whatever sentence it stands in."""
+    """Say whether a phrase can only mean one day or span in any sentence."""
     if found["count"] and not found["time"]:
         return False
     if found["end"]:
@@ -166,11 +166,11 @@ def _shown(found: re.Match[str], days: tuple[date, ...]) -> str:
     return shown[0].upper() + shown[1:] if found.group()[0].isupper() else shown
 
 
-# -- the days that a phrase means
+# -- the days of a phrase
 
 
 def _days_of(found: re.Match[str], today: date | None) -> tuple[date, ...]:
-    """Return the day that is meant, the two days that may be meant, or none."""
+    """Return the one day or the two days that a phrase may mean; none if it means no day."""
     try:
         if found["iso"]:
             return (date.fromisoformat(found["iso"]),)
@@ -226,7 +226,7 @@ def _weekdays(name: str, which: str, today: date) -> tuple[date, ...]:
 
 
 def _moved(day: date, count: int, unit: str) -> date:
-    """Return the day so many units later; a month that is too short ends on its last day."""
+    """Return the day this many units later, capped at the last day of a shorter month."""
     kind = unit.lower().rstrip("s")
     if kind in ("day", "week"):
         return day + timedelta(days=count * (7 if kind == "week" else 1))
@@ -236,7 +236,7 @@ def _moved(day: date, count: int, unit: str) -> date:
 
 
 def _span_start(span: str, today: date, step: int) -> date:
-    """Return the first day of the week, month, quarter or year so many steps from today's."""
+    """Return the first day of the week, month, quarter or year this many steps away."""
     match span:
         case "week":
             return today - timedelta(days=today.weekday()) + timedelta(days=7 * step)

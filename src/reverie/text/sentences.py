@@ -1,4 +1,4 @@
-"""The sentences that a person typed: without fenced, tagged, quoted and printed text."""
+"""Split a message into the sentences that a person typed, without fenced, tagged, quoted and printed text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HIDDEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
 )
 _BULLET: Final = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,2}[.)])[ \t]+")
-# A line that a program printed or that stands in a source file.
+# A line that a program printed or a line of source code.
 _PRINTED: Final = re.compile(
     r"\s*(?:>|\||\$ |#!|#{1,6} |//|/\*|\*/|diff --git|@@ |[+-]{3} [ab]/|\+ |- \{|[{}\[\]();]\s*$|Traceback"
     r"|File \"|at \w[\w.$]*\("
@@ -36,26 +36,26 @@ MOST_CHARS: Final = 8_000
 
 @record
 class Sentence:
-    """One sentence that a person typed, and where it stands in the message."""
+    """One typed sentence, and its place in the message."""
 
     text: str
     opens: bool = True
     """Whether it opens a paragraph."""
     announced: bool = False
-    """Whether a paragraph before it ends in a colon, so that it may be somebody else's words."""
+    """Whether a paragraph before it ends in a colon, so that it may be a quote."""
     first: bool = False
     """Whether it opens the message."""
     in_document: bool = False
-    """Whether the message is so long that it was hardly typed into a conversation."""
+    """Whether the message is too long to have been typed."""
 
 
 def bare(text: str) -> str:
-    """Return a text as one line of plain lower-case words, to tell whether one text stands in another."""
+    """Return a text as one line of lower-case words, to search for it in another text."""
     return " ".join(re.findall(r"[\w']+", text.casefold()))
 
 
 def sentences_of(words: str) -> list[Sentence]:
-    """Return the sentences that a person wrote in a message, in order, at most so many."""
+    """Return the sentences that a person typed in a message, in order, at most so many."""
     text = _TAGGED.sub("\n\n", _FENCED.sub("\n\n", words[:MOST_CHARS]))
     lines = text.split("\n")
     long = len(words) > DOCUMENT_CHARS or sum(1 for line in lines if line.strip()) > DOCUMENT_LINES
@@ -71,7 +71,7 @@ def sentences_of(words: str) -> list[Sentence]:
 
 
 def _paragraphs(lines: list[str]) -> list[str]:
-    """Return runs of prose; a bullet is a paragraph of its own, and lines that a program printed are left out."""
+    """Return paragraphs of prose; a bullet is one paragraph, and printed lines are left out."""
     out: list[str] = []
     current: list[str] = []
 

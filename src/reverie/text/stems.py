@@ -1,4 +1,4 @@
-"""Stems: one form for the many that a word has, by Snowball's stemmer for English."""
+"""Stems of words, by Snowball's stemmer for English."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["stem", "stems"]
 
 _ENGLISH: Final[Any] = cast("Any", Stemmer).Stemmer("english", 0)
-_LOCK: Final = allocate_lock()  # a stemmer serves one thread at a time
+_LOCK: Final = allocate_lock()  # a stemmer is not thread-safe
 
 
 @lru_cache(maxsize=65_536)

@@ -1,7 +1,7 @@
 """Normalise a text to words and sentences, in any language and without a vocabulary.
 
-Only the punctuation at the edges of words goes. What may carry a fact stays: numbers, ``C++``, ``.env``, ``--force``, a
-question mark, an arrow.
+Only punctuation at the edges of words is removed. Text that may carry a fact stays: numbers, ``C++``, ``.env``,
+``--force``, a question mark, an arrow.
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ def sentences(text: str) -> list[tuple[str, ...]]:
 
 
 def has_run(whole: tuple[str, ...], part: tuple[str, ...]) -> bool:
-    """Say whether words stand in a text one after the other."""
+    """Say whether a text contains these words one after the other."""
     return f" {' '.join(part)} " in f" {' '.join(whole)} "

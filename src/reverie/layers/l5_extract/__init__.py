@@ -1,4 +1,4 @@
-"""Layer 5, extract: what is worth keeping beyond this session, written as memories."""
+"""Layer 5, extract: save facts that matter beyond this session as memories."""
 
 from __future__ import annotations
 

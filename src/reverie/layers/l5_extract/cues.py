@@ -1,6 +1,6 @@
-"""Explicit requests to keep something, by the few words that open them.
+"""Recognise explicit requests to save something, by the few words that open them.
 
-This is all the English of the local extractor. It asks for certainty: a sentence that does not open with one of these
+These are the only English rules of the local extractor. They aim at certainty: a sentence that opens with none of these
 cues is left to a model.
 """
 
@@ -21,7 +21,7 @@ _OPENS: Final = re.compile(
     rf"(?:please )?(?:(?P<remember>{'|'.join(_REMEMBER)}):?|(?P<rule>{'|'.join(_RULE)})[:,]?) (?P<text>.+)",
     re.IGNORECASE | re.DOTALL,
 )
-# Not kept: a step of the task, talk about the past, a statement, something that only the two at hand can see.
+# Not saved: a step of the task, talk about the past, a statement, or a reference to the current conversation.
 _RECALLS: Final = re.compile(r"^(?:to|when|how|what|why|where|who|if|whether)\b", re.IGNORECASE)
 _STATES: Final = re.compile(r"(?:\w+(?:ed|ing|[^s]s)|mind|seen|heard|had|been|the|an?|in|so|i|you|we)\b", re.IGNORECASE)
 _AT_HAND: Final = re.compile(
@@ -37,7 +37,7 @@ _MAX_CHARS: Final = 600
 
 @record
 class SaveRequest:
-    """What a person asked to keep, in their own words, and the cue that opened it."""
+    """A person's request to save something, in their own words, with the cue that opened it."""
 
     type: Kind
     text: str

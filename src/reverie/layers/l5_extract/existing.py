@@ -1,7 +1,7 @@
-"""Existing memories, so that nothing is kept twice and a changed value brings the old memory up to date.
+"""Existing memories, to save nothing twice and to update an old memory if only a value changed.
 
-Texts are compared by the stems of their words in order. A text takes the place of another only where it differs in
-nothing but numbers, dates or addresses: losing one of two rules is worse than keeping both.
+Texts are compared by the stems of their words in order. A text replaces another only if they differ in nothing but
+numbers, dates or addresses: losing one of two rules is worse than keeping both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ENDS: Final = re.compile(r"(?<=[.!?…])\s+|\n+")
 
 @record
 class _Text:
-    """The words of a text in order, each value replaced by a mark, and the values."""
+    """The words of a text in order, with each value replaced by a mark, and the list of values."""
 
     words: tuple[str, ...]
     values: tuple[str, ...]
@@ -37,7 +37,7 @@ def _read(text: str) -> _Text:
 
 
 class ExistingMemories:
-    """The memories that are there, by the words of their texts."""
+    """The existing memories, indexed by the words of their texts."""
 
     def __init__(self, existing: Iterable[MemoryRecord] = ()) -> None:
         self._said: set[_Text] = set()
@@ -48,7 +48,7 @@ class ExistingMemories:
                     self.add(memory.type, text, file=memory.file, trust=memory.trust)
 
     def add(self, type_name: str, text: str, *, file: str, trust: Trust = "user") -> None:
-        """Count a text among those that are there; one without a file cannot be brought up to date."""
+        """Add an existing text; without a file it cannot be updated."""
         rule = text.split("**Why")[0]
         whole = _read(rule)
         self._said |= {whole, *map(_read, _ENDS.split(rule))}
@@ -56,10 +56,10 @@ class ExistingMemories:
             self._files[type_name, whole.words] = (file, trust)
 
     def place(self, type_name: str, text: str, trust: Trust) -> str | None:
-        """Return the file that a text brings up to date, "" for a new text, None for one that is there already."""
+        """Return the file that a text updates, "" for a new text, None for one that exists already."""
         new = _read(text)
         if new in self._said:
             return None
         file, vouched = self._files.get((type_name, new.words), ("", trust))
-        # A text of less trust stands beside a better one, never in its place.
+        # A text of lower trust is saved beside a more trusted one and never replaces it.
         return file if TRUSTS.index(vouched) >= TRUSTS.index(trust) else ""

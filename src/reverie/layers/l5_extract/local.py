@@ -1,7 +1,7 @@
 """The local extractor: memories that a person explicitly asked for, without a model. Pure and deterministic.
 
-It reads the person's own words only, never tool output, attachments or pasted text. A request that may repeat somebody
-else is kept as unconfirmed. Everything that is not an explicit request is left to a model.
+It reads only the person's own words, never tool output, attachments or pasted text. A request that may quote another
+person is saved as unconfirmed. Everything else is left to a model.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OUTPUT_CHARS: Final = 400_000
 
 @record
 class MemoryCandidate:
-    """A memory to be: what it says, whose word it is, and the message it comes from."""
+    """A memory to save: its text, its trust, and the message it comes from."""
 
     type: str
     text: str
@@ -48,7 +48,7 @@ class MemoryCandidate:
     """The cue that opened the request: ``remember``, ``always``, ``never`` or ``from now on``."""
     expires: str = ""
     updates: str = ""
-    """The file of the memory that it brings up to date; empty for a new one."""
+    """The file of the memory that it updates; empty for a new one."""
 
     @property
     def body(self) -> str:
@@ -62,7 +62,7 @@ class LocalExtraction:
 
     candidates: tuple[MemoryCandidate, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
-    """Message and reason, never the text."""
+    """Pairs of message and reason, never the text."""
 
 
 def extract(
@@ -74,11 +74,10 @@ def extract(
     imported: Collection[str] = (),
     most: int = MAX_CANDIDATES,
 ) -> LocalExtraction:
-    """Return the memories that these entries ask for and that are not there yet.
+    """Return the new memories that these entries ask for.
 
-    ``heard_before`` are earlier entries whose tool output a person may be repeating, ``imported`` the messages that
-    were recorded elsewhere, so that nobody knows whose words they are. ``existing`` is not read before a request is
-    found, which is seldom.
+    ``heard_before`` are earlier entries whose tool output a person may repeat; ``imported`` are messages recorded
+    elsewhere, whose author is unknown. ``existing`` is read only after a request is found, which is rare.
     """
     known: ExistingMemories | None = None
     outputs = _Outputs([*heard_before, *entries])
@@ -105,9 +104,9 @@ def extract(
 
 
 def _requests(entry: Entry) -> Iterator[tuple[SaveRequest, bool]]:
-    """Yield the requests in a message, each with whether it is certainly the person's own word.
+    """Yield the requests in a message, each with whether it is certainly the person's own.
 
-    After a sentence of another kind, or after a colon, a person may be repeating somebody else.
+    After a sentence of another kind, or after a colon, a person may be quoting.
     """
     words = own_words(entry) if entry.kind == USER else ""
     is_own = False
@@ -119,7 +118,7 @@ def _requests(entry: Entry) -> Iterator[tuple[SaveRequest, bool]]:
 
 
 def said_on(entry: Entry) -> date | None:
-    """Return the day an entry was written, or None where it does not say."""
+    """Return the day an entry was written; None if it has no time."""
     at = entry.at
     try:
         return datetime.fromtimestamp(at, UTC).date() if at > 0 else None
@@ -128,7 +127,7 @@ def said_on(entry: Entry) -> date | None:
 
 
 def _candidate(request: SaveRequest, entry: Entry, instructions: Sequence[str]) -> tuple[MemoryCandidate | None, str]:
-    """Return the memory of a request, or None and the reason why it is not kept."""
+    """Return the memory for a request, or None and the reason for the refusal."""
     day = said_on(entry)
     text, why, expires = _stated(request.text), _stated(request.why), ""
     if request.type != "reference":
@@ -170,14 +169,14 @@ def _stated(text: str) -> str:
 
 
 class _Outputs:
-    """What tools printed, to tell whether a person repeats it."""
+    """The output of tools, to detect that a person repeats it."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = entries
         self._text: str | None = None
 
     def hold(self, words: str) -> bool:
-        """Say whether a run of these words stands in any output."""
+        """Say whether any output contains a run of these words."""
         said = bare(words).split()
         if len(said) < 3:
             return False

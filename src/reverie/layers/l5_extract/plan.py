@@ -1,4 +1,4 @@
-"""When a conversation is looked through for memories, and which part of it. Pure; the state is in the log."""
+"""Decide when to look for memories in a conversation, and in which part. Pure; the state is in the log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 CURSOR: Final = "extract"
 IMPORTED: Final = "imported"
-"""The cursor that says up to which message a session was recorded elsewhere."""
+"""The cursor that marks the last message that was recorded elsewhere."""
 Act: TypeAlias = Literal["run", "skip", "wait"]
 
 _CHANGING: Final = re.compile(r"save|update|forget|write|create|insert|replace|rename|delete|edit|remove|add")
@@ -39,22 +39,22 @@ _SHELLS: Final = re.compile(r"bash|shell|exec|terminal|run", re.IGNORECASE)
 
 @record
 class ExtractionStep:
-    """What is to be done with the messages after the cursor: look, move past them, or wait; and why."""
+    """The next step for the messages after the cursor: extract, skip them, or wait; with the reason."""
 
     act: Act
     why: str
     entries: tuple[Entry, ...] = ()
     upto: str = ""
-    """The message the cursor moves to."""
+    """The message to which the cursor moves."""
     turns: int = 0
     lost: bool = False
-    """Whether the cursor's message is not known any more, so that every message counts."""
+    """Whether the cursor's message is missing, so that every message counts."""
 
 
 def imported_upto(view: View) -> str:
-    """Return the last message that another program recorded, or nothing; ask before anything is said here.
+    """Return the last message that another program recorded, or nothing; call this before the first new message.
 
-    Whoever wrote a recording decides what its user says there, so that is not the word of the user here.
+    The author of a recording controls its user messages, so they do not count as this user's words.
     """
     known = view.facts.cursors.get(IMPORTED)
     if known:
@@ -64,7 +64,7 @@ def imported_upto(view: View) -> str:
 
 
 def after_cursor(said: Sequence[Entry], cursor: str | None) -> tuple[tuple[Entry, ...], bool]:
-    """Return the entries after the cursor, and whether it was lost; without one, or with a lost one, all count."""
+    """Return the entries after the cursor, and whether it is missing; without a cursor all entries count."""
     if not cursor:
         return tuple(said), False
     for at in range(len(said) - 1, -1, -1):
@@ -74,9 +74,9 @@ def after_cursor(said: Sequence[Entry], cursor: str | None) -> tuple[tuple[Entry
 
 
 def extraction_step(view: View, cursor: str | None, policy: ExtractPolicy, *, memory_path: str = "") -> ExtractionStep:
-    """Say what is to be done after a query; ``view`` is the conversation as it was then.
+    """Return the next step after a query; ``view`` is the conversation at that time.
 
-    The cursor is given beside it, since it may have moved after the view was taken.
+    The cursor is a separate argument, since it may have moved after the view was taken.
     """
     final = view.final
     if final is None or final.role != ASSISTANT or final.uses:
@@ -90,14 +90,14 @@ def extraction_step(view: View, cursor: str | None, policy: ExtractPolicy, *, me
         return ExtractionStep("skip", "the agent wrote memories itself", entries, upto, lost=lost)
     turns = _completed(entries)
     if not any(own_words(entry) for entry in entries if entry.kind == USER):
-        return ExtractionStep("wait", "nobody has said anything since", entries, upto, turns, lost)
+        return ExtractionStep("wait", "there are no new messages", entries, upto, turns, lost)
     if turns < policy.every_turns:
         return ExtractionStep("wait", f"{turns} of {policy.every_turns} turns", entries, upto, turns, lost)
     return ExtractionStep("run", "due", entries, upto, turns, lost)
 
 
 def _completed(entries: Sequence[Entry]) -> int:
-    """Count the replies that ask for no tool: each ends a query."""
+    """Count the replies without tool calls; each ends a query."""
     calls: dict[str, bool] = {}
     for entry in entries:
         if entry.kind == ASSISTANT:
@@ -107,7 +107,7 @@ def _completed(entries: Sequence[Entry]) -> int:
 
 
 def wrote_memories(entries: Sequence[Entry], memory_path: str, *, cwd: str = "") -> bool:
-    """Say whether the agent changed memories with its own tools in these entries, and that went well."""
+    """Say whether the agent successfully changed memories with its own tools in these entries."""
     asked: dict[str, bool] = {}
     for entry in entries:
         for one in utterances(entry):

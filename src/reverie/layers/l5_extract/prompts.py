@@ -1,4 +1,4 @@
-"""What a model is asked for, and its answer read as memories: strictly, each by itself."""
+"""Build the extraction prompt, and parse a model's answer into memories, each checked separately."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHORT: Final = {"name": 120, "description": 400, "why": 2_000, "how": 2_000, "u
 
 @record
 class MemoryProposal:
-    """One memory as a model answered it, checked; ``updates`` names the file it changes."""
+    """One checked memory from a model's answer; ``updates`` is the file it changes, if any."""
 
     type: str
     text: str
@@ -44,7 +44,7 @@ def _prompt(name: str) -> str:
 def directive(
     form: Form, *, manifest: str, messages: int, path: str, tag: str, unseen: str = "", policy: ExtractPolicy
 ) -> str:
-    """Return what a model is asked; ``unseen`` is what was said since the last look and is out of view."""
+    """Return the extraction prompt; ``unseen`` is text since the last run that is out of view."""
     kinds = "\n".join(
         f"- {kind.name}: {kind.what} Save when: {kind.when} Shape: {kind.shape}" for kind in TYPES.values()
     )
@@ -63,14 +63,14 @@ def directive(
 
 
 def _filled(prompt: str, values: Mapping[str, str]) -> str:
-    """Fill the places of a prompt; what is filled in is not looked at again."""
+    """Replace the placeholders of a prompt; placeholders inside the inserted values stay as they are."""
     return re.sub(r"\{\{(\w+)\}\}", lambda place: values.get(place.group(1), place.group(0)), prompt)
 
 
 def proposals_in(answer: str, policy: ExtractPolicy) -> tuple[list[MemoryProposal], list[str]]:
-    """Read an answer: the memories that are well formed, and why the others are not.
+    """Parse an answer: return the well-formed memories, and the reason for each refusal.
 
-    Raise ``InputError`` where the answer as a whole is none.
+    Raise ``InputError`` if the answer is not a list of memories.
     """
     rows = _rows(answer)
     found: list[MemoryProposal] = []
@@ -88,7 +88,7 @@ def proposals_in(answer: str, policy: ExtractPolicy) -> tuple[list[MemoryProposa
 
 
 def _rows(answer: str) -> list[Any]:
-    """Return the list in an answer, with or without words or a fence around it."""
+    """Return the list in an answer, with or without other text or a code fence around it."""
     decoder = json.JSONDecoder()
     for at in [found.start() for found in re.finditer(r"[\[{]", answer)][:50]:
         try:

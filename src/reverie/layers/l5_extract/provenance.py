@@ -1,8 +1,7 @@
-"""Whose word a text is that a model wrote: told by where its words stand in the conversation. Pure.
+"""Determine the trust of a text that a model wrote, by where its words occur in the conversation. Pure.
 
-A model sees everything, tool output too, and may repeat what that tells it to. So what it writes is an agent's word
-only where its words come from what the user or the agent said; else it waits for the user to confirm it. It is never
-the user's word.
+A model reads everything, tool output too, and may repeat instructions in it. So its text gets agent trust only if its
+words come from the user or the agent; otherwise it waits for the user's confirmation. It never gets user trust.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _SPECIFIC: Final = re.compile(
     re.IGNORECASE,
 )
 _TEXT_CHARS: Final = 200_000
-"""As much of one text is heard; words beyond it are nobody's, so that what repeats them is not trusted."""
+"""The most words indexed per text; a memory that repeats later words is not trusted."""
 
 
 class Witnesses:
-    """The words of a conversation by who said them: the user, the agent, or nobody who can be trusted."""
+    """The words of a conversation by source: the user, the agent, or untrusted text."""
 
     def __init__(self, entries: Iterable[Entry] = (), *, imported_upto: str = "") -> None:
-        """Hear these entries; what was recorded elsewhere, up to one message, is nobody's word."""
+        """Index these entries; messages recorded elsewhere, up to ``imported``, are untrusted."""
         self.user: set[str] = set()
         self.agent: set[str] = set()
         self.foreign: set[str] = set()
@@ -48,7 +47,7 @@ class Witnesses:
             self._hear(entry)
 
     def follow(self, said: Sequence[Entry]) -> bool:
-        """Hear what is new in all that was said; return False where it is another conversation than before."""
+        """Index the new entries; return False if this is a different conversation."""
         if self._heard > len(said) or (self._heard and said[self._heard - 1].uuid != self._last):
             return False
         for entry in said[self._heard :]:
@@ -78,17 +77,17 @@ class Witnesses:
             self._imported_upto = ""
 
     def trust_text(self, text: str) -> None:
-        """Count a text among what the agent said: a memory that is trusted, for one."""
+        """Add a text to the agent's words, such as a trusted memory."""
         self.agent |= set(without_noise(tokens(text)))
 
     def distrust(self, text: str) -> set[str]:
-        """Count a text among what nobody vouches for, and return its words."""
+        """Add a text to the untrusted words, and return its words."""
         words = set(without_noise(tokens(text[:_TEXT_CHARS])))
         self.foreign |= words
         return words
 
     def trust(self, text: str) -> Trust:
-        """Return the trust of a text that a model wrote after hearing all this."""
+        """Return the trust of a text that a model wrote after this conversation."""
         if not self.foreign:
             return "agent"
         words = set(without_noise(tokens(text)))
@@ -102,11 +101,11 @@ class Witnesses:
         return "unconfirmed" if any(self._is_foreign(one) for one in is_specific(text)) else "agent"
 
     def _is_foreign(self, exact: str) -> bool:
-        """Say whether an exact name was not said by the user themselves."""
+        """Say whether an exact name never occurs in the user's words."""
         return not any(exact in said for said in self._user_text)
 
     def messages_of(self, text: str, most: int = 3) -> Sequence[str]:
-        """Return the messages that a text shares the most words with, in their order."""
+        """Return the messages that share the most words with a text, in order."""
         words = set(without_noise(tokens(text)))
         scored = [(len(words & heard_words), at) for at, (_, heard_words) in enumerate(self._messages)]
         best = sorted((one for one in scored if one[0]), key=lambda one: (-one[0], -one[1]))[:most]
@@ -114,5 +113,5 @@ class Witnesses:
 
 
 def is_specific(text: str) -> list[str]:
-    """Return the exact names in a text that could do harm: addresses, paths, commands."""
+    """Return the exact names in a text that could do harm: addresses, paths and commands."""
     return [found.group().casefold().strip("`.,;:)") for found in _SPECIFIC.finditer(text)]

@@ -1,7 +1,7 @@
-"""Layer 6, dream: a day and five sessions later, memories are merged, corrected and pruned.
+"""Layer 6, dream: merge, correct and prune memories, after a day and five sessions.
 
 It works on a copy and proposes a list of changes, which is checked and applied as one transaction that can be undone.
-It does nothing to any prompt: what it changes is seen by sessions that open later.
+It changes no running prompt: sessions that open later see the result.
 """
 
 from __future__ import annotations

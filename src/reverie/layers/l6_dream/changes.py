@@ -16,7 +16,7 @@ Topic: TypeAlias = Literal["contradiction", "expired", "similar", "unreadable", 
 
 @record
 class FileChange:
-    """One memory file, before and after; ``merged`` is gone and its facts stand in ``into`` now."""
+    """One memory file, before and after; a ``merged`` file is removed, and ``into`` holds its facts."""
 
     file: str
     before: bytes | None
@@ -28,7 +28,7 @@ class FileChange:
 
 @record
 class Question:
-    """Something a dream found and does not decide: it is put to review."""
+    """Something that a dream found and leaves to a person to decide."""
 
     topic: Topic
     files: tuple[str, ...]
@@ -37,11 +37,11 @@ class Question:
 
 @record
 class DreamProposal:
-    """All that one dream proposes; the index follows from the files and is never proposed."""
+    """All changes that one dream proposes; the index is derived from the files and never proposed."""
 
     changes: tuple[FileChange, ...] = ()
     questions: tuple[Question, ...] = ()
     by: str = "local"
     """``local`` or ``model``."""
     written_on: Mapping[str, date] = field(default_factory=lambda: dict[str, date]())
-    """The day of each file, by which its relative dates were made absolute."""
+    """The date of each file, from which its relative dates were made absolute."""

@@ -1,6 +1,6 @@
-"""Compare memories by their normalised words: equal ones are merged, similar ones are put to a person.
+"""Compare memories by their normalised words: equal ones are merged, similar ones become questions.
 
-There is no vocabulary here. A number, a name or a "not" is a word like any other, so one that differs makes two
+There is no vocabulary here. A number, a name or a "not" is a word like any other, so one different word makes two
 memories similar and never equal.
 """
 
@@ -19,14 +19,14 @@ from .changes import Question
 __all__ = ["equal_groups", "similar_groups", "similarity_question"]
 
 _FEW_WORDS: Final = 3
-"""Two memories that share fewer words are never called similar."""
+"""Two memories that share fewer words never count as similar."""
 _QUOTE_CHARS: Final = 240
 _MAX_DIFFERENT_WORDS: Final = 6
 _REASONS: Final = ("\n**Why:**", "\n**How to apply:**")
 
 
 def equal_groups(memories: Mapping[str, MemoryRecord]) -> list[list[str]]:
-    """Return the files, two or more together, whose memories have one type and say the same words in the same order."""
+    """Return groups of files whose memories have the same type and the same words in the same order."""
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for file, memory in sorted(memories.items()):
         if said := _all_words(memory):
@@ -35,16 +35,16 @@ def equal_groups(memories: Mapping[str, MemoryRecord]) -> list[list[str]]:
 
 
 def _all_words(memory: MemoryRecord) -> tuple[str, ...]:
-    """Return the words of a memory; a name or description that repeats words of the body adds nothing."""
+    """Return the words of a memory, without a name or description that only repeats words of the body."""
     body = words(memory.body)
     heads = (words(memory.name), words(memory.description))
     return tuple(word for head in heads if not has_run(body, head) for word in head) + body
 
 
 def similar_groups(memories: Mapping[str, MemoryRecord], least: float) -> list[list[str]]:
-    """Return the files whose memories have one type and nearly the same words, as groups.
+    """Return groups of files whose memories have the same type and nearly the same words.
 
-    Two are similar where they differ in one word, or where they share at least this much of their words (Dice).
+    Two are similar if they differ in one word, or if they share at least this much of their words (Dice).
     """
     claims = {file: _numbered(_claim(memory)) for file, memory in memories.items()}
     group = {file: {file} for file in memories}
@@ -83,9 +83,9 @@ def _is_similar(one: frozenset[tuple[str, int]], other: frozenset[tuple[str, int
 
 
 def _candidates(claims: Mapping[str, frozenset[tuple[str, int]]], least: float) -> Iterator[tuple[str, str]]:
-    """Yield the pairs that can be similar: such a pair shares one of the rarest words of each."""
+    """Yield the pairs that can be similar: each such pair shares one of the rarest words of both."""
     counts = Counter(word for said in claims.values() for word in said)
-    share = least / (2 - least)  # of its words, the least that a memory shares with a similar one
+    share = least / (2 - least)  # the smallest share of its words that a memory shares with a similar one
     having: dict[tuple[str, int], list[str]] = defaultdict(list)
     for file in sorted(claims):
         ranked = sorted(claims[file], key=lambda word: (counts[word], word))
@@ -100,7 +100,7 @@ def _candidates(claims: Mapping[str, frozenset[tuple[str, int]]], least: float) 
 
 
 def similarity_question(memories: list[MemoryRecord]) -> Question:
-    """Ask about memories that are nearly the same, in words that can be answered without opening the files."""
+    """Return a question about similar memories that can be answered without opening the files."""
     files = tuple(memory.file for memory in memories)
     newest = _newest(memories)
     if len(memories) > 2:
@@ -130,7 +130,7 @@ def _newest(memories: list[MemoryRecord]) -> str:
 
 
 def _moment(memory: MemoryRecord) -> datetime | None:
-    """Return when a memory was last changed; a day without a time is its beginning."""
+    """Return when a memory was last changed; a date without a time means the start of that day."""
     try:
         found = datetime.fromisoformat(memory.modified or memory.created)
     except ValueError:

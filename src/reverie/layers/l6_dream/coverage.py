@@ -1,7 +1,7 @@
-"""Find what one text says and another does not: sentences, by their normalised words in order. Pure.
+"""Find sentences of one text that another lacks, by their normalised words in order. Pure.
 
-This tells a merge from a deletion, and a rewrite from a loss, whoever proposes it. It errs on the side of "missing": a
-sentence in other words counts as lost, since nothing here can tell a paraphrase from a change.
+This distinguishes a merge from a deletion, and a rewrite from a loss. A sentence in other words counts as missing,
+since a paraphrase cannot be distinguished from a change.
 """
 
 from __future__ import annotations

@@ -11,17 +11,17 @@ __all__ = ["DreamFacts"]
 
 @record
 class DreamFacts:
-    """Facts from outside the files, gathered before a dream; each may be left out."""
+    """Facts from outside the memory files, collected before a dream; each is optional."""
 
     modified: Mapping[str, float] = field(default_factory=lambda: dict[str, float]())
-    """The files' own times in seconds, for those whose front matter has none."""
+    """Modification times in seconds, for files whose front matter has none."""
     known_paths: frozenset[str] = frozenset()
-    """Files beneath the directory that are no memories of this scope and are there: logs, team memories, the index."""
+    """Existing files beneath the directory that are not memories of this scope: logs, team memories, the index."""
     missing_paths: frozenset[str] = frozenset()
-    """Files of the project that memories link to and that are not there."""
+    """Project files that memories link to and that do not exist."""
     drafts: Mapping[str, bytes] = field(default_factory=lambda: dict[str, bytes]())
-    """New memories, by the file they would go into, drafted from daily logs."""
+    """New memories drafted from daily logs, by their file."""
     gone_sessions: frozenset[str] = frozenset()
-    """Sessions that memories name as their source and that are no longer there."""
+    """Sessions that memories name as their source and that no longer exist."""
     unsupported: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
-    """Memories that their source does not bear out, and why."""
+    """Memories that their source does not support, with the reason."""

@@ -42,7 +42,7 @@ class Findings:
 
     @property
     def rate(self) -> float:
-        """The share of memories with something wrong, between 0 and 1."""
+        """The share of memories with a fault, between 0 and 1."""
         return len(self.files) / self.total if self.total else 0.0
 
     def count(self, fault: Fault) -> int:
@@ -53,7 +53,7 @@ class Findings:
 def findings_in(
     files: Mapping[str, bytes], *, now: datetime, policy: DreamPolicy, facts: DreamFacts | None = None
 ) -> Findings:
-    """Return what lint and a dream find in these memories; nothing is changed."""
+    """Return the faults that lint and a dream find in these memories; change nothing."""
     known = facts or DreamFacts()
     found: dict[str, dict[Finding, None]] = defaultdict(dict)
     today = now.date().isoformat()
@@ -89,10 +89,10 @@ def _add_dream(
         else:
             for reason in change.why.split("; "):
                 if reason and not reason.startswith(
-                    ("holds what", "links to") if "lead to where" in reason else "holds"
+                    ("also holds", "links to") if "lead to where" in reason else "also holds"
                 ):
                     fault: Fault = "stale" if reason.startswith("dates") else "wrong"
                     found[change.file][Finding(fault, reason)] = None
     for question in proposal.questions:
-        for file in question.files if question.topic in _FAULTS else ():  # merely similar is no fault
+        for file in question.files if question.topic in _FAULTS else ():  # similar memories are not a fault
             found[file][Finding(_FAULTS[question.topic], question.text)] = None

@@ -1,4 +1,4 @@
-"""Decide whether a dream may begin by itself: the cheapest question first, each asked only if needed."""
+"""Decide whether a dream may start automatically; cheap checks come first, and each runs only if needed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _SECONDS_A_MINUTE: Final = 60.0
 
 @record
 class GateOpen:
-    """A dream may begin."""
+    """A dream may start."""
 
     since: float
-    """When the last one was, in seconds since 1970; 0 where that is unknown."""
+    """The time of the last dream, in seconds since 1970; 0 if unknown."""
     sessions: int
-    """Sessions touched since, as far as they were counted."""
+    """Sessions touched since then; counting stops at the required number."""
 
 
 @record
 class GateClosed:
-    """No dream begins; after so many seconds it is worth asking again, None where waiting changes nothing."""
+    """No dream may start; ``wait_seconds`` is when to check again, None if waiting changes nothing."""
 
     reason: Reason
     wait_seconds: float | None = None
@@ -38,35 +38,35 @@ Gate: TypeAlias = GateOpen | GateClosed
 
 
 class GateFacts(Protocol):
-    """The questions of the gates in their order; each answer costs more than the one before."""
+    """The facts that the gates check, in order; each costs more than the one before."""
 
     def off(self) -> Reason | None:
-        """Say why nothing may begin here at all: switched off, or not the main agent."""
+        """Return why no dream may start here at all: switched off, or not the main agent."""
         ...
 
     def dreamt(self) -> float | None:
-        """Return when the last dream was; None where there was none."""
+        """Return the time of the last dream; None if there was none."""
         ...
 
     def scanned(self) -> float | None:
-        """Return when somebody last looked at the sessions."""
+        """Return the time of the last scan of the sessions."""
         ...
 
     def has_memories(self) -> bool:
-        """Say whether there is anything to dream about."""
+        """Say whether there are memories."""
         ...
 
     def touched(self, since: float) -> int:
-        """Look at the sessions and count those touched since, without the current one; enough is enough."""
+        """Count the sessions touched since then, without the current one; stop at the required number."""
         ...
 
     def running(self) -> str:
-        """Say who is dreaming and not hung; empty where nobody is."""
+        """Return the process that is dreaming and not hung; empty if there is none."""
         ...
 
 
 def seconds_until_due(now: float, dreamt: float | None, policy: DreamPolicy) -> float:
-    """Return how long the last dream keeps the gate closed; 0 where it does not, as with one in the future."""
+    """Return how long the last dream keeps the gate closed; 0 if it does not, or if its time is in the future."""
     if dreamt is None or dreamt > now:
         return 0.0
     left = dreamt + policy.every_hours * _SECONDS_AN_HOUR - now
@@ -74,7 +74,7 @@ def seconds_until_due(now: float, dreamt: float | None, policy: DreamPolicy) -> 
 
 
 def gate_state(facts: GateFacts, policy: DreamPolicy, now: float) -> Gate:
-    """Ask one fact after the other until one of them closes the gate."""
+    """Check one fact after another until one closes the gate."""
     off = facts.off()
     if off is not None:
         return GateClosed(off)
@@ -88,7 +88,7 @@ def gate_state(facts: GateFacts, policy: DreamPolicy, now: float) -> Gate:
         return GateClosed("just_scanned", pause - (now - scanned))
     if not facts.has_memories():
         return GateClosed("no_memories", pause)
-    since = 0.0 if dreamt is None or dreamt > now else max(dreamt, 0.0)  # a stamp in the future says nothing
+    since = 0.0 if dreamt is None or dreamt > now else max(dreamt, 0.0)  # a time in the future is invalid
     sessions = facts.touched(since)
     if sessions < policy.min_sessions:
         return GateClosed("few_sessions", pause, f"{sessions} of {policy.min_sessions} sessions")

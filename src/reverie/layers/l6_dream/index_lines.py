@@ -15,7 +15,7 @@ _BREAK: Final = re.compile(r"(?<=[.;!?])\s|,\s|\s[—–-]\s|:\s|\s\(")
 
 
 def shortened(description: str, body: str) -> tuple[str, str]:
-    """Return a description that fits a line of the index, and a body that says all the long one said."""
+    """Return a description that fits an index line, and a body that holds the rest of a long one."""
     plain = " ".join(description.split())
     if len(plain) <= LINE_CHARS:
         return description, body

@@ -1,4 +1,4 @@
-"""Links from memory to memory: led on where the target was merged, plain text with the reason where it is gone."""
+"""Links between memories: a link follows a merged target, and becomes plain text if its target is missing."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _ENCODED: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 @record
 class RelinkedText:
-    """A body whose links lead somewhere."""
+    """A body after its links were updated."""
 
     text: str
     dead: tuple[str, ...] = ()
-    """Targets that are not there and whose links are plain text now."""
+    """Missing targets whose links became plain text."""
     led_on: tuple[str, ...] = ()
-    """Targets whose memories stand elsewhere now."""
+    """Merged targets whose links now point to the merged file."""
 
 
 def links_in(file: str, text: str) -> list[str]:
-    """Return the paths, beneath the memory directory or the project, that the links of a memory lead to."""
+    """Return the paths, beneath the memory directory or the project, that a memory links to."""
     return [path for found in _links(text) if (path := _target(file, found))]
 
 
 def relinked(
     file: str, text: str, *, there: frozenset[str], moved: Mapping[str, str], gone: frozenset[str]
 ) -> RelinkedText:
-    """Return a memory's text with every link to a memory leading to one that is ``there``.
+    """Return a memory's text with every link to a memory pointing to one in ``there``.
 
-    ``moved`` says where a merged memory went; ``gone`` are paths of the project that are known to be missing.
+    ``moved`` maps merged memories to their new file; ``gone`` are project paths known to be missing.
     """
     parts: list[str] = []
     dead: list[str] = []
@@ -69,7 +69,7 @@ def relinked(
 
 
 def without_links(text: str) -> str:
-    """Return a text with its links as their words: a link that follows its target says what it said before."""
+    """Return a text with each link replaced by its words, to compare texts whose link targets changed."""
     shown = _LINK.sub(r"\1", _WIKI.sub(lambda found: found[2] or "", text))
     return _DEAD.sub("", shown)
 
@@ -113,5 +113,5 @@ def _led_to(file: str, into: str, found: re.Match[str], shown: str) -> str:
 
 
 def _decoded(found: re.Match[str]) -> str:
-    """Return what a target's percent signs stand for."""
+    """Decode the percent signs of a link target."""
     return bytes.fromhex(found.group().replace("%", "")).decode("utf-8", "replace")

@@ -1,8 +1,8 @@
-"""The local dreamer: memories put in order without a model. Pure and deterministic.
+"""The local dreamer: tidy memories without a model. Pure and deterministic.
 
-It changes only what is certain: it merges memories with equal words, makes English dates absolute, mends links,
-shortens descriptions and removes expired memories. It asks about similar memories. Text in other languages keeps its
-dates. It goes on until nothing is left to do, so a second dream on the outcome of the first changes nothing.
+It makes only certain changes: it merges memories with equal words, makes English dates absolute, repairs links,
+shortens descriptions and removes expired memories. It asks about similar memories. Dates in other languages stay. It
+repeats until nothing changes, so a second dream on its result changes nothing.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _ROUNDS: Final = 12
 def dream(
     files: Mapping[str, bytes], *, now: datetime, policy: DreamPolicy, facts: DreamFacts | None = None
 ) -> DreamProposal:
-    """Return the changes these memory files need, and the questions for a person.
+    """Return the changes that these memory files need, and the questions for a person.
 
     ``files`` are the private memories by their path beneath the directory. The time is only compared with expiry dates;
-    relative dates count from the day of the file. Deletions never pass the caps of the policy.
+    relative dates count from the date of the file. Deletions never exceed the caps of the policy.
     """
     known = facts or DreamFacts()
     copy = WorkingCopy(files, known)
@@ -64,7 +64,7 @@ def dream(
 
 
 def _tidy(copy: WorkingCopy, file: str, policy: DreamPolicy, facts: DreamFacts, there: frozenset[str]) -> None:
-    """Make a memory's dates absolute, its links lead somewhere and its description fit its line."""
+    """Make a memory's dates absolute, repair its links and shorten its description to one line."""
     memory = copy.record(file)
     day = day_of(memory)
     name, hook, body = (
@@ -115,7 +115,7 @@ def _write(
 
 
 def _undated(copy: WorkingCopy) -> list[Question]:
-    """Ask for the day that a memory means and nobody can count from."""
+    """Ask which day a memory means if the date it was written is unknown."""
     found: list[Question] = []
     for file, memory in copy.ours.items():
         if memory.type == "project" and day_of(memory) is None:
@@ -129,9 +129,9 @@ def _undated(copy: WorkingCopy) -> list[Question]:
 
 
 def _remove_expired(copy: WorkingCopy, now: datetime, policy: DreamPolicy) -> list[Question]:
-    """Remove expired memories if all of them together keep to the caps, else ask about each.
+    """Remove expired memories if all of them together stay within the caps, else ask about each.
 
-    All or none: were some removed today and some tomorrow, the caps would only slow a mass deletion down.
+    All or none: removing some each day would only slow a mass deletion down.
     """
     today = now.date()
     expired = [one for one in copy.ours.values() if (day := iso_day(one.expires)) and day < today]
@@ -153,7 +153,7 @@ def _remove_expired(copy: WorkingCopy, now: datetime, policy: DreamPolicy) -> li
 
 
 def _merge(copy: WorkingCopy, policy: DreamPolicy) -> None:
-    """Merge memories with equal words; a file that was there stays before one that is drafted."""
+    """Merge memories with equal words; an existing file stays rather than a drafted one."""
     for group in equal_groups(copy.ours):
         kept, *others = sorted(group, key=lambda file: (file in copy.drafts, -len(copy.record(file).body), file))
         for gone in others:
@@ -161,5 +161,5 @@ def _merge(copy: WorkingCopy, policy: DreamPolicy) -> None:
             if text is None or len(text.encode()) > policy.max_file_bytes:
                 continue
             if text != copy.text(kept):
-                copy.write(kept, text, f"holds what {gone} said too")
+                copy.write(kept, text, f"also holds the text of {gone}")
             copy.merge(gone, kept)

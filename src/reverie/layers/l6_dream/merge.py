@@ -1,4 +1,4 @@
-"""Merge two memories that say the same, word for word: one text stays, with the sources and the trust of both."""
+"""Merge two memories with the same words: one text stays, with the sources and the lower trust of both."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["merged_text"]
 
 
 def merged_text(kept: MemoryRecord, text: str, gone: MemoryRecord) -> str | None:
-    """Return the text of ``kept`` with the sources of both; None where it would not say all that ``gone`` says.
+    """Return the text of ``kept`` with the sources of both; None if it would lose a statement of ``gone``.
 
-    Trust is the worst of both, the creation date the earlier one, the modification date the later one.
+    Trust is the lower of both, the creation date the earlier one, the modification date the later one.
     """
     if missing(gone.body, kept.body):
         return None
@@ -35,7 +35,7 @@ def _fields(kept: MemoryRecord, gone: MemoryRecord) -> dict[str, Value | None]:
         fields["trust"] = trust
     created = min((one for one in (kept.created, gone.created) if one), default="")
     modified = max(kept.modified, gone.modified)
-    # Without a date both outlive any; the later date never takes a memory away sooner.
+    # A missing date means no expiry; the later date never removes a memory sooner.
     expires = max(kept.expires, gone.expires) if kept.expires and gone.expires else ""
     fields |= {
         key: new or None

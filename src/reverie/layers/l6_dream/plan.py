@@ -1,7 +1,7 @@
-"""From a copy that somebody worked on to a list of changes: pure.
+"""Turn an edited working copy into a list of changes. Pure.
 
-Whatever was done to the copy is data: the changes are what differs. What a text may not claim about itself (trust,
-source, when it was made, whose it is) is set here, and a link to a memory that went into another follows it.
+The changes are the differences. Fields that a text may not set itself (trust, source, creation time, scope) are set
+here, and a link to a merged memory is pointed to its new file.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class ModelStatements:
 
 
 def records_of(files: Mapping[str, bytes], trusts: Mapping[str, Trust] | None = None) -> dict[str, MemoryRecord]:
-    """Read every file as a memory; ``trusts`` says whose word each is, whatever it claims itself."""
+    """Parse every file as a memory; ``trusts`` overrides the trust that each file claims."""
     known = trusts or {}
     found = {file: read_record(file, data) for file, data in files.items()}
     return {file: replace(one, trust=worst((one.trust, known.get(file, one.trust)))) for file, one in found.items()}
 
 
 def lowered(dreamed: DreamProposal, old: Mapping[str, MemoryRecord]) -> DreamProposal:
-    """Return a dream in which no text claims more trust than what it was made from."""
+    """Return a proposal in which no text claims more trust than the text it was made from."""
     changes: list[FileChange] = []
     for change in dreamed.changes:
         parts = [one.file for one in dreamed.changes if one.into == change.file and one.after is None]
@@ -69,13 +69,13 @@ def whole_text(memory: MemoryRecord) -> str:
 
 
 def link_targets(body: str) -> list[str]:
-    """Return the files a text points to, as it names them, without folder or ending."""
+    """Return the files that a text links to, without folder or extension."""
     found = (stem or path for stem, path in _LINK.findall(body))
     return [one.strip().rsplit("/", 1)[-1].removesuffix(".md") for one in found]
 
 
 def linked_to(file: str) -> str:
-    """Return what a link to a file names."""
+    """Return the name in a link to a file."""
     return file.rsplit("/", 1)[-1].removesuffix(".md")
 
 
@@ -89,9 +89,9 @@ def changes_between(
     now: str,
     support: Support | None = None,
 ) -> tuple[tuple[FileChange, ...], tuple[FileChange, ...]]:
-    """Return the changes of the local dreamer that remain, and those a model made on the copy after it.
+    """Return the remaining changes of the local dreamer, and those a model made on the copy after it.
 
-    ``old`` is what stood there before; ``support`` knows what else was read that somebody vouches for.
+    ``old`` are the files before the dream; ``support`` holds other trusted text that the model read.
     """
     theirs = {change.file: change for change in local.changes}
     support = support or Support(old)
@@ -122,7 +122,7 @@ def changes_between(
 
 
 def _reason(target: str) -> str:
-    return f"what it says stands in {target}" if target else "the model gave no reason"
+    return f"its content is in {target}" if target else "the model gave no reason"
 
 
 def _destinations(
@@ -132,7 +132,7 @@ def _destinations(
     told: ModelStatements,
     local: DreamProposal,
 ) -> dict[str, str]:
-    """Return where each file that is gone went: where it was said, else wherever all that it said stands."""
+    """Return the target of each removed file: the stated one, else a file that contains all of its sentences."""
     theirs = {change.file: change for change in local.changes}
     texts = {file: whole_text(read_record(file, data)) for file, data in copy.items()}
     found: dict[str, str] = {}
@@ -158,7 +158,7 @@ def _need_sources(
     old: Mapping[str, MemoryRecord],
     theirs: Mapping[str, FileChange],
 ) -> list[str]:
-    """Return the targets that nobody wrote to and that must name the sources of what went into them all the same."""
+    """Return the unedited targets whose sources must still be extended by those of the merged files."""
     new = (target for file, target in into.items() if file not in theirs)
     return [file for file in dict.fromkeys(new) if file not in made and file in copy and file in old]
 
@@ -166,7 +166,7 @@ def _need_sources(
 def _settled(
     file: str, data: bytes, old: MemoryRecord | None, merged: list[MemoryRecord], support: Support, now: str
 ) -> bytes:
-    """Return a text with the fields that are not its own to claim; one that cannot be read stays for the check."""
+    """Return a text with the protected fields set; an unreadable text is left to the validation."""
     try:
         text = data.decode()
         matter = front_matter(text)
@@ -191,7 +191,7 @@ def _settled(
     if old is not None:
         fields.update((key, value) for key, value in old.extra.items() if key not in given.extra)
     if not matter.fields and old is not None and not old.type:
-        fields = {}  # a file that never had front matter is somebody's own and stays plain
+        fields = {}  # a person's file without front matter stays without it
     try:
         return revised_text(text, fields).encode()
     except InputError:
@@ -201,7 +201,7 @@ def _settled(
 def _follow_links(
     before: Mapping[str, bytes], copy: Mapping[str, bytes], into: Mapping[str, str], made: dict[str, FileChange]
 ) -> None:
-    """Let links to a memory that went into another point there; nothing else of a text changes."""
+    """Point links to merged memories to their new file; change nothing else in the text."""
     moved = {linked_to(file): linked_to(target) for file, target in into.items()}
     for file in sorted(before) if moved else ():
         now = made[file].after if file in made else copy.get(file)

@@ -20,13 +20,13 @@ def _prompt(name: str) -> str:
 
 
 def system_prompt(turns: int) -> str:
-    """Return how a dream works, for the model that dreams."""
+    """Return the system prompt for the model that dreams."""
     kinds = "\n".join(f"- {kind.name}: {kind.what} Shape: {kind.shape}" for kind in TYPES.values())
     return _prompt("dream").format(turns=turns, types=kinds)
 
 
 def task_prompt(*, today: str, many: int, shown: str, manifest: str, logs: Sequence[str], tag: str) -> str:
-    """Return what there is to dream about; the tag fences what others wrote."""
+    """Return the task prompt with the memories to tidy; the tag fences untrusted text."""
     listed = "\nDaily logs: " + ", ".join(logs) + "\n" if logs else ""
     return _prompt("task").format(
         today=today, many=many, shown=shown, manifest=manifest or "(none)", logs=listed, tag=tag

@@ -33,7 +33,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b-\u
 
 @record
 class DreamChange:
-    """One file that a dream changed, as the report tells it."""
+    """One file that a dream changed, as reported."""
 
     file: str
     act: Act
@@ -45,7 +45,7 @@ class DreamChange:
 
 @record
 class SkippedChange:
-    """A change that was proposed and not made."""
+    """A proposed change that was not made."""
 
     file: str
     act: Act
@@ -55,13 +55,13 @@ class SkippedChange:
 
 @record
 class OpenQuestion:
-    """Something a person has to decide."""
+    """A decision that a person must make."""
 
     topic: str
     files: tuple[str, ...]
     text: str
     versions: tuple[str, ...] = ()
-    """The hash each of the files had when it was asked; one that changed since answers it."""
+    """The hash of each file when the question was asked; a changed file answers it."""
 
 
 @record
@@ -75,44 +75,44 @@ class ModelUsage:
     output_tokens: int = 0
     cache_read_share: float = 0.0
     cost_usd: float | None = 0.0
-    """None where the model has no known price."""
+    """None if the model has no known price."""
     ended: str = ""
-    """How it ended, where that was not by itself."""
+    """How it ended, if it did not finish normally."""
 
 
 @record
 class DreamReport:
-    """All that there is to say about one dream."""
+    """The report of one dream."""
 
     dream: str
     state: Outcome
     began: str
-    """When, in UTC."""
+    """The start, in UTC."""
     seconds: float = 0.0
     dry_run: bool = False
     by: str = "local"
     entry: str = ""
-    """The change in the journal, by which it can be undone; empty where nothing was changed."""
+    """The journal entry, by which the dream can be undone; empty if nothing was changed."""
     changes: tuple[DreamChange, ...] = ()
     not_done: tuple[SkippedChange, ...] = ()
     questions: tuple[OpenQuestion, ...] = ()
     paths: tuple[str, ...] = ()
-    """Every path that was written to during the run, whatever became of it."""
+    """Every path that was written during the run, kept or not."""
     files_before: int = 0
     files_after: int = 0
     index_lines: int = 0
     wrong_before: int = 0
     wrong_after: int = 0
-    """Memories that lint finds something wrong with."""
+    """The number of memories in which lint finds a fault."""
     spent: ModelUsage = field(default_factory=ModelUsage)
     problem: str = ""
-    """Why it failed, where it did."""
+    """The error, if it failed."""
     undone: str = ""
-    """The change in the journal that took it back."""
+    """The journal entry that undid it."""
 
 
 def change_of(change: FileChange, by: str) -> DreamChange:
-    """Return a change as the report tells it, with its diff."""
+    """Return a change as reported, with its diff."""
     return DreamChange(change.file, change.act, _plain(change.why), by, change.into, _diff(change))
 
 
@@ -132,12 +132,12 @@ def _lines(data: bytes | None) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text in which every character shows and no line is begun."""
+    """Return a text on one line with every character visible."""
     return _CONTROL.sub(lambda found: f"[U+{ord(found.group()):04X}]", text.replace("\n", " "))
 
 
 def markdown(report: DreamReport) -> str:
-    """Return the report as a page."""
+    """Render the report as Markdown."""
     parts = [_opening(report)]
     for act, heading in _HEADINGS.items():
         parts += _section(heading, [_change(one) for one in report.changes if one.act == act])
@@ -171,7 +171,7 @@ def _state(report: DreamReport) -> str:
             counts = ", ".join(_counted(report.changes)) or "the index only"
             return f"Completed: {counts}. Take it back with `reverie dream --undo` (change {report.entry})."
         case "completed" if report.undone:
-            return f"Completed, and taken back by change {report.undone}."
+            return f"Completed, and undone by change {report.undone}."
         case "completed":
             return "Completed: there was nothing to change."
         case "applying":

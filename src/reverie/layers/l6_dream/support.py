@@ -1,8 +1,8 @@
-"""Find the trust of a text that a model wrote in a dream, by the memories its sentences come from. Pure.
+"""Determine the trust of a text that a model wrote in a dream, by the memories its sentences come from. Pure.
 
-A sentence that stood in a memory is worth what that memory is. Words of the model's own are an agent's at best, and
-that only where they come from memories people or agents vouch for; else the memory waits to be confirmed. Nothing a
-model writes is worth more than what it wrote over.
+A sentence from a memory keeps that memory's trust. The model's own words get agent trust at best, and only if they come
+from trusted memories; otherwise the memory waits for confirmation. A text never gets more trust than the text it
+replaces.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Support:
     """The sentences of the memories, and the words of other trusted text the model read."""
 
     def __init__(self, memories: Mapping[str, MemoryRecord]) -> None:
-        """Know these memories, as they were before the dream."""
+        """Index these memories, as they were before the dream."""
         self._trust: dict[tuple[str, ...], Trust] = {}
         self._vouched: set[str] = set()
         self._left = _MOST_CHARS
@@ -38,12 +38,12 @@ class Support:
                 self.vouch(text)
 
     def vouch(self, text: str) -> None:
-        """Count a text among what an agent stands for: a line of a daily log, for one."""
+        """Add a text with agent trust, such as a line of a daily log."""
         self._vouched.update(without_noise(tokens(text[: self._left])))
         self._left = max(0, self._left - len(text))
 
     def trust(self, text: str, *, over: MemoryRecord | None = None) -> Trust:
-        """Return the trust of a text that a model wrote, ``over`` being what stood in its place."""
+        """Return the trust of a text that a model wrote; ``over`` is the text it replaces."""
         said = sentences(text)
         own = [one for one in said if one not in self._trust]
         found: list[Trust] = [self._trust[one] for one in said if one in self._trust]
@@ -52,7 +52,7 @@ class Support:
         if over is not None:
             found.append(over.trust)
         if over is None or any(one not in said for one in sentences(over.body)):
-            found.append("agent")  # leaving a sentence out can turn the sense of the rest
+            found.append("agent")  # leaving a sentence out can reverse the meaning of the rest
         return worst(found)
 
     def _supported(self, text: str) -> Trust:

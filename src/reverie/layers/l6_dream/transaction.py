@@ -1,8 +1,8 @@
-"""Turn the changes of a dream into one transaction on the directory as it is now, planned while it is locked.
+"""Turn the changes of a dream into one transaction, planned while the directory is locked.
 
-A file that somebody changed meanwhile is left alone, and so is every change that leant on it. The index is never
-proposed: it follows from the files, within its caps. Taking a dream back restores what it changed, byte for byte, and
-leaves alone what was changed since.
+A file that changed since the dream read it is skipped, with every change that depends on it. The index is never
+proposed: it is derived from the files, within its caps. Undoing a dream restores its files byte for byte and skips
+files that changed since.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 AUTHOR: Final = "dream"
-"""Who the journal names for what a dream changes."""
+"""The author that the journal names for changes of a dream."""
 _LONG: Final = 1.25
 _ROOM_LINES: Final = 20
 _ROOM_BYTES: Final = 2_500
-"""Room that a cut index leaves for memories saved until the next dream."""
+"""Space that a shortened index leaves for memories saved until the next dream."""
 _LEFT_OUT: Final = "> {many} more memories are not listed here; search finds them."
 _LEFT_OUT_START: Final = "> "
 _LEFT_OUT_END: Final = " more memories are not listed here; search finds them."
@@ -47,19 +47,19 @@ _ORDER: Final = ("feedback", "user", "reference", "project")
 
 @record
 class DreamTransaction:
-    """The transaction a dream becomes, its changes, and those left out because of somebody else."""
+    """The transaction of a dream, its changes, and those skipped because a file changed since."""
 
     draft: Draft | None
     made: tuple[FileChange, ...] = ()
     skipped: tuple[RefusedChange, ...] = ()
     files: int = 0
-    """Memories there will be."""
+    """The number of memories afterwards."""
 
 
 def dream_transaction(
     table: TransactionView, dreams: Sequence[DreamProposal], policy: DreamPolicy, *, why: str, confirmed: bool = False
 ) -> DreamTransaction:
-    """Plan what of these changes can be made to the directory as it is now."""
+    """Plan the changes that can still be made to the current directory."""
     now, trusts = files_on(table)
     skipped: list[RefusedChange] = []
     left: list[DreamProposal] = []
@@ -69,7 +69,7 @@ def dream_transaction(
             if now.get(change.file) == change.before:
                 fresh.append(change)
             else:
-                skipped.append(RefusedChange(change, "somebody else changed it meanwhile"))
+                skipped.append(RefusedChange(change, "it was changed meanwhile"))
         left.append(replace(dreamed, changes=tuple(fresh)))
     checked = validation(now, left, policy, trusts=trusts, confirmed=confirmed)
     skipped += checked.refused
@@ -90,10 +90,10 @@ def dream_transaction(
 
 
 def files_on(table: TransactionView) -> tuple[dict[str, bytes], dict[str, Trust]]:
-    """Return every memory as it is now, and whose word it is.
+    """Return every current memory file, and its trust.
 
-    A memory that is there and cannot be read now is an error: nothing is decided about a directory half seen. What is
-    no plain file is no memory.
+    An existing memory that cannot be read raises: nothing is decided about a directory that is only partly known. Only
+    plain files are memories.
     """
     found: dict[str, bytes] = {}
     trusts: dict[str, Trust] = {}
@@ -113,7 +113,7 @@ def files_on(table: TransactionView) -> tuple[dict[str, bytes], dict[str, Trust]
 
 
 def capped_index(text: str, files: Mapping[str, bytes], fresh: Iterable[str] = ()) -> str:
-    """Return the index of these files within its caps; lines of people stay, those of ``fresh`` files are renewed."""
+    """Return the index of these files within its caps; lines by people stay, lines of ``fresh`` files are rewritten."""
     memories = {file: read_record(file, data) for file, data in files.items()}
     text = "\n".join(line for line in text.split("\n") if not _is_left_out(line))
     renewed: dict[str, str | None] = {}
@@ -123,7 +123,7 @@ def capped_index(text: str, files: Mapping[str, bytes], fresh: Iterable[str] = (
         memory = memories.get(line.file)
         if memory is not None and (line.file in fresh or _is_long(rows[line.number], line.hook, memory)):
             renewed[line.file] = line_for(memory)
-    # A line that points to no memory, but to a file of somebody's own, is theirs.
+    # A line that points to a file that is not a memory belongs to a person.
     theirs = [MemoryRecord(line.file, line.title) for line in lines_of(text) if not is_memory(line.file)]
     text = rebuilt(changed(text, renewed) if renewed else text, (*memories.values(), *theirs))
     return _within(text, memories)
@@ -134,19 +134,19 @@ def _is_left_out(line: str) -> bool:
 
 
 def _is_long(row: str, hook: str, memory: MemoryRecord) -> bool:
-    """Say whether a line is too long and its memory says all that it says."""
+    """Say whether a line is too long and its memory contains all of its text."""
     return len(row) > _LONG * LINE_CHARS and has_run(words(whole_text(memory)), words(hook))
 
 
 def _within(text: str, memories: Mapping[str, MemoryRecord]) -> str:
-    """Return the index with as many lines as fit, those that matter most, and a line that counts the others."""
+    """Return the index with the most important lines that fit, and a line that counts the others."""
     if _fits(text):
         return text
     ranked = sorted(
         (line.file for line in lines_of(text) if line.file in memories), key=lambda one: _rank(memories[one])
     )
     low, high = 0, len(ranked)
-    while low < high:  # the fewest that must go
+    while low < high:  # the fewest lines that must be removed
         middle = (low + high) // 2
         if _fits(_without(text, ranked[len(ranked) - middle :]), _ROOM_LINES, _ROOM_BYTES):
             high = middle
@@ -163,23 +163,23 @@ def _without(text: str, files: Sequence[str]) -> str:
 
 
 def _fits(text: str, lines: int = 0, size: int = 0) -> bool:
-    """Say whether an index is within its caps, so many lines and bytes left free."""
+    """Say whether an index is within its caps with this many lines and bytes to spare."""
     bytes_now = len(text.encode("utf-8", "surrogateescape"))
     return text.count("\n") <= MAX_LINES - lines and bytes_now <= MAX_BYTES - size
 
 
 def _rank(memory: MemoryRecord) -> tuple[int, int, tuple[int, ...]]:
-    """Return a key by which what matters most comes first: whose word, which type, how new."""
+    """Return a sort key for importance: trust, type, then age."""
     kind = _ORDER.index(memory.type) if memory.type in _ORDER else len(_ORDER)
     newest = tuple(-ord(letter) for letter in memory.modified[:19])
     return TRUSTS.index(memory.trust) // 2, kind, newest
 
 
-# -- taking it back
+# -- undo
 
 
 def undo_draft(table: TransactionView, entry: JournalEntry, *, who: str) -> tuple[Draft, tuple[str, ...]]:
-    """Plan to bring back what a dream changed; return the files that stay because somebody changed them since."""
+    """Plan to undo a dream; return also the files that stay because they changed since."""
     history = table.history
     files: dict[str, bytes | None] = {}
     expect: dict[str, str | None] = {}
@@ -191,7 +191,7 @@ def undo_draft(table: TransactionView, entry: JournalEntry, *, who: str) -> tupl
         files[change.file] = history.content_before(change)
         expect[change.file] = change.after
     if not files and entry.changes:
-        raise InputError(f"nothing of {entry.id} can be taken back: every file it changed was changed again since")
+        raise InputError(f"nothing of {entry.id} can be undone: every file it changed was changed again since")
     index = _index_before(table, entry, files, stay)
     draft = Draft("undone", who, f"undo of {entry.why}", files, index, undoes=(entry.id,), expect=expect)
     return draft, tuple(stay)
@@ -200,7 +200,7 @@ def undo_draft(table: TransactionView, entry: JournalEntry, *, who: str) -> tupl
 def _index_before(
     table: TransactionView, entry: JournalEntry, files: Mapping[str, bytes | None], stay: Sequence[str]
 ) -> str:
-    """Return the index as it was before, with the lines of whatever came since."""
+    """Return the index before the dream, with later lines kept."""
     now = table.index
     back = patched(now, entry.index, backwards=True) if entry.index is not None else now
     if back is not None and not stay:

@@ -1,8 +1,8 @@
-"""Check the changes of a dream, whoever dreamt it: pure.
+"""Validate the changes of a dream, from a model or from the local dreamer. Pure.
 
-Each change is held against the rules by itself and in the company of the others; one that breaks a rule is left out,
-and with it whatever leant on it, until what is left is sound. A removal whose facts stand elsewhere is a merge; any
-other, and a rewriting that drops what a memory said, counts as a deletion, and of these there may be few.
+Each change is checked alone and together with the others. One that breaks a rule is left out, with every change that
+depends on it, until the rest is valid. A removal whose facts another file holds is a merge. Any other removal, and a
+rewrite that drops statements, counts as a deletion, and the number of deletions is limited.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["RefusedChange", "Validation", "validation"]
 
 @record
 class RefusedChange:
-    """A change that was left out, and why."""
+    """A change that was left out, with the reason."""
 
     change: FileChange
     why: str
@@ -36,12 +36,12 @@ class RefusedChange:
 
 @record
 class Validation:
-    """The changes that may be made, and those that may not."""
+    """The valid changes, and the refused ones."""
 
     kept: tuple[FileChange, ...] = ()
     refused: tuple[RefusedChange, ...] = ()
     deletions: tuple[str, ...] = ()
-    """The files among the kept whose text, or a part of it, will stand nowhere."""
+    """The files among the valid changes whose text, or a part of it, no other file holds."""
 
 
 def validation(
@@ -52,10 +52,10 @@ def validation(
     trusts: Mapping[str, Trust] | None = None,
     confirmed: bool = False,
 ) -> Validation:
-    """Return which of the proposed changes may be made to these files.
+    """Return which of the proposed changes to these files are valid.
 
-    ``trusts`` says whose word each file is, whatever it claims itself; ``confirmed`` says that a person allows any
-    number of deletions.
+    ``trusts`` overrides the trust that each file claims; ``confirmed`` says that a person allows any number of
+    deletions.
     """
     by = {change.file: dreamed.by for dreamed in dreams for change in dreamed.changes}
     kept = {change.file: change for dreamed in dreams for change in dreamed.changes}
@@ -74,14 +74,14 @@ def validation(
 
 
 def _over_limit(losses: Mapping[str, str], by: Mapping[str, str], files: int, policy: DreamPolicy) -> dict[str, str]:
-    """Return the deletions that are too many: the local dreamer's beyond the limit, and all of a model's if one is."""
+    """Return the deletions beyond the limit: the local dreamer's surplus, and all of a model's if it exceeds it."""
     allowed = min(policy.max_deleted_files, int(policy.max_deleted_share * files))
     own = [file for file in losses if by.get(file) == "local"]
     others = [file for file in losses if by.get(file) != "local"]
     over = own[allowed:]
     if len(others) > allowed - len(own) + len(over):
         over += others
-    said = f"{len(losses)} of {files} memories would lose what they say, and {allowed} may without being confirmed"
+    said = f"{len(losses)} of {files} memories would lose content, and {allowed} may without being confirmed"
     return {file: f"{said}: {losses[file]}" for file in over}
 
 
@@ -108,7 +108,7 @@ class _Check:
     # -- one change by itself
 
     def wrong(self, kept: Mapping[str, FileChange]) -> dict[str, str]:
-        """Return the first broken rule of each change that breaks one."""
+        """Return the first broken rule of each invalid change."""
         found: dict[str, str] = {}
         stems, pointing = self._stems_after(kept), self._pointing(kept)
         for file, change in kept.items():
@@ -130,7 +130,7 @@ class _Check:
         except UnsafePath as error:
             return str(error)
         if change.before != self._before.get(change.file):
-            return "it is not what it was when the dream began"
+            return "it changed since the dream began"
         if change.after is None:
             return "" if change.before is not None else "there is nothing to remove"
         old = self._old.get(change.file)
@@ -207,7 +207,7 @@ class _Check:
         if lost := [one for one in self._old[change.file].source if one not in target.source]:
             return f"{change.into} would not say that it came from {lost[0]}"
         if TRUSTS.index(target.trust) < TRUSTS.index(self._old[change.file].trust):
-            return f"{change.into} is more trusted than what was to go into it"
+            return f"{change.into} is more trusted than the memory merged into it"
         return ""
 
     def too_many_added(self, kept: Mapping[str, FileChange], by: Mapping[str, str]) -> dict[str, str]:
@@ -216,7 +216,7 @@ class _Check:
         most = self._policy.max_added_files
         return {file: f"one dream adds {most} memories at most" for file in added[most:]}
 
-    # -- what would be lost
+    # -- losses
 
     def losses(self, kept: Mapping[str, FileChange]) -> dict[str, str]:
         """Return the files whose content would be lost, with the first lost sentences of each."""
@@ -234,7 +234,7 @@ class _Check:
         if change.after is None and not change.into:
             return [old.description or old.name]
         target = self._after(change.into or change.file, kept)
-        assert target is not None  # or the change would have been refused
+        assert target is not None  # otherwise the change would have been refused
         lost = self._gone(old, target)
         if not lost or change.after is None:
             return lost
@@ -248,7 +248,7 @@ class _Check:
             self._missing[key] = missing(old.body, whole_text(new), written_on=self._days.get(old.file))
         return self._missing[key]
 
-    # -- the directory as it would be
+    # -- the resulting directory
 
     def _read(self, file: str, data: bytes) -> MemoryRecord:
         if (file, data) not in self._new:
@@ -262,7 +262,7 @@ class _Check:
         return None if data is None else self._read(file, data)
 
     def _pointing(self, kept: Mapping[str, FileChange]) -> dict[str, str]:
-        """Return a file that points to each name, among those that would be there."""
+        """Return for each name a remaining file that links to it."""
         found = {one: file for file, links in self._links.items() if file not in kept for one in links}
         for file, change in kept.items():
             if change.after is not None:
@@ -276,7 +276,7 @@ class _Check:
 
 
 def _scope_of(data: bytes) -> str:
-    """Return the scope a file's own text claims; a record only knows that of its directory."""
+    """Return the scope that a file's own text claims; a record only has that of its directory."""
     head = data.decode("utf-8", "replace").split("\n---", 1)[0]
     for line in head.splitlines():
         key, _, value = line.partition(":")

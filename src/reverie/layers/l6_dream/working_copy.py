@@ -1,4 +1,4 @@
-"""The memories of one dream while it works on them, with the reason of each change."""
+"""The memory files of one dream while it edits them, with the reason for each change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["WorkingCopy", "day_of"]
 
 
 class WorkingCopy:
-    """The files as they are by now; unreadable ones and those of the team are never changed."""
+    """The edited files; unreadable and team files are never changed."""
 
     def __init__(self, files: Mapping[str, bytes], facts: DreamFacts) -> None:
         self.before = dict(files)
@@ -28,7 +28,7 @@ class WorkingCopy:
         self.why: dict[str, list[str]] = defaultdict(list)
         self.unreadable: dict[str, str] = {}
         self.aside: set[str] = set()
-        """Files that are read and never changed: expired ones that a person is asked about."""
+        """Files that are read and never changed: expired ones about which a person is asked."""
         self._facts = facts
         self._records: dict[str, MemoryRecord] = {}
         for file in sorted(self.files):
@@ -47,11 +47,11 @@ class WorkingCopy:
         return {file: self._records[file] for file in sorted(self._records) if file not in self.aside}
 
     def record(self, file: str) -> MemoryRecord:
-        """Return a memory as it stands."""
+        """Return a memory in its current state."""
         return self._records[file]
 
     def text(self, file: str) -> str:
-        """Return a file's text as it stands."""
+        """Return a file's current text."""
         return self.files[file].decode()
 
     def write(self, file: str, text: str, why: str) -> None:
@@ -64,12 +64,12 @@ class WorkingCopy:
             self.why[file].append(why)
 
     def merge(self, file: str, into: str) -> None:
-        """Take a file away whose facts stand in another."""
+        """Remove a file whose facts another file holds."""
         self._drop(file)
         self.moved[file] = into
 
     def remove(self, file: str, why: str) -> None:
-        """Take a file away."""
+        """Remove a file."""
         self._drop(file)
         self.removed[file] = why
 
@@ -77,7 +77,7 @@ class WorkingCopy:
         del self.files[file], self._records[file]
 
     def changes(self) -> tuple[FileChange, ...]:
-        """Return what became of the files, in their order."""
+        """Return the changes to the files, in order."""
         made: list[FileChange] = []
         for file in sorted({*self.before, *self.files}):
             before, after = self.before.get(file), self.files.get(file)

@@ -1,7 +1,7 @@
-"""Layer 7, relay: agents start agents and write to each other, sharing one prompt cache where they can.
+"""Layer 7, relay: agents start agents and send each other messages, and share one prompt cache if possible.
 
-A fork reads the parent's prefix from the cache; a sub-agent begins with a context of its own; messages enter a
-conversation at round boundaries, as attachments, and never change what was sent.
+A fork reads the parent's prefix from the cache. A sub-agent starts with its own context. Messages enter a conversation
+at round boundaries, as attachments, and never change sent messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Types of agents: Markdown files whose front matter says what one is for and what it may use.
+"""Agent types: Markdown files whose front matter describes an agent's purpose and tools.
 
-Claude Code's files of ``.claude/agents`` are read too: tools as one line or as a list, models by their short names,
-descriptions that no strict reader of YAML would take. What is not understood is said and left out, never guessed.
+Claude Code's files in ``.claude/agents`` are read too: tools as one line or as a list, models by short names, and
+descriptions that strict YAML refuses. An unknown field is reported and ignored, never guessed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 _LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):[ \t]*(.*)")
 _MAX_DESCRIPTION: Final = 1_000
 _MAX_PROMPT_CHARS: Final = 100_000
-# What other programs call the same tools.
+# Names of the same tools in other programs.
 _ALIASES: Final[Mapping[str, str]] = {"Task": "Agent", "MultiEdit": "Edit"}
 _MODES: Final[Mapping[str, str]] = {
     "default": "default",
@@ -45,13 +45,13 @@ class AgentKind:
     description: str
     prompt: str
     tools: tuple[str, ...] | None = None
-    """The tools it asks for; None: all of its parent's."""
+    """The tools it requests; None means all of its parent's."""
     without: tuple[str, ...] = ()
     model: str = ""
-    """An alias or name; empty: its parent's."""
+    """A model alias or name; empty means its parent's."""
     memory: MemoryScope = ""
     mode: str = ""
-    """What its tools may do without asking, where that is less than its parent's may."""
+    """The permission mode it requests; it applies if it allows less than its parent's."""
     max_turns: int | None = None
     worktree: bool = False
     background: bool = False
@@ -59,7 +59,7 @@ class AgentKind:
 
 
 def parse_kind(text: str, *, file: str, source: KindSource) -> tuple[AgentKind | None, list[str]]:
-    """Read a type from its file; None where it is none, and what was wrong or left out in words."""
+    """Parse a type from its file; return None if it is invalid, and the problems found."""
     problems: list[str] = []
     fields, body = _fields(text)
     name = _text(fields.get("name")) or file.removesuffix(".md")
@@ -97,7 +97,7 @@ def parse_kind(text: str, *, file: str, source: KindSource) -> tuple[AgentKind |
 
 
 def allowed_tools(kind: AgentKind, parents: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the tools a type gets, always a subset of its parent's, in their order; and the names it asked in vain."""
+    """Return the tools of a type, always a subset of its parent's and in their order; and the unknown names."""
     wanted = list(parents) if kind.tools is None else [_ALIASES.get(name, name) for name in kind.tools]
     refused = {_ALIASES.get(name, name) for name in kind.without}
     given = [name for name in parents if any(_covers(one, name) for one in wanted)]
@@ -107,7 +107,7 @@ def allowed_tools(kind: AgentKind, parents: Sequence[str]) -> tuple[list[str], l
 
 
 def _covers(asked: str, name: str) -> bool:
-    """Say whether a name in a type's list stands for a tool; a server of MCP stands for all of its tools."""
+    """Say whether a name in a type's list means this tool; the name of an MCP server means all of its tools."""
     if asked in (name, "*"):
         return True
     whole = asked.removesuffix("*").removesuffix("__")
@@ -115,7 +115,7 @@ def _covers(asked: str, name: str) -> bool:
 
 
 def _fields(text: str) -> tuple[Mapping[str, Value], str]:
-    """Read front matter strictly, and where that fails line by line, as those who wrote such files meant it."""
+    """Parse front matter strictly, and if that fails, line by line."""
     try:
         found = parse(text)
         return found.fields, found.body
@@ -142,7 +142,7 @@ def _text(value: Value | None) -> str:
 
 
 def _names(value: Value | None) -> list[str]:
-    """Return a list of names, however it was written; commas within brackets belong to the name."""
+    """Return a list of names from a list or a line; commas within brackets belong to the name."""
     if isinstance(value, list):
         return [item.strip() for item in value if item.strip()]
     text = _text(value).strip("[]")

@@ -1,7 +1,7 @@
-"""Control messages: what agents ask of and tell each other beside prose, typed, and never read from a text.
+"""Control messages between agents: typed, and never parsed from a text.
 
-A shutdown request asks; the agent that gets it answers. The approval of a plan counts only where it comes from the lead
-that the runtime knows.
+A shutdown request asks, and the receiving agent answers. A plan approval counts only if it comes from the lead that the
+runtime knows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_CHARS: Final = 10_000
 
 @record
 class ShutdownRequest:
-    """Asks an agent to come to its end."""
+    """Asks an agent to finish."""
 
     request_id: str
     reason: str = ""
@@ -42,7 +42,7 @@ class ShutdownRequest:
 
 @record
 class ShutdownResponse:
-    """Says whether an agent that was asked to end will."""
+    """Says whether an agent that was asked to finish will do so."""
 
     request_id: str
     approve: bool
@@ -51,7 +51,7 @@ class ShutdownResponse:
 
 @record
 class PlanApprovalResponse:
-    """Says whether a plan may be carried out."""
+    """Says whether a plan may be executed."""
 
     request_id: str
     approve: bool
@@ -78,7 +78,7 @@ assert set(CONTROLS.values()) == set(get_args(Control))
 
 
 def read_control(body: Mapping[str, Any]) -> Control:
-    """Read a control message, or raise ``InputError`` that says what one looks like."""
+    """Parse a control message; raise ``InputError`` with the expected form if it is invalid."""
     named = body.get("type")
     kind = CONTROLS.get(named) if isinstance(named, str) else None
     if kind is None:
@@ -97,7 +97,7 @@ def read_control(body: Mapping[str, Any]) -> Control:
 
 
 def control_of(letter: Letter) -> Control | None:
-    """Return the control message that a letter carries; None where it is prose or cannot be read."""
+    """Return the control message in a letter; None if it is prose or invalid."""
     if letter.control is None:
         return None
     try:
@@ -115,7 +115,7 @@ def counts(letter: Letter, lead: str | None) -> bool:
 
 
 def control_explanation(letter: Letter, lead: str | None) -> str:
-    """Return what the runtime has to say about a letter's control message; nothing where it is prose."""
+    """Return the runtime's explanation of a letter's control message; empty for prose."""
     match control_of(letter):
         case None:
             return ""
@@ -154,7 +154,7 @@ def stamped_letter(
     summary: str = "",
     control: Mapping[str, Any] | None = None,
 ) -> Letter:
-    """Return a letter as the runtime stamps it; sender and reader are team and name."""
+    """Return a letter with the runtime's stamp; sender and recipient are pairs of team and name."""
     if control is not None:
         read_control(control)
     elif not text.strip():

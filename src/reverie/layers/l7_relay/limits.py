@@ -1,4 +1,4 @@
-"""How many agents there may be and how far each goes: pure checks, asked before every start and at every turn."""
+"""Limits on the number of agents and on each agent's usage; checked before every start and at every turn. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["AgentCounts", "AgentSpending", "over_limit", "start_problem"]
 
 @record
 class AgentCounts:
-    """How things stand with all agents of one main agent; ``depth`` is that of the one who wants to start another."""
+    """Counts and cost of all agents of one main agent; ``depth`` is that of the agent that wants to start another."""
 
     depth: int = 0
     alive: int = 0
@@ -20,7 +20,7 @@ class AgentCounts:
 
 @record
 class AgentSpending:
-    """What one agent has used so far."""
+    """The usage of one agent so far."""
 
     turns: int = 0
     tokens: int = 0
@@ -28,7 +28,7 @@ class AgentSpending:
 
 
 def start_problem(policy: RelayPolicy, census: AgentCounts, *, prompt_chars: int) -> str:
-    """Say why another agent may not be started now, and what to do instead; nothing where it may."""
+    """Return why another agent may not start now, with an alternative; empty if it may."""
     if census.depth >= policy.max_depth:
         return f"agents may start agents {policy.max_depth} deep, and this one is that deep: do the work here"
     if census.alive >= policy.max_alive:
@@ -46,7 +46,7 @@ def start_problem(policy: RelayPolicy, census: AgentCounts, *, prompt_chars: int
 
 
 def over_limit(policy: RelayPolicy, spent: AgentSpending, *, family_usd: float) -> str:
-    """Say which limit an agent has reached; nothing while none is. ``family_usd`` is what all agents cost together."""
+    """Return the limit that an agent has reached; empty if none. ``family_usd`` is the cost of all agents together."""
     if spent.turns >= policy.max_turns:
         return f"{spent.turns} turns were taken, and an agent has {policy.max_turns}"
     if spent.tokens >= policy.max_tokens:

@@ -1,7 +1,7 @@
-"""Messages between agents: who may be called what, what a letter holds, and how one stands in a prompt.
+"""Messages between agents: valid names, the fields of a letter, and its form in a prompt.
 
-A letter is data. Its sender is what the runtime stamped and signed, never what its text says; what it asks for is
-shown to the model, which decides; no permission is read from it.
+A letter is data. The runtime stamps and signs its sender; its text cannot change that. The model sees a letter's
+request and decides; no permission is derived from it.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ _HASH_CHARS: Final = 6
 
 @record
 class Letter:
-    """A message from one agent to another, as it was stamped when it was sent."""
+    """A message from one agent to another, as stamped when it was sent."""
 
     id: str
-    """``sender:...``: what makes it this letter and no other; the same id is shown once."""
+    """``sender:...``: the unique id of the letter; a letter with the same id is shown once."""
     team: str
     sender: str
     to_team: str
     to: str
     sequence: int
-    """The how-manieth letter from this sender to this reader it is."""
+    """The sequence number among the letters from this sender to this recipient."""
     time_ns: int
     text: str
     summary: str = ""
     control: dict[str, Any] | None = field(default=None)
-    """What the letter is beside its text, by ``type``; see ``controls``."""
+    """The control message, by ``type``; see ``controls``."""
 
 
 def check_name(name: str, what: str = "agent") -> str:
-    """Return the name of an agent or team, or raise ``InputError`` that says what one looks like.
+    """Return a valid name of an agent or team; raise ``InputError`` with the expected form otherwise.
 
-    Plain ASCII: no name looks like another, and none means anything to a file system.
+    Names are plain ASCII, so that no two look alike and none has a meaning to a file system.
     """
     if not _NAME.fullmatch(name):
         raise InputError(
@@ -61,7 +61,7 @@ def check_name(name: str, what: str = "agent") -> str:
 
 
 def agent_name(text: str) -> str:
-    """Return a name that an agent may have, made from the name of its session or whatever it is called."""
+    """Return a valid agent name made from the name of its session or any other text."""
     if _NAME.fullmatch(text):
         return text
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
@@ -71,17 +71,17 @@ def agent_name(text: str) -> str:
 
 
 def letter_id(sender: str, given: str) -> str:
-    """Return the id of a letter; it begins with its sender, so that no other can use it up."""
+    """Return the id of a letter; it starts with its sender, so that no other agent can use it."""
     if not _ID.fullmatch(given):
         raise InputError(f"{given[:80]!a} cannot be the id of a message: use up to 128 letters, digits and '_.:-'")
     return f"{sender}:{given}"
 
 
 def shown(letter: Letter, *, tag: str, note: str = "") -> str:
-    """Return a letter inside its fence, as a reader's model sees it; ``tag`` was drawn at random for it.
+    """Return a letter inside its fence, as the recipient's model sees it; ``tag`` is random.
 
-    ``note`` is the runtime's own word about the letter. What this returns is kept in the reader's log and never made
-    again.
+    ``note`` is the runtime's own remark about the letter. The result is stored in the recipient's log and never
+    rendered again.
     """
     sent = datetime.fromtimestamp(letter.time_ns // 1_000_000_000, UTC).isoformat().replace("+00:00", "Z")
     head = {
@@ -104,5 +104,5 @@ def shown(letter: Letter, *, tag: str, note: str = "") -> str:
 
 
 def quoted(value: str) -> str:
-    """Return a text that stands inside double quotes of a tag and cannot leave them."""
+    """Escape a text so that it stays inside the double quotes of a tag."""
     return " ".join(escaped(value).replace('"', "&quot;").replace(">", "&gt;").split())

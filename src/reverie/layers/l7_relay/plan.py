@@ -1,4 +1,4 @@
-"""What an agent may be given and how it answers: modes never wider than the parent's, results as data."""
+"""The permission mode and result of an agent: a mode is never wider than the parent's, a result is data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LISTING_CHARS: Final = 8_000
 
 @record
 class AgentResult:
-    """What came of an agent: data, whoever it is told to."""
+    """The result of an agent, as data."""
 
     agent: str
     kind: str
@@ -31,25 +31,25 @@ class AgentResult:
     cost_usd: float | None = None
     seconds: float = 0.0
     path: str = ""
-    """Where its changes are kept, in a worktree of its own."""
+    """The path of its own worktree with its changes, if it has one."""
     branch: str = ""
 
 
 def narrower(mode: str, other: str) -> str:
-    """Return the mode that lets less be done without asking; one that is not known lets nothing be done."""
+    """Return the stricter of two permission modes; an unknown mode counts as the strictest."""
     known = [one for one in (mode, other) if one in MODES]
     return min(known, key=MODES.index) if len(known) == 2 else MODES[0]
 
 
 def summary_of(text: str) -> str:
-    """Return the first line of a text that says something, cut short."""
+    """Return the first line of a text that has words, shortened."""
     first = next((line.strip("#*- \t") for line in text.splitlines() if line.strip("#*- \t")), "")
     flat = " ".join(first.split())
     return flat if len(flat) <= _SUMMARY_CHARS else flat[: _SUMMARY_CHARS - 1] + "…"
 
 
 def answer_text(outcome: AgentResult) -> str:
-    """Return the outcome as the result of the call that waited for it."""
+    """Render the result for the call that waited for it."""
     lines = [f"Agent {outcome.agent} {outcome.status} ({_usage(outcome)})."]
     if outcome.status != "completed":
         lines.append(f"Why: {outcome.summary}")
@@ -59,7 +59,7 @@ def answer_text(outcome: AgentResult) -> str:
 
 
 def notification_text(outcome: AgentResult, *, tag: str) -> str:
-    """Return the outcome as it enters a conversation by itself: fenced, so that it never speaks for the user."""
+    """Render the result as a notification, fenced so that it cannot speak for the user."""
     head = f'<agent-result-{tag} id="{outcome.agent}" type="{outcome.kind}" status="{outcome.status}">'
     lines = [
         head,
@@ -73,7 +73,7 @@ def notification_text(outcome: AgentResult, *, tag: str) -> str:
 
 
 def kinds_listing(kinds: Mapping[str, str]) -> str:
-    """Return a line a type, for a model to choose from; empty where there is none."""
+    """Return one line per type for a model to choose from; empty if there are none."""
     lines: list[str] = []
     size = 0
     for name, about in sorted(kinds.items()):

@@ -1,4 +1,4 @@
-"""What an agent is doing, in a few words: made from its last call, or said by a model and checked here."""
+"""A short progress line of an agent: made from its last call, or written by a model and checked here."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NAMED: Final = re.compile(r"\w[./]\w|_|\(\)|[a-z][A-Z]|[A-Z]{2,}\d|\w::\w|/")
 
 
 def line_for(tool: str, given: Mapping[str, Any]) -> str:
-    """Return what a call says about who makes it: ``Reading view.py``, ``Running pytest``."""
+    """Return the progress line for a call: ``Reading view.py``, ``Running pytest``."""
     if tool in _WITHOUT_TARGET:
         return _WITHOUT_TARGET[tool]
     if tool == "Bash":
@@ -60,10 +60,10 @@ def line_for(tool: str, given: Mapping[str, Any]) -> str:
 
 
 def line_problem(line: str, *, last: str, named: Collection[str] = ()) -> str:
-    """Say why a model's line is not shown; nothing where it is.
+    """Return why a model's line is not shown; empty if it is.
 
-    It has 3 to 5 words, says what happens now, names a file or function (one that looks like it, or is one of
-    ``named``), and is not the line before it.
+    A line has 3 to 5 words, is in the present, names a file or function (by its form, or one of ``named``), and differs
+    from the line before it.
     """
     words = line.split()
     if not line.isprintable() or len(line) > MAX_CHARS:
@@ -72,7 +72,7 @@ def line_problem(line: str, *, last: str, named: Collection[str] = ()) -> str:
         return f"it has {len(words)} words, not {MIN_WORDS} to {MAX_WORDS}"
     verb = words[0].casefold().strip(".,:;!*'\"`")
     if not verb.endswith("ing") or len(verb) < 5:
-        return "it does not say what happens now"
+        return "it does not describe the current action"
     if f"{verb} " in _VAGUE:
         return f"{verb!r} says nothing"
     known = {name.casefold() for name in named}
@@ -85,7 +85,7 @@ def line_problem(line: str, *, last: str, named: Collection[str] = ()) -> str:
 
 
 def names_in(given: Mapping[str, Any]) -> list[str]:
-    """Return the names that a call's input holds: its paths by their last part, its words that are identifiers."""
+    """Return the names in a call's input: the last part of each path, and words that are identifiers."""
     found: list[str] = []
     for value in given.values():
         if isinstance(value, str):
@@ -97,10 +97,10 @@ def names_in(given: Mapping[str, Any]) -> list[str]:
 def fork_is_cheaper(
     own: Prices | None, small: Prices | None, *, fork_tokens: int, small_tokens: int, warm: bool
 ) -> bool:
-    """Say whether a line costs less by a fork on an agent's own prefix than by a smaller model that reads anew.
+    """Say whether a fork on an agent's own prefix is cheaper than a smaller model that reads an excerpt.
 
-    Caches are per model: the fork reads what its own model's cache holds, the smaller one pays in full for an excerpt.
-    Where a price is not known, the smaller model is taken at its word.
+    Caches are per model: the fork reads its own model's cache, the smaller model pays full price for the excerpt. If a
+    price is unknown, the smaller model counts as cheaper.
     """
     if own is None or small is None:
         return False
@@ -110,7 +110,7 @@ def fork_is_cheaper(
 
 
 def _program(command: str) -> str:
-    """Return what a line of shell runs, as a person would call it."""
+    """Return the short name of the program that a shell line runs."""
     for statement in _STATEMENT.split(command.strip()):
         words = [word for word in statement.split() if not re.match(r"\w+=", word)]
         while words and (words[0] in _RUNNERS or words[0].startswith("-") or words[0].isdigit()):

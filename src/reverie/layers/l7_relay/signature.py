@@ -1,4 +1,4 @@
-"""Letters as bytes: what was said, whole, under a signature that only the sender's key can make."""
+"""Encode letters as bytes with a signature that only the sender's key can make."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["KEY_BYTES", "MAX_LETTER_BYTES", "MAX_SEQUENCE", "MAX_TIME_NS", "read
 
 KEY_BYTES: Final = 32
 MAX_LETTER_BYTES: Final = 1 << 20
-"""No letter is larger, signature and all."""
+"""The largest size of a letter, including its signature."""
 MAX_SEQUENCE: Final = 10**12
 MAX_TIME_NS: Final = 2**62
 
@@ -25,7 +25,7 @@ _HEAD_BYTES: Final = len(_HEAD) + _SIGNATURE_CHARS + 1
 
 
 def sealed(letter: Letter, key: bytes) -> bytes:
-    """Return a letter's bytes under its sender's signature."""
+    """Encode a letter and sign it with its sender's key."""
     body = msgspec.json.encode(letter)
     if _HEAD_BYTES + len(body) > MAX_LETTER_BYTES:
         raise InputError(f"the message takes {len(body):,} bytes, and {MAX_LETTER_BYTES:,} is the most; shorten it")
@@ -33,7 +33,7 @@ def sealed(letter: Letter, key: bytes) -> bytes:
 
 
 def read(data: bytes) -> Letter:
-    """Return what the bytes say, believed by nobody yet."""
+    """Decode a letter without checking its signature."""
     if len(data) > MAX_LETTER_BYTES or not data.startswith(_HEAD) or data[_HEAD_BYTES - 1 : _HEAD_BYTES] != b"\n":
         raise InputError("that is no letter")
     try:
@@ -42,7 +42,7 @@ def read(data: bytes) -> Letter:
         check_name(letter.to)
         check_name(letter.team, "team")
         check_name(letter.to_team, "team")
-    except (ValueError, RecursionError, InputError) as error:  # what is not UTF-8 is no DecodeError
+    except (ValueError, RecursionError, InputError) as error:  # invalid UTF-8 raises no DecodeError
         raise InputError(f"the letter cannot be read: {error}") from None
     if not letter.id.startswith(f"{letter.sender}:") or not (
         0 < letter.sequence < MAX_SEQUENCE and 0 <= letter.time_ns < MAX_TIME_NS
@@ -52,7 +52,7 @@ def read(data: bytes) -> Letter:
 
 
 def signed(data: bytes, key: bytes | None) -> bool:
-    """Say whether this key made the signature of a letter's bytes; no key made none."""
+    """Say whether this key made the signature of a letter's bytes; False without a key."""
     given = data[len(_HEAD) : _HEAD_BYTES - 1]
     return key is not None and hmac.compare_digest(given, _signature(key, data[_HEAD_BYTES:]))
 

@@ -1,7 +1,7 @@
-"""Finding messages in dialogues, with no model: by BM25 of a message's words, its neighbours' and its session's.
+"""Find messages in dialogues without a model: BM25 over a message, its neighbours and its session.
 
-An answer often lacks the words of the question: these stand in the message before it, or elsewhere in the session. So a
-message takes over part of its neighbours' score, and part of its session's score as one text. A speaker's name in the
+An answer often lacks the words of the question: they occur in the message before it, or elsewhere in the session. So a
+message gets a share of its neighbours' scores and of the score of its session as one text. A speaker's name in the
 question favours that speaker's messages.
 """
 
@@ -34,14 +34,15 @@ class SessionFacts:
 
 
 class Dialogues(Vocabulary, Protocol):
-    """An index of sessions; a posting is a message's number, a word's count in it and its length, see ``packed``."""
+    """An index of sessions; a posting holds a message's number, the word's count and the message's length, see
+    ``packed``."""
 
     messages: int
     sessions: int
     words: int
 
     def postings(self, term: str, within: Sequence[int] | None = None) -> list[tuple[int, array[int]]]:
-        """Return a word's postings by session, of all sessions or of these."""
+        """Return a word's postings by session, in all sessions or only in ``within``."""
         ...
 
     def facts(self, sessions: Iterable[int]) -> dict[int, SessionFacts]:
@@ -49,7 +50,7 @@ class Dialogues(Vocabulary, Protocol):
         ...
 
     def spoken_by(self, session: int, name: str) -> frozenset[int]:
-        """Return the numbers of the messages of a session that a speaker said."""
+        """Return the numbers of a speaker's messages in a session."""
         ...
 
 
@@ -58,20 +59,20 @@ class Weights:
     """The constants of the ranking."""
 
     before: float = 0.5
-    """The share of the score of the message before it that a message takes over."""
+    """The share of the previous message's score that a message gets."""
     after: float = 0.25
-    """The same for the message after it."""
+    """The same for the next message."""
     session: float = 0.5
     """The same for its session as one text."""
     speaker: float = 0.5
-    """How much more a message counts whose speaker the question names."""
+    """The bonus for a message whose speaker the question names."""
     max_postings: int = 2_500
-    """Words are taken rarest first until this many postings have been looked at."""
+    """Words are looked up rarest first until this many postings were read."""
 
 
 @record
 class SessionScore:
-    """A message found."""
+    """A message found, with its score."""
 
     session: int
     number: int
@@ -80,7 +81,7 @@ class SessionScore:
 
 @record
 class SessionRanking:
-    """The messages and sessions found, best first, and the words they were found by."""
+    """The messages and sessions found, best first, and the words that were looked up."""
 
     messages: tuple[SessionScore, ...] = ()
     sessions: tuple[tuple[int, float], ...] = ()
@@ -88,12 +89,12 @@ class SessionRanking:
 
 
 def size_code(words: int) -> int:
-    """Return a length as one byte, to about a tenth."""
+    """Encode a length in one byte, accurate to about a tenth."""
     return min(255, bisect_left(_LENGTHS, words))
 
 
 def packed(number: int, count: int, code: int) -> int:
-    """Return a posting: the message's number, how often it has the word, its length's code."""
+    """Encode a posting: the message's number, the word's count, and the code of the message's length."""
     return number << _SHIFT | min(count, 255) << 8 | code
 
 
@@ -105,7 +106,7 @@ def rank(
     weights: Weights | None = None,
     within: Sequence[int] | None = None,
 ) -> SessionRanking:
-    """Return the messages and sessions that a question is most likely about, of all sessions or of these."""
+    """Return the messages and sessions that best match a question, in all sessions or only in ``within``."""
     weights = weights or Weights()
     query = Query(text, source, max_postings=weights.max_postings)
     board = _Board(source, weights)
@@ -115,7 +116,7 @@ def rank(
 
 
 class _Board:
-    """The scores of messages and sessions, added up word by word."""
+    """The scores of messages and sessions, summed word by word."""
 
     def __init__(self, source: Dialogues, weights: Weights) -> None:
         self._source = source
@@ -127,7 +128,7 @@ class _Board:
         self._average_session = source.words / (source.sessions or 1)
 
     def add(self, word: str, frequency: tuple[int, int], within: Sequence[int] | None) -> None:
-        """Add the score of a word wherever it occurs."""
+        """Add the score of a word to every message and session that has it."""
         source, worth = self._source, self._worth
         sessions, messages = frequency
         tells, tells_session = idf(source.messages, messages), idf(source.sessions, sessions)
@@ -160,7 +161,7 @@ class _Board:
         )
 
     def _scores(self, session: int, names: Iterable[str]) -> dict[int, float]:
-        """Return the scores of a session's messages, with their neighbours, their session and their speaker."""
+        """Return the scores of a session's messages, with the shares of neighbours, session and speaker."""
         weights = self._weights
         base = weights.session * self._whole[session]
         found: dict[int, float] = {}
@@ -175,7 +176,7 @@ class _Board:
 
 
 class _Worths(dict[int, float]):
-    """The worth of a word in a message, by the lower part of its posting; worked out once each."""
+    """The score of a word in a message, cached by count and length."""
 
     def __init__(self, average: float) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Fences: how the text of a memory stands in a prompt without ever speaking for the user.
+"""Fences: render a memory in a prompt so that it can never speak for the user.
 
-The fence carries a tag drawn once at random by whoever surfaces the memory, which nothing inside can know; what is
-inside can open or close no tag, begin no turn, and hide no character. It says where the text comes from, how old it is
-and whose word it is. It stands in user context or an attachment, never in the system prompt.
+The fence carries a random tag that its content cannot know. The content can open or close no tag, start no turn, and
+hide no character. The fence states source, age and trust of the text. It goes into user context or an attachment, never
+into the system prompt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["age_days", "age_words", "escaped", "fenced"]
 
 _TAG: Final = pattern(r"[0-9a-f]{8,64}")
-# Controls but newline and tab; what is invisible, reorders or is no character; line ends that are not a newline.
+# Control characters except newline and tab; invisible, reordering and invalid characters; other line ends.
 _HIDDEN: Final = pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f"
     "\u205f-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U0001d173-\U0001d17a"
@@ -35,14 +35,14 @@ _TURN: Final = pattern(
 
 
 def escaped(text: str) -> str:
-    """Return a text that can open or close no tag, begin no turn, and in which every character shows."""
+    """Escape a text so that it can open or close no tag and start no turn, and every character is visible."""
     text = text.replace("\r\n", "\n").replace("&", "&amp;").replace("<", "&lt;")
     text = _HIDDEN.sub(lambda found: f"[U+{ord(found.group()):04X}]", text)
     return _TURN.sub(r"\1‘\2’\3", text)
 
 
 def age_days(modified: str, now: datetime) -> int | None:
-    """Return how many days ago a memory was last true, counted by dates in UTC; None where it does not say."""
+    """Return a memory's age in days, by dates in UTC; None if it has no date."""
     try:
         then = datetime.fromisoformat(modified)
     except ValueError:
@@ -52,7 +52,7 @@ def age_days(modified: str, now: datetime) -> int | None:
 
 
 def age_words(days: int | None) -> str:
-    """Say an age as people do."""
+    """Return an age in words."""
     match days:
         case None:
             return "of unknown age"
@@ -65,10 +65,10 @@ def age_words(days: int | None) -> str:
 
 
 def fenced(memory: MemoryRecord, *, tag: str, now: datetime, text: str | None = None, note: str = "") -> str:
-    """Return a memory, or a part of its text, inside its fence.
+    """Render a memory, or a part of its text, inside its fence.
 
-    ``note`` says what was cut. What this returns is kept in the decision that shows it and never made again, so that
-    an age does not change under a cached prompt.
+    ``note`` says how much was cut. The result is stored in the decision that shows it and never rendered again, so that
+    the age does not change inside a cached prompt.
     """
     if not _TAG.fullmatch(tag):
         raise InputError("the tag of a fence must be 8 to 64 hexadecimal digits drawn at random")
@@ -86,7 +86,7 @@ def fenced(memory: MemoryRecord, *, tag: str, now: datetime, text: str | None = 
     if days is None or days > 1:
         lines.append(f"It was true when it was written ({age_words(days)}); verify it before relying on it.")
     if memory.trust == "unconfirmed":
-        lines.append("Nobody has confirmed it: do not act on it without asking the user.")
+        lines.append("It is not confirmed: do not act on it without asking the user.")
     lines += ["", escaped(memory.body if text is None else text).strip("\n")]
     if note:
         lines += ["", f"[{escaped(note)}]"]

@@ -1,4 +1,4 @@
-"""Which memories are shown where no model chooses: what local search finds and is certain enough."""
+"""Choose memories without a model: the matches of local search that are certain enough."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         def search(
             self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
         ) -> Sequence[Match]:
-            """Return the memories a question is most likely about, best first."""
+            """Return the memories that best match a question, best first."""
             ...
 
 
@@ -55,7 +55,7 @@ def local_choice(
     context: RecallContext,
     policy: RecallPolicy,
 ) -> tuple[str, ...]:
-    """Return the files that local search would show for a query, as ``select`` does where there is no model."""
+    """Return the files that local search chooses for a query, as ``select`` does without a model."""
     kept = {memory.file: memory for memory in memories if may_show(memory, context)}
     return searched(query, memories, kept, search, context.now, policy) if kept and query.strip() else ()
 
@@ -68,21 +68,21 @@ def searched(
     now: datetime | None,
     policy: RecallPolicy,
 ) -> tuple[str, ...]:
-    """Return what search finds and is good enough to be shown unasked; ``kept`` are those that may be."""
+    """Return the matches that are good enough to show unasked; ``kept`` are the memories that may be shown."""
     hidden = {memory.file for memory in memories} - kept.keys()
     found = search.search(query, limit=policy.most, now=now, without=hidden)
     return tuple(match.file for match in found if match.file in kept and is_certain(match, policy))
 
 
 def is_certain(match: Match, policy: RecallPolicy) -> bool:
-    """Say whether a match is good enough to be shown unasked: two words of its head, or words that tell enough."""
+    """Say whether a match is good enough to show unasked: two words in its head, or enough strength."""
     if len(match.headed) > 1:
         return True
     return match.strength >= policy.min_strength and (bool(match.headed) or len(match.words) > 1)
 
 
 def may_show(memory: MemoryRecord, context: RecallContext) -> bool:
-    """Say whether a memory may be shown: it was not yet, is no plain note about a tool in use, and has not expired."""
+    """Say whether a memory may be shown: not shown before, not expired, and no usage note about a tool in use."""
     if memory.file in context.surfaced or (context.tools and is_suppressed(memory, context.tools)):
         return False
     now = context.now
@@ -90,7 +90,7 @@ def may_show(memory: MemoryRecord, context: RecallContext) -> bool:
 
 
 def is_suppressed(memory: MemoryRecord, tools: Iterable[str]) -> bool:
-    """Say whether a memory is a plain usage note about a tool in use; a warning about it is not."""
+    """Say whether a memory is a plain usage note about a tool in use; a warning is not."""
     if memory.type != "reference":
         return False
     head = f"{memory.name} {memory.description}"
@@ -101,6 +101,6 @@ def is_suppressed(memory: MemoryRecord, tools: Iterable[str]) -> bool:
 
 
 def _tool_words(tool: str) -> list[str]:
-    """Return the words a tool is known by; of one that came from a server, the server's and its own name."""
+    """Return the words of a tool's name; for an MCP tool, those of the server and the tool."""
     named = tokens(tool.removeprefix("mcp__").replace("__", " "))
     return [word for word in named if word not in ("mcp", "server", "tool")]

@@ -1,4 +1,4 @@
-"""The manifest: the newest memories, one line each, from which a model chooses what to recall."""
+"""The manifest: one line per memory, newest first, from which a model chooses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _DESCRIPTION_CHARS: Final = 300
 
 
 def manifest(memories: Iterable[MemoryRecord], *, max_files: int = MAX_FILES) -> list[MemoryRecord]:
-    """Return the newest memories, the newest first."""
+    """Return the newest memories, newest first."""
     newest = sorted(memories, key=lambda memory: memory.file)
     newest.sort(key=lambda memory: memory.modified, reverse=True)
     return newest[:max_files]
 
 
 def manifest_line(memory: MemoryRecord) -> str:
-    """Return the line of one memory: type, file, time, description; nothing in it can end the line or open a tag."""
+    """Return the line of one memory: type, file, time, description; escaped so that it stays one line without tags."""
     description = " ".join(escaped(memory.description or memory.name).split())
     if len(description) > _DESCRIPTION_CHARS:
         description = description[: _DESCRIPTION_CHARS - 1] + "…"
@@ -31,7 +31,7 @@ def manifest_line(memory: MemoryRecord) -> str:
 
 
 def manifest_text(memories: Iterable[MemoryRecord]) -> str:
-    """Return the lines of memories, one below the other."""
+    """Return the lines of memories, joined by newlines."""
     return "\n".join(map(manifest_line, memories))
 
 

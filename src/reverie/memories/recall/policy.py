@@ -1,4 +1,4 @@
-"""How much is recalled at a time, and in a session."""
+"""Settings of recall: how much is shown at a time and in a session."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ __all__ = ["RecallPolicy"]
 
 @record
 class RecallPolicy:
-    """How much is recalled."""
+    """Settings of recall."""
 
     most: int = 5
-    """Memories chosen at a time."""
+    """The most memories chosen at a time."""
     manifest_files: int = 200
     answer_tokens: int = 256
     model_seconds: float = 10.0
-    """How long a model may take to choose."""
+    """The time limit for a model's choice."""
     wait_seconds: float = 2.0
-    """How long a turn waits for a choice that is still being made."""
+    """How long a turn waits for a choice in progress."""
     file_lines: int = 200
     file_bytes: int = 4_096
     session_bytes: int = 61_440
     min_strength: float = 1.0
-    """What the words found must tell together where search chooses; a word that no other memory has tells 1."""
+    """The least strength of a match that search may show; a word that no other memory has adds 1."""

@@ -1,4 +1,4 @@
-"""How memories are shown: each in its fence, within the budgets of a file and a session; what was cut is said."""
+"""Render memories: each in its fence, within the budgets of a file and a session, with a note on cuts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MIN_CUT_BYTES: Final = 400
 def shown_text(
     memories: Sequence[MemoryRecord], *, tag: str, now: datetime, used_bytes: int = 0, policy: RecallPolicy
 ) -> tuple[list[str], str] | None:
-    """Return the files that are shown and the exact text that shows them; None where nothing fits what is left.
+    """Return the files shown and their exact text; None if nothing fits the remaining budget.
 
-    ``used_bytes`` is what the session was shown so far.
+    ``used_bytes`` is the size of all memories shown in the session so far.
     """
     opening = "Memories that may help (relevant_memories):"
     parts, names, left_out = [opening], list[str](), list[str]()
@@ -53,7 +53,7 @@ def _left_out(files: list[str], room: int) -> str:
 
 
 def _shown(memory: MemoryRecord, tag: str, now: datetime, policy: RecallPolicy, room: int) -> str | None:
-    """Return a memory in its fence, cut to a file's limits and to the room there is; None where that is too little."""
+    """Render a memory in its fence, cut to the file limits and the remaining room; None if that is too little."""
     whole = memory.body.strip("\n")
     limit = policy.file_bytes
     for _ in range(2):
@@ -63,7 +63,7 @@ def _shown(memory: MemoryRecord, tag: str, now: datetime, policy: RecallPolicy, 
         over = len(part.encode("utf-8", "replace")) - room
         if over <= 0:
             return part
-        limit = len(escaped(text).encode("utf-8", "replace")) - over - 200  # room for the note that it was cut
+        limit = len(escaped(text).encode("utf-8", "replace")) - over - 200  # room for the note about the cut
         if limit < _MIN_CUT_BYTES:
             return None
     return None
@@ -76,7 +76,7 @@ def _cut_note(memory: MemoryRecord, whole: str, text: str) -> str:
 
 
 def _cut(text: str, max_lines: int, max_bytes: int) -> str:
-    """Return the beginning of a text that is within the limits as it will stand in a fence, at a newline if it can."""
+    """Return the start of a text that fits once escaped, cut at a newline if possible."""
     kept = "\n".join(text.split("\n")[:max_lines])
     if _size(kept) <= max_bytes:
         return kept

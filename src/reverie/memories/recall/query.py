@@ -1,4 +1,4 @@
-"""The words that a question looks for in an index of dialogues, those that are misspelled in it included."""
+"""The words that a question looks up in an index of dialogues, with misspelled words corrected."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _MIN_CHARS: Final = 5
 
 
 class Vocabulary(Protocol):
-    """The words of an index, and the names of those who speak in it."""
+    """The words of an index, and the names of its speakers."""
 
     def frequencies(self, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return for each word that occurs how many sessions and how many messages have it."""
+        """Return how many sessions and messages contain each word, for words that occur."""
         ...
 
     def starting(self, letters: str) -> Sequence[str]:
-        """Return the words that begin with these letters, so many at most."""
+        """Return words that start with these letters, at most so many."""
         ...
 
     def speakers(self) -> Collection[str]:
-        """Return the names of speakers, each as its stem."""
+        """Return the stems of the speakers' names."""
         ...
 
 
 class Query:
-    """A question in terms of an index: its words with their frequencies, and the speakers it names."""
+    """A question in terms of an index: its words with frequencies, and the speakers it names."""
 
     def __init__(self, text: str, source: Vocabulary, *, max_postings: int) -> None:
         names = source.speakers()
@@ -45,14 +45,14 @@ class Query:
 
 
 def _slips(word: str, source: Vocabulary) -> list[str]:
-    """Return the words of the index that differ in one letter from a word that is not in it."""
+    """Return the words of the index that differ in one letter from a word that it lacks."""
     if len(word) < _MIN_CHARS or not word.isalpha():
         return []
     return [other for other in source.starting(word[:3]) if differ_by_one(word, other)]
 
 
 def differ_by_one(word: str, other: str) -> bool:
-    """Say whether one letter more, less, other or swapped with the next makes one word of the other."""
+    """Say whether inserting, deleting, replacing or swapping one letter turns one word into the other."""
     if word == other or abs(len(word) - len(other)) > 1:
         return False
     at = next(

@@ -1,7 +1,7 @@
-"""Search over memories by their words: no model, no download, every memory covered.
+"""Search memories by their words, without a model or a download, over all memories.
 
-A word in a name or a description counts more than one in the text, a rare word more than a common one, and between
-two that fit alike the newer one wins a little; what decays fast by its type, such as a deadline, loses sooner.
+A word in a name or description counts more than one in the text, and a rare word more than a common one. Of two equal
+matches the newer one ranks slightly higher; types that decay fast, such as deadlines, lose rank sooner.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ class MemoryWeights:
     description: int = 2
     body: int = 1
     recency: float = 0.1
-    """How much more the newest is worth than one that is very old."""
+    """The bonus of the newest memory over a very old one."""
     fresh_days: float = 365.0
-    """How long it takes until less than half of that is left."""
+    """The age in days at which half of the bonus is left."""
     decaying_fresh_days: float = 60.0
     """The same for types that decay fast."""
     max_postings: int = 2_000
-    """Words are taken rarest first until this many memories have been looked at."""
+    """Words are looked up rarest first until this many memories were read."""
 
 
 @record
 class Match:
-    """A memory found, and why."""
+    """A memory found, with its score and the words that matched."""
 
     file: str
     score: float
     words: tuple[str, ...]
-    """The words of the question that it has."""
+    """The words of the question that the memory contains."""
     headed: tuple[str, ...]
-    """Those of them that stand in its name or description."""
+    """The words among them that its name or description contains."""
     strength: float
-    """What these words tell together; a word that no other memory has tells 1."""
+    """The summed weight of these words; a word that no other memory has adds 1."""
 
 
 @record
@@ -61,11 +61,11 @@ class MemoryWords:
     """The words of one memory."""
 
     head: frozenset[str]
-    """Those of its name, its description and its file's name."""
+    """The words of its name, description and file name."""
     counts: Mapping[str, int]
-    """How much each word counts for."""
+    """The weighted count of each word."""
     length: int
-    """How much all of them count for, words of grammar aside."""
+    """The sum of all counts, without stop words."""
 
 
 class _Shelved:
@@ -82,7 +82,7 @@ class _Shelved:
 
 
 def _counted(memory: MemoryRecord, weights: MemoryWeights) -> MemoryWords:
-    """Return the words of a memory, and how much each counts for."""
+    """Return the words of a memory with their weighted counts."""
     counts: Counter[str] = Counter()
     for text, weight in ((memory.name, weights.name), (memory.description, weights.description)):
         for word, count in Counter(tokens(text)).items():
@@ -96,7 +96,7 @@ def _counted(memory: MemoryRecord, weights: MemoryWeights) -> MemoryWords:
 
 
 class MemoryIndex:
-    """An index of memories in this process, kept up to date one memory at a time."""
+    """An index of memories in this process, updated one memory at a time."""
 
     def __init__(self, memories: Iterable[MemoryRecord] = (), *, weights: MemoryWeights | None = None) -> None:
         self._weights = weights or MemoryWeights()
@@ -119,15 +119,15 @@ class MemoryIndex:
         return self._numbers.keys()
 
     def put(self, memory: MemoryRecord) -> None:
-        """Add a memory with its text, in place of what was indexed under its file."""
+        """Add a memory with its text, replacing the earlier version of its file."""
         self.put_words(memory, self.words_of(memory))
 
     def words_of(self, memory: MemoryRecord) -> MemoryWords:
-        """Return what is indexed of a memory, for somebody who keeps it."""
+        """Return the indexed words of a memory, for a cache."""
         return _counted(memory, self._weights)
 
     def put_words(self, memory: MemoryRecord, words: MemoryWords) -> None:
-        """Add a memory by its words, which may be only those that will be asked for."""
+        """Add a memory by its words, which may be only those that a query needs."""
         self.drop(memory.file)
         shelved = _Shelved(memory, words)
         number, self._next = self._next, self._next + 1
@@ -140,7 +140,7 @@ class MemoryIndex:
             self._postings.setdefault(word, {})[number] = count
 
     def drop(self, file: str) -> bool:
-        """Take a memory out; say whether it was in."""
+        """Remove a memory; say whether it was indexed."""
         number = self._numbers.pop(file, None)
         if number is None:
             return False
@@ -157,7 +157,7 @@ class MemoryIndex:
     def search(
         self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
     ) -> list[Match]:
-        """Return the memories a question is most likely about, best first; without some files."""
+        """Return the memories that best match a question, best first, except the files in ``without``."""
         found = self._affordable(query)
         scores = self._scores(found)
         if without:
@@ -166,7 +166,7 @@ class MemoryIndex:
         if not scores or limit < 1:
             return []
         newest = now.timestamp() if now is not None else self._newest()
-        # What is new is worth a little more: whatever is further behind than that cannot be among the best.
+        # The bonus for new memories is small: a memory further behind than that cannot be among the best.
         last = min(heapq.nlargest(limit, scores.values())) / (1.0 + self._weights.recency)
         shelved = self._shelved
         best = heapq.nsmallest(
@@ -180,7 +180,7 @@ class MemoryIndex:
         return [self._match(file, -value, found) for value, _, file in best]
 
     def _scores(self, words: list[str]) -> dict[int, float]:
-        """Return what the memories that have some of the words are worth by these, by number."""
+        """Return the scores of the memories that have some of the words, by number."""
         lengths, memories = self._lengths, len(self._shelved)
         plain = K1 * (1 - B)
         slope = K1 * B * memories / (self._length or 1)
@@ -199,7 +199,7 @@ class MemoryIndex:
         return self._latest
 
     def _affordable(self, query: str) -> list[str]:
-        """Return the words to look for, rarest first, within the budget; at least one."""
+        """Return the words to look up, rarest first, within the budget; at least one."""
         having = {word: len(self._postings[word]) for word in terms(query) if word in self._postings}
         return affordable(having, self._weights.max_postings)
 

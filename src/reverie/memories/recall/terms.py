@@ -1,7 +1,7 @@
-"""Words as a search sees them: split, folded and stemmed, the same for what is kept and for what is asked.
+"""Search terms: split, fold and stem words, in the same way for memories and for questions.
 
 Identifiers and paths are found by their parts and as a whole (``userService``, ``user_service``, ``user-service``),
-scripts without spaces by pairs of characters. The stop words and the stems are English; nothing else here is.
+scripts without spaces by pairs of characters. Only the stop words and stems are English.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PIECE: Final = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\WA-Za-z0-9_]+")
 _PLAIN: Final = pattern(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
 _THOUSANDS: Final = pattern(r"(?<=\d),(?=\d{3}\b)")
 _ORDINAL: Final = pattern(r"(\d+)(?:st|nd|rd|th)")
-# Scripts written without spaces between words: Thai to Khmer, kana, Han, Hangul (whose endings stick to their words).
+# Scripts without spaces between words: Thai to Khmer, kana, Han, Hangul (whose endings join their words).
 _UNSPACED: Final = pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _MAX_TOKEN_CHARS: Final = 64
 
 K1: Final = 1.2
-"""How soon more of the same word in a text adds nothing, as textbooks of BM25 give it."""
+"""BM25's k1: how soon repeating a word stops adding to the score."""
 B: Final = 0.75
-"""How much less a word counts in a long text, likewise."""
+"""BM25's b: how much the length of a text reduces the score of a word."""
 
 _GRAMMAR: Final = """
 a about all also am an and any are as at be been being both but by can cannot could did do does doing done down each
@@ -43,11 +43,11 @@ will with would you your yours
 """
 
 FUNCTION_WORDS: Final = frozenset(stems(_GRAMMAR.split()))
-"""Words of grammar, which say nothing of what a text is about."""
+"""English stop words."""
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words of a text in their order, each as its stem; parts of a compound come before the whole."""
+    """Return the stems of a text's words in order; the parts of a compound come before the whole."""
     if not text.isascii():
         text = _folded(text)
     if "," in text:
@@ -62,18 +62,18 @@ def tokens(text: str) -> list[str]:
 
 
 def terms(text: str) -> list[str]:
-    """Return the words a question is about, each once; words of grammar only where there are no others."""
+    """Return the terms of a question, each once; stop words only if there are no others."""
     found = list(dict.fromkeys(tokens(text)))
     return without_noise(found) or found
 
 
 def without_noise(words: Iterable[str]) -> list[str]:
-    """Return the words that are not words of grammar."""
+    """Return the words without stop words."""
     return [word for word in words if word not in FUNCTION_WORDS]
 
 
 def _folded(text: str) -> str:
-    """Return a text with compatibility forms, accents and invisible characters undone."""
+    """Fold compatibility forms and accents of a text, and remove invisible characters."""
     plain = unicodedata.normalize("NFKD", text)
     kept = "".join(letter for letter in plain if unicodedata.category(letter) not in ("Mn", "Cf"))
     return unicodedata.normalize("NFC", kept)
@@ -81,7 +81,7 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def _word(chunk: str) -> str:
-    """Return the form by which one plain word is found."""
+    """Return the search term of one plain word."""
     lower = chunk.lower()
     if chunk[0].isdigit():
         return lower.lstrip("0")[:_MAX_TOKEN_CHARS] or "0"
@@ -89,13 +89,13 @@ def _word(chunk: str) -> str:
 
 
 def _parts(chunk: str) -> list[str]:
-    """Return the words of a chunk that is not plain: compounds, contractions, other scripts."""
+    """Return the terms of a chunk that is not a plain word: compounds, contractions, other scripts."""
     ordinal = _ORDINAL.fullmatch(chunk)
     if ordinal:
         return [_word(ordinal[1])]
     chunk, apostrophe, ending = chunk.replace("’", "'").partition("'")
     if apostrophe and ending == "t":
-        return ["not"]  # isn't, won't: grammar
+        return ["not"]  # isn't, won't: stop words
     pieces = [piece for piece in _PIECE.findall(chunk) if piece]
     found: list[str] = []
     for piece in pieces:
@@ -116,17 +116,17 @@ def _pairs(run: str) -> list[str]:
 
 
 def idf(documents: int, having: int) -> float:
-    """Return how much a word tells that so many of the documents have."""
+    """Return BM25's inverse document frequency of a word that so many of the documents contain."""
     return math.log(1 + (documents - having + 0.5) / (having + 0.5))
 
 
 def saturated(count: float, length: float, average: float) -> float:
-    """Return what a word's count in a text is worth: more is more, but less and less, and less in a long text."""
+    """Return BM25's score of a word's count in a text: it saturates with the count and falls with the length."""
     return count * (K1 + 1) / (count + K1 * (1 - B + B * length / (average or 1.0)))
 
 
 def affordable(having: Mapping[str, int], max_postings: int) -> list[str]:
-    """Return the rarest words, by how many texts have each, that can be looked up within a budget; at least one."""
+    """Return the rarest words, by document frequency, that can be looked up within a budget; at least one."""
     kept: list[str] = []
     for word in sorted(having, key=lambda one: (having[one], one)):
         max_postings -= having[word]
@@ -136,7 +136,7 @@ def affordable(having: Mapping[str, int], max_postings: int) -> list[str]:
     return kept
 
 
-# -- showing
+# -- snippets
 
 
 def snippet(text: str, wanted: Iterable[str], *, max_chars: int = 200) -> str:

@@ -1,7 +1,7 @@
-"""What an agent is told about memory: the rules in its system prompt, the index in the first user message.
+"""Instructions to an agent about memory: rules for its system prompt, the index for its first user message.
 
-The rules are the same bytes for a whole session and name no date, so that the cached prefix stands. The index is data:
-it goes into user context, inside a fence, labelled as what it is.
+The rules are constant for a whole session and contain no date, so that the cached prefix stays valid. The index is
+data: it goes into user context, fenced and labelled.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def rules_text(path: str, *, team: bool = False, daily_logs: bool = False) -> st
 def index_context(
     index: LoadedIndex, *, path: str, tag: str, scope: Scope = "private", unconfirmed: Collection[str] = ()
 ) -> str:
-    """Return the index for the first user message, fenced and labelled; ``unconfirmed`` files are marked."""
+    """Render the index for the first user message, fenced and labelled; ``unconfirmed`` files are marked."""
     lines = index.shown.split("\n")
     for line in lines_of(index.text):
         if line.file in unconfirmed:

@@ -1,7 +1,7 @@
-"""Instruction files: what people write for agents, read as Markdown.
+"""Instruction files that people write for agents, parsed as Markdown.
 
-Pure: what a text imports, what of it is shown, how the files stand in the first message of a session. Reading them is
-``runtime.instructions``.
+Pure: find imports, remove comments, and render the files for the first message of a session. ``runtime.instructions``
+reads the files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 WARN_CHARS: Final = 40_000
 """A longer text is used, with a warning."""
 MAX_HOPS: Final = 4
-"""How many imports deep a file may be reached."""
+"""The deepest level of imports."""
 
 _OPENS: Final = re.compile(r"[ \t]*(?:>[ \t]?)*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})(.*)")
 _CLOSES: Final = re.compile(r"[ \t]*(?:>[ \t]?)*(`{3,}|~{3,})\s*\Z")
@@ -48,7 +48,7 @@ _TRAILING: Final = ".,;:!?*_"
 
 @record
 class InstructionFile:
-    """A file of instructions as it is shown, and where it came from."""
+    """An instruction file as shown, and its origin."""
 
     path: str
     text: str
@@ -59,14 +59,14 @@ class InstructionFile:
 
 @record
 class InstructionSet:
-    """What was found, in the order in which it is shown, and what went wrong on the way."""
+    """The instruction files found, in the order they are shown, and the problems met."""
 
     files: list[InstructionFile] = field(default_factory=lambda: [])
     problems: list[str] = field(default_factory=lambda: [])
 
 
 def fingerprint(text: str) -> str:
-    """Return what two files with the same instructions have in common."""
+    """Return a hash that is equal for files with the same instructions."""
     return sha256(text.strip().encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -74,11 +74,11 @@ def fingerprint(text: str) -> str:
 
 
 class _Markdown:
-    """A text by lines, as far as is needed to tell prose, code and comments apart."""
+    """The lines of a text, classified as prose, code or comment."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.splitlines(keepends=True)
-        # For every line, the first from there on in which a comment may end: built from the end, so that it is linear.
+        # For every line, the next line in which a comment may end: built from the end, so that it is linear.
         self._ends: list[int | None] = [None] * (len(self._lines) + 1)
         for at in range(len(self._lines) - 1, -1, -1):
             self._ends[at] = at if "-->" in self._lines[at] else self._ends[at + 1]
@@ -86,7 +86,7 @@ class _Markdown:
         self._blank, self._listed, self._indented = True, False, False
 
     def lines(self) -> Iterator[tuple[str, bool]]:
-        """Yield every line that is no comment, with its ending, and whether it is code."""
+        """Yield every line outside comments, with its line end, and whether it is code."""
         at, line = 0, self._lines[0] if self._lines else ""
         while at < len(self._lines):
             code = self._is_code(line)
@@ -102,7 +102,7 @@ class _Markdown:
             line = self._lines[at] if at < len(self._lines) else ""
 
     def _comment(self, at: int, line: str) -> tuple[int, str] | None:
-        """Return where a comment that begins this line ends, and what follows it there; None where there is none."""
+        """Return the line and the rest of it where a comment that starts this line ends; None if there is none."""
         begun = _COMMENT.match(line)
         if begun is None:
             return None
@@ -137,12 +137,12 @@ class _Markdown:
 
 
 def without_comments(text: str) -> str:
-    """Return the text without HTML comments that begin a line, outside code; one that is not closed stays."""
+    """Remove HTML comments that start a line outside code; an unclosed one stays."""
     return "".join(line for line, _ in _Markdown(text).lines()) if "<!--" in text else text
 
 
 def imports_of(text: str) -> list[str]:
-    """Return the paths that ``@path`` names outside code and comments, each once, in order."""
+    """Return the paths in ``@path`` imports outside code and comments, each once, in order."""
     if "@" not in text:
         return []
     prose = "".join("\n" if code else line for line, code in _Markdown(text).lines())
@@ -155,13 +155,13 @@ def imports_of(text: str) -> list[str]:
 
 
 def _without_spans(prose: str) -> str:
-    """Blank out code spans: what stands between two runs of the same number of backticks, in one paragraph."""
+    """Blank out code spans: text between two equal runs of backticks in one paragraph."""
     return "".join(_spanless(part) for part in re.split(r"(\n[ \t]*\n)", prose))
 
 
 def _spanless(paragraph: str) -> str:
     runs = [(found.start(), found.end()) for found in _TICKS.finditer(paragraph)]
-    # For every run, the next one of the same length: built from the end, so that the whole is linear.
+    # For every run, the next one of the same length: built from the end, so that it is linear.
     following: dict[int, int] = {}
     closes: dict[int, int] = {}
     for index in range(len(runs) - 1, -1, -1):
@@ -183,7 +183,7 @@ def _spanless(paragraph: str) -> str:
     return "".join(out)
 
 
-# -- what the model is shown
+# -- the text shown to the model
 
 _SAID: Final[dict[Kind, str]] = {
     "user": "the user's own, for every project",
@@ -201,13 +201,13 @@ _GONE: Final = "It was removed; what it said no longer counts."
 
 
 def render(gathered: InstructionSet | Sequence[InstructionFile]) -> str:
-    """Return the files as the text of a message, always the same for the same files; empty where there are none."""
+    """Render the files as the text of a message, identical for identical files; empty if there are none."""
     files = gathered.files if isinstance(gathered, InstructionSet) else gathered
     return "\n\n".join([_OPENING, *map(_shown, files)]) if files else ""
 
 
 def changed(before: InstructionSet, after: InstructionSet) -> str:
-    """Return what is to be said about files that differ from what a session began with; empty where none does."""
+    """Render the files that changed since the session started; empty if none did."""
     known = {file.path: file.text for file in before.files}
     now = {file.path for file in after.files}
     parts = [_shown(file) for file in after.files if known.get(file.path) != file.text]

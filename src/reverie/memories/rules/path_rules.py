@@ -1,4 +1,4 @@
-"""Rules: instruction files that say for which paths they are."""
+"""Rules: instruction files that apply to certain paths only."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _BRACES: Final = re.compile(r"\{([^{},]*(?:,[^{},]*)+)\}")
 _ITEM: Final = re.compile(r"\s*-\s+(.*\S)\s*")
 
 Rule = tuple[tuple[str, ...], str]
-"""The patterns of a rule, none where it is for everything, and its text."""
+"""A rule's patterns, empty if it applies everywhere, and its text."""
 
 
 def read_rule(text: str) -> Rule:
     """Return a rule's ``paths`` and the text after its front matter.
 
-    Patterns may stand without quotes, which front matter elsewhere refuses: people write them so.
+    Patterns may lack quotes, which front matter elsewhere requires, because people write them so.
     """
     try:
         matter = parse(text)
@@ -42,7 +42,7 @@ def read_rule(text: str) -> Rule:
 
 
 def _leniently(text: str) -> FrontMatter:
-    """Quote the patterns of ``paths`` and read again; what else is wrong stays wrong."""
+    """Quote the patterns of ``paths`` and parse again; other errors stay errors."""
     lines = text.split("\n")
     inside = False
     for at, line in enumerate(lines[1:], start=1):
@@ -66,7 +66,7 @@ def _quoted(text: str) -> str:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Split at commas that stand outside braces."""
+    """Split at commas outside braces."""
     start = depth = 0
     for at, letter in enumerate(text):
         depth += (letter == "{") - (letter == "}")
@@ -77,16 +77,16 @@ def _split(text: str) -> Iterator[str]:
 
 
 def is_for(patterns: Sequence[str], path: str) -> bool:
-    """Say whether a path, relative to the directory the rule stands for, matches one of the patterns.
+    """Say whether a path, relative to the directory of the rule, matches one of the patterns.
 
-    ``*`` stays within a name, ``**`` spans directories, ``{a,b}`` offers a choice; a directory means all in it.
+    ``*`` stays within a name, ``**`` spans directories, ``{a,b}`` is a choice; a directory matches all files in it.
     """
     parts = tuple(path.split("/"))
     return any(_matches(_compiled(one), parts) for pattern in patterns for one in _choices(pattern))
 
 
 def _choices(pattern: str) -> list[str]:
-    """Return what a pattern with braces stands for, as far as that is a sane number."""
+    """Expand the braces of a pattern, up to a limit."""
     found = [pattern]
     while len(found) <= _MAX_PATTERNS:
         hits = [(at, hit) for at, one in enumerate(found) if (hit := _BRACES.search(one)) is not None]
@@ -100,7 +100,7 @@ def _choices(pattern: str) -> list[str]:
 
 @lru_cache(maxsize=512)
 def _compiled(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
-    """Return a pattern by names; None stands for any number of directories."""
+    """Split a pattern into names; None means any number of directories."""
     cleaned = pattern.removeprefix("./").lstrip("/")
     if cleaned.endswith("/"):
         cleaned += "**"
@@ -108,7 +108,7 @@ def _compiled(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
 
 
 def _matches(pattern: Sequence[re.Pattern[str] | None], parts: Sequence[str]) -> bool:
-    """Walk both at once, keeping every place in the pattern that may be reached: no pattern takes long."""
+    """Match path and pattern in one pass, tracking every reachable position, so that no pattern is slow."""
     places = _opened({0}, pattern)
     for part in parts:
         reached: set[int] = set()
@@ -124,7 +124,7 @@ def _matches(pattern: Sequence[re.Pattern[str] | None], parts: Sequence[str]) ->
 
 
 def _opened(places: set[int], pattern: Sequence[re.Pattern[str] | None]) -> set[int]:
-    """Add the places that follow from passing over ``**`` without a directory."""
+    """Add the positions reached if ``**`` matches no directory."""
     for place in sorted(places):
         while place < len(pattern) and pattern[place] is None:
             place += 1

@@ -1,6 +1,6 @@
-"""Secrets: found by what services put into their tokens to have them found; entropy counts beside a keyword only.
+"""Detect secrets by the prefixes and shapes of known tokens; entropy counts only next to a keyword.
 
-Nothing here ever returns, logs or raises the value itself: a finding says what it is and where.
+Nothing here ever returns, logs or raises the value itself: a finding states the kind and the position.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ __all__ = ["RULES", "SecretFinding", "SecretRule", "find_secrets", "refuse_secre
 
 @record
 class SecretRule:
-    """A kind of secret: texts one of which every such secret holds, and its whole shape."""
+    """A kind of secret: texts of which each such secret contains one, and its pattern."""
 
     name: str
     needles: tuple[str, ...]
     shape: re.Pattern[str]
     back: tuple[int, ...] = (0,)
-    """How far before the needle a secret may begin."""
+    """How many characters before the needle a secret may start."""
     spaced: bool = False
-    """Whether such a secret may hold blanks."""
+    """Whether such a secret may contain blanks."""
 
 
 @record
 class SecretFinding:
-    """Where a secret stands, and what kind it is; never what it says."""
+    """The kind and position of a secret, never its value."""
 
     rule: str
     line: int
@@ -49,7 +49,7 @@ _BEGIN: Final = r"(?<![A-Za-z0-9])"
 
 
 def _prefixed(name: str, prefixes: str, rest: str) -> SecretRule:
-    """Return the rule for tokens that begin with one of these."""
+    """Return the rule for tokens with one of these prefixes."""
     either = "|".join(re.escape(prefix) for prefix in prefixes.split())
     return _rule(name, prefixes, f"{_BEGIN}(?:{either}){rest}{_END}")
 
@@ -173,7 +173,7 @@ RULES: Final[tuple[SecretRule, ...]] = (
     _prefixed("Facebook token", "EAACEdEose0cBA EAAG EAAB EAAC EAAJ EAAM", "[A-Za-z0-9]{60,300}"),
     _prefixed("Twitter bearer token", "AAAAAAAAAAAAAAAAAAAA", "[A-Za-z0-9%]{60,200}"),
     _prefixed("Mapbox secret token", "sk.eyJ", "[A-Za-z0-9_-]{40,200}\\.[A-Za-z0-9_-]{16,40}"),
-    # watching
+    # monitoring
     _prefixed("Grafana token", "glsa_ glc_", "[A-Za-z0-9_+/=]{32,400}"),
     _prefixed("New Relic key", "NRAK- NRII- NRIQ- NRRA- NRJS- NRSP-", "[A-Za-z0-9_-]{19,46}"),
     _prefixed("Sentry token", "sntrys_ sntryu_", "[A-Za-z0-9_=+/-]{40,400}"),
@@ -181,7 +181,7 @@ RULES: Final[tuple[SecretRule, ...]] = (
     _prefixed("PostHog key", "phx_ phs_", "[A-Za-z0-9]{40,50}"),
     _prefixed("Honeycomb key", "hcaik_ hcxik_ hcamk_", "[a-z0-9]{50,64}"),
     _prefixed("LaunchDarkly key", "sdk- mob- api-", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
-    # shapes that many share
+    # common shapes
     _rule("JSON web token", "eyJ", _BEGIN + r"eyJ[A-Za-z0-9_-]{12,}\.eyJ[A-Za-z0-9_-]{12,}\.[A-Za-z0-9_-]{16,}"),
     _rule(
         "password in a URL", "://",
@@ -194,7 +194,7 @@ RULES: Final[tuple[SecretRule, ...]] = (
     ),
 )  # fmt: skip
 
-# Tokens of long runs with no literal in them: looked for in long words only.
+# Tokens without a literal part: searched only in long words.
 _LONG_SHAPES: Final = (
     ("Discord bot token", re.compile(r"(?<![\w.-])[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,40}(?![\w.-])")),
     ("Mailgun key", re.compile(r"(?<![\w-])[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8}(?![\w-])")),
@@ -214,7 +214,7 @@ _VALUE: Final = re.compile(
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _KEY_ROOM: Final = 16
 _MIN_CHARS: Final = 16
-"""No token is shorter."""
+"""The shortest token."""
 _DIGITS: Final = frozenset("0123456789")
 _DIGIT, _LOWER, _UPPER, _SIGN = (re.compile(kind) for kind in ("[0-9]", "[a-z]", "[A-Z]", r"[^A-Za-z0-9_./-]"))
 _PLACEHOLDER: Final = re.compile(
@@ -228,7 +228,7 @@ _MIN_ENTROPY: Final = 3.4
 
 
 def find_secrets(text: str) -> list[SecretFinding]:
-    """Return where secrets stand in a text, in order, each place once."""
+    """Return the secrets in a text, in order, each position once."""
     text = _INVISIBLE.sub("", text)
     spans = [*_of_rules(text), *_beside_keywords(text)]
     findings: list[SecretFinding] = []
@@ -244,7 +244,7 @@ def find_secrets(text: str) -> list[SecretFinding]:
 
 
 def _of_rules(text: str) -> Iterator[tuple[int, int, str]]:
-    # Most words are too short to be a token or have no digit: what is left of a text without them is searched first.
+    # Most words are too short for a token or have no digit, so they are removed before the search.
     long = "\n".join(word for word in text.split() if len(word) >= _MIN_CHARS and not _DIGITS.isdisjoint(word))
     for rule in RULES:
         for needle in rule.needles:
@@ -270,7 +270,7 @@ def _of_needle(text: str, rule: SecretRule, needle: str) -> Iterator[tuple[int, 
 
 
 def refuse_secrets(text: str, what: str) -> None:
-    """Raise where a text holds a secret; the error says what kind and where, never the value."""
+    """Raise if a text contains a secret; the error states the kind and the position, never the value."""
     findings = find_secrets(text)
     if findings:
         first = findings[0]
@@ -282,14 +282,14 @@ def refuse_secrets(text: str, what: str) -> None:
 
 
 def _beside_keywords(text: str) -> Iterator[tuple[int, int, str]]:
-    lowered = text.replace("\u0130", "I").lower()  # the one letter that grows when lowered
+    lowered = text.replace("\u0130", "I").lower()  # the one letter that gets longer in lower case
     for word in _KEYWORDS:
         at = lowered.find(word)
         while at >= 0:
             is_named = word != "key" or _names_a_key(lowered[max(0, at - _KEY_ROOM) : at])
             found = _VALUE.match(text, at + len(word)) if is_named else None
             if found and (value := found["value"].rstrip(".,;:!?")):
-                # An id beside a word is an id; beside the name of a variable or an API it is what lets one in.
+                # An id next to a plain word is an id; next to the name of a variable or an API it is a credential.
                 named = text[at : at + len(word)].isupper() or "api" in lowered[max(0, at - 5) : at]
                 random = _looks_random(value) or (named and _UUID.fullmatch(value) is not None)
                 if random and not _is_placeholder(value):
@@ -298,7 +298,7 @@ def _beside_keywords(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _names_a_key(before: str) -> bool:
-    """Say whether what stands before "key" makes it one that lets somebody in."""
+    """Say whether the text before "key" makes it a credential."""
     return (before[:-1] if before[-1:] in ("_", " ", ".", "-") else before).endswith(_BEFORE_KEY)
 
 
@@ -307,7 +307,7 @@ def _is_placeholder(value: str) -> bool:
 
 
 def _looks_random(value: str) -> bool:
-    """Say whether a value beside a keyword is one that nobody would write as a word, a name or an expression."""
+    """Say whether a value next to a keyword is too random to be a word, a name or an expression."""
     if len(value) < 12 or not _DIGIT.search(value) or not (_LOWER.search(value) or _UPPER.search(value)):
         return _is_strong_password(value)
     if re.fullmatch(r"[A-Za-z_][\w.]*(?:\.[A-Za-z_]\w*)+|[\w/.-]+\.\w{1,5}|[a-z]+(?:[-_][a-z0-9]+)+", value):
@@ -318,7 +318,7 @@ def _looks_random(value: str) -> bool:
 
 
 def _is_strong_password(value: str) -> bool:
-    """Say whether a shorter value mixes letters, digits and signs as only a password does."""
+    """Say whether a shorter value mixes letters, digits and signs like a password."""
     mixed = _DIGIT.search(value) and _UPPER.search(value) and _LOWER.search(value) and _SIGN.search(value)
     return bool(mixed) and value[-1] not in "=("
 

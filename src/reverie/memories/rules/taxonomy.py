@@ -1,4 +1,4 @@
-"""What is worth keeping: four types of memory, what is refused and why, and descriptions that can be found again."""
+"""Rules for memories: four types, refused texts with reasons, and descriptions that search can find."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MIN_DESCRIPTION_WORDS: Final = 3
 
 
 def route(type_name: str, wanted: Scope | None, *, team: bool) -> Scope:
-    """Return where a memory of this type goes; only what may be shared is ever shared."""
+    """Return the scope for a memory of this type; only types that may be shared become team memories."""
     if not team or type_name == "user":
         return "private"
     if wanted is not None:
@@ -35,7 +35,7 @@ def route(type_name: str, wanted: Scope | None, *, team: bool) -> Scope:
 
 
 def body_for(text: str, why: str = "", how: str = "") -> str:
-    """Return the text with its reason and its use below it, where they are not in it already."""
+    """Return the text followed by its reason and its use, unless it contains them."""
     parts = [text.strip()]
     if why.strip() and "**Why" not in text:
         parts.append(f"**Why:** {why.strip()}")
@@ -52,7 +52,7 @@ def description_for(text: str) -> str:
     return plain[: DESCRIPTION_CHARS - 1].rsplit(" ", 1)[0].rstrip(" ,;:") + "…"
 
 
-# -- what is not kept, even when asked
+# -- texts that are never saved
 
 _PASSING: Final = re.compile(
     r"\b(?:(?:i am|i'm|we are|we're|you are) (?:currently|now|in the middle of|just about to|about to)\b"
@@ -98,21 +98,21 @@ _SAID_WORDS: Final = 6
 
 _REASONS: Final = (
     (_PASSING, "it is a passing detail of the task at hand; it will be stale in the next session (use a todo list)"),
-    (_HISTORY, "it is what the version history says; 'git log' stays right where a copy goes stale"),
+    (_HISTORY, "the version history shows it; 'git log' stays right where a copy goes stale"),
     (_RECIPE, "it is a debugging recipe; the fix is in the code and its reason in the commit message"),
-    (_CODE_SHOWN, "it is what the code shows; reading the code stays right where a copy goes stale"),
+    (_CODE_SHOWN, "the code shows it; reading the code stays right where a copy goes stale"),
 )
 
 
 def refusal(text: str, type_name: str, *, instructions: Sequence[str] = ()) -> str:
-    """Return why a text is not kept, even when asked; empty where it may be.
+    """Return why a text must not be saved, even on request; empty if it may be.
 
     ``instructions`` are the texts of instruction files, which every session reads anyway.
     """
     if type_name not in TYPES:
         return f"{type_name!r} is no type of memory; the types are {', '.join(TYPES)}"
     if not text.strip():
-        return "there is no text; say what is to be remembered"
+        return "there is no text; say which fact to remember"
     prose = text.split("**Why")[0]
     fenced = sum(len(found.group()) for found in _FENCED.finditer(prose))
     reason = ""
@@ -120,11 +120,11 @@ def refusal(text: str, type_name: str, *, instructions: Sequence[str] = ()) -> s
         reason = "it is mostly code; the code itself stays right where a copy goes stale"
     elif _is_said(prose, instructions):
         reason = "an instruction file says it already, and every session reads that"
-    elif type_name != "reference":  # a pointer may well name a commit or a file
+    elif type_name != "reference":  # a reference may name a commit or a file
         reason = next((why for pattern, why in _REASONS if pattern.search(prose)), "")
     if not reason:
         return ""
-    return f"not saved: {reason}. Save what was surprising or decided, and why, if there is something of that kind"
+    return f"not saved: {reason}. Save a surprise or a decision with its reason instead, if there is one"
 
 
 def _is_said(text: str, instructions: Sequence[str]) -> bool:
@@ -139,7 +139,7 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-# -- what can be found again
+# -- descriptions that can be found
 
 _VAGUE: Final = frozenset(
     re.findall(
@@ -164,7 +164,7 @@ _RELATIVE: Final = re.compile(
 
 
 def vagueness(description: str, name: str = "") -> str:
-    """Return what makes a description useless for finding the memory; empty where nothing does."""
+    """Return why a description is useless for search; empty if it is fine."""
     words = _words(description)
     telling = [word for word in words if word not in _VAGUE]
     if not words:
@@ -172,14 +172,14 @@ def vagueness(description: str, name: str = "") -> str:
     if len(words) < _MIN_DESCRIPTION_WORDS or len(telling) < 2:
         return "has a vague description; name the thing, the place, the person or the rule"
     if name and words == _words(name) and len(telling) < _MIN_DESCRIPTION_WORDS:
-        return "has a description that only repeats its name; say what is in it"
+        return "has a description that only repeats its name; describe its content"
     if len(description) > DESCRIPTION_CHARS + 100:
         return f"has a description of {len(description)} characters; keep it to one line of about 150"
     return ""
 
 
 def lint_memory(memory: MemoryRecord, *, today: str = "") -> list[str]:
-    """Return what is wrong with a memory, one sentence each; its body must have been read."""
+    """Return the faults of a memory, one sentence each; its body must be loaded."""
     if memory.problem:
         return [f"has front matter that cannot be read: {memory.problem}"]
     found = [vagueness(memory.description, memory.name)]
@@ -192,5 +192,5 @@ def lint_memory(memory: MemoryRecord, *, today: str = "") -> list[str]:
     if memory.expires and today and memory.expires[:10] < today[:10]:
         found.append(f"expired on {memory.expires[:10]}; update or forget it")
     if re.search(r"^(?:<{7} |>{7} )", memory.body, re.MULTILINE):
-        found.append("holds two versions with conflict marks between them; keep what is right")
+        found.append("holds two versions with conflict marks between them; keep the correct part")
     return [one for one in found if one]

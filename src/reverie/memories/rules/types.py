@@ -1,4 +1,4 @@
-"""The four types of memory: what each is for, when one is saved, and the shape it has."""
+"""The four types of memory: the purpose of each, when to save one, and its form."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["TYPES", "MemoryKind", "MemoryType"]
 
 @record
 class MemoryKind:
-    """What a type of memory is for, and the shape it has."""
+    """A type of memory: its purpose, when to save one, and its form."""
 
     name: MemoryType
     scope: str
-    """Whose memory it becomes where a team shares some; stands in every prompt that defines the type."""
+    """Its scope in a shared project, as stated in every prompt that defines the type."""
     what: str
     when: str
     shape: str

@@ -1,6 +1,6 @@
-"""Daily logs as text: one line a note, with the time, the session and whose word it is.
+"""Daily logs as text: one line per note, with the time, the session and the trust.
 
-Anybody may write in these files, so that a line is an agent's word at best.
+Any program may write these files, so a line has agent trust at best.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class LogLine:
 
     day: str
     time: str
-    """Hour and minute, as they were where it was written; empty where the line does not say."""
+    """Local hour and minute of the note; empty if the line has none."""
     text: str
     source: str
     trust: Trust
     file: str
     number: int
-    """Which line of the file it is, from 1."""
+    """The line number in the file, from 1."""
 
 
 def log_line(moment: datetime, text: str, *, source: str = "", trust: Trust = "agent") -> str:
@@ -41,13 +41,13 @@ def log_line(moment: datetime, text: str, *, source: str = "", trust: Trust = "a
 
 
 def day_of(file: str) -> str:
-    """Return the day a log file is of; empty where the name is none of a log's."""
+    """Return the day of a log file; empty if the name is not that of a log."""
     found = _FILE.fullmatch(file)
     return found[3] if found else ""
 
 
 def read_log(file: str, text: str) -> list[LogLine]:
-    """Return the notes of a log; lines that people wrote their own way count too, headings and rules do not."""
+    """Return the notes of a log; lines in another form count too, headings and rules do not."""
     found: list[LogLine] = []
     for number, line in enumerate(text.splitlines(), 1):
         noted = _LINE.fullmatch(line.rstrip())

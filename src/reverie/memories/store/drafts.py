@@ -1,6 +1,6 @@
-"""Plans of changes to a memory directory: pure functions from what is there to what shall be.
+"""Plan changes to a memory directory: pure functions from the current files to the new ones.
 
-Each is called while the directory is locked and returns the draft of one transaction, or None where nothing changes.
+Each runs while the directory is locked and returns the draft of one transaction, or None if nothing changes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 @record
 class Draft:
-    """A change before it is made: contents by file (None removes one), and the index if that changes."""
+    """A planned change: contents by file (None removes one), and the new index if it changes."""
 
     act: Act
     who: str
@@ -45,7 +45,7 @@ class Draft:
     source: tuple[str, ...] = ()
     undoes: tuple[str, ...] = ()
     expect: Mapping[str, str | None] = field(default_factory=lambda: dict[str, str | None]())
-    """The hash a file must have (None: must not be there) for the change to be made."""
+    """The hash each file must have for the change to be made; None means that it must not exist."""
 
 
 @record
@@ -62,7 +62,7 @@ class Revision:
 
 
 class TransactionView(Protocol):
-    """What a plan sees of the directory."""
+    """The state of the directory that a plan can read."""
 
     @property
     def now(self) -> str:
@@ -71,20 +71,20 @@ class TransactionView(Protocol):
 
     @property
     def index(self) -> str:
-        """The index as it is."""
+        """The current index."""
         ...
 
     @property
     def history(self) -> History:
-        """The journal up to now."""
+        """The journal so far."""
         ...
 
     def read(self, file: str) -> bytes | None:
-        """Return a memory file as it is."""
+        """Return the bytes of a memory file."""
         ...
 
     def record(self, file: str) -> MemoryRecord | None:
-        """Return a memory as it is."""
+        """Return a memory."""
         ...
 
     def heads(self) -> list[MemoryRecord]:
@@ -99,13 +99,13 @@ def _day(now: str) -> str:
 def save(
     table: TransactionView, file: str, fields: Mapping[str, Value], body: str, *, who: str, why: str
 ) -> Draft | None:
-    """Plan a new memory; one that is there with the same text already stays as it is."""
+    """Plan a new memory; None if it exists with the same text."""
     there = table.record(file)
     if there is not None:
         if there.body.strip() == body.strip():
             return None
         raise StorageConflict(
-            f"a memory {file} is there already and says something else; update it, or give another name", path=file
+            f"a memory {file} exists already with another text; update it, or give another name", path=file
         )
     data = new_text({**fields, "created": _day(table.now), "modified": _day(table.now)}, body).encode()
     source = fields.get("source", "")
@@ -125,11 +125,9 @@ def revise(table: TransactionView, revision: Revision, *, who: str, why: str) ->
     file, changes, body, expect = revision.file, revision.changes, revision.body, revision.expect
     old, data = _there(table, file)
     if old.problem:
-        raise InputError(f"{file} cannot be changed: {old.problem}; mend the file by hand first")
-    if expect is not None and version_of(data) != expect:  # even where it says the same: somebody else said it
-        raise StorageConflict(
-            f"{file} was changed by someone else meanwhile; read it again and repeat the change", path=file
-        )
+        raise InputError(f"{file} cannot be changed: {old.problem}; repair the file by hand first")
+    if expect is not None and version_of(data) != expect:  # even if the text is equal: another author wrote it
+        raise StorageConflict(f"{file} was changed meanwhile; read it again and repeat the change", path=file)
     same = body is None or body.strip() == old.body.strip()
     if same and all(_is_set(old, key, value) for key, value in changes.items()):
         return None
@@ -159,12 +157,12 @@ def _is_set(old: MemoryRecord, key: str, value: Value | None) -> bool:
 def _there(table: TransactionView, file: str) -> tuple[MemoryRecord, bytes]:
     data, memory = table.read(file), table.record(file)
     if data is None or memory is None:
-        raise InputError(f"there is no memory {file}; 'reverie memory list' names what there is")
+        raise InputError(f"there is no memory {file}; 'reverie memory list' lists all memories")
     return memory, data
 
 
 def forget(table: TransactionView, files: Sequence[str], *, who: str, why: str) -> Draft:
-    """Plan the removal of memories and their lines."""
+    """Plan the removal of memories and their index lines."""
     for file in files:
         _there(table, file)
     index = changed(table.index, dict.fromkeys(files))
@@ -172,9 +170,9 @@ def forget(table: TransactionView, files: Sequence[str], *, who: str, why: str) 
 
 
 def forget_source(table: TransactionView, source: str, *, who: str) -> Draft | None:
-    """Plan the removal of all that came from one source: a file goes back to what it was before it, or goes.
+    """Plan to remove all content from one source: each file returns to its version before it, or is removed.
 
-    What was written later on top of it goes too, for it may have been derived from it.
+    Later versions of such a file are dropped too, since they may be derived from it.
     """
     files: dict[str, bytes | None] = {}
     for entry in table.history.entries:
@@ -195,7 +193,7 @@ def _comes_from(said: str, source: str) -> bool:
 
 
 def _following(index: str, files: Mapping[str, bytes | None]) -> str:
-    """Return the index with a line for each of these files that is there and none for those that are not."""
+    """Return the index with one line for each existing file of these, and none for the others."""
     listed = {line.file: line for line in lines_of(index)}
     lines: dict[str, str | None] = {}
     for file, data in files.items():
@@ -207,7 +205,7 @@ def _following(index: str, files: Mapping[str, bytes | None]) -> str:
 
 
 def undo(table: TransactionView, entries: Sequence[JournalEntry], *, who: str) -> Draft:
-    """Plan to take changes back, newest first, byte for byte."""
+    """Plan to undo changes, newest first, byte for byte."""
     target = table.history.reversal(entries)
     files = {file: data for file, (_, data) in target.items()}
     names = ", ".join(entry.id for entry in entries)
@@ -223,9 +221,9 @@ def undo(table: TransactionView, entries: Sequence[JournalEntry], *, who: str) -
 
 
 def _index_before(index: str, entries: Sequence[JournalEntry], files: Mapping[str, bytes | None]) -> str:
-    """Return the index as it was before these changes, newest first.
+    """Return the index before these changes, newest first.
 
-    Byte for byte where nobody else wrote in it since; else with lines for the files that are there and for no others.
+    It is restored byte for byte if it was not changed since; else lines are added and removed by file.
     """
     clean = True
     for entry in entries:
@@ -236,7 +234,7 @@ def _index_before(index: str, entries: Sequence[JournalEntry], files: Mapping[st
 
 
 def rewind(table: TransactionView, later: Sequence[JournalEntry], *, who: str, why: str) -> Draft | None:
-    """Plan to bring every file to what it was before these changes, newest first."""
+    """Plan to restore every file to its version before these changes, newest first."""
     history = table.history
     versions: dict[str, Change] = {}
     for entry in later:
@@ -251,19 +249,19 @@ def rewind(table: TransactionView, later: Sequence[JournalEntry], *, who: str, w
 
 
 def reindex(table: TransactionView, *, who: str) -> Draft | None:
-    """Plan the index as the files say it."""
+    """Plan to rebuild the index from the files."""
     index = rebuilt(table.index, table.heads())
     return Draft("reindexed", who, "", {}, index) if index != table.index else None
 
 
 def confirm(table: TransactionView, file: str, *, who: str) -> Draft | None:
-    """Plan that the user vouches for a memory."""
+    """Plan that the user confirms a memory."""
     memory, data = _there(table, file)
     if memory.trust == "user":
         return None
     old = data.decode("utf-8", "surrogateescape")
     text = revised_text(old, {"trust": "user"})
-    if text == old:  # it claimed so before anybody had confirmed it
+    if text == old:  # the file claimed user trust before it was confirmed
         text = revised_text(old, {"modified": _day(table.now)})
     new = text.encode("utf-8", "surrogateescape")
     return Draft(
@@ -272,7 +270,7 @@ def confirm(table: TransactionView, file: str, *, who: str) -> Draft | None:
 
 
 def last_trusted(history: History, file: str) -> bytes | None:
-    """Return the last version of a file that was not waiting to be confirmed; None where there was none."""
+    """Return the last version of a file that was not unconfirmed; None if there is none."""
     for _, change in reversed(history.of_file(file)):
         if change.after is None:
             return None
@@ -283,7 +281,7 @@ def last_trusted(history: History, file: str) -> bytes | None:
 
 
 def reject(table: TransactionView, file: str, *, who: str) -> Draft:
-    """Plan that an unconfirmed memory goes back to what it was when it could be trusted, or goes."""
+    """Plan to restore the last trusted version of an unconfirmed memory, or to remove it."""
     memory, data = _there(table, file)
     if memory.trust != "unconfirmed":
         raise InputError(f"{file} is not waiting to be confirmed; to remove it, forget it")

@@ -1,4 +1,4 @@
-"""The memory files of a directory with their stamps, to find those that changed without reading any.
+"""The memory files of a directory with their stamps, to find changed files without reading any.
 
 A hook runs this in milliseconds, so it imports nothing that the rest of the store needs.
 """
@@ -23,7 +23,7 @@ FileStamp = tuple[int, int, int, int, int]
 
 
 def stamped_files(root: str, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, FileStamp]]:
-    """Yield each memory file beneath a directory, by its relative path, with its stamp; links are not followed."""
+    """Yield each memory file beneath a directory by relative path, with its stamp; symbolic links are not followed."""
     with suppress(OSError), os.scandir(os.path.join(root, prefix) if prefix else root) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
             name = f"{prefix}{entry.name}"

@@ -1,8 +1,8 @@
-"""Front matter: the few fields a memory file starts with, read by a small strict parser.
+"""Front matter: the fields at the start of a memory file, parsed strictly.
 
-It reads what such files hold and refuses the rest of YAML: ``key: value`` lines, quoted strings, lists of strings,
-one level of nesting, comments. Every value is text, so that ``no`` stays "no" and 007 keeps its zeros. There are no
-aliases, anchors, tags, block scalars or merge keys, and no more than 64 KB of it.
+It accepts a subset of YAML: ``key: value`` lines, quoted strings, lists of strings, one level of nesting, comments.
+Every value is text, so that ``no`` stays "no" and 007 keeps its zeros. It refuses aliases, anchors, tags, block
+scalars, merge keys, and more than 64 KB.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ESCAPE: Final = pattern(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", '"': '"', "\\": "\\", "/": "/"}
 _DOUBLE: Final = pattern(r'"((?:[^"\\]|\\.)*)"')
 _SINGLE: Final = pattern(r"'((?:[^']|'')*)'")
-# What would mean something else to a reader of YAML: it is refused where it is not quoted.
+# Characters with another meaning in YAML: refused unless quoted.
 _SPECIAL: Final = {
     "&": "an anchor",
     "*": "an alias",
@@ -46,21 +46,21 @@ _SPECIAL: Final = {
     "@": "a reserved character",
     "`": "a reserved character",
 }
-# Written without quotes only where every reader of YAML reads the same text.
+# Written without quotes only if every YAML parser reads the same text.
 _SAFE: Final = pattern(r"[A-Za-z/](?:[A-Za-z0-9 _./()+-]*[A-Za-z0-9_./()+-])?")
 _WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
 
 @record
 class FrontMatter:
-    """The fields at the head of a file, in their order, and the text after them."""
+    """The fields at the start of a file, in order, and the text after them."""
 
     fields: Mapping[str, Value] = field(default_factory=lambda: dict[str, Value]())
     body: str = ""
 
 
 def parse(text: str) -> FrontMatter:
-    """Split a file into fields and body; one that opens no front matter is all body."""
+    """Split a file into fields and body; a file without front matter is all body."""
     text = text.removeprefix(_BOM)
     start = text.find("\n") + 1
     if (text[: start - 1] if start else text).rstrip(" \t\r") != _FENCE:
@@ -88,7 +88,7 @@ class _Reader:
         self._at = 0
 
     def fields(self) -> dict[str, Value]:
-        """Read every field."""
+        """Parse every field."""
         found: dict[str, Value] = {}
         while (line := self._peek()) is not None:
             if line[0] == " ":
@@ -102,7 +102,7 @@ class _Reader:
         return found
 
     def _peek(self) -> str | None:
-        """Return the next line that says something."""
+        """Return the next line that is neither blank nor a comment."""
         while self._at < len(self._lines):
             line = self._lines[self._at]
             if "\t" in line[: len(line) - len(line.lstrip())]:
@@ -122,7 +122,7 @@ class _Reader:
         return key, _without_comment(value.strip())
 
     def _block(self) -> Value:
-        """Read what stands below a key without a value: a list, a table of one level, or nothing."""
+        """Parse the lines below a key without a value: a list, a table of one level, or nothing."""
         line = self._peek()
         if line is None or not (line[0] == " " or _is_item(line)):
             return ""
@@ -163,7 +163,7 @@ class _Reader:
         return self._list(text) if text.startswith("[") else self._scalar(text)
 
     def _list(self, text: str) -> list[str]:
-        """Read a list in brackets."""
+        """Parse a list in brackets."""
         found: list[str] = []
         rest = text[1:].strip()
         while not rest.startswith("]") or found:
@@ -225,16 +225,16 @@ def _is_item(line: str) -> bool:
 
 
 def _starts_pair(text: str) -> bool:
-    """Say whether an item would be a table to a reader of YAML."""
+    """Say whether YAML would read an item as a table."""
     return text[:1] not in ('"', "'") and re.match(r"[^\s:]+:(\s|\Z)", text) is not None
 
 
 def _without_comment(text: str) -> str:
-    """Return the value without a comment after it; inside quotes a # is text."""
+    """Return the value without a trailing comment; inside quotes a # is text."""
     quoted = (_DOUBLE if text[:1] == '"' else _SINGLE).match(text) if text[:1] in ('"', "'") else None
     head = quoted.group() if quoted else ""
     if text.startswith("["):
-        # A list may hold quoted items with a # in them: only what follows the last bracket can be a comment.
+        # A list may hold quoted items with a #: a comment can only follow the last bracket.
         closing = re.match(r"\[(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|[^\"'\]])*\]", text)
         head = closing.group() if closing else ""
     tail = text[len(head) :]
@@ -244,7 +244,7 @@ def _without_comment(text: str) -> str:
 
 
 def render(matter: FrontMatter) -> str:
-    """Write fields and body so that ``parse`` reads the same back, and so does any reader of YAML."""
+    """Render fields and body so that ``parse`` and every YAML parser read the same values back."""
     if not matter.fields and not matter.body.startswith((_FENCE, _BOM)):
         return matter.body
     lines: list[str] = []

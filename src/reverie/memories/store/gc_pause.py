@@ -1,4 +1,4 @@
-"""Making thousands of small things without the collector looking through all of them again and again."""
+"""Pause the garbage collector while thousands of small objects are created."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["uncollected"]
 
 @contextmanager
 def uncollected() -> Generator[None]:
-    """Let the collector of cycles rest meanwhile; what is made here has none."""
+    """Pause the cyclic garbage collector; the objects made here contain no cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""The files of a memory directory and their heads, and what heads were when they were last read.
+"""The files of a memory directory and a cache of their heads.
 
-What is kept says nothing that the files do not say and decides nothing about trust: it holds what a file claims and the
-hash of what it was, and may go at any time. By it a scan looks at files that did not change and reads only the others.
+The cache repeats only the files' own claims and hashes, decides nothing about trust, and may be deleted at any time.
+With it a scan reads only files that changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .trust import Trust
 __all__ = ["JOURNAL", "LOCK", "READ_FLAGS", "Head", "HeadCache", "has_settled", "memory_files", "print_of", "read_head"]
 
 JOURNAL: Final = ".journal"
-READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never wait for a pipe
+READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # never block on a pipe
 LOCK: Final = "lock"
 _HEADS: Final = "heads"
 _MAX_DEPTH: Final = 3
@@ -33,18 +33,18 @@ _HEAD_BYTES: Final = 2_048
 _MAX_HEAD_BYTES: Final = 70_000
 _MAX_KEPT_BYTES: Final = 256 * 2**20
 _FEWEST: Final = 64
-"""So many files are read as quickly as it takes to look up what was kept of them."""
+"""Below this number of files, reading them is as fast as reading the cache."""
 _WORTH: Final = 8
-"""What is kept is written anew when one in so many was read."""
+"""The cache is written again if one in this many files was read."""
 _GRAIN_NS: Final = 250_000_000
-"""More than a clock's tick; a file system that counts whole seconds gets more."""
+"""More than one clock tick; a file system with whole seconds gets more."""
 _COARSE_GRAIN_NS: Final = 2_500_000_000
 _KIND: Final = 0o170000
 _REGULAR: Final = 0o100000
 
 
 def memory_files(root: str) -> Iterator[tuple[str, int, str]]:
-    """Yield the memory files by path, with the folder they can be opened in."""
+    """Yield the memory files by path, with an open folder to read them from."""
     waiting: list[tuple[str, ...]] = [()]
     while waiting:
         parts = waiting.pop()
@@ -66,7 +66,7 @@ def memory_files(root: str) -> Iterator[tuple[str, int, str]]:
 
 
 def read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
-    """Return the first part of a file, as far as its front matter can go."""
+    """Return the first part of a file, as far as its front matter can reach."""
     descriptor = os.open(name, READ_FLAGS, dir_fd=folder)
     try:
         found = os.fstat(descriptor)
@@ -81,27 +81,27 @@ def read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]
 
 
 def print_of(found: os.stat_result) -> int:
-    """Return a number that is another one whenever the file may have changed."""
+    """Return a number that differs whenever the file may have changed."""
     return hash((found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink))
 
 
 def has_settled(found: os.stat_result, now_ns: int) -> bool:
-    """Say whether a file that changes from now on will show it by its times, whose grain differs by file system."""
+    """Say whether a later change of a file will change its times, whose resolution differs by file system."""
     changed = found.st_ctime_ns
     return changed < now_ns - (_GRAIN_NS if changed % 1_000_000_000 else _COARSE_GRAIN_NS)
 
 
 class Head(NamedTuple):
-    """What was read of one file."""
+    """The cached head of one file."""
 
     print: int
-    """By which it is known to be unchanged."""
+    """The fingerprint of the unchanged file."""
     version: str
-    """The hash of its bytes, where somebody needed it."""
+    """The hash of its bytes, if it was needed."""
     claim: Trust
-    """Whose word it says it is."""
+    """The trust that the file claims."""
     memory: MemoryRecord
-    """The head, with the trust that was vouched for when it was last looked at."""
+    """The head, with its trust at the last scan."""
 
 
 class _Row(msgspec.Struct, array_like=True, gc=False):
@@ -123,9 +123,9 @@ _rows: Final = msgspec.msgpack.Decoder(tuple[list[int], list[_Row]])
 
 
 class HeadCache:
-    """The heads of one directory: in this process, and beside its journal for the next one.
+    """The cached heads of one directory: in this process, and on disk beside the journal.
 
-    A directory that is shared is read anew by each process: others write there, and see it in another light.
+    A team directory is read again by each process: others write there, and trust differs by user.
     """
 
     def __init__(self, root: str, scope: Scope) -> None:
@@ -135,28 +135,28 @@ class HeadCache:
         self._written: int = 0
 
     def heads(self) -> Mapping[str, Head]:
-        """Return what is known, by file."""
+        """Return the cached heads by file."""
         if self._heads is None:
             self._heads = self._read()
             self._written = len(self._heads)
         return self._heads
 
     def has_place(self) -> bool:
-        """Say whether there is a journal, beside which heads can be kept."""
+        """Say whether a journal exists, beside which the cache can be stored."""
         return not self._is_shared and os.path.isdir(os.path.join(self._root, JOURNAL))
 
     def keep(self, heads: Mapping[str, Head], read: int) -> None:
-        """Know these from now on, and write them down where it pays: ``read`` of them had to be read."""
+        """Replace the cached heads, and write them to disk if enough of them had to be ``read``."""
         self._heads = heads
         gone = self._written - (len(heads) - read)
         if self._is_shared or len(heads) < _FEWEST or max(read, gone) * _WORTH <= len(heads):
             return
-        with suppress(OSError, StorageError, ValueError, TypeError):  # it is only quicker with it
+        with suppress(OSError, StorageError, ValueError, TypeError):  # the cache is optional
             self._write(heads)
             self._written = len(heads)
 
     def forget(self) -> None:
-        """Keep nothing of what was read; whoever calls this has the journal's lock."""
+        """Delete the cache; the caller holds the journal's lock."""
         self._heads, self._written = {}, 0
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._root, JOURNAL, _HEADS))
@@ -202,9 +202,9 @@ class HeadCache:
         return read_all(descriptor)
 
     def _write(self, heads: Mapping[str, Head]) -> None:
-        """Write them aside and into place; not durably, since whoever reads them checks them whole.
+        """Write the cache to a temporary file and rename it; not durably, since a checksum protects readers.
 
-        Under the journal's lock, and only of files that are there: what was erased meanwhile does not come back.
+        This happens under the journal's lock and only for existing files, so that erased text does not return.
         """
         with opened_folder(self._root, (JOURNAL,)) as folder:
             path = os.path.join(self._root, JOURNAL, LOCK)
@@ -231,7 +231,7 @@ class HeadCache:
 
 
 def _encoded(root: str, heads: Mapping[str, Head]) -> bytes:
-    """Return the bytes of what is kept of the files that are there."""
+    """Encode the heads of existing files."""
     rows = [
         _Row(
             one.print,
@@ -254,8 +254,8 @@ def _encoded(root: str, heads: Mapping[str, Head]) -> bytes:
 
 
 def _makers() -> list[int]:
-    """Return by what it is known that another version of this program would read other heads."""
+    """Return a fingerprint of the parsing code; another version of this program ignores the cache."""
     with suppress(OSError):
         found = [os.stat(room.__file__) for room in (frontmatter, records, trust) if room.__file__]
         return [number for one in found for number in (one.st_mtime_ns, one.st_size)]
-    return [os.getpid()]  # nobody can tell: each process for itself
+    return [os.getpid()]  # unknown version: each process uses its own cache

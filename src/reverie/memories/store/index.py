@@ -1,7 +1,7 @@
-"""``MEMORY.md``: an index of one line a memory, which can always be rebuilt from the files.
+"""``MEMORY.md``: an index with one line per memory, which can always be rebuilt from the files.
 
-People and other programs write in it too: a heading, a note, a line of their own stay where they are. Only lines that
-point to a memory are ours to add, change and take away.
+People and other programs write in it too: their headings, notes and lines stay. Only lines that link to a memory are
+added, changed and removed here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INDEX: Final = "MEMORY.md"
 MAX_LINES: Final = 200
 MAX_BYTES: Final = 25_000
 LINE_CHARS: Final = 150
-"""About how long a line is."""
+"""The approximate length of a line."""
 _MIN_HOOK_CHARS: Final = 40
 _NAMED: Final = 20
 
@@ -48,7 +48,7 @@ _ENCODED: Final = {" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">": "%3E"}
 
 @record
 class IndexLine:
-    """A line that points to a memory."""
+    """A line that links to a memory."""
 
     number: int
     title: str
@@ -58,7 +58,7 @@ class IndexLine:
 
 @record
 class LoadedIndex:
-    """What of the index is shown, and what was left out."""
+    """The shown part of the index, and the number of lines left out."""
 
     text: str
     left_out: tuple[str, ...] = ()
@@ -67,13 +67,13 @@ class LoadedIndex:
 
     @property
     def shown(self) -> str:
-        """The text with the warning below it, where there is one."""
+        """The text, followed by the warning if there is one."""
         return f"{self.text.rstrip()}\n\n> {self.warning}\n" if self.warning else self.text
 
 
 @record
 class Hunk:
-    """How one version of the index became another: from line ``at``, ``old`` gave way to ``new``."""
+    """The difference between two versions of the index: from line ``at``, ``new`` replaced ``old``."""
 
     at: int
     old: list[str]
@@ -81,7 +81,7 @@ class Hunk:
 
 
 def lines_of(text: str) -> list[IndexLine]:
-    """Return the lines that point to memories."""
+    """Return the lines that link to memories."""
     found: list[IndexLine] = []
     for number, line in enumerate(text.split("\n")):
         entry = _ENTRY.match(line)
@@ -110,7 +110,7 @@ def line_for(memory: MemoryRecord) -> str:
 
 
 def changed(text: str, lines: dict[str, str | None]) -> str:
-    """Return the index with a line for each file, or none for it; everything else stays as it is."""
+    """Return the index with these lines by file (None removes one); all other lines stay."""
     end = "\r\n" if "\r\n" in text else "\n"
     left = dict(lines)
     kept: list[str] = []
@@ -129,14 +129,14 @@ def changed(text: str, lines: dict[str, str | None]) -> str:
 
 
 def rebuilt(text: str, memories: Iterable[MemoryRecord]) -> str:
-    """Return the index as the files say it: lines of lost files go, lines of new ones come, others stay."""
+    """Rebuild the index from the files: remove lines of missing files, add lines of new ones, keep the others."""
     known = {memory.file: memory for memory in memories}
     listed = {line.file for line in lines_of(text)}
     lines: dict[str, str | None] = {file: None for file in listed if file.endswith(".md") and file not in known}
     seen: set[str] = set()
     for line in lines_of(text):
         if line.file in seen and line.file in known:
-            lines[line.file] = line_for(known[line.file])  # said twice: once is enough
+            lines[line.file] = line_for(known[line.file])  # a duplicate line
         seen.add(line.file)
     missing = [memory for memory in known.values() if memory.file not in listed]
     for memory in sorted(missing, key=lambda one: (one.created or one.modified, one.file)):
@@ -145,9 +145,9 @@ def rebuilt(text: str, memories: Iterable[MemoryRecord]) -> str:
 
 
 def load(text: str, *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES, size: int | None = None) -> LoadedIndex:
-    """Return the index as far as it is shown: so many lines, then so many bytes, cut at a newline.
+    """Return the shown part of the index: at most so many lines and bytes, cut at a newline.
 
-    ``size`` is its size in bytes, where that is known already.
+    ``size`` is its size in bytes, if known.
     """
     size = len(text.encode("utf-8", "replace")) if size is None else size
     lines = text.count("\n") + (not text.endswith("\n"))
@@ -174,7 +174,7 @@ def _warning(lines: int, size: int, shown: str, left_out: Sequence[str], max_lin
     )
 
 
-# -- how one version became another
+# -- differences between versions
 
 
 def hunk_between(old: str, new: str) -> Hunk:
@@ -190,7 +190,7 @@ def hunk_between(old: str, new: str) -> Hunk:
 
 
 def patched(text: str, hunk: Hunk, *, backwards: bool = False) -> str | None:
-    """Return the text with the hunk applied or taken back; None where the text is not what the hunk expects."""
+    """Apply a hunk to the text, or revert it; None if the text does not match the hunk."""
     lines = text.split("\n")
     old, new = (hunk.new, hunk.old) if backwards else (hunk.old, hunk.new)
     if lines[hunk.at : hunk.at + len(old)] != old:
@@ -199,7 +199,7 @@ def patched(text: str, hunk: Hunk, *, backwards: bool = False) -> str | None:
 
 
 def merged(text: str, hunk: Hunk) -> str:
-    """Return the text with what a hunk does to lines of memories, though it is not the text the hunk was made for."""
+    """Apply a hunk's changes to lines of memories, though the text does not match the hunk."""
     lines: dict[str, str | None] = {}
     for line in hunk.old:
         lines.update((one.file, None) for one in lines_of(line))

@@ -1,7 +1,7 @@
-"""The journal of a memory directory: who changed what, when and why, with every version of every file.
+"""The journal of a memory directory: author, time and reason of each change, with every version of every file.
 
-Pure: lines to entries and back, and what follows from them: the state at a time, who wrote which line, how to take
-changes back. Writing it is the shelf's work.
+Pure: parse and encode entries, and derive from them the state at a time, the author of each line, and how to undo
+changes. ``journal_files`` writes it.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ Act: TypeAlias = Literal[
     "reindexed",
     "dreamed",
 ]
-"""``found``: there before the journal was; ``outside``: changed by a person or another program."""
+"""``found``: existed before the journal; ``outside``: changed by a person or another program."""
 
 OUTSIDE: Final = "outside"
 
 
 @record
 class Change:
-    """One file's change: the hashes before and after (None: no such file) and the content after."""
+    """A change to one file: the hashes before and after (None: no such file) and the content after."""
 
     file: str
     before: str | None
     after: str | None
     text: str | None = None
     base64: str | None = None
-    """The content where it is no text; neither is there where it was erased."""
+    """The content if it is not text; both are missing if it was erased."""
     trust: Trust | None = None
-    """Whose word the content is, whatever it says itself; not there in journals of old."""
+    """The trust of the content, regardless of its own claim; missing in old journals."""
 
 
 @record
@@ -76,7 +76,7 @@ class JournalEntry:
     why: str
     act: Act
     changes: list[Change] = field(default_factory=lambda: [])
-    """Not there in a line that changed the index alone."""
+    """Missing in an entry that changed only the index."""
     index: Hunk | None = None
     index_before: str | None = None
     index_after: str | None = None
@@ -85,7 +85,7 @@ class JournalEntry:
 
     @property
     def number(self) -> int:
-        """The place of the entry in the journal, counted from 1."""
+        """The position of the entry in the journal, counted from 1."""
         return int(self.id.removeprefix("c"))
 
     @property
@@ -96,7 +96,7 @@ class JournalEntry:
 
 @record
 class BlamedLine:
-    """A line of a memory, and the change it came with."""
+    """A line of a memory, and the change that added it."""
 
     number: int
     text: str
@@ -120,14 +120,14 @@ def change_to(file: str, before: str | None, data: bytes | None, *, trust: Trust
 
 
 def content_of(change: Change) -> bytes | None:
-    """Return the content a change left; None where it left none or it was erased."""
+    """Return the content after a change; None if the file was removed or the content erased."""
     if change.text is not None:
         return change.text.encode()
     return b64decode(change.base64) if change.base64 is not None else None
 
 
 def encode(entry: JournalEntry) -> bytes:
-    """Return the entry as a line, without its newline."""
+    """Encode the entry as a line, without its newline."""
     plain: dict[str, Any] = msgspec.to_builtins(entry)
     plain["changes"] = [{key: value for key, value in change.items() if value is not None or key in ("before", "after")}
                         for change in plain["changes"]]  # fmt: skip
@@ -135,7 +135,7 @@ def encode(entry: JournalEntry) -> bytes:
 
 
 def read_entries(data: bytes) -> Iterator[tuple[JournalEntry, int]]:
-    """Yield every whole entry with the place where its line ends; damaged lines and a torn end are passed over."""
+    """Yield every complete entry with the end of its line; damaged and incomplete lines are skipped."""
     start = 0
     while (end := data.find(b"\n", start)) >= 0:
         try:
@@ -148,7 +148,7 @@ def read_entries(data: bytes) -> Iterator[tuple[JournalEntry, int]]:
 
 
 def erased(entry: JournalEntry, files: set[str]) -> JournalEntry:
-    """Return an entry without what it says of these files: contents, reasons, index lines, and their names."""
+    """Return an entry without contents, reasons, index lines and names of these files."""
     hunk = entry.index
     if hunk is not None and any(line.file in files for line in lines_of("\n".join(hunk.old + hunk.new))):
         entry = replace(entry, index=None)
@@ -162,12 +162,12 @@ def erased(entry: JournalEntry, files: set[str]) -> JournalEntry:
 
 
 def erased_name(file: str) -> str:
-    """Return what an erased file is called: names are made of words too."""
+    """Return the replacement name of an erased file, since a name contains text too."""
     return f"erased_{version_of(file.encode())[:12]}.md"
 
 
 class History:
-    """The entries so far, and what they amount to."""
+    """The entries so far, and the state derived from them."""
 
     def __init__(self, entries: Iterable[JournalEntry] = ()) -> None:
         self.entries: list[JournalEntry] = []
@@ -176,12 +176,12 @@ class History:
         self._by_id: dict[str, int] = {}
         self._trusts: dict[tuple[str, str], Trust] = {}
         self.standings = TrustHistory()
-        """Whose word the files are as they were left."""
+        """The trust of each file's last version."""
         for entry in entries:
             self.add(entry)
 
     def add(self, entry: JournalEntry) -> None:
-        """Take in the next entry."""
+        """Add the next entry."""
         self._by_id[entry.id] = len(self.entries)
         self.entries.append(entry)
         self.standings.add(entry.act, entry.changes)
@@ -194,16 +194,16 @@ class History:
 
     @property
     def known(self) -> Mapping[str, str | None]:
-        """The hash each file has as far as the journal knows; None where it was removed."""
+        """The last known hash of each file; None if it was removed."""
         return self._known
 
     def trust_of(self, file: str, version: str) -> Trust | None:
-        """Return whose word a version of a file was when it was last written; None where that is not known."""
+        """Return the trust of a version of a file when it was last written; None if unknown."""
         return self._trusts.get((file, version))
 
     @property
     def index_version(self) -> str | None:
-        """The hash of the index as the journal knows it."""
+        """The last known hash of the index."""
         return self._indexed
 
     @property
@@ -223,7 +223,7 @@ class History:
         return [(entry, change) for entry in self.entries for change in entry.changes if change.file == file]
 
     def content(self, file: str, version: str) -> bytes:
-        """Return a version of a file."""
+        """Return the content of a version of a file."""
         for _, change in reversed(self.of_file(file)):
             if change.after == version:
                 data = content_of(change)
@@ -232,20 +232,20 @@ class History:
         raise InputError(f"that version of {file} was erased from the journal and cannot come back")
 
     def content_before(self, change: Change) -> bytes | None:
-        """Return what a file held before a change; None where it was not there."""
+        """Return the content of a file before a change; None if it did not exist."""
         return None if change.before is None else self.content(change.file, change.before)
 
     def last_undoable(self, count: int) -> list[JournalEntry]:
-        """Return the last changes that stand, newest first: neither taken back nor a taking back themselves."""
-        gone = self._taken_back()
+        """Return the last changes that can be undone, newest first: neither undone nor undos themselves."""
+        gone = self._undone_ids()
         found = [one for one in reversed(self.entries) if one.id not in gone and one.act not in ("undone", "found")]
         if len(found) < count or not found:
-            have = f"only {len(found)} changes stand" if found else "nothing stands that could be undone"
-            raise InputError(f"cannot undo {count}: {have}; 'reverie memory log' lists what was done")
+            have = f"only {len(found)} changes can be undone" if found else "there is nothing to undo"
+            raise InputError(f"cannot undo {count}: {have}; 'reverie memory log' lists all changes")
         return found[:count]
 
-    def _taken_back(self) -> set[str]:
-        """Return the ids of changes that an undo took back which itself still stands."""
+    def _undone_ids(self) -> set[str]:
+        """Return the ids of changes that an undo reverted which is itself still in effect."""
         gone: set[str] = set()
         for entry in reversed(self.entries):
             if entry.undoes and entry.id not in gone:
@@ -253,9 +253,9 @@ class History:
         return gone
 
     def reversal(self, entries: Sequence[JournalEntry]) -> dict[str, tuple[str | None, bytes | None]]:
-        """Return what taking these back, newest first, does to each file: the hash it must have now, its content then.
+        """Return for each file the hash it must have now, and its content after undoing these changes, newest first.
 
-        Raises where a later change that is not taken back too stands on one of them.
+        Raise if a later change to one of the files is not undone too.
         """
         target: dict[str, tuple[str | None, bytes | None]] = {}
         state: dict[str, str | None] = dict(self._known)
@@ -276,9 +276,9 @@ class History:
         return f"{later[-1].id} ({later[-1].who})" if later else "someone"
 
     def since(self, time: str = "", *, after: str = "") -> list[JournalEntry]:
-        """Return the changes made since a time (ISO 8601 in UTC), or after a change, newest first.
+        """Return the changes since a time (ISO 8601 in UTC), or after a change, newest first.
 
-        What was found at first was always there.
+        Files found when the journal began do not count as changes.
         """
         last = self.entry(after).number if after else 0
         later = (entry.number > last if after else entry.time > time for entry in self.entries)
@@ -288,11 +288,11 @@ class History:
         return found[::-1]
 
     def blame(self, file: str) -> list[BlamedLine]:
-        """Return a file's lines as they are now, each with the change that brought it."""
+        """Return a file's current lines, each with the change that added it."""
         owned: list[tuple[str, JournalEntry]] = []
         versions: dict[str | None, list[tuple[str, JournalEntry]]] = {}
         for entry, change in self.of_file(file):
-            if change.after in versions:  # what an undo brings back is still whoever's it was
+            if change.after in versions:  # content restored by an undo keeps its author
                 owned = versions[change.after]
                 continue
             data = content_of(change) or b""

@@ -1,9 +1,8 @@
-"""The journal of a memory directory on disk: its lock, its lines, and carrying out what a line says.
+"""The journal of a memory directory on disk: its lock, its lines, and applying them to the files.
 
-The other half of the shelf. New contents are first written beside, durably; then one line is appended, and from the
-moment that line is on disk the change has happened; then the contents are renamed into place. Whoever finds a line that
-was not carried out to the end (its writer was killed) carries it out. The lock file, which is never removed, says up to
-where the journal is carried out.
+New contents are first written to temporary files, durably. Then one line is appended to the journal: once that line is
+on disk, the change is committed. Then the contents are renamed into place. A process that finds a committed line whose
+writer was killed finishes it. The lock file, which is never removed, records how far the journal is applied.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _MARK_DIGITS: Final = 20
 
 
 def read_plain(root: str, file: str) -> bytes | None:
-    """Return the bytes of a plain file beneath the root, or None where it is not there."""
+    """Return the bytes of a plain file beneath the root; None if it does not exist."""
     *folders, name = check_key(file)
     path = f"{root}/{file}"
     try:
@@ -76,7 +75,7 @@ def _version(data: bytes | None) -> str | None:
 
 
 class _Left(msgspec.Struct, gc=False):
-    """A change without its content, which a reader who wants only its trust need not read."""
+    """A change without its content, for readers that need only its trust."""
 
     file: str
     after: str | None = None
@@ -107,11 +106,11 @@ class JournalFiles:
         self._reading = threading.Lock()
 
     def path(self, name: str) -> str:
-        """Return where a file of the journal lies."""
+        """Return the path of a file of the journal."""
         return os.path.join(self.root, JOURNAL, name)
 
     def is_settled(self) -> bool:
-        """Say whether every line is carried out, as far as can be seen without the lock."""
+        """Say whether every line is applied, as far as is visible without the lock."""
         try:
             lock = os.open(self._lock_path, READ_FLAGS)
             try:
@@ -120,10 +119,10 @@ class JournalFiles:
                 os.close(lock)
             return mark == b"%0*d" % (_MARK_DIGITS, os.stat(self._lines_path, follow_symlinks=False).st_size)
         except OSError:
-            return True  # nothing was ever journaled here, or nothing can be seen
+            return True  # no journal exists here, or it is not readable
 
     def standings(self) -> TrustHistory:
-        """Return whose word each file is, by what is carried out, without the lock; only new lines are read."""
+        """Return the trust of each file from the applied lines, without the lock; only new lines are read."""
         with self._reading, suppress(OSError):
             lock = os.open(self._lock_path, READ_FLAGS)
             try:
@@ -159,7 +158,7 @@ class JournalFiles:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Be the only writer, across threads and processes, with the journal read and carried out."""
+        """Hold the lock across threads and processes, with the journal read and applied."""
         with self._gate, explained("lock", self.path(LOCK)):
             if self._lock is not None:
                 raise StorageError("a change is being made already; finish it first", path=self.root)
@@ -172,11 +171,13 @@ class JournalFiles:
             finally:
                 self._lock = None
                 with suppress(OSError):
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)  # at once, though a child being started may share it
+                    fcntl.flock(
+                        descriptor, fcntl.LOCK_UN
+                    )  # release at once, though a child being started may share the descriptor
                 os.close(descriptor)
 
     def _take(self) -> int:
-        """Lock the lock file and make sure that it is still the one others would lock."""
+        """Lock the lock file and check that its path still leads to the same file."""
         while True:
             with self._folder(create=True) as folder:
                 descriptor = open_plain(folder, LOCK, os.O_RDWR | os.O_CREAT, self.path(LOCK))
@@ -207,7 +208,7 @@ class JournalFiles:
                 os.close(descriptor)
 
     def _catch_up(self) -> None:
-        """Read what others appended, and carry out what they could not."""
+        """Read lines that others appended, and finish those that are not applied."""
         with self._lines() as descriptor:
             found = os.fstat(descriptor)
             mark = self._mark()
@@ -219,7 +220,7 @@ class JournalFiles:
             data = _read_from(descriptor, start, found.st_size - start)
             whole = data.rfind(b"\n") + 1
             if whole < len(data):
-                os.ftruncate(descriptor, start + whole)  # a line whose writer died in the middle never happened
+                os.ftruncate(descriptor, start + whole)  # an incomplete last line was never committed
         undone: list[JournalEntry] = []
         for entry, end in read_entries(data[:whole]):
             self.history.add(entry)
@@ -243,12 +244,12 @@ class JournalFiles:
     # -- writing
 
     def note(self, entry: JournalEntry) -> None:
-        """Journal what has happened already."""
+        """Append an entry for a change that already happened."""
         self._append(entry)
         self._set_mark()
 
     def carry_out(self, entry: JournalEntry, contents: Mapping[str, bytes]) -> None:
-        """Journal a change and make it; where this raises before the line is durable, nothing has happened."""
+        """Append an entry and apply it; if this raises before the line is durable, nothing has changed."""
         try:
             with self._folder() as folder:
                 staged = {file: _write_beside(folder, data) for file, data in contents.items()}
@@ -259,7 +260,7 @@ class JournalFiles:
         try:
             self._apply(entry, staged)
         except (OSError, StorageError):
-            self._apply(entry, {})  # once more, from the line; failing again, the next who comes will do it
+            self._apply(entry, {})  # try once more from the line; after a second failure the next process does it
             self._sweep()
         self._set_mark()
 
@@ -271,19 +272,19 @@ class JournalFiles:
             except BaseException:
                 with suppress(OSError):
                     os.ftruncate(descriptor, size)
-                self._inode = 0  # whatever is there now is read again
+                self._inode = 0  # the journal is read again from disk
                 raise
         self.history.add(entry)
 
     def _apply(self, entry: JournalEntry, staged: Mapping[str, str]) -> None:
-        """Bring the files to where an entry says they are; those somebody changed since are left alone."""
+        """Bring the files to the state of an entry; files that changed since are skipped."""
         for change in entry.changes:
             data = content_of(change)
             if data is not None:
                 self._bring(change.file, change.before, change.after, data, staged.get(change.file))
         if entry.index is not None:
             self._bring_index(entry, staged.get(INDEX))
-        for change in entry.changes:  # last, so that no line ever points to nothing
+        for change in entry.changes:  # last, so that no index line ever points to a missing file
             if change.after is None:
                 self._bring(change.file, change.before, None, None, None)
 
@@ -315,14 +316,14 @@ class JournalFiles:
             sync_folder(folder)
 
     def _sweep(self) -> None:
-        """Remove contents that were written beside and never needed."""
+        """Remove temporary contents that were never used."""
         with suppress(OSError), self._folder() as folder:
             for name in os.listdir(folder):
                 if name.startswith(TEMPORARY_PREFIX):
                     os.unlink(name, dir_fd=folder)
 
     def erase(self, files: set[str]) -> None:
-        """Take every version of these files out of the journal; that they were there stays."""
+        """Erase every version of these files from the journal; the fact that they existed stays."""
         lines = b"".join(encode(erased(entry, files)) + b"\n" for entry in self.history.entries)
         replace_file(self.root, f"{JOURNAL}/{_LINES}", lines)
         self._inode = 0
@@ -340,7 +341,7 @@ def _read_from(descriptor: int, start: int, size: int) -> bytes:
 
 
 def _write_beside(folder: int, data: bytes) -> str:
-    """Write a private, durable file under a name nobody else has."""
+    """Write a private, durable file under a unique name."""
     name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
     descriptor = open_plain(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, name)
     try:

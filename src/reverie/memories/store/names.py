@@ -1,4 +1,4 @@
-"""What memory files may be called, whoever proposes the name."""
+"""Valid names of memory files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["DAILY_LOG_PATTERN", "FOLDERS", "check_file", "daily_log", "file_for", "is_memory", "title_for"]
 
 FOLDERS: Final = frozenset({"team", "logs"})
-"""Folders of the memory directory that hold no memories of this scope."""
+"""Folders of the memory directory without memories of this scope."""
 DAILY_LOG_PATTERN: Final = "logs/YYYY/MM/YYYY-MM-DD.md"
-"""What a prompt says of daily logs; never today's date, which would change the cached prefix."""
+"""The path pattern of daily logs for prompts; never today's date, which would change the cached prefix."""
 
 _PART: Final = pattern(r"\w(?:[\w .,+@=~()'&-]*[\w)'+~])?")
-_PLAIN: Final = pattern(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.md")  # what nearly all are; the long way gives the same
+_PLAIN: Final = pattern(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.md")  # a fast path for nearly all names, with the same result
 _MAX_DEPTH: Final = 4
 _MAX_FILE_CHARS: Final = 200
 _STEM_CHARS: Final = 48
@@ -32,7 +32,7 @@ _TITLE_CHARS: Final = 60
 
 
 def check_file(file: str) -> tuple[str, ...]:
-    """Return the parts of a memory's file name, or raise ``UnsafePath`` that says what one looks like."""
+    """Return the parts of a memory's file name; raise ``UnsafePath`` with the expected form if it is invalid."""
     parts = check_key(file)
     reason = ""
     if not file.endswith(".md") or len(file) > _MAX_FILE_CHARS or len(parts) > _MAX_DEPTH:
@@ -73,7 +73,7 @@ def title_for(text: str) -> str:
 
 
 def file_for(type_name: str, name: str, *, text: str = "") -> str:
-    """Return the file a memory of this name goes into; with a text, one that no other text shares."""
+    """Return the file for a memory of this name; with a text, a file that no other text shares."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     stem = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
     stem = stem[: _STEM_CHARS + 1].rsplit("_", 1)[0] if len(stem) > _STEM_CHARS else stem

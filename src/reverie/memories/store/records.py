@@ -1,7 +1,7 @@
-"""A memory as a record: read from its file whatever state that is in, written back without losing a line.
+"""A memory as a record: parsed from its file in any state, written back without losing a line.
 
-Files are shared with other programs. So reading is total (what cannot be understood is a ``problem`` of that one
-record), and writing changes the lines of the fields it sets and leaves every other byte of the front matter alone.
+Other programs share these files. So parsing never fails (an unreadable part becomes the ``problem`` of that record),
+and writing changes only the lines of the fields it sets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Scope: TypeAlias = Literal["private", "team"]
 else:
-    Scope = Trust = str  # for whoever reads the types of a record at run time
+    Scope = Trust = str  # for code that reads the types of a record at run time
 
 __all__ = [
     "OWN_FIELDS",
@@ -60,36 +60,36 @@ class MemoryRecord:
     created: str = ""
     modified: str = ""
     source: tuple[str, ...] = ()
-    """Where it came from: ``session message`` each, or a word such as ``import``."""
+    """Its sources: pairs ``session message``, or a word such as ``import``."""
     trust: Trust = "agent"
     expires: str = ""
     scope: Scope = "private"
     body: str = ""
     """The text; empty in a scan, which reads only heads."""
     extra: Mapping[str, Value] = field(default_factory=lambda: _NOTHING)
-    """Fields that are not ours, in their order."""
+    """Fields that are not ours, in order."""
     version: str = ""
     """The hash of the file's bytes; empty in a scan."""
     problem: str = ""
-    """Why its front matter could not be read, where it could not."""
+    """Why its front matter could not be parsed; empty if it could."""
 
 
-# The same slots, not frozen: filling these and closing them takes a quarter of the time, and a scan makes thousands.
+# The same slots, not frozen: filling these takes a quarter of the time, and a scan creates thousands.
 class _Loose:
     __slots__ = fields_of(MemoryRecord)
 
 
 def version_of(data: bytes) -> str:
-    """Return the hash by which two versions of a file are told apart."""
+    """Return the hash that identifies a version of a file."""
     return hex_of(data)
 
 
 def read_record(
     file: str, data: bytes, *, modified: float = 0.0, scope: Scope = "private", head_only: bool = False
 ) -> MemoryRecord:
-    """Read a memory file, or only its head; whatever is in it, a record comes back.
+    """Parse a memory file, or only its head; never fail.
 
-    ``modified`` is the file's own time in seconds, used where the front matter has none.
+    ``modified`` is the file's modification time in seconds, used if the front matter has none.
     """
     text, problem = _decoded(data, cut=head_only)
     if (
@@ -164,7 +164,7 @@ def _stem(file: str) -> str:
     return file.rsplit("/", 1)[-1].removesuffix(".md")
 
 
-# -- a quick reading of the plain case, which a scan of thousands of files needs
+# -- fast parsing of the plain case, for scans of thousands of files
 
 _PLAIN_KEY: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _INSIDE: Final = r"[^\x00-\x1f#\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f\u3000\ufeff\ud800-\udfff]"
@@ -175,16 +175,16 @@ _PLAIN_HEAD: Final = pattern(
 _PAIR: Final = pattern(rf'^( *)({_PLAIN_KEY}): ?(?:"(.*)"|(.*))$', re.MULTILINE)
 
 
-# The fields as the store writes them and others do, in this order, none but the first needed.
+# The fields as the store writes them, in this order; only the first is required.
 _QUOTED: Final = rf'"(?! )({_INSIDE.replace("#", chr(34) + chr(92) * 2)}*+)(?<! )"'
 _CLEAN: Final = rf"(?:{_QUOTED}|([A-Za-z0-9]{_INSIDE}*+(?<! )))"
-# The same for a text that is all ASCII: a class of few letters is looked up in a table, one of all in a search.
+# The same for ASCII text: a small character class is a table lookup, a large one is a search.
 _ASCII_CLEAN: Final = r'(?:"(?! )([ !#-\[\]-~]*+)(?<! )"|([A-Za-z0-9][ -"$-~]*+(?<! )))'
 
 
 @cache
 def _own_head(ascii_only: bool) -> re.Pattern[str]:
-    """Return the pattern of a head, made when the first is read: making it takes longer than reading ten memories."""
+    """Return the pattern of a head, compiled on first use: compiling takes longer than reading ten memories."""
     clean = _ASCII_CLEAN if ascii_only else _CLEAN
     return re.compile(
         rf"---\nname: {clean}\n"
@@ -198,7 +198,7 @@ def _own_head(ascii_only: bool) -> re.Pattern[str]:
 
 def _own_record(file: str, own: re.Match[str], modified: float, scope: Scope) -> MemoryRecord:
     """Return the head of a memory whose front matter has the plainest form."""
-    one = own.groups("")  # two for each field: as it stands in quotes, and as it stands without
+    one = own.groups("")  # two groups per field: with and without quotes
     source, trust = one[6] or one[7], one[8] or one[9]
     vouched = claimed(trust)
     made: Any = _Loose()
@@ -218,7 +218,7 @@ def _own_record(file: str, own: re.Match[str], modified: float, scope: Scope) ->
 
 
 def front_matter(text: str) -> FrontMatter:
-    """Split a text into fields and body: quickly where every line is plain, else by the strict parser."""
+    """Split a text into fields and body: fast if every line is plain, else by the strict parser."""
     fields = _plain_fields(text)
     if fields is None:
         return parse(text)
@@ -226,7 +226,7 @@ def front_matter(text: str) -> FrontMatter:
 
 
 def _plain_fields(text: str) -> dict[str, Value] | None:
-    """Return the fields that ``parse`` would, or None where a line is not of the plainest form."""
+    """Return the fields that ``parse`` would return; None if a line is not plain."""
     head = _PLAIN_HEAD.match(text, 0, _QUICK_CHARS)
     if head is None:
         return None
@@ -263,9 +263,9 @@ def new_text(fields: Mapping[str, Value], body: str) -> str:
 
 
 def revised_text(text: str, changes: Mapping[str, Value | None], body: str | None = None) -> str:
-    """Return a file's text with some fields set (None removes one) and perhaps another body.
+    """Return a file's text with some fields set (None removes one) and an optional new body.
 
-    Lines of fields that are not named stay byte for byte, comments too. A file without front matter gets some.
+    Other lines stay byte for byte, comments too. A file without front matter gets some.
     """
     matter = parse(text)
     if not matter.fields:
@@ -284,12 +284,12 @@ def revised_text(text: str, changes: Mapping[str, Value | None], body: str | Non
     if not kept[-1].endswith("\n"):
         kept[-1] += end
     revised = "".join(kept) + (matter.body if body is None else _closed(body))
-    parse(revised)  # whatever was kept, the whole must still be readable
+    parse(revised)  # the result must be readable, with any lines that were kept
     return revised
 
 
 def _blocks(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """Group the lines between the fences by the field they belong to; comments above one go before it."""
+    """Group the lines between the fences by field; a comment belongs to the field below it."""
     blocks: list[tuple[str, list[str]]] = []
     for line in lines:
         found = _TOP_KEY.match(line.rstrip("\r\n"))

@@ -1,8 +1,8 @@
-"""The memory directory on disk: with ``journal_files``, the only module here that touches storage.
+"""The memory directory on disk: reads and transactions.
 
-Reading takes no lock. A change is planned and made as one transaction under the directory's lock, so that a plan sees
-the directory as it is and nobody else changes it through this door meanwhile. What a person or another program changed
-is noticed by its hash and journaled before anything is built on it.
+Reading takes no lock. A change is planned and made as one transaction under the directory's lock, so that the plan sees
+the current files and no other process changes them through the store meanwhile. Changes by people or other programs are
+detected by hash and journaled before the transaction.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ _RESTORING: Final = frozenset({"undone", "rewound", "rejected", "forgotten"})
 
 
 def utc_now() -> datetime:
-    """Return the time, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 def stamp(moment: datetime) -> str:
-    """Return a time as the journal writes it: text that sorts by time."""
+    """Return a time in the journal's format, which sorts by time."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @record
 class Scan:
-    """The heads of all memories, and what could not be read."""
+    """The heads of all memories, and the files that could not be read."""
 
     memories: list[MemoryRecord]
     problems: dict[str, str]
 
 
 def _vouched(claim: Trust, version: str, known: FileTrust | None) -> Trust:
-    """Return whose word a head is that claims this much; ``version`` is its file's where both say it is the user's."""
+    """Return the trust of a head with this claim; ``version`` matters only if claim and journal both say ``user``."""
     if known is not None and claim == known.trust == "user":
         return "user" if version == known.version else "agent"
     return worst((claim, "agent", known.trust if known else "agent"))
 
 
 class Transaction:
-    """What a plan sees while the directory is locked."""
+    """The state of the directory during a transaction, under its lock."""
 
     def __init__(self, shelf: MemoryStore, history: History, now: str) -> None:
         self._shelf = shelf
@@ -74,18 +74,18 @@ class Transaction:
 
     @property
     def index(self) -> str:
-        """The index as it is now."""
+        """The current index."""
         return (self.index_data or b"").decode("utf-8", "surrogateescape")
 
     def read(self, file: str) -> bytes | None:
-        """Return a memory file as it is now."""
+        """Return the current bytes of a memory file."""
         if file not in self.seen:
             check_file(file)
             self.seen[file] = read_plain(self._shelf.root, file)
         return self.seen[file]
 
     def record(self, file: str) -> MemoryRecord | None:
-        """Return a memory as it is now."""
+        """Return a memory in its current version."""
         data = self.read(file)
         if data is None:
             return None
@@ -110,15 +110,17 @@ class MemoryStore:
     # -- reading
 
     def path(self, file: str = "") -> str:
-        """Return where a file of this directory lies."""
+        """Return the path of a file in this directory."""
         return os.path.join(self.root, file) if file else self.root
 
     def get(self, file: str) -> MemoryRecord | None:
-        """Read one memory, or return None where there is none of that name."""
+        """Read one memory; None if it does not exist."""
         check_file(file)
         memory, standings = self._look(file), self._journal.standings()
         known = standings.get(file)
-        if memory and known and known.version != memory.version:  # written meanwhile, perhaps: the journal knows soon
+        if (
+            memory and known and known.version != memory.version
+        ):  # a writer may be between file and journal: read both again
             memory, standings = self._look(file), self._journal.standings()
         return self.vouched(memory, standings) if memory else None
 
@@ -134,11 +136,12 @@ class MemoryStore:
 
     @property
     def outside(self) -> str:
-        """The source of what others wrote into this directory: ``outside``, or ``team`` where it is shared."""
+        """The source name for content that others wrote into this directory: ``outside``, or ``team`` if shared."""
         return "team" if self.scope == "team" else "outside"
 
     def vouched(self, memory: MemoryRecord, standings: TrustHistory) -> MemoryRecord:
-        """Return a memory with the trust the journal vouches for, and where it came from if not from the store."""
+        """Return a memory with the trust from the journal, and with ``outside`` as a source if the store did not write
+        it."""
         trust = standings.trust(memory.file, memory.version, memory.trust)
         source = memory.source
         if standings.is_outside(memory.file, memory.version) and self.outside not in source:
@@ -148,28 +151,28 @@ class MemoryStore:
         )
 
     def read_index(self) -> str:
-        """Return the index as it stands on disk."""
+        """Return the index on disk."""
         self.settle()
         return (read_plain(self.root, INDEX) or b"").decode("utf-8", "replace")
 
     def load_index(self) -> LoadedIndex:
-        """Return the index as far as it is shown."""
+        """Return the shown part of the index."""
         self.settle()
         data = read_plain(self.root, INDEX) or b""
         return load(data.decode("utf-8", "replace"), size=len(data))
 
     def scan(self) -> Scan:
-        """Read the heads of all memories, whatever is wrong with some."""
+        """Read the heads of all memories; files with problems are listed separately."""
         self.settle()
         with uncollected():
             return self.scan_files(self._journal.standings())
 
     def scan_files(self, standings: TrustHistory) -> Scan:
-        """Read the heads, each with the trust vouched for; one that has not changed since is not read again."""
+        """Read the heads with their trust; unchanged files come from the cache."""
         memories: list[MemoryRecord] = []
         problems: dict[str, str] = {}
         kept, now, read = self._kept.heads(), dict[str, Head](), 0
-        # Where nothing can be written down, only who scans again keeps what was read.
+        # Without a place on disk, caching pays only from the second scan on.
         keeps = self._scanned or self._kept.has_place()
         begun = time.time_ns() if keeps else 0
         self._scanned = True
@@ -196,7 +199,9 @@ class MemoryStore:
                 memory = read_record(file, head, modified=found.st_mtime, scope=self.scope, head_only=True)
                 claim, version = memory.trust, ""
                 known = standing(file)
-                if known or claim == "user":  # nobody vouches for more than an agent's word in the others
+                if (
+                    known or claim == "user"
+                ):  # without a journal entry or a claim of user trust, agent trust is the result anyway
                     version = self._vouch(memory, head, found.st_size, known)
                 memories.append(memory)
                 read += 1
@@ -207,18 +212,18 @@ class MemoryStore:
         return Scan(memories, problems)
 
     def _vouch(self, memory: MemoryRecord, head: bytes, size: int, known: FileTrust | None) -> str:
-        """Give a head its trust; the whole file is read only where its hash decides, which is returned then."""
+        """Set the trust of a head; return the file's hash if it was needed, which reads the whole file."""
         claim, version = memory.trust, ""
         if known is not None and claim == known.trust == "user":
             whole = head if len(head) == size else read_plain(self.root, memory.file) or b""
             version = sha256(whole).hexdigest()
         trust = _vouched(claim, version, known)
         if trust != claim:
-            object.__setattr__(memory, "trust", trust)  # nobody else has it yet, and a copy of thousands takes long
+            object.__setattr__(memory, "trust", trust)  # not shared yet, and copying thousands is slow
         return version
 
     def _vouched_again(self, one: Head, known: FileTrust | None) -> MemoryRecord | None:
-        """Return a head that was read before with the trust it has now; None where its file must be read for that."""
+        """Return a cached head with its current trust; None if its file must be read for that."""
         memory = one.memory
         if not one.version and known is not None and one.claim == known.trust == "user":
             return None
@@ -226,19 +231,19 @@ class MemoryStore:
         return memory if trust == memory.trust else replace(memory, trust=trust)
 
     def settle(self) -> None:
-        """Carry out what a killed writer left half done, where there is such a thing."""
+        """Finish the transaction of a killed writer, if there is one."""
         if not self._journal.is_settled():
-            with suppress(StorageError), self._journal.locked():  # what cannot be written can still be read
+            with suppress(StorageError), self._journal.locked():  # a directory that is not writable can still be read
                 pass
 
     # -- changing
 
     def entries(self) -> list[JournalEntry]:
-        """Return the journal, after noticing what was changed outside."""
+        """Return the journal entries, after recording changes made outside."""
         return list(self.history().entries)
 
     def history(self) -> History:
-        """Return the journal with what follows from it, after noticing what was changed outside."""
+        """Return the journal with its derived state, after recording changes made outside."""
         if not os.path.isdir(self.root):
             return History()
         with self._journal.locked():
@@ -248,10 +253,10 @@ class MemoryStore:
     def commit(
         self, plan: Callable[[Transaction], Draft | None], *, notice: bool = False, dry_run: bool = False
     ) -> JournalEntry | None:
-        """Plan a change and make it as one transaction; None where there is nothing to change.
+        """Plan a change and make it as one transaction; return None if nothing changes.
 
-        With ``dry_run`` the entry that would be made is returned and nothing is. With ``notice`` every change made
-        outside is journaled before the plan is made, else only changes to the files it looks at.
+        With ``dry_run``, return the entry without making it. With ``notice``, record every outside change before
+        planning; otherwise only changes to the files that the plan reads.
         """
         with self._journal.locked():
             desk = self._desk()
@@ -284,7 +289,7 @@ class MemoryStore:
             found = desk.read(file)
             if (None if found is None else version_of(found)) != expected:
                 raise StorageConflict(
-                    f"{file} was changed by someone else meanwhile; read it again and repeat the change",
+                    f"{file} was changed meanwhile; read it again and repeat the change",
                     path=self.path(file),
                 )
 
@@ -316,9 +321,9 @@ class MemoryStore:
         )
 
     def _trust_after(self, desk: Transaction, draft: Draft, file: str, data: bytes | None) -> Trust | None:
-        """Return whose word a file is after a change: what comes back is what it was, and else trust only falls.
+        """Return a file's trust after a change: restored content has its earlier trust, else trust only falls.
 
-        Only the user's own confirming raises it.
+        Only confirmation by the user raises it.
         """
         if data is None:
             return None
@@ -329,7 +334,7 @@ class MemoryStore:
         return worst((claimed, now.trust)) if now else claimed
 
     def _notice(self, desk: Transaction, *, everything: bool = False) -> None:
-        """Journal what was changed by others than us: in the files that were looked at, or in all."""
+        """Record outside changes: to the files that were read, or to all."""
         history = desk.history
         names = set(desk.seen)
         if everything:
@@ -341,7 +346,7 @@ class MemoryStore:
             try:
                 data = desk.read(file)
             except StorageError:
-                continue  # no plain file, so no memory; lint names it
+                continue  # not a plain file, so not a memory; lint reports it
             before = history.known.get(file)
             if before != (None if data is None else version_of(data)):
                 memory = desk.record(file)
@@ -355,7 +360,7 @@ class MemoryStore:
             )
 
     def erase(self, files: Iterable[str]) -> None:
-        """Take every version of these files out of the journal, so that nothing of them is left on disk."""
+        """Erase every version of these files from the journal, so that nothing of them stays on disk."""
         gone = set(files)
         with self._journal.locked():
             self._journal.erase(gone)
@@ -364,10 +369,10 @@ class MemoryStore:
             data = "".join(json.dumps(line) + "\n" for line in kept).encode()
             replace_file(self.root, f"{JOURNAL}/{_SURFACED}", data)
 
-    # -- what is only ever appended to
+    # -- append-only files
 
     def append(self, file: str, text: str) -> None:
-        """Append a line to a file that is no memory, such as a daily log, made where it is not there."""
+        """Append a line to a file that is not a memory, such as a daily log; create it if needed."""
         check_key(file)
         with explained("append to", self.path(file)):
             descriptor = open_file(self.root, file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
@@ -377,7 +382,7 @@ class MemoryStore:
             os.close(descriptor)
 
     def note_surfaced(self, files: Iterable[str], session: str) -> None:
-        """Note that a session was shown these memories, so that forgetting one can name the copies."""
+        """Record that a session was shown these memories, so that forgetting one can name the sessions with copies."""
         line = json.dumps({"session": session, "files": sorted(files), "time": stamp(self._clock())})
         self.append(f"{JOURNAL}/{_SURFACED}", line)
 

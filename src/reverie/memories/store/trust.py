@@ -1,4 +1,4 @@
-"""Trust: whose word a memory is, which is never better than the worst of what it was made from."""
+"""Trust: the author class of a memory, which is never better than the worst of its sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        """Make the type for who checks values against it: a hook does not, and ``typing`` takes long to load."""
+        """Create the type for code that validates values against it; a hook does not, and ``typing`` loads slowly."""
         if name != "Trust":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from typing import Literal
@@ -24,7 +24,7 @@ else:
 
 
 TRUSTS: Final[tuple[Trust, ...]] = ("user", "agent", "unconfirmed")
-"""Best first: said or confirmed by the user; written by an agent; derived from text nobody vouches for."""
+"""Best first: said or confirmed by the user; written by an agent; derived from untrusted text."""
 
 LABELS: Final[dict[Trust, str]] = {
     "user": "said or confirmed by the user",
@@ -35,11 +35,11 @@ _CLAIMS: Final[dict[str, Trust]] = {"": "agent", **{trust: trust for trust in TR
 
 
 def worst(inputs: Iterable[Trust], *, default: Trust = "agent") -> Trust:
-    """Return the trust of what is made from these inputs."""
+    """Return the trust of content made from these inputs."""
     ranked = [TRUSTS.index(trust) for trust in inputs]
     return TRUSTS[max(ranked)] if ranked else default
 
 
 def claimed(word: str) -> Trust:
-    """Return the trust a file claims: an agent's where it says nothing, the worst where the word is not known."""
+    """Return the trust a file claims: an agent's if it claims none, the worst if the word is unknown."""
     return _CLAIMS.get(word, "unconfirmed")

@@ -1,8 +1,8 @@
-"""What the journal vouches for: whose word each version of a file is, whatever the file says of itself.
+"""The trust of each version of a file according to the journal, regardless of the file's own claim.
 
-A file can claim any trust, and whoever writes beside the store could claim the user's. So a claim counts only in a
-version that the store wrote. A version that came from outside is an agent's word at best, and no better than the
-version before it: neither a person's editor nor a program can be told apart by what it leaves behind.
+A file can claim any trust, and a program that writes it directly could claim the user's. So a claim counts only in a
+version that the store wrote. A version from outside has agent trust at best, and no more than the version before it: a
+person's editor and a program cannot be distinguished by their files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OUTSIDE_ACTS: Final = frozenset({"found", "outside"})
 
 
 class TrustedChange(Protocol):
-    """A change, as far as it matters here."""
+    """The fields of a journaled change that trust depends on."""
 
     @property
     def file(self) -> str:
@@ -27,52 +27,54 @@ class TrustedChange(Protocol):
 
     @property
     def after(self) -> str | None:
-        """The hash of the version it left; None where it left none."""
+        """The hash of the new version; None if the file was removed."""
         ...
 
     @property
     def trust(self) -> Trust | None:
-        """Whose word that version is; None in journals of old."""
+        """The trust of the new version; None in old journals."""
         ...
 
 
 class FileTrust(NamedTuple):
-    """The last version of a file that the journal knows, and whose word it is."""
+    """The last journaled version of a file, and its trust."""
 
     version: str | None
     trust: Trust
     outside: bool
-    """Whether somebody else than the store wrote it."""
+    """Whether it was written outside the store."""
 
 
-_new_tuple: Final = tuple[Any, ...].__new__  # a journal holds thousands, and a tuple's own maker takes half the time
+_new_tuple: Final = tuple[
+    Any, ...
+].__new__  # a journal holds thousands, and the class's own constructor takes twice the time
 
 
 class TrustHistory:
-    """The standing of every file in a journal."""
+    """The trust of every file in a journal."""
 
     def __init__(self) -> None:
         self._files: dict[str, FileTrust] = {}
 
     def add(self, act: str, changes: Iterable[TrustedChange]) -> None:
-        """Take in the next transaction."""
+        """Add the next transaction."""
         outside = act in OUTSIDE_ACTS
         for change in changes:
             if (after := change.after) is not None:
                 trust = change.trust or ("agent" if outside else "user")
                 self._files[change.file] = _new_tuple(FileTrust, (after, trust, outside))
             elif outside and (before := self._files.get(change.file)):
-                # Taken away and put back is no way to be trusted more.
+                # Removing a file and putting it back must not raise its trust.
                 self._files[change.file] = FileTrust(None, before.trust, True)
             else:
                 self._files.pop(change.file, None)
 
     def get(self, file: str) -> FileTrust | None:
-        """Return what is known of a file."""
+        """Return the last version and trust of a file."""
         return self._files.get(file)
 
     def trust(self, file: str, version: str, claimed: Trust) -> Trust:
-        """Return whose word a version of a file is that claims this much."""
+        """Return the trust of a version of a file with this claim."""
         known = self._files.get(file)
         if known is None:
             return worst((claimed, "agent"))
@@ -80,6 +82,6 @@ class TrustHistory:
         return worst((claimed, known.trust, *own))
 
     def is_outside(self, file: str, version: str) -> bool:
-        """Say whether somebody else than the store wrote this version."""
+        """Say whether this version was written outside the store."""
         known = self._files.get(file)
         return known is None or known.outside or known.version != version
