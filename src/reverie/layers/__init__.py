@@ -1,5 +1,4 @@
-"""What is done to a conversation: seven rooms, cheapest first, so that each spares the next from acting.
+"""Seven layers that change a conversation or its memories, one package each.
 
-l1_offload, l2_trim, l3_notes, l4_compact, l5_extract, l6_dream, l7_relay. None opens onto another: a layer learns what
-the others did from the view. In each room ``plan`` is pure and ``apply`` alone touches a port; both end in decisions.
+No layer imports another; a layer sees the effects of the others in the view.
 """
