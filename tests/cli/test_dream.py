@@ -101,7 +101,7 @@ def test_after_a_query_a_due_dream_begins_by_itself_and_is_followed(project: Pat
 
     async def finish(session: Heard, settings: Settings) -> int:
         async with anyio.create_task_group() as tasks:
-            sleep = FallingAsleep(session.parts.host, project, settings, tasks=tasks)
+            sleep = FallingAsleep(session, project, settings, tasks=tasks)
             with anyio.fail_after(60):
                 await sleep.after_query()
             await sleep.after_query()

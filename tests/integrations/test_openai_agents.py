@@ -79,7 +79,7 @@ async def test_the_items_keep_the_preview_and_the_log_the_whole(kind: str, anyio
             assert kinds[:3] == ["user", "function_call", "function_call_output"]
             assert len(items[2]["output"]) < len(LOG) / 10
             assert await session.get_items(limit=1) == items[-1:]
-            assert opened.stored("t1").decode() == LOG
+            assert opened.parts.stored(opened.view, "t1").decode() == LOG
             assert server.refusals == []
             replies = [entry for entry in opened.view.history if entry.kind == "assistant"]
             assert len(replies) == 4
@@ -309,7 +309,7 @@ class Compacting:
         called = self.opened.view.results[0].tool_use_id if self.opened.view.results else ""
         if called:
             gone = [Replacement(called, "[cleared]", called)]
-            await self.opened.decide(ResultsCleared(Cause("trim", "old", moves_prefix=True), gone))
+            await self.opened.log.decide(ResultsCleared(Cause("trim", "old", moves_prefix=True), gone))
         return said
 
     def compactions(self) -> list[int]:

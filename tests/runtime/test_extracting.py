@@ -586,7 +586,7 @@ async def interleaved(desk: Desk, schedule: list[bool], kind: type[Extracting]) 
             waiting.remove(gate)
             return await super()._ran(view, found)
 
-    desk.extracting = Slow(desk.session, desk.memory)
+    desk.extracting = Slow(desk.session.parts.host, desk.memory)
     words = iter(WORDS)
     async with anyio.create_task_group() as group:
         desk.extracting.tasks = group
