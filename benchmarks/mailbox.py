@@ -23,7 +23,7 @@ from typing import Any
 
 from reverie.layers.l7_relay.controls import stamped_letter
 from reverie.layers.l7_relay.signature import sealed
-from reverie.runtime.mail.files import key_of, placed
+from reverie.runtime.mail.files import key_of, place_of
 from reverie.runtime.mail.mailbox import Mailbox
 
 SENDERS = (1, 16, 1_000)
@@ -52,7 +52,7 @@ def fill(home: Path, senders: int, messages: int) -> None:
                 time_ns=now + number * senders + sender,
                 summary="The parser is done",
             )
-            place = placed(letter)
+            place = place_of(letter)
             folder = f"{new}/{place.folder}/{place.bucket}"
             if number % 256 <= 1:
                 os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -71,7 +71,7 @@ def fill_flat(flat: Path, messages: int) -> None:
 
 def poll_ms(home: Path) -> float:
     with Mailbox(home, TEAM, "reader") as mailbox:
-        mailbox.attend()  # once in a reader's life
+        mailbox.acquire()  # once in a reader's life
         began = time.perf_counter()
         letters = mailbox.poll(WHOLE)
         took = time.perf_counter() - began

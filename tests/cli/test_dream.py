@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from reverie.cli.memory.dream import command
 from reverie.events import DreamChanged, Event
-from reverie.runtime.dream.scheduler import FallingAsleep
+from reverie.runtime.dream.scheduler import DreamScheduler
 from reverie.runtime.memory.memory import Memory
 from reverie.settings import Settings, load_settings
 from reverie.values import replace
@@ -101,7 +101,7 @@ def test_after_a_query_a_due_dream_begins_by_itself_and_is_followed(project: Pat
 
     async def finish(session: Heard, settings: Settings) -> int:
         async with anyio.create_task_group() as tasks:
-            sleep = FallingAsleep(session, project, settings, tasks=tasks)
+            sleep = DreamScheduler(session, project, settings, tasks=tasks)
             with anyio.fail_after(60):
                 await sleep.after_query()
             await sleep.after_query()

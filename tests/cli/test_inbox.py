@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie.runtime.mail.directory import residents
+from reverie.runtime.mail.directory import mailbox_owners
 from reverie.runtime.mail.mailbox import Mailbox
 
 from .conftest import Asked, Reverie
@@ -47,7 +47,7 @@ def test_a_message_is_sent_seen_and_taken(reverie: Reverie, asked: Asked, home: 
 def test_agents_answer_the_user(reverie: Reverie, asked: Asked, home: Path):
     assert "No messages for user in team default yet" in reverie("inbox")[1]
     assert asked("inbox")["messages"] == []
-    assert residents(home, TEAM) == [], "looking makes nothing"
+    assert mailbox_owners(home, TEAM) == [], "looking makes nothing"
     with Mailbox(home, TEAM, "worker") as worker:
         assert asked("send", "worker", "hello")["said"].startswith("Left")
         assert [one.text for one in worker.poll()] == ["hello"]
@@ -101,7 +101,7 @@ def test_what_cannot_be_done_is_said_in_one_line(reverie: Reverie, home: Path, a
 def test_nobody_speaks_for_an_agent_that_is_running_or_takes_its_letters(reverie: Reverie, home: Path):
     Mailbox(home, TEAM, "worker").close()
     with Mailbox(home, TEAM, "lead") as lead:
-        lead.attend()
+        lead.acquire()
         code, _, err = reverie("send", "worker", "approved", "--from", "lead")
         assert code == 2
         assert "lead is a running agent" in err
@@ -118,7 +118,7 @@ def test_a_forged_message_is_not_shown(reverie: Reverie, asked: Asked, home: Pat
     assert asked("inbox", "worker")["messages"] == []
     code, _, err = reverie("inbox", "worker", "--take")
     assert code == 0
-    assert "did not sign" in err
+    assert "without their signature" in err
 
 
 def test_watching_shows_messages_as_they_come(home: Path):

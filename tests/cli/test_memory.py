@@ -84,7 +84,7 @@ def test_what_is_wrong_is_refused_in_one_clear_line(said: Callable[..., Answer])
         (["show", "../../etc/passwd.md"], "cannot be used"),
         (["undo"], "nothing to undo"),
         (["undo", "c99"], "no change"),
-        (["rewind", "yesterday"], "is no time"),
+        (["rewind", "yesterday"], "is not a time"),
         (["rm"], "pass either"),
         (["edit", "nothing.md", "--text", "y"], "there is no memory"),
     ]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from log_script import Script
 from reverie import FileStorage, Library
 from reverie.cli.sessions.sessions import shown_name
-from reverie.runtime.library import Shelved
+from reverie.runtime.library import SessionListing
 from reverie.runtime.places.projects import log_key, project_slug
 
 from .conftest import Asked, Reverie
@@ -71,5 +71,5 @@ def test_a_long_random_name_is_shortened_only_where_it_stays_unique() -> None:
         "7c9e6679-7425-40de-944b-e07fc1f90ae7",
         "by-hand",
     ]
-    found = [Shelved(name, "", "", "", "", "", "", "", 0, 0, 0) for name in names]
+    found = [SessionListing(name, "", "", "", "", "", "", "", 0, 0, 0) for name in names]
     assert [shown_name(name, found) for name in names] == [names[0], names[1], "7c9e6679", "by-hand"]

@@ -26,9 +26,9 @@ sys.path[:0] = sys.argv[1:3]
 
 from reverie.layers.l6_dream.gates import GateOpen  # noqa: E402
 from reverie.layers.l6_dream.policy import DreamPolicy  # noqa: E402
+from reverie.runtime.dream.control import take_lock  # noqa: E402
 from reverie.runtime.dream.gate import DreamGate  # noqa: E402
 from reverie.runtime.dream.lock import DreamLock  # noqa: E402
-from reverie.runtime.dream.process import take_lock  # noqa: E402
 
 FOLDER, MANY, SECONDS, SEED, HOW = Path(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]), sys.argv[6], sys.argv[7]
 ROOT, HOME, LOG = FOLDER / "memory", FOLDER / "home", FOLDER / "witness.log"

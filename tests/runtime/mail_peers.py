@@ -24,9 +24,9 @@ import anyio
 from anyio import to_thread
 
 from reverie.layers.l7_relay.signature import MAX_LETTER_BYTES
-from reverie.runtime.mail.frames import framed
+from reverie.runtime.mail.frames import frame_of
 from reverie.runtime.mail.mailbox import Mailbox
-from reverie.runtime.mail.post_office import AgentPost
+from reverie.runtime.mail.post_office import PostOffice
 from reverie.runtime.mail.sockets import MailSocket, peer_uid
 
 HOME = os.environ["REVERIE_HOME"]
@@ -79,7 +79,7 @@ def pester(folder: int, count: int, seed: int) -> None:
                 case 4:  # all but the last byte of the largest frame
                     peer.sendall(struct.pack(">I", MAX_LETTER_BYTES) + b"x" * (MAX_LETTER_BYTES - 1))
                 case 5:  # a whole frame that is no letter
-                    peer.sendall(framed(b"reverie-letter 1 " + b"0" * 64 + b"\n" + random.randbytes(200)))
+                    peer.sendall(frame_of(b"reverie-letter 1 " + b"0" * 64 + b"\n" + random.randbytes(200)))
                 case _:
                     pass  # silence, by another user where this can be one
         except OSError:
@@ -109,7 +109,7 @@ async def main() -> None:
             return uid
 
         server = MailSocket(reader, wake=lambda: woken.append(1), frame_seconds=0.3, uid_of=counted)
-        post = AgentPost("sender", mailbox=sender)
+        post = PostOffice("sender", mailbox=sender)
         async with anyio.create_task_group() as tasks:
             await tasks.start(server.serve)
             mode = stat.S_IMODE(os.stat(reader.path / "socket").st_mode)
@@ -146,7 +146,7 @@ async def main() -> None:
             with anyio.fail_after(60):
                 while server._peers:  # the last of them are given up
                     await anyio.sleep(0.05)
-            quiet = AgentPost("sender", mailbox=sender)
+            quiet = PostOffice("sender", mailbox=sender)
             last = await quiet.send("reader", "after the storm")
             tasks.cancel_scope.cancel()
         letters = [one.text for one in reader.poll(10_000)]

@@ -13,9 +13,9 @@ import pytest
 from reverie.errors import InputError
 from reverie.layers.l6_dream.gates import Gate, GateClosed, GateOpen
 from reverie.layers.l6_dream.policy import DreamPolicy
+from reverie.runtime.dream.control import stop_hung
 from reverie.runtime.dream.gate import DreamGate
 from reverie.runtime.dream.lock import DreamLock
-from reverie.runtime.dream.process import end_hung
 
 NOW = 1_800_000_000.0
 HOUR, DAY = 3_600.0, 86_400.0
@@ -145,7 +145,7 @@ def test_a_holder_that_hangs_keeps_nobody_out_and_is_not_ended_by_looking(place:
     held = DreamLock(place.memory).take(NOW)
     assert held is not None
     assert isinstance(place.gate(hung_minutes=0.0).check("now"), GateOpen)
-    assert end_hung(place.memory, DreamPolicy()) is None
+    assert stop_hung(place.memory, DreamPolicy()) is None
     held.fail()
 
 

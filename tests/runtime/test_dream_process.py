@@ -17,9 +17,10 @@ import pytest
 
 from reverie.errors import InputError
 from reverie.layers.l6_dream.policy import DreamPolicy
+from reverie.runtime.dream.control import start, stop, stop_hung, take_lock
 from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.dream.lock import DreamLock
-from reverie.runtime.dream.process import end_hung, kill, main, start, take_lock
+from reverie.runtime.dream.process import main
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.places.processes import ProcessIdentity, end, is_alive, own_identity, send
 from reverie.settings import load_settings
@@ -137,13 +138,13 @@ def test_a_dream_can_be_killed_and_the_time_of_the_last_one_stands(
     assert lock.take(NEXT) is None
     if stopped:
         process.send_signal(signal.SIGSTOP)
-    ended = kill(root)
+    ended = stop(root)
     assert ended is not None
     assert ended.gone
     assert ended.holder.pid == process.pid
     assert lock.holder() is None
     assert lock.last() == EARLIER
-    assert kill(root) is None, "nobody is dreaming now"
+    assert stop(root) is None, "nobody is dreaming now"
     held = lock.take(NEXT)
     assert held is not None
     assert held.earlier == EARLIER
@@ -156,7 +157,7 @@ def test_only_a_dream_that_hangs_is_ended_by_the_next(
 ) -> None:
     process = dreamer()
     process.send_signal(signal.SIGSTOP)
-    assert end_hung(root, DreamPolicy()) is None
+    assert stop_hung(root, DreamPolicy()) is None
     assert take_lock(root, DreamPolicy(), NEXT) is None, "a stopped holder holds until it counts as hung"
     assert process.poll() is None
     held = take_lock(root, HANGS_AT_ONCE, NEXT)
@@ -179,7 +180,7 @@ def test_a_note_that_names_another_process_ends_nobody(
         assert f'"{true}"'.encode() in note
         Path(lock.lock_path).write_bytes(note.replace(f'"{true}"'.encode(), b'"other"'))
         assert take_lock(root, HANGS_AT_ONCE, NEXT) is None, "the lock itself is held all the same"
-        ended = kill(root, grace_seconds=0.0)
+        ended = stop(root, grace_seconds=0.0)
         assert ended is None or not ended.gone
         assert process.poll() is None
 
@@ -187,8 +188,8 @@ def test_a_note_that_names_another_process_ends_nobody(
 def test_a_process_does_not_end_itself(root: Path) -> None:
     held = DreamLock(root).take(START)
     assert held is not None
-    with pytest.raises(InputError, match="this very process"):
-        kill(root)
+    with pytest.raises(InputError, match="runs in this process"):
+        stop(root)
     assert take_lock(root, HANGS_AT_ONCE, NEXT) is None
     held.fail()
 
@@ -266,7 +267,7 @@ def test_whoever_starts_a_dream_is_free_of_it(project: Path, tmp_path: Path, hom
     (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep(600)\n")  # what the child does first, and last
     code = f"""
 import os
-from reverie.runtime.dream.process import start
+from reverie.runtime.dream.control import start
 slow = {{**os.environ, "PYTHONPATH": {str(tmp_path)!r}}}
 print(start({str(project)!r}, home={str(home)!r}, memory_dir={str(directory)!r}, environ=slow), flush=True)
 """
@@ -293,7 +294,7 @@ def test_a_child_that_is_told_to_end_while_it_asks_a_model_says_so(project: Path
         environ = {**os.environ, "OPENAI_BASE_URL": address, "OPENAI_API_KEY": "none"}
         pid = start(project, home=home, memory_dir=directory, model="openai:silent", environ=environ)
         with server.accept()[0]:  # it asks, and is never answered
-            ended = kill(directory, grace_seconds=PATIENCE_SECONDS)
+            ended = stop(directory, grace_seconds=PATIENCE_SECONDS)
     assert ended is not None
     assert ended.gone
     reaped(pid)

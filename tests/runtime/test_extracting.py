@@ -21,8 +21,9 @@ from reverie.events import BackgroundChanged, DecisionMade, Event, FellBack, Per
 from reverie.layers.l5_extract import ExtractPolicy
 from reverie.layers.l5_extract.plan import CURSOR
 from reverie.models.scripted import ScriptedModel
-from reverie.runtime.memory.extract.budget import Spending
-from reverie.runtime.memory.extract.extractor import Extracting
+from reverie.runtime.memory.extract.budget import DailyBudget
+from reverie.runtime.memory.extract.extractor import Extractor, ExtractorOptions
+from reverie.runtime.memory.extract.tools import ToolAccess
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.session.parts import SessionOptions
 from reverie.settings import PermissionRules
@@ -46,7 +47,8 @@ class Desk:
         self.folder = folder
         self.events: list[Event] = []
         session.listen(self.events.append)
-        self.extracting = Extracting(session.parts.host, memory, **options)
+        model = options.pop("model", None)
+        self.extracting = Extractor(session.parts.host, memory, ExtractorOptions(**options), model=model)
         self.serial = 0
 
     async def say(self, words: str) -> None:
@@ -86,8 +88,10 @@ class Desk:
 def with_desk(tmp_path: Path, steps: Callable[[Desk], Awaitable[None]], **options: Any) -> None:
     async def run() -> None:
         memory = Memory(tmp_path / "memory", clock=lambda: datetime.fromtimestamp(NOW, UTC))
-        if "tools" in options:
-            options["tools"] = ToolContext(cwd=tmp_path / "work", session="s")
+        if options.pop("tools", False):
+            context = ToolContext(cwd=tmp_path / "work", session="s")
+            rules = options.pop("rules", PermissionRules())
+            options["access"] = ToolAccess(context, rules, options.pop("sandboxed", False))
             (tmp_path / "work").mkdir(exist_ok=True)
         async with Session.open("s", storage=InMemoryStorage(), cwd=tmp_path, clock=lambda: NOW) as session:
             with anyio.fail_after(60):
@@ -214,7 +218,7 @@ def test_a_run_that_fails_is_told_and_its_messages_are_looked_through_again(tmp_
 
     async def steps(desk: Desk) -> None:
         broken = Broken(desk.memory.path)
-        desk.extracting = Extracting(desk.session.parts.host, broken)
+        desk.extracting = Extractor(desk.session.parts.host, broken)
         await desk.turn("Never push to the main branch.")
         assert [event.state for event in desk.of(BackgroundChanged)] == ["started", "failed"]
         assert desk.decided(CursorMoved) == []
@@ -270,7 +274,7 @@ def test_a_model_cannot_raise_the_trust_of_what_is_there(tmp_path: Path) -> None
         await desk.turn("Indent with tabs in every file, always.")
         assert desk.memory.get("feedback_indent.md").trust == "unconfirmed"
         assert desk.extracting.last is not None
-        assert desk.extracting.last.refused == ["an answer may change only memories that are there"]
+        assert desk.extracting.last.refused == ["an answer may only update a memory that exists"]
 
     with_desk(tmp_path, steps, model=ScriptedModel([answer(update, strange)], name=f"scripted:{MODEL}"))
 
@@ -466,12 +470,12 @@ def test_a_fork_that_never_stops_has_five_turns(tmp_path: Path) -> None:
 def test_a_spent_budget_stops_the_model_with_an_event_until_the_next_day(tmp_path: Path) -> None:
     model = ScriptedModel(lambda _: answer(), name=f"scripted:{MODEL}")
     day = [NOW]
-    spending = Spending(clock=lambda: day[0])
+    budget = DailyBudget(clock=lambda: day[0])
 
     async def steps(desk: Desk) -> None:
         await desk.turn("One.")
         assert len(model.requests) == 1
-        spending.add(Usage(read=900_000), 0.01)
+        budget.add(Usage(read=900_000), 0.01)
         await desk.turn("Never push to the main branch.")
         assert len(model.requests) == 1
         assert "tokens of today's budget" in desk.of(FellBack)[0].why
@@ -479,14 +483,12 @@ def test_a_spent_budget_stops_the_model_with_an_event_until_the_next_day(tmp_pat
         day[0] += 86_400
         await desk.turn("Three.")
         assert len(model.requests) == 2
-        spending.add(Usage(), 5.0)
+        budget.add(Usage(), 5.0)
         await desk.turn("Four.")
         assert len(model.requests) == 2
         assert "$5.0" in desk.of(FellBack)[1].why
 
-    with_desk(
-        tmp_path, steps, model=model, spending=spending, policy=ExtractPolicy(daily_tokens=500_000, daily_usd=2.0)
-    )
+    with_desk(tmp_path, steps, model=model, budget=budget, policy=ExtractPolicy(daily_tokens=500_000, daily_usd=2.0))
 
 
 @pytest.mark.requirement("L5.7")
@@ -499,9 +501,11 @@ def test_the_budget_counts_what_other_sessions_of_the_day_used(tmp_path: Path, h
         memory = Memory(tmp_path / "memory")
         async with Session.open(name, cwd=tmp_path, settings=loaded, clock=lambda: NOW) as session:
             session.listen(events.append)
-            spending = Spending(home=loaded.home, clock=lambda: NOW)
+            budget = DailyBudget(home=loaded.home, clock=lambda: NOW)
             policy = ExtractPolicy(daily_tokens=10)
-            extracting = Extracting(session.parts.host, memory, model=model, spending=spending, policy=policy)
+            extracting = Extractor(
+                session.parts.host, memory, ExtractorOptions(policy=policy, budget=budget), model=model
+            )
             await session.say("Hello.")
             await session.prepare(model=MODEL, max_tokens=500)
             await session.observe({"id": "m1", "role": "assistant", "content": "Hi.", "model": MODEL, "usage": {}})
@@ -572,19 +576,19 @@ WORDS = [
 ]
 
 
-async def interleaved(desk: Desk, schedule: list[bool], kind: type[Extracting]) -> None:
+async def interleaved(desk: Desk, schedule: list[bool], kind: type[Extractor]) -> None:
     """Let turns end while runs are slow: True is a turn, False lets the run that waits go on."""
     waiting: list[anyio.Event] = []
     looked: list[int] = []
 
     class Slow(kind):  # type: ignore[misc, valid-type]
-        async def _ran(self, view: Any, found: Any) -> Any:
+        async def _extract(self, view: Any, found: Any) -> Any:
             gate = anyio.Event()
             waiting.append(gate)
             looked.append(len(waiting))
             await gate.wait()
             waiting.remove(gate)
-            return await super()._ran(view, found)
+            return await super()._extract(view, found)
 
     desk.extracting = Slow(desk.session.parts.host, desk.memory)
     words = iter(WORDS)
@@ -615,19 +619,19 @@ async def interleaved(desk: Desk, schedule: list[bool], kind: type[Extracting]) 
 def test_however_turns_and_slow_runs_fall_together_no_message_is_passed_over(
     tmp_path_factory: pytest.TempPathFactory, schedule: list[bool]
 ) -> None:
-    with_desk(tmp_path_factory.mktemp("d"), lambda desk: interleaved(desk, schedule, Extracting))
+    with_desk(tmp_path_factory.mktemp("d"), lambda desk: interleaved(desk, schedule, Extractor))
 
 
-class Forgetful(Extracting):
+class Forgetful(Extractor):
     """The known-bad twin: moves the cursor to where the session is, not to what was looked through."""
 
-    async def _moved(self, found: Any, why: str) -> None:
+    async def _move_cursor(self, found: Any, why: str) -> None:
         from reverie.values import replace
 
-        await super()._moved(replace(found, upto=self._session.view.history[-1].uuid), why)
+        await super()._move_cursor(replace(found, upto=self._session.view.history[-1].uuid), why)
 
 
-class Overlapping(Extracting):
+class Overlapping(Extractor):
     """The known-bad twin: begins a run while another goes on."""
 
     async def after_query(self) -> None:
@@ -637,7 +641,7 @@ class Overlapping(Extracting):
 
 @pytest.mark.parametrize(("kind", "broken"), [(Forgetful, "passed over"), (Overlapping, "overlap")])
 def test_the_twins_that_pass_over_messages_or_overlap_are_caught(
-    tmp_path: Path, kind: type[Extracting], broken: str
+    tmp_path: Path, kind: type[Extractor], broken: str
 ) -> None:
     with pytest.raises(BaseException) as caught:  # noqa: PT011
         with_desk(tmp_path, lambda desk: interleaved(desk, [True, True, False, False], kind))
@@ -660,7 +664,7 @@ def test_closing_waits_for_what_runs_and_gives_it_up_in_the_end(tmp_path: Path) 
         assert len(gate.asked) == 1, "nothing begins after closing"
 
         again = Gate()
-        desk.extracting = Extracting(
+        desk.extracting = Extractor(
             desk.session.parts.host, desk.memory, model=ScriptedModel(again, name=f"scripted:{MODEL}")
         )
         async with anyio.create_task_group() as group:
@@ -685,7 +689,7 @@ def test_a_resumed_session_goes_on_from_the_cursor_in_its_log(tmp_path: Path, ho
         memory = Memory(tmp_path / "memory")
         try:
             async with Session(SessionOptions("s", storage=storage, project="p", settings=load_settings())) as session:
-                extracting = Extracting(session.parts.host, memory)
+                extracting = Extractor(session.parts.host, memory)
                 decisions: list[Decision] = []
                 session.listen(
                     lambda event: decisions.append(event.decision) if isinstance(event, DecisionMade) else None

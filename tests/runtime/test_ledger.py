@@ -198,7 +198,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path, torture: bool
 def test_a_writer_that_cannot_get_in_says_so_instead_of_waiting_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reverie.runtime.session.ledger._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("reverie.runtime.session.ledger._BUSY_SECONDS", 0.05)
     events: list[Event] = []
     with LedgerStore(tmp_path, listener=events.append) as store:
         assert store.enter(call(1))

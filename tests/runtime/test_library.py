@@ -33,8 +33,8 @@ def test_sessions_are_found_by_name_or_by_the_start_of_it():
         library.find("abc")
     with pytest.raises(SessionNotFound, match="reverie sessions"):
         library.find("xyz")
-    shelved = library.shelved(key)
-    assert (shelved.title, shelved.model, shelved.messages, shelved.cwd) == (
+    listing = library.describe(key)
+    assert (listing.title, listing.model, listing.messages, listing.cwd) == (
         "Fix the login test",
         "claude-test",
         2,
@@ -47,7 +47,7 @@ def test_an_export_is_the_log_byte_for_byte_damage_and_all():
     storage, library, key = stocked()
     storage.append(key, b"{ damaged")
     assert library.export(key) == storage.load(key)
-    assert library.shelved(key).damaged == 1
+    assert library.describe(key).damaged == 1
 
 
 @pytest.mark.requirement("K14")

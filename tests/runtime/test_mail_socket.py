@@ -21,9 +21,9 @@ from reverie.errors import InputError, SessionBusy
 from reverie.layers.l7_relay.controls import stamped_letter
 from reverie.layers.l7_relay.signature import MAX_LETTER_BYTES, sealed
 from reverie.runtime.mail.files import folders_of
-from reverie.runtime.mail.frames import FrameReader, framed
+from reverie.runtime.mail.frames import FrameReader, frame_of
 from reverie.runtime.mail.mailbox import Mailbox
-from reverie.runtime.mail.post_office import AgentPost
+from reverie.runtime.mail.post_office import PostOffice
 from reverie.runtime.mail.sockets import MAX_PEERS, MailSocket, deliver, peer_uid
 
 PEERS = Path(__file__).with_name("mail_peers.py")
@@ -38,7 +38,7 @@ BOB = folders_of(TEAM, "bob")
 def test_a_frame_is_the_same_however_it_is_cut_and_takes_nothing_of_what_follows(
     data: bytes, cuts: list[int], after: bytes
 ):
-    stream, at, reader, sizes = framed(data) + after, 0, FrameReader(), iter(cuts)
+    stream, at, reader, sizes = frame_of(data) + after, 0, FrameReader(), iter(cuts)
     while reader.wanted:
         size = min(reader.wanted, next(sizes, 3_000))
         reader.feed(stream[at : at + size])
@@ -57,13 +57,13 @@ def test_a_length_no_letter_has_is_refused_before_a_byte_of_it_is_read(length: i
 def test_a_frame_that_could_not_be_read_is_not_made():
     for data in (b"", b"x" * (MAX_LETTER_BYTES + 1)):
         with pytest.raises(InputError):
-            framed(data)
+            frame_of(data)
 
 
 # -- letters
 
 
-def serving(home: Path, act: Callable[[Mailbox, AgentPost, list[str]], Any], **given: Any) -> MailSocket:
+def serving(home: Path, act: Callable[[Mailbox, PostOffice, list[str]], Any], **given: Any) -> MailSocket:
     """Act while bob's socket is served, with alice's post and a list that grows when bob is woken."""
     server: list[MailSocket] = []
 
@@ -74,7 +74,7 @@ def serving(home: Path, act: Callable[[Mailbox, AgentPost, list[str]], Any], **g
             async with anyio.create_task_group() as tasks:
                 await tasks.start(server[0].serve)
                 with anyio.fail_after(60):
-                    await act(bob, AgentPost("alice", mailbox=alice), woken)
+                    await act(bob, PostOffice("alice", mailbox=alice), woken)
                 tasks.cancel_scope.cancel()
 
     anyio.run(steps)
@@ -83,7 +83,7 @@ def serving(home: Path, act: Callable[[Mailbox, AgentPost, list[str]], Any], **g
 
 @pytest.mark.requirement("L7.5", "D1")
 def test_a_letter_by_socket_is_in_the_mailbox_when_it_is_acknowledged_and_its_reader_is_woken(home: Path):
-    async def act(bob: Mailbox, post: AgentPost, woken: list[str]) -> None:
+    async def act(bob: Mailbox, post: PostOffice, woken: list[str]) -> None:
         assert (bob.path / "socket").stat().st_mode & 0o777 == 0o600
         said = await post.send("bob", "hello")
         assert said.startswith("Sent to bob")
@@ -121,7 +121,7 @@ def test_a_socket_that_does_not_answer_leaves_the_letter_to_the_mailbox(home: Pa
                     case _:
                         pass
                 os.chdir(tmp_path)
-                post = AgentPost("alice", mailbox=alice)
+                post = PostOffice("alice", mailbox=alice)
                 with anyio.fail_after(60):
                     for number in range(3):  # a deaf one costs its time once
                         said = await post.send("bob", str(number))
@@ -137,7 +137,7 @@ def test_a_socket_that_does_not_answer_leaves_the_letter_to_the_mailbox(home: Pa
 
 @pytest.mark.requirement("L7.5")
 def test_a_peer_of_another_user_is_not_heard(home: Path):
-    async def act(bob: Mailbox, post: AgentPost, woken: list[str]) -> None:
+    async def act(bob: Mailbox, post: PostOffice, woken: list[str]) -> None:
         said = await post.send("bob", "hello")
         assert said.startswith("Left in the mailbox")
         assert woken == []
@@ -156,7 +156,7 @@ def test_the_kernel_says_who_the_peer_is():
 
 @pytest.mark.requirement("L7.5", "L7.6")
 def test_a_forged_letter_is_refused_at_the_socket(home: Path):
-    async def act(bob: Mailbox, post: AgentPost, woken: list[str]) -> None:
+    async def act(bob: Mailbox, post: PostOffice, woken: list[str]) -> None:
         forged = stamped_letter("1", "obey", sender=(TEAM, "lead"), to=(TEAM, "bob"), sequence=1, time_ns=1)
         for key in (b"x" * 32, b""):
             assert not await to_thread.run_sync(deliver, str(home), BOB, sealed(forged, key))
@@ -169,7 +169,7 @@ def test_a_forged_letter_is_refused_at_the_socket(home: Path):
 def test_a_socket_is_reached_however_long_its_path_is(tmp_path: Path):
     home = tmp_path / ("long-" * 40)
 
-    async def act(bob: Mailbox, post: AgentPost, woken: list[str]) -> None:
+    async def act(bob: Mailbox, post: PostOffice, woken: list[str]) -> None:
         assert len(str(bob.path / "socket")) > 200
         assert (await post.send("bob", "hello")).startswith("Sent to bob")
 
@@ -178,7 +178,7 @@ def test_a_socket_is_reached_however_long_its_path_is(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_socket_left_by_a_process_that_died_is_replaced_and_a_living_one_is_not(home: Path):
-    async def act(bob: Mailbox, post: AgentPost, woken: list[str]) -> None:
+    async def act(bob: Mailbox, post: PostOffice, woken: list[str]) -> None:
         probe = f"""
 import anyio
 from reverie.runtime.mail.mailbox import Mailbox
@@ -198,7 +198,7 @@ anyio.run(MailSocket(Mailbox({str(home)!r}, "{TEAM}", "bob")).serve)
 
 @pytest.mark.requirement("L7.5")
 def test_while_silent_peers_hold_every_place_letters_go_by_mailbox(home: Path):
-    async def act(bob: Mailbox, post: AgentPost, woken: list[str]) -> None:
+    async def act(bob: Mailbox, post: PostOffice, woken: list[str]) -> None:
         folder = os.open(bob.path, os.O_RDONLY)
         silent = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(MAX_PEERS)]
         try:

@@ -22,8 +22,8 @@ from reverie.layers.l7_relay.controls import stamped_letter
 from reverie.layers.l7_relay.messages import Letter
 from reverie.layers.l7_relay.signature import sealed
 from reverie.runtime.mail import files as mail_files
-from reverie.runtime.mail.directory import residents
-from reverie.runtime.mail.files import BUCKET, key_of, placed
+from reverie.runtime.mail.directory import mailbox_owners
+from reverie.runtime.mail.files import BUCKET, key_of, place_of
 from reverie.runtime.mail.mailbox import Mailbox
 from reverie.values import replace
 
@@ -40,7 +40,7 @@ def texts(letters: list[Letter]) -> list[str]:
 
 def put(home: Path, letter: Letter, key: bytes) -> Path:
     """Lay a letter into a mailbox by hand, as one who forges would."""
-    place = placed(letter)
+    place = place_of(letter)
     folder = home / "teams" / letter.to_team / letter.to / "new" / place.folder / place.bucket
     folder.mkdir(parents=True, exist_ok=True)
     (folder / place.file).write_bytes(sealed(letter, key))
@@ -59,8 +59,8 @@ def test_a_letter_waits_until_it_is_taken_and_then_no_more(home: Path):
         sent = alice.send("bob", "hello", summary="a greeting")
         assert (sent.sender, sent.to, sent.summary) == ("alice", "bob", "a greeting")
         assert bob.poll() == bob.poll() == [sent]
-        bob.taken(sent)
-        bob.taken(sent)
+        bob.mark_read(sent)
+        bob.mark_read(sent)
         assert bob.poll() == []
         assert bob.look(kept=True) == [sent]
     with box(home, "bob") as again:
@@ -74,7 +74,7 @@ def test_somebody_who_is_not_there_is_an_error_that_says_who_is(home: Path):
             alice.send("bob", "hello")
         box(home, "bob").close()
         box(home, "carol").close()
-        with pytest.raises(InputError, match=r"nobody called 'bbo' .*there are: bob, carol; did you mean bob\?"):
+        with pytest.raises(InputError, match=r"no agent named 'bbo' .*there are: bob, carol; did you mean bob\?"):
             alice.send("bbo", "hello")
         with pytest.raises(InputError, match="is you"):
             alice.send("alice", "hello")
@@ -91,7 +91,7 @@ def test_no_name_leads_out_of_the_teams_folder(home: Path, name: str):
         box(home, name)
     with pytest.raises(InputError):
         Mailbox(home, name, "alice")
-    assert [one.name for one in residents(home, TEAM)] == ["alice"]
+    assert [one.name for one in mailbox_owners(home, TEAM)] == ["alice"]
 
 
 @pytest.mark.requirement("D1")
@@ -99,7 +99,7 @@ def test_a_mailbox_is_private_whatever_the_umask(home: Path):
     before = os.umask(0)
     try:
         with box(home, "bob") as bob, box(home, "alice") as alice:
-            bob.taken(alice.send("bob", "hello"))
+            bob.mark_read(alice.send("bob", "hello"))
             alice.send("bob", "again")
             bob.poll()
     finally:
@@ -124,7 +124,7 @@ def test_letters_keep_their_senders_order_over_folders_restarts_and_a_clock_that
         while letters := bob.poll(30):
             got += texts(letters)
             for letter in letters:
-                bob.taken(letter)
+                bob.mark_read(letter)
         assert got == [str(number) for number in range(BUCKET + 4)]
 
 
@@ -132,7 +132,7 @@ def test_letters_keep_their_senders_order_over_folders_restarts_and_a_clock_that
 def test_a_letter_missed_while_the_folder_was_read_is_not_overtaken(home: Path, monkeypatch: pytest.MonkeyPatch):
     """The kernel may show a new name and not an older one; the mailbox must look again."""
     with box(home, "bob") as bob, box(home, "alice") as alice:
-        bob.taken(alice.send("bob", "0"))
+        bob.mark_read(alice.send("bob", "0"))
         bob.poll()
         for number in range(1, 6):
             alice.send("bob", str(number))
@@ -222,7 +222,7 @@ def test_a_letter_that_its_sender_did_not_sign_is_set_aside_and_never_shown(home
         while letters := bob.poll(7):
             got += letters
             for letter in letters:
-                bob.taken(letter)
+                bob.mark_read(letter)
         assert sorted(one.id for one in got) == sorted([honest.id, mine.id])
         assert len(bob.refused) == forgeries
         assert len(list((bob.path / "bad").iterdir())) == forgeries
@@ -234,7 +234,7 @@ def test_a_letter_that_is_laid_into_the_mailbox_again_is_the_same_letter(home: P
         sent = alice.send("bob", "pay 100")
         (there,) = (path for path in (bob.path / "new").rglob("*") if path.is_file())
         data = there.read_bytes()
-        bob.taken(sent)
+        bob.mark_read(sent)
         there.write_bytes(data)
         assert [one.id for one in bob.poll()] == [sent.id], "which is how a reader's log knows it"
 
@@ -259,7 +259,7 @@ def test_what_lies_in_a_mailbox_and_is_no_letter_harms_nobody(home: Path, tmp_pa
         with open(bucket / f"{9:012d},{9:020d}", "wb") as huge:
             huge.truncate(1 << 40)
         assert bob.poll() == [sent], "and the pipe does not hold it up"
-        bob.taken(sent)
+        bob.mark_read(sent)
         assert bob.poll() == []
         assert len(bob.refused) == 10
         assert secret.read_text() == "reverie-letter 1 secret"
@@ -289,7 +289,7 @@ def test_one_process_reads_a_mailbox_at_a_time(home: Path):
 import sys
 from reverie.runtime.mail.mailbox import Mailbox
 with Mailbox({str(home)!r}, "{TEAM}", "bob") as bob:
-    bob.attend()
+    bob.acquire()
     print("reading", flush=True)
     sys.stdin.read()
 """
@@ -310,7 +310,7 @@ with Mailbox({str(home)!r}, "{TEAM}", "bob") as bob:
 
 def test_who_retires_is_written_to_no_more_and_what_it_wrote_is_still_its_own(home: Path):
     with box(home, "bob") as bob, box(home, "alice", session="s-1") as alice:
-        assert [(one.name, one.session) for one in residents(home, TEAM)] == [("alice", "s-1"), ("bob", "")]
+        assert [(one.name, one.session) for one in mailbox_owners(home, TEAM)] == [("alice", "s-1"), ("bob", "")]
         alice.send("bob", "the result")
         alice.retire()
         assert bob.others() == []
@@ -332,10 +332,10 @@ def test_a_mailbox_that_left_nothing_to_read_goes_when_its_agent_ends_and_others
             bob.send("carol", "never read")
             alice.retire()
             carol.retire()
-        assert [one.name for one in residents(home, TEAM) if one.ended] == ["alice", "carol"]
+        assert [one.name for one in mailbox_owners(home, TEAM) if one.ended] == ["alice", "carol"]
         assert texts(bob.poll()) == ["the result"]
         box(home, "late", clock=lambda: later).close()
-        assert [one.name for one in residents(home, TEAM)] == ["bob", "late"]
+        assert [one.name for one in mailbox_owners(home, TEAM)] == ["bob", "late"]
 
 
 def test_teams_do_not_mix_unless_asked_to(home: Path):
@@ -369,7 +369,7 @@ def fill(home: Path, reader: str, senders: int, each: int) -> None:
             letter = stamped_letter(
                 str(number), "x", sender=(TEAM, f"s{sender}"), to=(TEAM, reader), sequence=number, time_ns=number
             )
-            place = placed(letter)
+            place = place_of(letter)
             folder = f"{home}/teams/{TEAM}/{reader}/new/{place.folder}/{place.bucket}"
             if number % BUCKET <= 1:
                 os.makedirs(folder, exist_ok=True)
@@ -393,7 +393,7 @@ def test_a_poll_looks_at_a_few_names_however_many_letters_wait(
         return names
 
     with box(home, "bob") as bob:
-        bob.attend()
+        bob.acquire()
         monkeypatch.setattr(mail_files, "_listed", counted)
         for _ in range(5):
             seen.clear()
@@ -401,7 +401,7 @@ def test_a_poll_looks_at_a_few_names_however_many_letters_wait(
             assert len(letters) == 50
             assert sum(seen) <= senders * (BUCKET + each // BUCKET + 1) * 2
             for letter in letters:
-                bob.taken(letter)
+                bob.mark_read(letter)
 
 
 @pytest.mark.slow
@@ -415,7 +415,7 @@ def test_of_many_senders_each_has_its_turn(home: Path):
         while letters := bob.poll(20):
             for letter in letters:
                 got.setdefault(letter.sender, []).append(letter.sequence)
-                bob.taken(letter)
+                bob.mark_read(letter)
         assert list(got.values()) == [[1, 2, 3]] * 36
         with box(home, "s35") as last:
             last.send("bob", "one more")
@@ -439,11 +439,11 @@ def test_however_it_is_polled_each_senders_letters_come_in_order_and_once(
             if at % 5 == 0:
                 for letter in bob.poll(limit):
                     got.setdefault(letter.sender, []).append(letter.text)
-                    bob.taken(letter)
+                    bob.mark_read(letter)
         while letters := bob.poll(limit):
             for letter in letters:
                 got.setdefault(letter.sender, []).append(letter.text)
-                bob.taken(letter)
+                bob.mark_read(letter)
         assert got == wanted
     for one in boxes:
         one.close()

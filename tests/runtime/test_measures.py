@@ -14,7 +14,7 @@ from reverie.conversation.decisions import (
     CompactionUndone,
     MemoriesSurfaced,
 )
-from reverie.runtime.reports.measures import Measures, measure, summed
+from reverie.runtime.reports.measures import Measures, measure, total_of
 
 PRICES = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write_5m=3.75, cache_write_1h=6.0)
 
@@ -128,6 +128,6 @@ def test_sums_add_up() -> None:
     script.user("Look at src/a.py")
     compacted(script, "src/a.py")
     one = measure(script.entries, no_price)
-    two = summed([one, one])
+    two = total_of([one, one])
     assert (two.sessions, two.compactions, two.facts.used) == (2, 2, 2 * one.facts.used)
     assert two.compactions_per_session == one.compactions_per_session

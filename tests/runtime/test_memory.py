@@ -437,7 +437,7 @@ def test_an_empty_memory_can_be_blamed_on_nobody(tmp_path: Path) -> None:
     memory.save("The release train leaves on Tuesdays at noon", type="project", why="customers are told so")
     (tmp_path / "empty.md").touch()
     assert list(memory.blame("empty.md")) == []
-    with pytest.raises(InputError, match="knows no memory"):
+    with pytest.raises(InputError, match="has no memory"):
         memory.blame("nothing.md")
 
 

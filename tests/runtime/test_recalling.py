@@ -17,7 +17,7 @@ from reverie.errors import ModelUnavailable
 from reverie.events import Event, FellBack
 from reverie.memories.recall.selection import RecallPolicy
 from reverie.models.scripted import ScriptedModel
-from reverie.runtime.memory.recall import Recalling, shown_in
+from reverie.runtime.memory.recall import SessionRecall, surfaced_in
 from reverie.runtime.memory.search import MemorySearch
 from reverie.settings.records import turned_off
 from reverie.values import replace
@@ -56,8 +56,8 @@ def running(
     anyio.run(run)
 
 
-def recalling(session: Session, kept: Path, model: Any = None, **given: Any) -> Recalling:
-    return Recalling(session.parts.host, kept, model, clock=lambda: NOW, **given)
+def recalling(session: Session, kept: Path, model: Any = None, **given: Any) -> SessionRecall:
+    return SessionRecall(session.parts.host, kept, model, clock=lambda: NOW, **given)
 
 
 @pytest.mark.requirement("R5", "R7", "K4")
@@ -71,8 +71,8 @@ def test_what_is_found_stands_in_the_next_request_and_in_the_log(kept: Path) -> 
             assert decision is not None
             assert decision.names == ["project_launch.md"]
             assert decision.text in str(build_request(session.view)["messages"]).encode().decode("unicode_escape")
-            assert shown_in(session.view).files == {"project_launch.md"}
-            assert shown_in(session.view).bytes == len(decision.text.encode())
+            assert surfaced_in(session.view).files == {"project_launch.md"}
+            assert surfaced_in(session.view).bytes == len(decision.text.encode())
             assert await recall.take() is None  # once
 
     running(act)
@@ -215,7 +215,7 @@ def test_a_session_is_shown_no_more_than_its_budget_in_all(tmp_path: Path) -> No
         for _ in range(12):
             recall.start("launch step")
             await recall.surface()
-        shown = shown_in(session.view)
+        shown = surfaced_in(session.view)
         assert 50_000 < shown.bytes <= 61_440
         assert len(shown.files) < 40
 

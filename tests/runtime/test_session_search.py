@@ -18,7 +18,7 @@ from log_script import Script, call, text
 from reverie import FileStorage, Library
 from reverie.conversation.entries import USER, Entry, encode_entry, iso
 from reverie.events import Event, FellBack
-from reverie.runtime.search.index import Rows
+from reverie.runtime.search.index import SearchRows
 from reverie.runtime.search.sessions import FILE_NAME, SessionSearch
 from reverie.runtime.session.offload.read_back import ReadBack
 
@@ -184,6 +184,14 @@ OPERATIONS = st.lists(
 )  # fmt: skip
 
 
+def rebuild(search: SessionSearch) -> None:
+    """Remove the index and read every log again."""
+    search.close()
+    for ending in ("", "-wal", "-shm"):
+        Path(f"{search.path}{ending}").unlink(missing_ok=True)
+    search.refresh()
+
+
 def dump(search: SessionSearch) -> list[Any]:
     """Return all that an index knows, by names that do not depend on how it came about."""
     search.refresh()
@@ -218,18 +226,18 @@ def test_an_index_that_followed_the_logs_is_the_same_as_a_fresh_one(
     with SessionSearch(home) as search:
         play(home, operations, search)
         followed, found = dump(search), search.search(query)
-        search.rebuild()
+        rebuild(search)
         assert dump(search) == followed
         assert search.search(query) == found == search.search(query)
 
 
 def test_the_check_above_catches_an_index_that_forgets_to_remove(past: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Rows, "remove", lambda *_: None)
+    monkeypatch.setattr(SearchRows, "remove", lambda *_: None)
     with SessionSearch(past) as search:
         search.refresh()
         (past / "projects/p/gamma.jsonl").unlink()
         followed = dump(search)
-        search.rebuild()
+        rebuild(search)
         assert dump(search) != followed
 
 
@@ -327,7 +335,7 @@ past, number = Path(sys.argv[1]), int(sys.argv[2])
 with SessionSearch(past) as search:
     for turn in range(12):
         if number == 0 and turn in (4, 8):
-            search.rebuild()
+            search._discard(search.path.stat().st_ino)
         with open(past / "projects" / "p" / f"w{number}.jsonl", "ab") as file:
             file.write(sys.argv[3].replace("@", f"{number}-{turn}").encode() + b"\\n")
         found = search.search("marmalade", limit=1000)
@@ -348,5 +356,5 @@ def test_processes_side_by_side_find_what_they_wrote_though_one_throws_the_index
     with SessionSearch(past) as search:
         followed = dump(search)
         assert len(search.search("marmalade", limit=1_000)) >= 48
-        search.rebuild()
+        rebuild(search)
         assert dump(search) == followed

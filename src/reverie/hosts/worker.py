@@ -22,7 +22,7 @@ from ..errors import InputError, ReverieError
 from ..importers import ImportedSession, read_session
 from ..importers.import_result import RecordSource, SessionDraft
 from ..layers.l5_extract import after_cursor, wrote_memories
-from ..runtime.memory.extract.candidates import Keeper, Ran
+from ..runtime.memory.extract.candidates import CandidateWriter, ExtractionRun
 from ..runtime.memory.memory import Memory
 from ..runtime.memory.scopes import memory_directory
 from ..runtime.places.projects import canonical_root, log_key, project_slug, session_key
@@ -137,7 +137,9 @@ def _read_recording(queue: Queue, job: Job) -> ImportedSession:
 # -- memories
 
 
-def _extract(queue: Queue, job: Job, found: ImportedSession, settings: Settings) -> tuple[Ran, dict[str, Any]]:
+def _extract(
+    queue: Queue, job: Job, found: ImportedSession, settings: Settings
+) -> tuple[ExtractionRun, dict[str, Any]]:
     """Extract memories from the messages since the last job; return the result and the state for the next job."""
     state = queue.load_state(job)
     cursor = state.get("cursor")
@@ -147,7 +149,7 @@ def _extract(queue: Queue, job: Job, found: ImportedSession, settings: Settings)
     memory = Memory.open(job.cwd, settings=settings)
     wrote = bool(new) and wrote_memories(new, str(memory.path), cwd=job.cwd)
     if not new or wrote or not settings.switches.extraction:
-        return Ran("skipped" if wrote else "nothing"), later
+        return ExtractionRun("skipped" if wrote else "nothing"), later
     named = settings.model_aliases.get(MODEL)
     if named:
         ran = _extract_with_model(job, named, memory, new, settings)
@@ -156,40 +158,40 @@ def _extract(queue: Queue, job: Job, found: ImportedSession, settings: Settings)
     seen = prompt_digests(queue.home, job.host, job.session)
     strangers = {entry.uuid for entry in entries if entry.kind == USER and prompt_digest(own_words(entry)) not in seen}
     before = entries[: len(entries) - len(new)]
-    keeper = Keeper(memory, job.session)
-    return keeper.found(new, before, _instructions(job, settings), settings.extract.max_memories, strangers), later
+    writer = CandidateWriter(memory, job.session)
+    return writer.save_found(new, before, _instructions(job, settings), settings.extract.max_memories, strangers), later
 
 
-def _extract_with_model(job: Job, model: str, memory: Memory, new: Sequence[Entry], settings: Settings) -> Ran | None:
+def _extract_with_model(
+    job: Job, model: str, memory: Memory, new: Sequence[Entry], settings: Settings
+) -> ExtractionRun | None:
     """Let the named model extract memories; None where it failed and the local extractor takes over."""
     import anyio
 
     from ..models import open_model
-    from ..runtime.memory.extract.budget import Spending
-    from ..runtime.memory.extract.extractor import Extracting
+    from ..runtime.memory.extract.budget import DailyBudget
+    from ..runtime.memory.extract.extractor import Extractor, ExtractorOptions
     from ..runtime.session.parts import SessionOptions
     from ..runtime.session.session import Session
     from ..storage.in_memory import InMemoryStorage
 
-    async def look() -> Ran | None:
+    async def look() -> ExtractionRun | None:
         asked = open_model(model, aliases=settings.model_aliases)
         try:
             storage, slug = InMemoryStorage(), project_slug(Path(job.cwd))
             data = b"".join(encode_entry(entry) + b"\n" for entry in new[-_MAX_ENTRIES:])
             storage.write(log_key(slug, job.session), data)
             # The session owns its storage, so that its cost is in the ledger.
-            options = SessionOptions(job.session, storage=storage, project=slug, settings=settings, owns_storage=True)
-            async with Session(options) as session:
-                extracting = Extracting(
-                    session.parts.host,
-                    memory,
-                    model=asked,
+            opened = SessionOptions(job.session, storage=storage, project=slug, settings=settings, owns_storage=True)
+            async with Session(opened) as session:
+                options = ExtractorOptions(
                     policy=settings.extract,
-                    spending=Spending(home=settings.home),
+                    budget=DailyBudget(home=settings.home),
                     instructions=lambda: _instructions(job, settings),
                 )
-                await extracting.after_query()
-                return extracting.last
+                extractor = Extractor(session.parts.host, memory, options, model=asked)
+                await extractor.after_query()
+                return extractor.last
         finally:
             await asked.aclose()
 
@@ -259,8 +261,8 @@ def _is_shorter_recording(data: bytes, found: ImportedSession) -> bool:
 def _start_dream(job: Job, settings: Settings) -> bool:
     """Start a dream in its own process if its gate is open; return whether it was started."""
     from ..layers.l6_dream import GateOpen
+    from ..runtime.dream.control import start
     from ..runtime.dream.gate import DreamGate
-    from ..runtime.dream.process import start
 
     if not settings.switches.dream:
         return False

@@ -22,7 +22,7 @@ from ..errors import InputError, PromptTooLong, ReverieError, SessionError
 from ..events import EntryAppended, Event, FellBack
 from ..memories.rules.guidance import index_context
 from ..runtime.memory.memory import Memory
-from ..runtime.memory.recall import Recalling
+from ..runtime.memory.recall import SessionRecall
 from ..runtime.session.session import Session
 from .history_pieces import (
     Block,
@@ -53,7 +53,9 @@ class HostSession:
         self._lock = Lock()
         self._memory = memory
         self._recalling = (
-            Recalling(session.parts.host, memory.path, policy=session.settings.recall) if memory is not None else None
+            SessionRecall(session.parts.host, memory.path, policy=session.settings.recall)
+            if memory is not None
+            else None
         )
         self._logged_turns: list[LoggedTurn] | None = None
         self._first = LoggedTurn(b"", [])

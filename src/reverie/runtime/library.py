@@ -1,4 +1,4 @@
-"""The library: every session in a store, to list, find, read, export, delete and purge."""
+"""The library: list, find, read, export, import, delete and purge the sessions of a storage."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..storage.files import FileStorage
 from ..values import record
 from .memory.memory import Memory
 
-__all__ = ["Library", "Removed", "Shelved"]
+__all__ = ["Library", "RemovedSession", "SessionListing"]
 
 
 @record
-class Shelved:
-    """A session as a list shows it."""
+class SessionListing:
+    """The summary of a session in a list."""
 
     session: str
     project: str
@@ -35,8 +35,8 @@ class Shelved:
 
 
 @record
-class Removed:
-    """What a deletion took away."""
+class RemovedSession:
+    """The storage keys and the memories that a deletion removed."""
 
     session: str
     keys: list[str]
@@ -44,51 +44,51 @@ class Removed:
 
 
 class Library:
-    """All sessions of a store."""
+    """All sessions of a storage."""
 
     def __init__(self, storage: Storage, *, project: str = "") -> None:
         self._storage = storage
         self._project = project
 
     def keys(self) -> list[str]:
-        """Return the keys of all logs."""
+        """Return the keys of all session logs."""
         return [key for key in self._storage.list("projects") if key.endswith(".jsonl") and key.count("/") == 2]
 
     def find(self, name: str) -> str:
-        """Return the key of the session with this name, or with the one name that starts so.
+        """Return the key of the session with this name, or of the only session whose name starts with it.
 
-        ``project/name`` says which project's; without it, the library's own project comes first.
+        ``project/name`` selects a project; a bare name prefers the library's own project.
         """
         keys = self.keys() or []
-        keys += [key for key in self._left_behind() if key not in keys]
-        exact = [key for key in keys if name in (_session(key), _spelled(key))]
+        keys += [key for key in self._deleted_logs() if key not in keys]
+        exact = [key for key in keys if name in (_session(key), _full_name(key))]
         here = [key for key in exact if key.split("/")[1] == self._project]
         found = (here if len(exact) > 1 else exact) or exact or [key for key in keys if _session(key).startswith(name)]
         if not found:
-            raise SessionNotFound(f"no session is called {name!r}; 'reverie sessions' lists them")
+            raise SessionNotFound(f"there is no session {name!r}; 'reverie sessions' lists them")
         if len(found) > 1:
-            shown = ", ".join(map(_spelled, found[:5]))
-            raise InputError(f"{name!r} could be {len(found)} sessions: {shown}; name one of these")
+            shown = ", ".join(map(_full_name, found[:5]))
+            raise InputError(f"{name!r} matches {len(found)} sessions: {shown}; use one of these names")
         return found[0]
 
-    def _left_behind(self) -> list[str]:
-        """Return the keys that logs had whose sessions were deleted and have belongings still."""
+    def _deleted_logs(self) -> list[str]:
+        """Return the log keys of deleted sessions that still have results, notes or an inbox."""
         folders = {tuple(key.split("/")[:3]) for key in self._storage.list("projects") if key.count("/") > 2}
         return [f"{'/'.join(parts)}.jsonl" for parts in sorted(folders) if parts[2] != "memory"]
 
     def load(self, key: str) -> ParsedLog:
-        """Read a session's log, damage and all."""
+        """Read and parse a session's log; damaged lines are reported in the result."""
         data = self._storage.load(key)
         if data is None:
             raise SessionNotFound(f"no log at {key}")
         return parse_log(data)
 
     def view(self, key: str) -> View:
-        """Fold a session's log."""
+        """Return the view folded from a session's log."""
         return View().fold_all(self.load(key).entries)
 
-    def shelved(self, key: str) -> Shelved:
-        """Describe a session for a list."""
+    def describe(self, key: str) -> SessionListing:
+        """Return a session's summary for a list."""
         data = self._storage.load(key) or b""
         loaded = parse_log(data)
         meta: dict[str, Any] = {}
@@ -100,7 +100,7 @@ class Library:
                 model = str(entry.reply.get("model") or model)
         said = [entry for entry in loaded.entries if entry.kind in (USER, ASSISTANT)]
         times = [entry.time for entry in loaded.entries if entry.time]
-        return Shelved(
+        return SessionListing(
             session=_session(key),
             project=key.split("/")[1],
             key=key,
@@ -115,16 +115,16 @@ class Library:
         )
 
     def export(self, key: str) -> bytes:
-        """Return a session's log byte for byte."""
+        """Return the bytes of a session's log."""
         data = self._storage.load(key)
         if data is None:
             raise SessionNotFound(f"no log at {key}")
         return data
 
     def store(self, key: str, entries: list[Entry]) -> None:
-        """Write imported entries as a new log; one that exists already is never overwritten."""
+        """Write imported entries as a new log; raise ``InputError`` if the log exists."""
         if self._storage.load(key) is not None:
-            raise InputError(f"session {_session(key)} is in the library already and was left alone")
+            raise InputError(f"session {_session(key)} exists already and was not changed")
         lease = self._storage.lease(key, holder="import")
         try:
             data = b"".join(encode_entry(entry) + b"\n" for entry in entries)
@@ -132,25 +132,25 @@ class Library:
         finally:
             lease.release()
 
-    def belongings(self, key: str) -> list[str]:
-        """Return the keys of all that belongs to a session beside its log: results, notes, inbox."""
+    def _session_files(self, key: str) -> list[str]:
+        """Return the keys of a session's results, notes and inbox."""
         return list(self._storage.list(key.removesuffix(".jsonl")))
 
-    def remove(self, key: str, *, purge: bool = False, dry_run: bool = False) -> Removed:
-        """Delete a session's log; with ``purge`` also its results, notes, inbox and what memories quote from it."""
+    def remove(self, key: str, *, purge: bool = False, dry_run: bool = False) -> RemovedSession:
+        """Delete a session's log; ``purge`` also deletes its results, notes, inbox and the memories derived from it."""
         holder = self._storage.holder(key)
         if holder is not None:
             raise SessionBusy(f"session {_session(key)} is open ({holder}); close it first", holder=holder)
-        keys = [key, *(self.belongings(key) if purge else [])]
-        memories = self._forgotten(key, dry_run=dry_run) if purge else []
+        keys = [key, *(self._session_files(key) if purge else [])]
+        memories = self._forget_memories(key, dry_run=dry_run) if purge else []
         if not dry_run:
             for name in [*keys[1:], key]:
                 self._storage.delete(name)
-        return Removed(_session(key), keys, memories)
+        return RemovedSession(_session(key), keys, memories)
 
-    def _forgotten(self, key: str, *, dry_run: bool) -> list[str]:
-        """Forget the memories that came from a session, through their journal where they have one."""
-        memories = self._quoting(key)
+    def _forget_memories(self, key: str, *, dry_run: bool) -> list[str]:
+        """Forget the memories derived from a session, through their journal if there is one; return their keys."""
+        memories = self._derived_memories(key)
         if memories and not dry_run and isinstance(self._storage, FileStorage):
             folder = self._storage.root / key.rsplit("/", 1)[0] / "memory"
             Memory(folder).forget_source(_session(key), erase=True)
@@ -158,8 +158,8 @@ class Library:
             self._storage.delete(name)
         return memories
 
-    def _quoting(self, key: str) -> list[str]:
-        """Return the memories that name this session as their source."""
+    def _derived_memories(self, key: str) -> list[str]:
+        """Return the memories whose source is this session."""
         session = _session(key)
         folder = f"{key.rsplit('/', 1)[0]}/memory"
         found: list[str] = []
@@ -171,7 +171,7 @@ class Library:
         return found
 
 
-def _spelled(key: str) -> str:
+def _full_name(key: str) -> str:
     return key.removeprefix("projects/").removesuffix(".jsonl")
 
 

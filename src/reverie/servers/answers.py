@@ -22,7 +22,7 @@ from ..memories.store.index import lines_of
 from ..memories.store.records import MemoryRecord, Scope
 from ..memories.store.store import utc_now
 from ..runtime.memory.memory import Memory, memory_directory
-from ..runtime.memory.results import Forgotten, Saved
+from ..runtime.memory.results import ForgottenMemories, SavedMemory
 from ..runtime.search.log_text import logs_in
 from ..runtime.search.sessions import SessionSearch
 from ..runtime.session.ledger import LedgerStore
@@ -255,7 +255,7 @@ def _shown(one: MemoryRecord, path: Path, tag: str, now: datetime) -> Answer:
     }
 
 
-def _saved(saved: Saved, source: str) -> Answer:
+def _saved(saved: SavedMemory, source: str) -> Answer:
     return {
         "file": saved.file,
         "name": saved.name,
@@ -271,7 +271,7 @@ def _saved(saved: Saved, source: str) -> Answer:
     }
 
 
-def _forgotten(gone: Forgotten, dry_run: bool) -> Answer:
+def _forgotten(gone: ForgottenMemories, dry_run: bool) -> Answer:
     ids = [] if dry_run else [one for one in gone.id.split(", ") if one]
     return {
         "dry_run": dry_run,

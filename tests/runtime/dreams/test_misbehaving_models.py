@@ -27,7 +27,7 @@ from reverie.memories.store.store import MemoryStore
 from reverie.memories.store.trust import TRUSTS
 from reverie.models.scripted import ScriptedModel
 from reverie.runtime.dream.dreams import Dreams
-from reverie.runtime.dream.reports import Reports
+from reverie.runtime.dream.reports import ReportFiles
 from reverie.runtime.dream.tools import DreamTools
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.session.replies import Call
@@ -414,7 +414,7 @@ class Unchecked:
         acts = {change.file: "removed" if change.after is None else "changed" for change in entry.changes}
         changes = tuple(DreamChange(file, act, "") for file, act in acts.items())
         report = DreamReport("d20261116T120000000-000000", "completed", "now", entry=entry.id, changes=changes)
-        Reports(str(self.scene.root)).save(report)
+        ReportFiles(str(self.scene.root)).save(report)
         return replace(report, files_before=len(before))
 
 

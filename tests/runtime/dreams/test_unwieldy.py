@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from reverie.runtime.dream.dreams import Dreams
-from reverie.runtime.dream.facts import unwieldy
+from reverie.runtime.dream.facts import oversized
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.reports.pollution import pollution_of
 from reverie.settings import Settings
@@ -39,4 +39,4 @@ def test_what_could_keep_a_dream_busy_is_left_alone_and_put_to_review(body: byte
 
 def test_an_ordinary_memory_is_dreamt_about() -> None:
     text = b"The pipeline of the billing service is broken, so it goes out by hand.\n\n**Why:** a release was lost.\n"
-    assert unwieldy({"a.md": _HEAD + text * 100}) == {}
+    assert oversized({"a.md": _HEAD + text * 100}) == {}

@@ -12,7 +12,7 @@ import click
 
 from ...errors import InputError
 from ...layers.l7_relay import Letter
-from ...runtime.mail.directory import residents
+from ...runtime.mail.directory import mailbox_owners
 from ...runtime.mail.mailbox import Mailbox
 from ...settings import load_settings
 from ..output import emit_json, paint, say, warn
@@ -40,7 +40,7 @@ def command(name: str, team: str | None, limit: int, everything: bool, take: boo
     """
     settings = load_settings()
     chosen = team or settings.relay.team
-    there = [one.name for one in residents(settings.home, chosen)]
+    there = [one.name for one in mailbox_owners(settings.home, chosen)]
     if name not in there and name != USER:
         raise InputError(f"there is no agent {name[:80]!a} in team {chosen}; its agents: {', '.join(there) or 'none'}")
     if name not in there and not watch:
@@ -78,7 +78,7 @@ def put_away(mailbox: Mailbox, letters: list[Letter]) -> None:
     """Flush stdout, then mark the printed letters as read."""
     sys.stdout.flush()
     for letter in letters:
-        mailbox.taken(letter)
+        mailbox.mark_read(letter)
 
 
 def follow(mailbox: Mailbox, read: list[Letter], waiting: list[Letter], limit: int, take: bool, as_json: bool) -> None:

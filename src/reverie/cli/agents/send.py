@@ -9,7 +9,7 @@ import click
 
 from ...errors import InputError
 from ...layers.l7_relay import EVERYBODY
-from ...runtime.mail.directory import residents
+from ...runtime.mail.directory import mailbox_owners
 from ...runtime.mail.mailbox import Mailbox
 from ...settings import load_settings
 from ..output import emit_json, say
@@ -36,12 +36,12 @@ def command(to: str, text: str, team: str | None, sender: str, summary: str, as_
     """
     import anyio
 
-    from ...runtime.mail.post_office import AgentPost
+    from ...runtime.mail.post_office import PostOffice
 
     settings = load_settings()
     chosen = team or settings.relay.team
     message = sys.stdin.read() if text == "-" else text
-    there = [one.name for one in residents(settings.home, chosen) if one.name != sender and not one.ended]
+    there = [one.name for one in mailbox_owners(settings.home, chosen) if one.name != sender and not one.ended]
     if to == sender:
         raise InputError(f"{to} is the sender: choose another recipient, or another --from")
     if to == EVERYBODY and not there:
@@ -52,7 +52,7 @@ def command(to: str, text: str, team: str | None, sender: str, summary: str, as_
         reader = mailbox.reader()
         if reader is not None:
             raise InputError(f"{sender} is a running agent ({reader}); choose another --from")
-        post = AgentPost(sender, mailbox=mailbox, max_chars=settings.relay.max_message_chars)
+        post = PostOffice(sender, mailbox=mailbox, max_chars=settings.relay.max_message_chars)
         said = anyio.run(partial(post.send, to, message, summary=summary))
     if as_json:
         emit_json({"to": to, "from": sender, "team": mailbox.team, "said": said})

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ...conversation.entries import Entry
-from ...runtime.reports.measures import Facts, Measures, measure, summed
+from ...runtime.reports.measures import FactRetention, Measures, measure, total_of
 from ...runtime.reports.stats import price_list
 from ...settings import load_settings
 from ..output import counted, emit_json, say, table, tracked
@@ -31,9 +31,9 @@ def command(sessions: tuple[str, ...], as_json: bool) -> None:
         found[name] = measure(entries, price_list(entries), failures_open=failures_open)
     if as_json:
         rows = [{"session": name, **as_row(one)} for name, one in found.items()]
-        emit_json({"total": as_row(summed(found.values())), "sessions": rows})
+        emit_json({"total": as_row(total_of(found.values())), "sessions": rows})
     elif found:
-        draw(summed(found.values()))
+        draw(total_of(found.values()))
     else:
         say("No sessions to measure yet: name a recording, or add sessions with 'reverie import'.")
 
@@ -100,7 +100,7 @@ def draw(one: Measures) -> None:
     table(["measure", "value", "details"], rows, right=(1,))
 
 
-def facts_row(facts: Facts) -> tuple[str, str, str]:
+def facts_row(facts: FactRetention) -> tuple[str, str, str]:
     """Return the table row about the exact names that summaries keep."""
     density = facts.per_1000_tokens
     detail = "no summary yet" if density is None else f"{density:,.0f} uses of exact names per 1,000 tokens of summary"

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ...cache.ledger import Totals
-from ...runtime.reports.stats import Budget, Stats, stats_of
+from ...runtime.reports.stats import BudgetUse, Stats, stats_of
 from ...settings import load_settings
 from ..output import bar, bars, counted, emit_json, say, table, tracked
 from ..sessions.recordings import slug_of
@@ -130,7 +130,7 @@ def _pollution(found: Stats) -> tuple[str, str]:
     ), f"{memories.wrong:,} of {memories.memories:,}{f' ({why})' if why else ''}{dreamt}"
 
 
-def _spent(one: Budget) -> tuple[str, float, str]:
+def _spent(one: BudgetUse) -> tuple[str, float, str]:
     share = max(one.usd / one.of_usd if one.of_usd else 0.0, one.tokens / one.of_tokens if one.of_tokens else 0.0)
     when = "today" if one.per == "day" else "last run"
     note = f"{one.usd:.2f} of {one.of_usd:.2f} USD, {one.tokens:,} of {one.of_tokens:,} tokens"

@@ -8,7 +8,7 @@ from ...errors import InputError
 from ...hosts.word_cache import delete_word_caches
 from ...memories.rules.taxonomy import TYPES
 from ...memories.store.records import Scope
-from ...runtime.memory.results import Forgotten, Saved
+from ...runtime.memory.results import ForgottenMemories, SavedMemory
 from ...settings import load_settings
 from ..output import emit_json, say, warn
 from .project_store import agreed, given_text, opened, print_change
@@ -108,7 +108,7 @@ def edit(
     print_saved(saved, as_json=as_json)
 
 
-def print_saved(saved: Saved, *, as_json: bool) -> None:
+def print_saved(saved: SavedMemory, *, as_json: bool) -> None:
     """Print the saved file and any warnings."""
     if as_json:
         emit_json(
@@ -158,7 +158,7 @@ def rm(
         raise InputError("pass either the names of memories or --source")
     memory = opened()
 
-    def delete(*, trial: bool) -> Forgotten:
+    def delete(*, trial: bool) -> ForgottenMemories:
         if source:
             return memory.forget_source(source, erase=erase, dry_run=trial)
         return memory.forget(*names, why=why, erase=erase, dry_run=trial)
@@ -178,7 +178,7 @@ def rm(
     return 0
 
 
-def print_forgotten(gone: Forgotten, *, dry_run: bool, as_json: bool) -> None:
+def print_forgotten(gone: ForgottenMemories, *, dry_run: bool, as_json: bool) -> None:
     """Print the deleted and restored files, and warn about session logs and links that still mention them."""
     if as_json:
         emit_json(

@@ -15,11 +15,11 @@ import click
 from ...errors import InputError
 from ...events import DreamChanged
 from ...layers.l6_dream import DreamReport, GateOpen, markdown
+from ...runtime.dream.control import start, stop
 from ...runtime.dream.dreams import Dreams
 from ...runtime.dream.gate import DreamGate
-from ...runtime.dream.process import kill, start
 from ...runtime.dream.progress import read_progress
-from ...runtime.dream.scheduler import DREAMER
+from ...runtime.dream.scheduler import DREAM_ALIAS
 from ...runtime.memory.memory import Memory
 from ...runtime.places.projects import canonical_root, project_slug
 from ...settings import Settings, load_settings
@@ -91,7 +91,7 @@ def command(
     if watch:
         return actions.watch()
     if ending:
-        return actions.kill(dry_run)
+        return actions.stop(dry_run)
     if undo is not None:
         return actions.undo(None if undo == "last" else undo, dry_run)
     if report is not None:
@@ -127,7 +127,7 @@ class _DreamCommand:
             if not isinstance(gate, GateOpen):
                 return self._not_due(gate.reason, gate.detail, gate.wait_seconds)
         before = read_progress(self.root)
-        named = self.settings.model_aliases.get(DREAMER)
+        named = self.settings.model_aliases.get(DREAM_ALIAS)
         start(
             self.project,
             home=self.settings.home,
@@ -163,12 +163,12 @@ class _DreamCommand:
     def dry_run(self, confirmed: bool, local: bool) -> int:
         from ...models import open_model
 
-        named = None if local else self.settings.model_aliases.get(DREAMER) or self.settings.model
+        named = None if local else self.settings.model_aliases.get(DREAM_ALIAS) or self.settings.model
         model = open_model(named, aliases=self.settings.model_aliases) if named else None
 
         async def run() -> DreamReport:
             try:
-                return await self._dreams(model).run(dry_run=True, confirmed=confirmed, tell=self._print_progress)
+                return await self._dreams(model).run(dry_run=True, confirmed=confirmed, listener=self._print_progress)
             finally:
                 if model is not None:
                     await model.aclose()
@@ -196,9 +196,9 @@ class _DreamCommand:
         anyio.run(follow)
         return 0
 
-    def kill(self, dry_run: bool) -> int:
+    def stop(self, dry_run: bool) -> int:
         running = self._dreams().status().running
-        ended = None if dry_run else kill(self.root)
+        ended = None if dry_run else stop(self.root)
         if self.json:
             emit_json({"dry_run": dry_run, "running": running, "killed": ended is not None and ended.gone})
         elif ended is None:

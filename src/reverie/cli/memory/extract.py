@@ -11,7 +11,7 @@ import click
 
 from ...errors import ReverieError
 from ...importers import find_sessions
-from ...runtime.memory.extract.report import Extraction, Outcome, is_imported
+from ...runtime.memory.extract.report import Extraction, ExtractionOutcome, is_imported
 from ...runtime.places.projects import project_slug
 from ..output import counted, emit_json, say, table, tracked, warn
 from ..sessions.recordings import opened_library, recordings
@@ -35,7 +35,7 @@ def extract(names: tuple[str, ...], mine: bool, dry_run: bool, as_json: bool) ->
     """
     failed: list[dict[str, str]] = []
     extraction = Extraction(opened(), dry_run=dry_run)
-    found: list[Outcome] = []
+    found: list[ExtractionOutcome] = []
     for name in tracked(listed(names, failed), "extracting"):
         try:
             for one in recordings(name):
@@ -71,7 +71,7 @@ def listed(names: Sequence[str], failed: list[dict[str, str]]) -> list[str]:
     return list(out)
 
 
-def as_report(found: Sequence[Outcome], failed: list[dict[str, str]], *, dry_run: bool) -> dict[str, Any]:
+def as_report(found: Sequence[ExtractionOutcome], failed: list[dict[str, str]], *, dry_run: bool) -> dict[str, Any]:
     """Return all results as a JSON object."""
     return {
         "dry_run": dry_run,
@@ -83,7 +83,7 @@ def as_report(found: Sequence[Outcome], failed: list[dict[str, str]], *, dry_run
     }
 
 
-def draw(found: Sequence[Outcome], *, dry_run: bool) -> None:
+def draw(found: Sequence[ExtractionOutcome], *, dry_run: bool) -> None:
     """Print one row per memory, then the refused ones, then the totals."""
     memories = [memory for one in found for memory in one.memories]
     if memories:

@@ -9,7 +9,7 @@ import click
 from ...layers.l6_dream import OpenQuestion
 from ...runtime.dream.reports import open_questions
 from ...runtime.memory.memory import Memory
-from ...runtime.memory.results import Pending
+from ...runtime.memory.results import PendingMemory
 from ..output import emit_json, paint, printable, say
 from .project_store import opened
 
@@ -70,7 +70,7 @@ def choose(memory: Memory, question: OpenQuestion) -> None:
         memory.forget(*(file for file in question.files if file != kept), why=f"the user chose {kept}")
 
 
-def show(one: Pending) -> None:
+def show(one: PendingMemory) -> None:
     """Print an unconfirmed memory as a diff."""
     origin = f", from {', '.join(one.source)}" if one.source else ""
     say(f"{one.file}{origin}")
@@ -78,7 +78,7 @@ def show(one: Pending) -> None:
     say()
 
 
-def decide(memory: Memory, one: Pending) -> None:
+def decide(memory: Memory, one: PendingMemory) -> None:
     """Ask whether to accept, reject or skip one memory, and do so."""
     question = f"{printable(one.name)}: accept (a), reject (r) or skip (s)"
     answer = click.prompt(question, type=click.Choice(["a", "r", "s"]), default="s", err=True)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ...errors import StorageError
-from ...runtime.library import Removed
+from ...runtime.library import RemovedSession
 from ...runtime.search.sessions import SessionSearch
 from ...runtime.session.ledger import LedgerStore
 from ...settings import load_settings
@@ -73,7 +73,7 @@ def forget_lines(key: str) -> None:
         warn(f"the session's messages are still in the search index: {error}")
 
 
-def agreed(removed: Removed, purge: bool) -> bool:
+def agreed(removed: RemovedSession, purge: bool) -> bool:
     """Ask the user to confirm the removal and return the answer."""
     others = counted(len(removed.keys) - 1 + len(removed.memories), "more file")
     target = f"{removed.session} and {others}" if purge else f"the log of {removed.session}"
@@ -81,7 +81,7 @@ def agreed(removed: Removed, purge: bool) -> bool:
     return confirmed(f"Remove {target} permanently?", refusal)
 
 
-def as_report(removed: Removed, key: str, *, purge: bool, dry_run: bool) -> dict[str, Any]:
+def as_report(removed: RemovedSession, key: str, *, purge: bool, dry_run: bool) -> dict[str, Any]:
     """Return the removed files as a JSON object."""
     return {
         "session": removed.session,

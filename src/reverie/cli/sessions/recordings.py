@@ -89,7 +89,7 @@ def _from_file(found: ImportedSession) -> Recording:
 
 
 def _from_library(library: Library, key: str) -> Recording:
-    loaded, shelved = library.load(key), library.shelved(key)
+    loaded, listing = library.load(key), library.describe(key)
     damage = loaded.damage
     if loaded.torn:
         line = library.export(key).count(b"\n") + 1
@@ -97,11 +97,11 @@ def _from_library(library: Library, key: str) -> Recording:
     source = next((entry.body.get("source") for entry in loaded.entries if entry.kind == META), None)
     made_by: object = source.get("format") if isinstance(source, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return Recording(
-        shelved.session,
+        listing.session,
         made_by if isinstance(made_by, str) else "reverie",
-        shelved.title,
-        shelved.model,
-        shelved.cwd,
+        listing.title,
+        listing.model,
+        listing.cwd,
         tuple(loaded.entries),
         {},
         damage,

@@ -6,7 +6,7 @@ import click
 
 from ...errors import InputError
 from ...events import Event, FellBack
-from ...runtime.search.sessions import Found, SessionSearch
+from ...runtime.search.sessions import SearchHit, SessionSearch
 from ...settings import load_settings
 from ..output import emit_json, paint, say, warn
 from .recordings import slug_of
@@ -48,7 +48,7 @@ def on_event(event: Event) -> None:
         warn(event.why)
 
 
-def draw(found: list[Found]) -> None:
+def draw(found: list[SearchHit]) -> None:
     """Print one paragraph per message: its session, time, speaker, handle and a snippet."""
     for number, one in enumerate(found):
         when = one.time[:16].replace("T", " ")

@@ -9,7 +9,7 @@ import click
 
 from ...conversation.entries import seconds
 from ...errors import ReverieError
-from ...runtime.library import Shelved
+from ...runtime.library import SessionListing
 from ..output import console, counted, emit_json, say, size, table, tracked, warn
 from .recordings import opened_library, slug_of
 
@@ -25,13 +25,13 @@ RANDOM_NAME: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
 def command(project: str | None, as_json: bool) -> int:
     """List the sessions in the library, last changed first."""
     wanted = slug_of(project)
-    found: list[Shelved] = []
+    found: list[SessionListing] = []
     unreadable: list[dict[str, str]] = []
     with opened_library() as library:
         keys = [key for key in list(library.keys()) if wanted is None or key.split("/")[1] == wanted]
         for key in tracked(keys, "reading"):
             try:
-                found.append(library.shelved(key))
+                found.append(library.describe(key))
             except ReverieError as error:
                 unreadable.append({"key": key, "error": str(error)})
     found.sort(key=lambda one: (-seconds(one.touched), one.key))
@@ -47,7 +47,7 @@ def command(project: str | None, as_json: bool) -> int:
     return 2 if unreadable else 0
 
 
-def draw(found: list[Shelved]) -> None:
+def draw(found: list[SessionListing]) -> None:
     """Print one row per session, with fewer columns on a narrow screen."""
     screen = console()
     short = screen.is_terminal
@@ -70,7 +70,7 @@ def draw(found: list[Shelved]) -> None:
     table(headings, rows, right=[at for at, name in enumerate(headings) if name in ("messages", "size")], cut=1)
 
 
-def shown_name(name: str, found: list[Shelved]) -> str:
+def shown_name(name: str, found: list[SessionListing]) -> str:
     """Return the first 8 characters of a random name if they are unique, else the full name."""
     start = name[:8]
     return start if RANDOM_NAME.match(name) and sum(one.session.startswith(start) for one in found) == 1 else name

@@ -14,7 +14,7 @@ from ..output import counted
 from .calls import one_line
 
 if TYPE_CHECKING:
-    from ...runtime.library import Shelved
+    from ...runtime.library import SessionListing
 
 __all__ = ["EarlierSession", "earlier_sessions", "named_session", "newest_session"]
 
@@ -60,9 +60,9 @@ def earlier_sessions(
         moment = time.time() if now is None else now
         found: list[EarlierSession] = []
         for key in _keys_by_age(settings, cwd):
-            shelved = library.shelved(key)
-            if shelved.messages:
-                found.append(_described(shelved, moment - _written(settings, key)))
+            listing = library.describe(key)
+            if listing.messages:
+                found.append(_described(listing, moment - _written(settings, key)))
             if len(found) == limit:
                 break
         return found
@@ -70,7 +70,7 @@ def earlier_sessions(
         storage.close()
 
 
-def _described(one: Shelved, age_seconds: float) -> EarlierSession:
+def _described(one: SessionListing, age_seconds: float) -> EarlierSession:
     title = one_line(one.title or "(no title)", 48)
     return EarlierSession(one.session, f"{title}  {counted(one.messages, 'message')}, {_ago(age_seconds)}")
 

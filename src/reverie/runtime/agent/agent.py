@@ -18,7 +18,7 @@ from ...tools import relay_tools
 from ...tools.tool import Tool
 from ...values import replace
 from ..guard.permissions import Approver
-from ..mail.delivery import Heed
+from ..mail.delivery import ControlHandler
 from ..mail.post_office import Bridge
 from ..places.projects import canonical_root
 from ..session.limits import compact_at
@@ -56,7 +56,7 @@ class Agent:
         budget_usd: float | None = None,
         clock: Callable[[], float] = time.time,
         bridge: Bridge | None = None,
-        on_control: Heed | None = None,
+        on_control: ControlHandler | None = None,
     ) -> None:
         """Prepare an agent; every argument left out comes from the settings.
 

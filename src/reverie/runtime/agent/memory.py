@@ -22,11 +22,12 @@ from ...settings import Settings
 from ...tools.context import ToolContext
 from ...tools.memory import MemoryTool
 from ...tools.tool import Tool
-from ..dream.scheduler import FallingAsleep
-from ..memory.extract.budget import Spending
-from ..memory.extract.extractor import Extracting
+from ..dream.scheduler import DreamScheduler
+from ..memory.extract.budget import DailyBudget
+from ..memory.extract.extractor import Extractor, ExtractorOptions
+from ..memory.extract.tools import ToolAccess
 from ..memory.memory import Memory
-from ..memory.recall import Recalling
+from ..memory.recall import SessionRecall
 from ..memory.scopes import memory_directory
 from ..session.session import Session
 
@@ -57,7 +58,7 @@ class AgentMemory:
         directory = memory_directory(context.cwd, settings)
         self.memory = Memory.open(context.cwd, settings=settings)
         self.path = str(directory)
-        self._recalling = Recalling(
+        self._recall = SessionRecall(
             session.parts.host,
             directory,
             small,
@@ -66,20 +67,20 @@ class AgentMemory:
             policy=settings.recall,
             spent=self._spent_on_recall,
         )
-        self._extracting = Extracting(
+        self._extractor = Extractor(
             session.parts.host,
             self.memory,
+            ExtractorOptions(
+                policy=settings.extract,
+                access=ToolAccess(context, settings.permissions, sandboxed),
+                budget=DailyBudget(home=settings.home),
+                allowed=self._may_extract,
+            ),
             model=model,
-            policy=settings.extract,
-            tools=context,
-            rules=settings.permissions,
-            sandboxed=sandboxed,
-            spending=Spending(home=settings.home),
-            allowed=self._may_extract,
             tasks=tasks,
         )
 
-        self.dreaming = FallingAsleep(session.parts.host, context.cwd, settings, tasks=tasks)
+        self.dreaming = DreamScheduler(session.parts.host, context.cwd, settings, tasks=tasks)
 
     @staticmethod
     def allowed(settings: Settings) -> bool:
@@ -125,26 +126,26 @@ class AgentMemory:
 
     def use_model(self, model: Model) -> None:
         """Use another model to write memories from now on."""
-        self._extracting.model = model
+        self._extractor.model = model
 
     def start_recall(self, prompt: str) -> None:
         """Start to search memories for a prompt, in the background."""
-        self._recalling.start(prompt)
+        self._recall.start(prompt)
 
     async def attach_recalled(self) -> None:
         """Attach the recalled memories if the search has finished."""
-        await self._recalling.surface()
+        await self._recall.surface()
 
     async def end_query(self) -> None:
         """Cancel a search that still runs, and start extraction and a due dream in the background."""
-        self._recalling.cancel()
-        await self._extracting.after_query()
+        self._recall.cancel()
+        await self._extractor.after_query()
         await self.dreaming.after_query()
 
     async def close(self) -> None:
         """Cancel recall, and wait for an extraction that is being written."""
-        self._recalling.cancel()
-        await self._extracting.close()
+        self._recall.cancel()
+        await self._extractor.close()
 
     def _may_extract(self) -> bool:
         switches = self._session.settings.switches

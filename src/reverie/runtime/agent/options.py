@@ -11,7 +11,7 @@ from ...settings import Mode, Settings
 from ...tools.tool import Tool
 from ...values import record
 from ..guard.permissions import Approver
-from ..mail.delivery import Heed
+from ..mail.delivery import ControlHandler
 from ..mail.post_office import Bridge
 from .team.lineage import Lineage
 
@@ -43,6 +43,6 @@ class AgentOptions:
     budget_usd: float | None
     clock: Callable[[], float]
     bridge: Bridge | None = None
-    on_control: Heed | None = None
+    on_control: ControlHandler | None = None
     lineage: Lineage | None = None
     """Its place in a team; None for a main agent."""

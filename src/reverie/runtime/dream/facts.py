@@ -1,4 +1,4 @@
-"""What a dream should know that the memory files do not say, gathered from the disk before it begins."""
+"""Facts about memory files that a dream needs and the files do not contain, read from the disk before it starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, read_record
 from ..memory.daily_logs import drafts_from_logs, logged_since
 
-__all__ = ["facts_for", "unwieldy"]
+__all__ = ["facts_for", "oversized"]
 
 _MAX_PATHS: Final = 20_000
 _MAX_BYTES: Final = 64_000
@@ -24,8 +24,8 @@ _MAX_BLANKS: Final = 200
 _BLANKS: Final = re.compile(rb"\s{%d}" % (_MAX_BLANKS + 1))
 
 
-def unwieldy(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the files a local dream leaves alone, and why: what holds no sentences could keep it busy for hours."""
+def oversized(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the files that a local dream skips because their size or shape would take too long, with the reason."""
     found: dict[str, str] = {}
     for file, data in files.items():
         if len(data) > _MAX_BYTES:
@@ -33,7 +33,7 @@ def unwieldy(files: Mapping[str, bytes]) -> dict[str, str]:
         elif len(data) > _MAX_LINE_BYTES and max(map(len, data.split(b"\n"))) > _MAX_LINE_BYTES:
             found[file] = f"it has a line of more than {_MAX_LINE_BYTES:,} bytes; break it into sentences"
         elif _BLANKS.search(data):
-            found[file] = f"it has more than {_MAX_BLANKS} blanks in a row; take them out"
+            found[file] = f"it has more than {_MAX_BLANKS} blanks in a row; remove them"
     return found
 
 
@@ -45,15 +45,15 @@ def facts_for(
     slug: str,
     project: Path,
     dreamt: float | None,
-    aside: Iterable[str] = (),
+    excluded: Iterable[str] = (),
 ) -> DreamFacts:
-    """Look at everything a dream over these files may ask about; those ``aside`` are there and not dreamt about."""
+    """Return the facts for a dream over these files; ``excluded`` files exist but are not part of the dream."""
     records = {file: read_record(file, data) for file, data in files.items()}
     modified: dict[str, float] = {}
     for file in files:
         with suppress(OSError):
             modified[file] = os.lstat(os.path.join(root, file)).st_mtime
-    others = frozenset((*(name for name in _beneath(root, root) if not is_memory(name)), *aside))
+    others = frozenset((*(name for name in _files_below(root, root) if not is_memory(name)), *excluded))
     since = None if dreamt is None else datetime.fromtimestamp(dreamt, UTC)
     drafts = drafts_from_logs(logged_since(Path(root), since), records.values())
     linked = {path for file, one in records.items() for path in links_in(file, one.body)}
@@ -62,12 +62,12 @@ def facts_for(
         others,
         frozenset(path for path in linked if not is_memory(path) and path not in others and _is_missing(project, path)),
         {draft.file: draft.content() for draft in drafts},
-        frozenset(_gone(records.values(), home / "projects" / slug)),
+        frozenset(_deleted_sessions(records.values(), home / "projects" / slug)),
     )
 
 
-def _beneath(folder: str, root: str) -> Iterator[str]:
-    """Yield the files beneath a folder, as paths beneath the root; hidden ones are not looked at."""
+def _files_below(folder: str, root: str) -> Iterator[str]:
+    """Yield the files below a folder as paths relative to the root, without hidden ones."""
     left = _MAX_PATHS
     for at, folders, names in os.walk(folder):
         folders[:] = sorted(one for one in folders if not one.startswith("."))
@@ -86,8 +86,8 @@ def _is_missing(project: Path, path: str) -> bool:
         return False
 
 
-def _gone(memories: Iterable[MemoryRecord], logs: Path) -> Iterator[str]:
-    """Yield the sessions that memories came from and whose logs are there no more."""
+def _deleted_sessions(memories: Iterable[MemoryRecord], logs: Path) -> Iterator[str]:
+    """Yield the sessions that memories name as their source and whose logs no longer exist."""
     sessions = {source.split(" ", 1)[0] for one in memories for source in one.source if " " in source}
     for session in sorted(sessions):
         if "/" not in session and not os.path.lexists(logs / f"{session}.jsonl"):

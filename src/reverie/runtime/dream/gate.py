@@ -1,4 +1,4 @@
-"""Whether a dream may begin by itself now, asked of the disk: a gate closed by the hours costs one ``stat``."""
+"""The gate of automatic dreams: whether one may start now, by the files on disk; a closed gate costs one ``stat``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .lock import DreamLock
 __all__ = ["SCAN", "DreamGate"]
 
 SCAN: Final = "dream-scan"
-"""The file whose time says when somebody last looked at the sessions; hooks and commands live too short to remember."""
+"""The file whose time is that of the last scan of the sessions, kept on disk because hooks are short processes."""
 _LOG: Final = ".jsonl"
 
 
 class DreamGate:
-    """The gate of one memory directory, fed by the sessions of one project."""
+    """The gate of one memory directory, opened by the sessions of one project."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class DreamGate:
         policy: DreamPolicy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Watch a memory directory; ``project`` is the slug under which home keeps the project's sessions."""
+        """Check a memory directory; ``project`` is the slug of the project under home."""
         if not project or "/" in project:
-            raise InputError(f"{project!r} is no project of the library; give its slug, as 'project_slug' returns it")
+            raise InputError(f"{project!r} is not a project slug; use the one that 'project_slug' returns")
         self.policy = policy or DreamPolicy()
         self.lock = DreamLock(memory_dir)
         self._logs = os.path.join(os.path.abspath(home), "projects", project)
@@ -44,15 +44,15 @@ class DreamGate:
         self._scanned: float | None = None
 
     def check(self, current_session: str = "", *, enabled: bool = True, main: bool = True) -> Gate:
-        """Say whether a dream may begin now; the session that asks does not count."""
+        """Return whether a dream may start now; the current session does not count as a new one."""
         off: Reason | None = None if enabled and main else ("not_main" if enabled else "off")
         now = self._clock()
-        return gate_state(_Look(self, off, now, current_session), self.policy, now)
+        return gate_state(_GateFacts(self, off, now, current_session), self.policy, now)
 
-    # -- what a look asks
+    # -- facts of one check
 
     def scanned(self, now: float) -> float | None:
-        """Return when this process, or else any, last looked at the sessions."""
+        """Return the time of the last scan of the sessions by this process, else by any process."""
         pause = self.policy.scan_minutes * 60.0
         own = self._scanned
         if own is not None and 0.0 <= now - own < pause:
@@ -63,9 +63,9 @@ class DreamGate:
         return None
 
     def touched(self, since: float, now: float, current_session: str) -> int:
-        """Count sessions touched since, up to as many as are wanted, and note that they were looked at."""
+        """Count the sessions written since a time, up to the number that opens the gate, and record this scan."""
         self._scanned = now
-        with suppress(StorageError):  # not written down, it is only looked at more often
+        with suppress(StorageError):  # without the record, the next check scans again
             self._note_scan(now)
         own = current_session + _LOG
         count = 0
@@ -86,15 +86,15 @@ class DreamGate:
                 os.close(descriptor)
 
     def running(self) -> str:
-        """Say who is dreaming; one that hangs is ended by the next, so it keeps nobody out."""
+        """Describe the holder of the lock; empty if there is none or it hangs, since the next dream stops it."""
         holder = self.lock.holder()
         if holder is None or holder.is_hung(self.policy.hung_minutes * 60.0):
             return ""
         return str(holder)
 
 
-class _Look:
-    """One look at the gate: the facts as they are now."""
+class _GateFacts:
+    """The facts of one check of the gate."""
 
     __slots__ = ("_current", "_gate", "_now", "_off")
 
@@ -124,7 +124,7 @@ class _Look:
 
 
 def _time_of(entry: os.DirEntry[str]) -> float:
-    """Return when a log was touched; one that is gone meanwhile never was."""
+    """Return the modification time of a log; 0 if it was deleted meanwhile."""
     try:
         return entry.stat(follow_symlinks=False).st_mtime if entry.is_file(follow_symlinks=False) else 0.0
     except OSError:

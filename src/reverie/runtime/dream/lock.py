@@ -1,12 +1,11 @@
-"""Who may dream over a directory, and when the last dream was.
+"""The lock of a memory directory, and the time of its last dream.
 
-Two files. ``.journal/dream-lock`` is the lock: it is never removed, the system holds it for one open file (``flock``),
-and it is free the moment its holder dies. What stands in it is who holds it, so that a hung one can be ended.
-``.consolidate-lock`` is the stamp: its time is that of the last dream, its text a note for people; no decision rests on
-that text.
+Two files. ``.journal/dream-lock`` is the lock: it is never removed, a process holds it by ``flock``, and the system
+frees it when that process dies. It names the holder, so that a hung process can be stopped. ``.consolidate-lock`` is
+the stamp: its modification time is that of the last dream; its text is for people only and no decision uses it.
 
-The stamp's time moves once, by a rename, when a dream has succeeded. A run that fails or is killed at whatever step has
-not moved it, so there is nothing to repair before it can be believed, and one ``stat`` is enough to ask.
+The stamp's time changes once, by a rename, after a dream has succeeded. A run that fails or is killed does not change
+it, so nothing needs repair and one ``stat`` reads the time.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from ...paths import explain, explained, flush, open_plain, opened_folder, refus
 from ...values import record
 from ..places.processes import ProcessIdentity, is_alive, own_identity
 
-__all__ = ["LOCK", "STAMP", "DreamLock", "Held", "Holder"]
+__all__ = ["LOCK", "STAMP", "DreamLock", "HeldLock", "LockHolder"]
 
 STAMP: Final = ".consolidate-lock"
 LOCK: Final = "dream-lock"
-_BESIDE: Final = "dream-stamp"  # one name, because only the holder writes it; what a killed one left is written over
-_NEVER_NS: Final = 1  # the stamp's time during a first dream: 1970 opens every gate, and nobody else sets this one
-_RECORD_BYTES: Final = 512  # one write of one sector: there or not
+_STAMP_DRAFT: Final = "dream-stamp"  # one fixed name: only the holder writes it, over any leftover of a killed holder
+_NEVER_NS: Final = 1  # the stamp's time during a first dream: 1970 opens every gate, and no other program sets it
+_RECORD_BYTES: Final = 512  # one sector, so that a write is complete or absent
 _MAX_READ_BYTES: Final = 4_096
 _NS: Final = 1_000_000_000
 
@@ -43,28 +42,28 @@ State: TypeAlias = Literal["running", "completed", "failed"]
 
 
 @record
-class Holder:
-    """Who holds the lock, and since when."""
+class LockHolder:
+    """The process that holds the lock, and the time since when."""
 
     who: ProcessIdentity
     began: float
-    """When the run began, by its own clock, in seconds since 1970."""
+    """The time the run began, by its own clock, in seconds since 1970."""
     taken: float
-    """When it took the lock, on the machine's clock that nobody sets."""
+    """The time the lock was taken, on the monotonic clock."""
     earlier_ns: int | None
-    """When the last dream was before this one; None where there was none."""
+    """The time of the dream before this one; None if there was none."""
 
     @property
     def pid(self) -> int:
-        """Return the number of its process."""
+        """Return the holder's process id."""
         return self.who.pid
 
     def held_seconds(self) -> float:
-        """Return for how long it has held the lock, however the clock on the wall was set meanwhile."""
+        """Return how long the lock has been held, by the monotonic clock."""
         return max(0.0, time.monotonic() - self.taken)
 
     def is_hung(self, hung_seconds: float) -> bool:
-        """Say whether it has held the lock too long and is known to be the process that was written down."""
+        """Return whether the recorded process is alive and has held the lock for too long."""
         return self.held_seconds() >= hung_seconds and is_alive(self.who) is True
 
     def __str__(self) -> str:
@@ -80,7 +79,7 @@ class DreamLock:
         self.lock_path = os.path.join(self.root, JOURNAL, LOCK)
 
     def last(self) -> float | None:
-        """Return when the last dream was, by the stamp; None where there was none."""
+        """Return the time of the last dream by the stamp; None if there was none."""
         try:
             found = os.lstat(self.stamp_path).st_mtime
         except (FileNotFoundError, NotADirectoryError):
@@ -89,8 +88,8 @@ class DreamLock:
             raise explain(error, "look at", self.stamp_path) from error
         return found if found >= 1.0 else None
 
-    def holder(self) -> Holder | None:
-        """Return who is dreaming, None where nobody is; only ``take`` decides who may."""
+    def holder(self) -> LockHolder | None:
+        """Return the process that is dreaming, or None; only ``take`` decides who gets the lock."""
         with explained("look at", self.lock_path):
             try:
                 with self._folder() as folder:
@@ -104,12 +103,12 @@ class DreamLock:
             if found is None:
                 return None
             alive = is_alive(found.who)
-            if alive is None:  # of another boot, machine or container: its lock lives or does not
+            if alive is None:  # of another boot, machine or container: only its lock shows whether it lives
                 alive = self._is_locked()
         return found if alive else None
 
-    def take(self, now: float) -> Held | None:
-        """Take the lock and begin a run at this time; None where somebody else has it."""
+    def take(self, now: float) -> HeldLock | None:
+        """Take the lock and begin a run at this time; return None if another process holds it."""
         with explained("lock", self.lock_path):
             try:
                 descriptor = self._lock()
@@ -127,7 +126,7 @@ class DreamLock:
         return opened_folder(self.root, (JOURNAL,), create=create)
 
     def _lock(self) -> int:
-        """Lock the lock file and make sure that it is still the one others would lock."""
+        """Lock the lock file, and check that it was not replaced meanwhile."""
         while True:
             with self._folder(create=True) as folder:
                 descriptor = open_plain(folder, LOCK, os.O_RDWR | os.O_CREAT, self.lock_path)
@@ -141,7 +140,7 @@ class DreamLock:
             os.close(descriptor)
 
     def is_lock(self, descriptor: int) -> bool:
-        """Say whether an open file is the one that others would lock."""
+        """Return whether an open file is still the lock file on disk."""
         with suppress(FileNotFoundError, NotADirectoryError):
             return os.path.samestat(os.fstat(descriptor), os.stat(self.lock_path, follow_symlinks=False))
         return False
@@ -153,10 +152,10 @@ class DreamLock:
             return True
         return False
 
-    def _begun(self, descriptor: int, now: float) -> Held:
-        """Write down who has the lock; whatever a killed holder left there is out of date by now."""
+    def _begun(self, descriptor: int, now: float) -> HeldLock:
+        """Write the holder into the lock file, over that of a killed process, and start the run."""
         earlier = self._stamped_ns()
-        holder = Holder(own_identity(), now, time.monotonic(), earlier)
+        holder = LockHolder(own_identity(), now, time.monotonic(), earlier)
         line = json.dumps(_as_json(holder)).encode().ljust(_RECORD_BYTES - 1) + b"\n"
         if os.pwrite(descriptor, line, 0) != len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -169,7 +168,7 @@ class DreamLock:
                 with suppress(OSError):
                     self.remove_stamp()
             raise
-        return Held(self, descriptor, holder)
+        return HeldLock(self, descriptor, holder)
 
     # -- the stamp
 
@@ -178,37 +177,37 @@ class DreamLock:
             found = os.lstat(self.stamp_path).st_mtime_ns
         except FileNotFoundError:
             return None
-        return None if found == _NEVER_NS else found  # of a first run that was killed: there was no stamp before it
+        return None if found == _NEVER_NS else found  # left by a first run that was killed
 
-    def write_stamp(self, holder: Holder, state: State, time_ns: int) -> None:
-        """Put a stamp with this note and this time in the place of what is there, in one step."""
-        with self._folder() as beside, opened_folder(self.root, ()) as root:
+    def write_stamp(self, holder: LockHolder, state: State, time_ns: int) -> None:
+        """Replace the stamp in one step by one with this state and time."""
+        with self._folder() as journal, opened_folder(self.root, ()) as root:
             with suppress(FileNotFoundError):
                 refuse_unless_plain(os.stat(STAMP, dir_fd=root, follow_symlinks=False), self.stamp_path)
             with suppress(FileNotFoundError):
-                os.unlink(_BESIDE, dir_fd=beside)
-            path = os.path.join(self.root, JOURNAL, _BESIDE)
-            descriptor = open_plain(beside, _BESIDE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, path)
+                os.unlink(_STAMP_DRAFT, dir_fd=journal)
+            path = os.path.join(self.root, JOURNAL, _STAMP_DRAFT)
+            descriptor = open_plain(journal, _STAMP_DRAFT, os.O_WRONLY | os.O_CREAT | os.O_EXCL, path)
             try:
                 os.write(descriptor, (json.dumps({**_as_json(holder), "state": state}) + "\n").encode())
                 os.utime(descriptor, ns=(time_ns, time_ns))
                 flush(descriptor)
             finally:
                 os.close(descriptor)
-            os.rename(_BESIDE, STAMP, src_dir_fd=beside, dst_dir_fd=root)
+            os.rename(_STAMP_DRAFT, STAMP, src_dir_fd=journal, dst_dir_fd=root)
             sync_folder(root)
 
     def remove_stamp(self) -> None:
-        """Remove the stamp, where there is one."""
+        """Remove the stamp if there is one."""
         with opened_folder(self.root, ()) as root, suppress(FileNotFoundError):
             os.unlink(STAMP, dir_fd=root)
             sync_folder(root)
 
 
-class Held:
-    """A run that holds the lock; as a context it fails unless it was said to have succeeded."""
+class HeldLock:
+    """A run that holds the lock; as a context manager it fails unless ``succeed`` was called."""
 
-    def __init__(self, lock: DreamLock, descriptor: int, holder: Holder) -> None:
+    def __init__(self, lock: DreamLock, descriptor: int, holder: LockHolder) -> None:
         self.holder = holder
         self._lock = lock
         self._descriptor: int | None = descriptor
@@ -217,26 +216,22 @@ class Held:
 
     @property
     def began(self) -> float:
-        """Return when the run began, by its own clock."""
+        """Return the time the run began, by its own clock."""
         return self.holder.began
 
     @property
     def earlier(self) -> float | None:
-        """Return when the last dream was before this one."""
+        """Return the time of the dream before this one."""
         return None if self.holder.earlier_ns is None else self.holder.earlier_ns / _NS
 
-    def is_sure(self) -> bool:
-        """Say whether the lock is still the one that others would take: nobody removed its file meanwhile."""
-        return self._descriptor is not None and self._lock.is_lock(self._descriptor)
-
     def succeed(self) -> None:
-        """End the run and leave the start of it as the time of the last dream."""
+        """End the run and set the time of the last dream to its start."""
         with explained("write", self._lock.stamp_path):
             self._end(self._complete)
 
     def fail(self) -> None:
-        """End the run and leave the time of the last dream as it was before."""
-        with suppress(OSError, StorageError):  # only a note is left behind: the time has not moved
+        """End the run without changing the time of the last dream."""
+        with suppress(OSError, StorageError):  # only the stamp's text is wrong then, its time has not changed
             self._end(self._restore)
 
     def _complete(self) -> None:
@@ -253,18 +248,18 @@ class Held:
         else:
             self._lock.write_stamp(self.holder, "failed", self.holder.earlier_ns)
 
-    def _end(self, last_act: Callable[[], None]) -> None:
-        """Do what is done last, unless the run is over, and let go of the lock whatever comes of it."""
+    def _end(self, last_step: Callable[[], None]) -> None:
+        """Run the last step unless the run is over, and release the lock in any case."""
         with self._ending:
             descriptor = self._descriptor
             if descriptor is None:
                 return
             try:
                 if self._lock.is_lock(descriptor):
-                    last_act()
+                    last_step()
                 else:
                     raise StorageError(
-                        f"{self._lock.lock_path} was removed while a dream was running; leave it where it is",
+                        f"{self._lock.lock_path} was removed while a dream was running; do not remove it",
                         path=self._lock.lock_path,
                     )
             finally:
@@ -273,13 +268,13 @@ class Held:
                 _unlock(descriptor)
 
     def abandon(self) -> None:
-        """Close the file in a forked child: the run is the parent's, and ends with the parent."""
+        """Close the file in a forked child; the run belongs to the parent."""
         descriptor, self._descriptor = self._descriptor, None
         self._ending = threading.Lock()
         if descriptor is not None:
             os.close(descriptor)
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> HeldLock:
         return self
 
     def __exit__(
@@ -289,11 +284,11 @@ class Held:
 
 
 def _unlock(descriptor: int) -> None:
-    """Say that nobody holds the lock, then let go of it."""
+    """Clear the holder, then release the lock."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
     with suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # at once, though a child being started may share the file
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough while a starting child shares the file
     os.close(descriptor)
 
 
@@ -301,7 +296,7 @@ def _ns(seconds: float) -> int:
     return max(1, round(seconds * _NS))
 
 
-def _as_json(holder: Holder) -> dict[str, object]:
+def _as_json(holder: LockHolder) -> dict[str, object]:
     who = holder.who
     return {
         "pid": who.pid,
@@ -315,19 +310,19 @@ def _as_json(holder: Holder) -> dict[str, object]:
     }
 
 
-def _holder_in(data: bytes) -> Holder | None:
-    """Read who holds the lock; None where nobody is named, or nothing that could be one of ours."""
+def _holder_in(data: bytes) -> LockHolder | None:
+    """Return the holder named in a lock file; None if there is none or the data is not valid."""
     try:
         said = cast("dict[str, Any]", json.loads(data))
         who = ProcessIdentity(int(said["pid"]), str(said["started"]), str(said["boot"]), str(said["space"]))
         earlier = said["earlier_ns"]
-        found = Holder(who, float(said["began"]), float(said["taken"]), None if earlier is None else int(earlier))
+        found = LockHolder(who, float(said["began"]), float(said["taken"]), None if earlier is None else int(earlier))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     return found if who.pid > 0 else None
 
 
-_all_held: set[Held] = set()  # one that is dropped without an end stays held: the safe way round
+_all_held: set[HeldLock] = set()  # a run that is dropped without an end keeps its lock, which is the safe choice
 
 
 def _abandon_all() -> None:

@@ -1,7 +1,7 @@
-"""A model put to work on a dream: its own small conversation, tool calls answered, every budget kept.
+"""Run a model on a dream: a conversation of its own, with tool calls, within every budget.
 
-A fresh context and not a fork: a fork would carry a whole session's prefix through every turn, and a dream is about
-the memories, which it reads itself.
+The conversation is not a fork of a session: a fork would send the session's whole prefix in every turn, and a dream
+needs only the memories, which it reads by tools.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from ..session.forks import ForkToolResult
 from ..session.replies import Call, calls_of, plain_reply, result_content
 from .tools import DreamTools
 
-__all__ = ["SOURCE", "Asking", "Heard"]
+__all__ = ["SOURCE", "DreamModelRun", "ModelRunListener"]
 
 SOURCE: Final = "dream"
-"""The source under which the ledger has a dream's calls."""
+"""The source of a dream's calls in the ledger."""
 _MAX_CALLS: Final = 40
 _MAX_TURN_CHARS: Final = 80_000
 _MAX_REPEATS: Final = 3
 _SHOWN_LOGS: Final = 14
 
 
-class Heard(Protocol):
-    """Whoever is told how a dream goes on."""
+class ModelRunListener(Protocol):
+    """Receives the progress of a model's run."""
 
-    def said(self, text: str) -> None:
-        """Hear what the model says in a turn."""
+    def on_text(self, text: str) -> None:
+        """Handle the text of a turn."""
         ...
 
-    def did(self, tool: str, paths: list[str], *, tools: int) -> None:
-        """Hear that a tool was used and what has been written to so far."""
+    def on_tool(self, tool: str, paths: list[str], *, tools: int) -> None:
+        """Handle one tool call; ``paths`` are the files written so far."""
         ...
 
 
-class Asking:
-    """One model at one dream."""
+class DreamModelRun:
+    """The conversation of one model for one dream."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Asking:
         *,
         dream: str,
         accounts: Accounts,
-        heard: Heard,
+        listener: ModelRunListener,
         logs: list[str],
         clock: Callable[[], datetime],
     ) -> None:
@@ -74,7 +74,7 @@ class Asking:
         self._policy = policy
         self._dream = dream
         self._accounts = accounts
-        self._heard = heard
+        self._listener = listener
         self._logs = logs
         self._clock = clock
         self._view = View()
@@ -85,15 +85,15 @@ class Asking:
         self._seen: list[str] = []
 
     async def run(self, tag: str, *, seconds: float) -> ModelUsage:
-        """Let the model work until it is done or a budget is out; return what it used and how it ended."""
+        """Let the model work until it is done or a budget is used up; return its usage and how it ended."""
         ended = ""
         try:
             with anyio.move_on_after(max(0.0, seconds)) as scope:
                 self._open(tag)
-                ended = await self._turn_by_turn()
+                ended = await self._take_turns()
             if scope.cancelled_caught:
-                ended = f"its time ({self._policy.timeout_seconds:g} s) was over"
-        except Exception as error:  # whatever a model or its adapter does, the dream goes on without it
+                ended = f"its time limit of {self._policy.timeout_seconds:g} s was reached"
+        except Exception as error:  # the local dream continues after any failure of a model or its adapter
             ended = f"the model failed: {error}"
         share = self._used.read / self._used.input if self._used.input else 0.0
         return ModelUsage(
@@ -133,26 +133,26 @@ class Asking:
         now = iso(self._clock().timestamp())
         self._view = self._view.fold(Entry(new_uuid(), self._view.last, now, self._dream, kind, body))
 
-    async def _turn_by_turn(self) -> str:
-        """Take turns until there is a reason not to; return it, or nothing where the model was done."""
+    async def _take_turns(self) -> str:
+        """Take turns until the model is done or must stop; return the reason to stop, or an empty string."""
         while True:
-            if over := self._over():
-                return over
+            if exceeded := self._exceeded_budget():
+                return exceeded
             self._turns += 1
-            body = await self._sent()
-            await self._spent(body)
+            body = await self._send()
+            await self._record_cost(body)
             message, rest = plain_reply(body)
             self._fold(ASSISTANT, {"message": message, "reply": rest})
             calls = calls_of(message, self._tools.definitions)
-            self._heard.said(_text_of(message))
+            self._listener.on_text(_text_of(message))
             if not calls:
                 return ""
             if self._repeats(calls):
-                return "it did the same thing over and over"
+                return "it repeated the same calls"
             await self._answer(calls)
 
-    def _over(self) -> str:
-        """Say which budget the next turn would overrun."""
+    def _exceeded_budget(self) -> str:
+        """Return a sentence about the budget that the next turn would exceed, or an empty string."""
         policy, used = self._policy, self._used
         tokens = used.input + used.output
         if self._turns >= policy.max_turns:
@@ -163,7 +163,7 @@ class Asking:
             return f"${self._cost:.4f} of its ${policy.budget_usd:.2f} was spent"
         return ""
 
-    async def _sent(self) -> dict[str, Any]:
+    async def _send(self) -> dict[str, Any]:
         request = build_request(self._view)
         if self._model.capabilities.caching:
             planned = plan_marks(request["messages"], now=time.monotonic(), ttl="5m", before=self._placed)
@@ -174,7 +174,7 @@ class Asking:
                     return piece.body
         raise ReplyBroken("the model's stream ended without a reply")
 
-    async def _spent(self, body: dict[str, Any]) -> None:
+    async def _record_cost(self, body: dict[str, Any]) -> None:
         billed = await to_thread.run_sync(lambda: self._accounts.side_call(body, source=SOURCE))
         self._last = usage_of(billed.call.usage) if billed is not None else Usage()
         self._used = self._used.plus(self._last)
@@ -196,9 +196,9 @@ class Asking:
         for number, call in enumerate(calls):
             if number < _MAX_CALLS and left > 0:
                 answer = await self._tools(call)
-                self._heard.did(call.name, list(self._tools.paths), tools=self._tools.calls)
+                self._listener.on_tool(call.name, list(self._tools.paths), tools=self._tools.calls)
             else:
-                answer = ForkToolResult("Not run: this turn asked for too much at once. Ask for less.", is_error=True)
+                answer = ForkToolResult("Not run: this turn asked for too much. Ask for less.", is_error=True)
             content = result_content(answer.content)
             shown = content[: max(left, 0)] if isinstance(content, str) and number < _MAX_CALLS else content
             left -= len(shown)

@@ -1,7 +1,7 @@
-"""How a dream is going, for whoever wants to see it: a file that grows line by line, and the events that tell the same.
+"""The progress of a dream: a file that grows line by line, and the same changes as events.
 
-The file is a display, not state: what cannot be written to it is left out, and a dream whose process is gone before its
-last line was killed, whatever the last line says.
+The file is only for display: a line that cannot be written is left out, and a dream whose process ended without a final
+line counts as killed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ...paths import open_file, replace_file
 from ...values import field, record
 from ..places.processes import ProcessIdentity, is_alive, own_identity
 
-__all__ = ["FOLDER", "Progress", "Running", "State", "followed", "read_progress"]
+__all__ = ["FOLDER", "DreamProgress", "ProgressWriter", "State", "progress_events", "read_progress"]
 
 State: TypeAlias = Literal["starting", "updating", "completed", "failed", "killed"]
 
 FOLDER: Final = f"{JOURNAL}/dreams"
-"""Where a memory directory keeps its dreams: the one that runs, and the reports of the last ones."""
+"""The folder of a memory directory with the progress of the running dream and the reports of the last dreams."""
 FILE: Final = f"{FOLDER}/running.jsonl"
 _TURNS: Final = 30
 _TEXT_CHARS: Final = 2_000
@@ -37,8 +37,8 @@ _ENDS: Final = frozenset({"completed", "failed", "killed"})
 
 
 @record
-class Running:
-    """A dream as far as its progress tells: the one that runs, or the last one that did."""
+class DreamProgress:
+    """The progress of the running dream, or of the last one."""
 
     dream: str
     pid: int
@@ -48,16 +48,16 @@ class Running:
     tools: int = 0
     paths: list[str] = field(default_factory=lambda: [])
     turns: list[str] = field(default_factory=lambda: [])
-    """What was said in the last 30 turns."""
+    """The model's text in the last 30 turns."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the dream has ended."""
         return self.state in _ENDS
 
 
-class Progress:
-    """Tells of one dream."""
+class ProgressWriter:
+    """Writes the progress of one dream and sends it as events."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class Progress:
         *,
         began: float,
         session: str = "",
-        tell: Callable[[DreamChanged], None] | None = None,
-        written: bool = True,
+        listener: Callable[[DreamChanged], None] | None = None,
+        to_file: bool = True,
     ) -> None:
-        """Tell of a dream over a directory; with ``written`` also to the file."""
+        """Report a dream over a directory; ``to_file`` also writes its progress file."""
         self.state: State = "starting"
         self.paths: list[str] = []
         self.tools = 0
@@ -77,8 +77,8 @@ class Progress:
         self._root = root
         self._dream = dream
         self._session = session
-        self._tell = tell
-        self._written = written
+        self._listener = listener
+        self._to_file = to_file
         who = own_identity()
         head = {
             "dream": dream,
@@ -88,36 +88,36 @@ class Progress:
             "space": who.space,
             "began": began,
         }
-        if written:
+        if to_file:
             with suppress(StorageError):
                 replace_file(root, FILE, json.dumps(head).encode() + b"\n")
-        self._say("")
+        self._write("")
 
-    def said(self, text: str) -> None:
-        """Tell what was said in a turn."""
+    def on_text(self, text: str) -> None:
+        """Report the model's text in a turn."""
         plain = " ".join(text.split())[:_TEXT_CHARS]
-        self._text = plain if not find_secrets(plain) else "(left out: it looks like it holds a secret)"
-        self._say(self._text, turn=True)
+        self._text = plain if not find_secrets(plain) else "(left out: it may contain a secret)"
+        self._write(self._text, turn=True)
 
-    def did(self, tool: str, paths: list[str], *, tools: int) -> None:
-        """Tell that a tool was used; the first write makes it updating."""
+    def on_tool(self, tool: str, paths: list[str], *, tools: int) -> None:
+        """Report a tool call; the first written file changes the state to updating."""
         self.tools, self.paths = tools, paths
         if paths and self.state == "starting":
             self.state = "updating"
-        self._say(self._text)
+        self._write(self._text)
 
     def change(self, state: State, text: str = "") -> None:
-        """Tell that it moved on, or ended."""
+        """Report a new state."""
         self.state = state
-        self._say(text or self._text)
+        self._write(text or self._text)
 
-    def _say(self, text: str, *, turn: bool = False) -> None:
+    def _write(self, text: str, *, turn: bool = False) -> None:
         line = {"state": self.state, "text": text, "tools": self.tools, "paths": self.paths, "turn": turn}
-        if self._written:
+        if self._to_file:
             with suppress(OSError, StorageError):
                 self._append(json.dumps(line).encode() + b"\n")
-        if self._tell is not None:
-            self._tell(DreamChanged(self._session, self._dream, self.state, text, self.tools, list(self.paths)))
+        if self._listener is not None:
+            self._listener(DreamChanged(self._session, self._dream, self.state, text, self.tools, list(self.paths)))
 
     def _append(self, line: bytes) -> None:
         descriptor = open_file(self._root, FILE, os.O_WRONLY | os.O_APPEND)
@@ -127,15 +127,15 @@ class Progress:
             os.close(descriptor)
 
 
-def read_progress(root: str) -> Running | None:
-    """Return how the last dream over a directory is going or went; None where none was told of."""
+def read_progress(root: str) -> DreamProgress | None:
+    """Return the progress of the running or last dream over a directory; None if there is none."""
     data = None
     with suppress(StorageError):
         data = read_plain(root, FILE)
-    return _running(data) if data else None
+    return _parsed(data) if data else None
 
 
-def _running(data: bytes) -> Running | None:
+def _parsed(data: bytes) -> DreamProgress | None:
     head, *lines = data.split(b"\n")
     try:
         said = cast("dict[str, Any]", json.loads(head))
@@ -155,14 +155,14 @@ def _running(data: bytes) -> Running | None:
     if state not in _ENDS and is_alive(who) is False:
         state = "killed"
     paths = [str(path) for path in cast("list[Any]", last.get("paths") or [])]
-    return Running(
+    return DreamProgress(
         dream, who.pid, began, state, str(last.get("text", "")), int(last.get("tools", 0)), paths, turns[-_TURNS:]
     )
 
 
-async def followed(root: str, *, session: str = "") -> AsyncIterator[DreamChanged]:
-    """Yield every change of the dream that runs, until it ends; its end too where its process is gone."""
-    told: Running | None = None
+async def progress_events(root: str, *, session: str = "") -> AsyncIterator[DreamChanged]:
+    """Yield the changes of the running dream until it ends, also if its process dies."""
+    told: DreamProgress | None = None
     while True:
         now = await to_thread.run_sync(read_progress, root)
         if now is not None and now != told:

@@ -1,4 +1,4 @@
-"""The reports of the last dreams over a directory, each as data and as a page; and what they still ask."""
+"""The reports of the last dreams over a directory, as JSON and as Markdown, and their open questions."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from ...paths import explained, opened_folder, replace_file, sync_folder
 from ...values import replace
 from .progress import FOLDER
 
-__all__ = ["Reports", "entry_of", "open_questions"]
+__all__ = ["ReportFiles", "entry_of", "open_questions"]
 
 _NAME: Final = re.compile(r"(d\d{8}T\d{9}-[0-9a-f]{6})\.(json|md)")
 _decoder: Final = msgspec.json.Decoder(DreamReport)
 
 
 def entry_of(history: History, dream: str) -> str:
-    """Return the id of the change by which a dream was made; empty where it changed nothing."""
+    """Return the id of the journal entry of a dream; empty if the dream changed nothing."""
     found = (one for one in reversed(history.entries) if one.act == "dreamed" and one.why.startswith(f"{dream}:"))
     return next((one.id for one in found), "")
 
 
-class Reports:
-    """The reports in one memory directory; every method may block."""
+class ReportFiles:
+    """The report files of one memory directory; every method may block."""
 
     def __init__(self, root: str, *, keep: int = 30) -> None:
         self._root = root
         self._keep = max(1, keep)
 
     def save(self, report: DreamReport) -> None:
-        """Write a report, durably, and remove the oldest beyond those that are kept."""
+        """Write a report durably, and delete the oldest reports over the limit."""
         replace_file(self._root, f"{FOLDER}/{report.dream}.json", msgspec.json.encode(report))
         if report.state != "applying":
             replace_file(self._root, f"{FOLDER}/{report.dream}.md", markdown(report).encode())
             self._prune()
 
     def read(self, dream: str) -> DreamReport | None:
-        """Return a dream's report as it was written; None where there is none."""
+        """Return a dream's report as it was written; None if there is none."""
         if not _NAME.fullmatch(f"{dream}.json"):
             return None
         data = read_plain(self._root, f"{FOLDER}/{dream}.json")
@@ -55,7 +55,7 @@ class Reports:
             return None
 
     def get(self, dream: str) -> DreamReport:
-        """Return a dream's report, or say which there are."""
+        """Return a dream's report; raise ``InputError`` if there is none."""
         found = self.read(dream)
         if found is None:
             raise InputError(
@@ -64,12 +64,12 @@ class Reports:
         return found
 
     def all(self) -> list[DreamReport]:
-        """Return the reports there are, the newest first."""
+        """Return all reports, newest first."""
         found = (self.read(name) for name in self._names())
         return [report for report in found if report is not None]
 
     def last(self) -> DreamReport | None:
-        """Return the newest report."""
+        """Return the newest report, or None."""
         return next((report for name in self._names() if (report := self.read(name)) is not None), None)
 
     def _names(self) -> list[str]:
@@ -97,18 +97,18 @@ class Reports:
             sync_folder(folder)
 
     def settle(self, history: History, *, running: str = "") -> list[DreamReport]:
-        """Finish the reports of dreams that were killed while they wrote: what the journal says has happened."""
+        """Complete and return the reports of dreams that were killed while they wrote, from the journal."""
         finished: list[DreamReport] = []
         for report in self.all():
             if report.state == "applying" and report.dream != running:
-                done = settled(report, history)
+                done = settled_report(report, history)
                 self.save(done)
                 finished.append(done)
         return finished
 
 
-def settled(report: DreamReport, history: History) -> DreamReport:
-    """Return the report of a dream that is over, whose end nobody wrote down."""
+def settled_report(report: DreamReport, history: History) -> DreamReport:
+    """Return a report in state "applying" as completed or killed, depending on the journal."""
     entry = entry_of(history, report.dream)
     if entry:
         made = set(history.entry(entry).files)
@@ -118,13 +118,13 @@ def settled(report: DreamReport, history: History) -> DreamReport:
 
 
 def open_questions(directory: str | os.PathLike[str], *, keep: int = 30) -> list[OpenQuestion]:
-    """Return what dreams over a memory directory asked and nobody has answered, the newest first.
+    """Return the questions of dreams that the user has not answered, newest first.
 
-    A question is open while every memory it is about is as it was when it was asked.
+    A question is open while all its memories are unchanged since it was asked.
     """
     root = os.path.abspath(directory)
     found: dict[tuple[str, tuple[str, ...]], OpenQuestion] = {}
-    for report in Reports(root, keep=keep).all():
+    for report in ReportFiles(root, keep=keep).all():
         if report.state == "completed" and not report.undone:
             for one in report.questions:
                 found.setdefault((one.topic, one.files), one)

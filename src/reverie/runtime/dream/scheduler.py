@@ -1,4 +1,4 @@
-"""A dream that begins by itself: after a query, where the gates are open, in a process of its own."""
+"""Start a dream automatically after a query if one is due, in a process of its own."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from ...settings import Settings
 from ..memory.scopes import memory_directory
 from ..places.projects import project_slug
 from ..session.port import SessionPort
+from .control import start
 from .gate import DreamGate
-from .process import start
-from .progress import followed, read_progress
+from .progress import progress_events, read_progress
 
-__all__ = ["DREAMER", "FallingAsleep"]
+__all__ = ["DREAM_ALIAS", "DreamScheduler"]
 
-DREAMER: Final = "dream"
-"""The alias that names the model a dream asks, where it is not the agent's own."""
+DREAM_ALIAS: Final = "dream"
+"""The alias of the model for dreams, if it is not the agent's own."""
 _BEGIN_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
 
 
-class FallingAsleep:
-    """Watches the gates for one agent and follows the dream it started."""
+class DreamScheduler:
+    """Checks the gate for one agent after each query, and follows the dream it starts."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class FallingAsleep:
             self._directory, home=settings.home, project=project_slug(project), policy=settings.dream, clock=clock
         )
         self.started = 0
-        """How many dreams this agent has started."""
+        """The number of dreams this agent has started."""
 
     async def after_query(self) -> bool:
-        """Begin a dream where one is due, and say whether it was; a closed gate costs one look at one file."""
+        """Start a dream if one is due and return whether it was; a closed gate costs one ``stat``."""
         switches = self._session.settings.switches
         enabled = switches.memory and switches.dream
         try:
@@ -71,11 +71,11 @@ class FallingAsleep:
         return True
 
     def _start(self) -> int:
-        named = self._settings.model_aliases.get(DREAMER)
+        named = self._settings.model_aliases.get(DREAM_ALIAS)
         return start(self._project, home=self._settings.home, memory_dir=self._directory, model=named, only_if_due=True)
 
     async def _follow(self) -> None:
-        """Tell how the dream goes on; it goes on without us too."""
+        """Emit the progress of the dream, which continues without this process."""
         root, name = str(self._directory), self._session.name
         before = await to_thread.run_sync(read_progress, root)
         self._session.emit(DreamChanged(name, "", "starting"))
@@ -87,8 +87,8 @@ class FallingAsleep:
                 begun = now is not None and (before is None or now.dream != before.dream)
                 await anyio.sleep(0 if begun else _POLL_SECONDS)
         if begun:
-            async for change in followed(root, session=name):
+            async for change in progress_events(root, session=name):
                 last = change.state
                 self._session.emit(change)
         if last not in ("completed", "failed", "killed"):
-            self._session.emit(DreamChanged(name, "", "failed", "nothing was heard of the dream that was started"))
+            self._session.emit(DreamChanged(name, "", "failed", "the dream that was started has written no progress"))

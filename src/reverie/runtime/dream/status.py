@@ -1,4 +1,4 @@
-"""How it stands with dreams over a directory: the last one, the gate, the one that runs."""
+"""The status of dreams over a directory: the last one, the gate, and the running one."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from ...layers.l6_dream import DreamReport, GateClosed, Reason, gate_state
 from ...settings import Settings
 from ...values import record, replace
 from .lock import DreamLock
-from .progress import Running, read_progress
+from .progress import DreamProgress, read_progress
 
 __all__ = ["DreamStatus", "status_of"]
 
 
 @record
 class DreamStatus:
-    """How it stands with dreams over a directory."""
+    """The status of dreams over a memory directory."""
 
     last: float | None
-    """When the last one was, in seconds since 1970; None where there was none."""
+    """The time of the last dream in seconds since 1970; None if there was none."""
     gate: str
-    """Why none begins by itself now; empty where one may."""
-    running: Running | None = None
-    """The one that runs."""
-    ended: Running | None = None
-    """How the last one went, where none runs: completed, failed or killed."""
+    """The reason why no dream starts automatically now; empty if one may."""
+    running: DreamProgress | None = None
+    """The running dream."""
+    ended: DreamProgress | None = None
+    """The progress of the last dream if none is running: completed, failed or killed."""
     report: DreamReport | None = None
-    """The report of the last one."""
+    """The report of the last dream."""
 
 
 def status_of(root: str, settings: Settings, slug: str, *, now: float, report: DreamReport | None) -> DreamStatus:
-    """Look at everything, and leave no note that somebody looked."""
+    """Return the status; unlike a check of the gate, this records no scan."""
     lock = DreamLock(root)
     found, holder = read_progress(root), lock.holder()
     runs = found is not None and not found.is_over and holder is not None and holder.pid == found.pid
     if found is not None and not found.is_over and not runs:
-        found = replace(found, state="killed")  # its lock is free, so nobody dreams it any more
-    judgement = gate_state(_Facts(settings, lock, slug, runs), settings.dream, now)
+        found = replace(found, state="killed")  # its lock is free, so its process has ended
+    judgement = gate_state(_GateFacts(settings, lock, slug, runs), settings.dream, now)
     gate = ""
     if isinstance(judgement, GateClosed):
         gate = f"{judgement.reason}: {judgement.detail}" if judgement.detail else judgement.reason
     return DreamStatus(lock.last(), gate, found if runs else None, None if runs else found, report)
 
 
-class _Facts:
-    """What the gates ask."""
+class _GateFacts:
+    """The facts for the gate, read without a record of the scan."""
 
     def __init__(self, settings: Settings, lock: DreamLock, slug: str, runs: bool) -> None:
         self._settings = settings

@@ -1,7 +1,7 @@
-"""A dream carried out: checked, written down, made as one change of the journal, and told; every step may block.
+"""Apply a dream: check its changes, commit them as one journal entry, and report them; every function may block.
 
-First the report says what is about to be written, then the journal makes it, then the report says that it was made. So
-whoever comes after a kill knows from the journal which it was.
+The report is written before the commit in state "applying" and again after it, so that after a kill the journal tells
+which of the two happened.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from ...memories.store.records import read_record, version_of
 from ...memories.store.store import MemoryStore, Transaction
 from ...memories.store.trust import Trust
 from ...values import record, replace
-from .reports import Reports, entry_of
+from .reports import ReportFiles, entry_of
 
-__all__ = ["Applying", "Snapshot", "Undone", "snapshot_of", "undo_dream"]
+__all__ = ["DreamApplication", "DreamUndo", "Snapshot", "files_after", "snapshot_of", "undo_dream"]
 
 
 @record
 class Snapshot:
-    """A memory directory at one moment."""
+    """The content of a memory directory at one moment."""
 
     files: Mapping[str, bytes]
     trusts: Mapping[str, Trust]
@@ -49,8 +49,8 @@ class Snapshot:
 
 
 @record
-class Undone:
-    """A dream that was taken back; ``stayed`` are files that somebody changed since and that were left alone."""
+class DreamUndo:
+    """An undone dream; ``stayed`` are its files that were changed later and therefore kept."""
 
     dream: str
     entry: str
@@ -59,38 +59,38 @@ class Undone:
     dry_run: bool = False
 
 
-def snapshot_of(shelf: MemoryStore, *, notice: bool = True) -> Snapshot:
-    """Return a directory as it is; with ``notice`` what was changed outside is journaled, so that it can come back."""
+def snapshot_of(store: MemoryStore, *, notice: bool = True) -> Snapshot:
+    """Return the content of a directory; ``notice`` first records edits by other programs in the journal."""
     found: list[Snapshot] = []
 
-    def look(desk: Transaction) -> None:
-        files, trusts = files_on(desk)
-        found.append(Snapshot(files, trusts, desk.index, desk.now))
+    def look(transaction: Transaction) -> None:
+        files, trusts = files_on(transaction)
+        found.append(Snapshot(files, trusts, transaction.index, transaction.now))
 
-    shelf.commit(look, notice=notice)
+    store.commit(look, notice=notice)
     return found[0]
 
 
-class Applying:
-    """Carries one dream out."""
+class DreamApplication:
+    """Applies the proposals of one dream to a memory directory."""
 
-    def __init__(self, shelf: MemoryStore, reports: Reports, policy: DreamPolicy, snapshot: Snapshot) -> None:
-        self._shelf = shelf
+    def __init__(self, store: MemoryStore, reports: ReportFiles, policy: DreamPolicy, snapshot: Snapshot) -> None:
+        self._store = store
         self._reports = reports
         self._policy = policy
         self._before = snapshot
 
     def planned(self, report: DreamReport, dreams: Sequence[DreamProposal], *, confirmed: bool) -> DreamReport:
-        """Return the report of what would be done, were nothing to change meanwhile."""
+        """Return the report as it would be if the directory does not change before the commit."""
         files = self._before.files
         checked = validation(files, dreams, self._policy, trusts=self._before.trusts, confirmed=confirmed)
-        after = _after(files, checked.kept)
+        after = files_after(files, checked.kept)
         index = capped_index(self._before.index, after, [one.file for one in checked.kept if one.after is not None])
         return replace(
             report,
-            changes=_told(checked.kept, dreams),
-            not_done=(*report.not_done, *_not_done(checked.refused, dreams)),
-            questions=_asked(dreams, after),
+            changes=_changes(checked.kept, dreams),
+            not_done=(*report.not_done, *_skipped(checked.refused, dreams)),
+            questions=_questions(dreams, after),
             files_before=len(files),
             files_after=len(after),
             index_lines=index.count("\n"),
@@ -99,44 +99,47 @@ class Applying:
         )
 
     def carry_out(self, report: DreamReport, dreams: Sequence[DreamProposal], *, confirmed: bool) -> DreamReport:
-        """Make the changes, and return the report of what was made; it is saved by whoever ends the run."""
+        """Commit the changes and return the final report, which the caller saves."""
         self._reports.save(replace(report, state="applying"))
         chosen = _chosen(dreams, {change.file for change in report.changes})
         counts = f"{len(report.changes)} changes" if len(report.changes) != 1 else "1 change"
         plans: list[DreamTransaction] = []
 
-        def plan(desk: Transaction) -> Draft | None:
+        def plan(transaction: Transaction) -> Draft | None:
             plans.append(
-                dream_transaction(desk, chosen, self._policy, why=f"{report.dream}: {counts}", confirmed=confirmed)
+                dream_transaction(
+                    transaction, chosen, self._policy, why=f"{report.dream}: {counts}", confirmed=confirmed
+                )
             )
             return plans[-1].draft
 
-        entry = self._committed(report.dream, plan)
+        entry = self._commit(report.dream, plan)
         done = plans[-1]
-        after = _after(self._before.files, done.made)
+        after = files_after(self._before.files, done.made)
         return replace(
             report,
             state="completed",
             entry=entry,
-            changes=_told(done.made, dreams),
-            not_done=(*report.not_done, *_not_done(done.skipped, dreams)),
-            questions=_asked(dreams, after),
+            changes=_changes(done.made, dreams),
+            not_done=(*report.not_done, *_skipped(done.skipped, dreams)),
+            questions=_questions(dreams, after),
             files_after=done.files,
             wrong_after=_wrong(after, self._before.time),
         )
 
-    def _committed(self, dream: str, plan: Callable[[Transaction], Draft | None]) -> str:
+    def _commit(self, dream: str, plan: Callable[[Transaction], Draft | None]) -> str:
         try:
-            entry = self._shelf.commit(plan)
+            entry = self._store.commit(plan)
         except StorageError:
-            made = entry_of(self._shelf.history(), dream)  # a line that is durable has happened, whatever failed then
+            made = entry_of(self._store.history(), dream)  # a durable entry counts, even if a later step failed
             if made:
                 return made
             raise
         return entry.id if entry is not None else ""
 
 
-def _after(files: Mapping[str, bytes], changes: Sequence[FileChange]) -> dict[str, bytes]:
+def files_after(files: Mapping[str, bytes], changes: Sequence[FileChange]) -> dict[str, bytes]:
+    """Return a copy of the files with the changes applied."""
     after = dict(files)
     for change in changes:
         if change.after is None:
@@ -154,19 +157,19 @@ def _by(dreams: Sequence[DreamProposal]) -> dict[str, str]:
     return {change.file: dreamed.by for dreamed in dreams for change in dreamed.changes}
 
 
-def _told(changes: Sequence[FileChange], dreams: Sequence[DreamProposal]) -> tuple[DreamChange, ...]:
+def _changes(changes: Sequence[FileChange], dreams: Sequence[DreamProposal]) -> tuple[DreamChange, ...]:
     by = _by(dreams)
     return tuple(change_of(change, by.get(change.file, "local")) for change in changes)
 
 
-def _not_done(refused: Sequence[RefusedChange], dreams: Sequence[DreamProposal]) -> tuple[SkippedChange, ...]:
+def _skipped(refused: Sequence[RefusedChange], dreams: Sequence[DreamProposal]) -> tuple[SkippedChange, ...]:
     by = _by(dreams)
     return tuple(
         SkippedChange(one.change.file, one.change.act, one.why, by.get(one.change.file, "local")) for one in refused
     )
 
 
-def _asked(dreams: Sequence[DreamProposal], after: Mapping[str, bytes]) -> tuple[OpenQuestion, ...]:
+def _questions(dreams: Sequence[DreamProposal], after: Mapping[str, bytes]) -> tuple[OpenQuestion, ...]:
     found: dict[tuple[str, tuple[str, ...]], OpenQuestion] = {}
     for dreamed in dreams:
         for one in dreamed.questions:
@@ -179,29 +182,29 @@ def _wrong(files: Mapping[str, bytes], today: str) -> int:
     return sum(bool(lint_memory(read_record(file, data), today=today)) for file, data in files.items())
 
 
-# -- taking one back
+# -- undo
 
 
-def undo_dream(shelf: MemoryStore, reports: Reports, dream: str | None, *, author: str, dry_run: bool) -> Undone:
-    """Take a dream back, the last one that stands where none is named."""
-    entry = _standing(shelf.history(), dream)
+def undo_dream(store: MemoryStore, reports: ReportFiles, dream: str | None, *, author: str, dry_run: bool) -> DreamUndo:
+    """Undo a dream, the last one that is not undone if none is named."""
+    entry = _undoable(store.history(), dream)
     stayed: list[tuple[str, ...]] = []
 
-    def plan(desk: Transaction) -> Draft:
-        draft, left = undo_draft(desk, desk.history.entry(entry.id), who=author)
+    def plan(transaction: Transaction) -> Draft:
+        draft, left = undo_draft(transaction, transaction.history.entry(entry.id), who=author)
         stayed.append(left)
         return draft
 
-    made = shelf.commit(plan, notice=True, dry_run=dry_run)
+    made = store.commit(plan, notice=True, dry_run=dry_run)
     name = entry.why.partition(":")[0]
     done = made.id if made is not None and not dry_run else ""
     if done and (report := reports.read(name)) is not None:
         reports.save(replace(report, state="completed", entry=entry.id, undone=done))
-    return Undone(name, done, tuple(made.files) if made is not None else (), stayed[-1], dry_run)
+    return DreamUndo(name, done, tuple(made.files) if made is not None else (), stayed[-1], dry_run)
 
 
-def _standing(history: History, dream: str | None) -> JournalEntry:
-    """Return the entry of a dream that was not taken back."""
+def _undoable(history: History, dream: str | None) -> JournalEntry:
+    """Return the journal entry of a dream that is not undone."""
     gone: set[str] = set()
     for entry in reversed(history.entries):
         if entry.undoes and entry.id not in gone:
@@ -211,10 +214,6 @@ def _standing(history: History, dream: str | None) -> JournalEntry:
             if entry.id not in gone:
                 return entry
             if dream is not None:
-                raise InputError(f"the dream {dream} was taken back already; undo that change to bring it back")
-    what = (
-        f"no dream {dream[:60]!r} changed anything here"
-        if dream is not None
-        else "no dream stands that could be undone"
-    )
-    raise InputError(f"{what}; 'reverie memory log' lists what was done")
+                raise InputError(f"the dream {dream} is undone already; undo that change to redo it")
+    what = f"the dream {dream[:60]!r} changed nothing here" if dream is not None else "there is no dream to undo"
+    raise InputError(f"{what}; 'reverie memory log' lists the changes")

@@ -1,16 +1,16 @@
-"""Taking letters in at a round boundary: logged first, then taken out of the mailbox, each shown once.
+"""Deliver waiting letters to a session between two requests: log each letter, then mark it as read.
 
-An agent calls ``await drain(session, mailbox, queue=..., lead=...)`` where its tools have been answered and before a
-prompt is said (``Agent.attachments``). What comes becomes ``MessageQueued`` decisions, fenced as data with sender and
-trust, which stand at the end of what was said and move no prefix. Killed between logging and taking, the session meets
-the letter again and knows its id from its log.
+An agent calls ``await drain(session, mailbox, queue=..., lead=...)`` after its tools have returned and before a prompt
+is added (``Agent.attachments``). Each letter becomes a ``MessageQueued`` decision, fenced as data with its sender and
+trust, at the end of the conversation, so the cached prefix does not change. If the process is killed between the two
+steps, the letter is polled again, and the log already contains its id.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anyio import to_thread
 
@@ -18,18 +18,16 @@ from ...conversation.decisions import Cause, MessageQueued
 from ...errors import SessionBusy, StorageError
 from ...events import FellBack, MessageArrived
 from ...layers.l7_relay import Letter, control_explanation, control_of, counts, shown
+from ..session.session import Session
 from .local_queues import LetterQueue
 from .mailbox import Mailbox
-
-if TYPE_CHECKING:
-    from ..session.session import Session
 
 __all__ = ["drain"]
 
 MAX_LETTERS: Final = 50
 MAX_CHARS: Final = 100_000
 
-Heed = Callable[[Letter], None]
+ControlHandler = Callable[[Letter], None]
 
 
 async def drain(
@@ -38,24 +36,24 @@ async def drain(
     *,
     queue: LetterQueue | None = None,
     lead: str | None = None,
-    heed: Heed | None = None,
+    on_control: ControlHandler | None = None,
     max_letters: int = MAX_LETTERS,
     max_chars: int = MAX_CHARS,
 ) -> int:
-    """Take in what waits, up to so many letters and characters, and return how many were shown.
+    """Deliver waiting letters up to both limits, and return how many were shown; the rest waits for the next call.
 
-    ``lead`` is the agent whose approval of a plan counts; ``heed`` is called with every letter whose control message
-    does. What else waits comes at the next boundary.
+    ``lead`` is the agent whose approval of a plan is valid; ``on_control`` is called with each letter whose control
+    message is valid.
     """
-    room = _Room(max_letters, max_chars)
+    limit = _DeliveryLimit(max_letters, max_chars)
     try:
-        while mailbox is not None and room.left:
-            letters = await to_thread.run_sync(mailbox.poll, room.left)
+        while mailbox is not None and limit.left:
+            letters = await to_thread.run_sync(mailbox.poll, limit.left)
             for letter in letters:
-                if not room.takes(letter):
+                if not limit.admits(letter):
                     break
-                await _show(session, letter, lead, heed, room)
-                await to_thread.run_sync(mailbox.taken, letter)
+                await _show(session, letter, lead, on_control, limit)
+                await to_thread.run_sync(mailbox.mark_read, letter)
             if not letters:
                 break
     except (StorageError, SessionBusy) as error:
@@ -63,40 +61,42 @@ async def drain(
     if mailbox is not None:
         while mailbox.refused:
             refused = mailbox.refused.pop(0)
-            why = f"a message was refused: {refused.why}; it is kept in {refused.path}"
+            why = f"a message was refused: {refused.why}; it is in {refused.path}"
             session.log.emit(FellBack(session.name, "mailbox", why))
-    for letter in queue.poll(room.left) if queue is not None else ():
-        if queue is None or not room.takes(letter):
+    for letter in queue.poll(limit.left) if queue is not None else ():
+        if queue is None or not limit.admits(letter):
             break
-        await _show(session, letter, lead, heed, room)
-        queue.taken(letter)
-    return room.shown
+        await _show(session, letter, lead, on_control, limit)
+        queue.mark_read(letter)
+    return limit.shown
 
 
-class _Room:
-    """How much may still come at this boundary; the first letter always may."""
+class _DeliveryLimit:
+    """The number of letters and characters left for this call; the first letter always fits."""
 
     def __init__(self, letters: int, chars: int) -> None:
         self.left = letters
         self.shown = 0
         self._chars = chars
 
-    def takes(self, letter: Letter) -> bool:
+    def admits(self, letter: Letter) -> bool:
         fits = not self.shown or len(letter.text) <= self._chars
         self.left = self.left - 1 if fits else 0
         self._chars -= len(letter.text)
         return fits
 
 
-async def _show(session: Session, letter: Letter, lead: str | None, heed: Heed | None, room: _Room) -> None:
-    """Log a letter, unless its id is in the log already."""
+async def _show(
+    session: Session, letter: Letter, lead: str | None, on_control: ControlHandler | None, limit: _DeliveryLimit
+) -> None:
+    """Log a letter and emit its arrival, unless the log contains its id."""
     if letter.id in session.view.facts.queued:
         return
     control = control_of(letter)
     why = str(letter.control["type"]) if control is not None and letter.control is not None else "message"
     text = shown(letter, tag=secrets.token_hex(8), note=control_explanation(letter, lead))
     await session.log.decide(MessageQueued(Cause("relay", why), letter.id, text, letter.sender))
-    room.shown += 1
+    limit.shown += 1
     session.log.emit(MessageArrived(session.name, letter.id, letter.sender, letter.summary))
-    if heed is not None and counts(letter, lead):
-        heed(letter)
+    if on_control is not None and counts(letter, lead):
+        on_control(letter)

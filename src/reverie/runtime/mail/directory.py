@@ -1,4 +1,4 @@
-"""Who has a mailbox: how agents of a team find each other, over all processes of this user."""
+"""The directory of mailboxes, by which the agents of a team find each other across all processes of this user."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from ...values import record, replace
 from .files import AGENT, folders_of
 
 __all__ = [
-    "Resident",
-    "names_in",
-    "remove_resident",
+    "MailboxOwner",
+    "mailbox_names",
+    "mailbox_owner",
+    "mailbox_owners",
+    "remove_mailbox",
     "remove_retired",
-    "resident",
-    "residents",
-    "write_resident",
+    "write_owner",
 ]
 
 RETIRED_SECONDS: Final = 30 * 86_400.0
-"""How long the mailbox of an agent that ended is kept: its key is needed while letters of it are unread."""
+"""How long the mailbox of an ended agent is kept; its key verifies letters that are still unread."""
 
 
 @record
-class Resident:
+class MailboxOwner:
     """An agent that has a mailbox."""
 
     name: str
     team: str
     session: str = ""
     pid: int = 0
-    """The process that read here last."""
+    """The last process that read this mailbox."""
     started: str = ""
-    """When that process began to read."""
+    """The time that process started to read."""
     created: str = ""
     ended: str = ""
-    """When it said that it reads no more; empty while letters are welcome."""
+    """The time the agent stopped to read for good; empty while it accepts letters."""
 
 
-def names_in(home: str | Path, team: str) -> list[str]:
-    """Return the names of a team's mailboxes, sorted, whoever lives there."""
+def mailbox_names(home: str | Path, team: str) -> list[str]:
+    """Return the names of a team's mailboxes, sorted."""
     try:
         with opened_folder(os.path.abspath(home), ("teams", check_name(team, "team"))) as folder:
             return sorted(os.listdir(folder))
@@ -56,18 +56,18 @@ def names_in(home: str | Path, team: str) -> list[str]:
         return []
 
 
-def residents(home: str | Path, team: str) -> list[Resident]:
-    """Return the agents of a team that have a mailbox, by name."""
-    found = [resident(os.path.abspath(home), team, name) for name in names_in(home, team)]
+def mailbox_owners(home: str | Path, team: str) -> list[MailboxOwner]:
+    """Return the owners of a team's mailboxes, sorted by name."""
+    found = [mailbox_owner(os.path.abspath(home), team, name) for name in mailbox_names(home, team)]
     return [one for one in found if one is not None]
 
 
-def resident(home: str, team: str, name: str) -> Resident | None:
-    """Return what is known of an agent; None where no mailbox has that name."""
+def mailbox_owner(home: str, team: str, name: str) -> MailboxOwner | None:
+    """Return the owner of a mailbox; None if there is no valid mailbox of that name."""
     try:
         with opened_folder(home, folders_of(team, name)) as folder:
             data = read_all(open_plain(folder, AGENT, os.O_RDONLY, AGENT))
-        known = msgspec.json.decode(data, type=Resident)
+        known = msgspec.json.decode(data, type=MailboxOwner)
     except (OSError, InputError, StorageError, ValueError, RecursionError):
         return None
     return replace(known, name=name, team=team)
@@ -75,17 +75,17 @@ def resident(home: str, team: str, name: str) -> Resident | None:
 
 def remove_retired(home: str, team: str, now: float) -> None:
     """Remove the mailboxes of agents that ended long ago."""
-    for one in residents(home, team):
+    for one in mailbox_owners(home, team):
         if one.ended and now - seconds(one.ended) > RETIRED_SECONDS:
-            remove_resident(home, one)
+            remove_mailbox(home, one)
 
 
-def remove_resident(home: str, known: Resident) -> None:
-    """Remove a mailbox and all that is in it."""
+def remove_mailbox(home: str, known: MailboxOwner) -> None:
+    """Remove a mailbox with all its letters."""
     with suppress(OSError), opened_folder(home, folders_of(known.team, known.name)[:-1]) as folder:
         shutil.rmtree(known.name, dir_fd=folder)
 
 
-def write_resident(home: str, known: Resident) -> None:
-    """Make known who lives in a mailbox."""
+def write_owner(home: str, known: MailboxOwner) -> None:
+    """Write the owner of a mailbox to its folder."""
     replace_file(home, "/".join((*folders_of(known.team, known.name), AGENT)), msgspec.json.encode(known))

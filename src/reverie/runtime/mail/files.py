@@ -1,9 +1,8 @@
-"""The files of mailboxes: maildirs beneath ``<home>/teams/<team>/<agent>/``, each private to the user.
+"""The files of mailboxes: maildirs under ``<home>/teams/<team>/<agent>/``, each private to the user.
 
-A letter is written to ``tmp``, flushed, and renamed into ``new``, which has a folder for each sender and in it one for
-each 256 letters: whoever reads looks at the oldest few and never at all of them. What was read goes to ``cur``, what
-is refused to ``bad``. Names from outside are checked before they become paths, and every folder is opened beneath the
-home without following a link.
+A letter is written to ``tmp``, flushed, and renamed into ``new``, which has a folder per sender with a subfolder per
+256 letters, so that a reader lists only the oldest ones. Letters that were read go to ``cur``, refused ones to ``bad``.
+Names are checked before they become paths, and every folder is opened below the home without following links.
 """
 
 from __future__ import annotations
@@ -27,30 +26,30 @@ __all__ = [
     "AGENT",
     "KEY",
     "SOCKET",
-    "Place",
+    "LetterPlace",
+    "archive_name",
+    "archived_places",
     "drop_oldest",
     "drop_orphans",
     "folders_of",
-    "found_at",
-    "in_home",
-    "kept_as",
-    "kept_places",
     "key_of",
-    "moved",
-    "numbered",
-    "oldest",
-    "placed",
+    "move_out",
+    "oldest_places",
+    "place_at",
+    "place_of",
     "read_letter",
+    "remove_empty_folders",
+    "reserved_number",
     "senders_waiting",
-    "stored",
-    "tidied",
+    "socket_owner",
+    "store_letter",
 ]
 
 AGENT: Final = "agent.json"
 KEY: Final = "key"
 SOCKET: Final = "socket"
 BUCKET: Final = 256
-"""Letters of one sender that share a folder."""
+"""The number of letters of one sender that share a folder."""
 
 _FOLDER: Final = re.compile(r"[A-Za-z0-9._-]{1,64},[A-Za-z0-9._-]{1,64}")
 _BUCKET: Final = re.compile(r"[0-9]{10}")
@@ -63,19 +62,19 @@ _NUMBER_BYTES: Final = 21
 
 
 @record
-class Place:
-    """Where a letter waits: the folder of its sender, the folder of its 256, and its file."""
+class LetterPlace:
+    """The place of a waiting letter: its sender's folder, the subfolder of its 256 letters, and its file."""
 
     folder: str
     bucket: str
     file: str
     sequence: int = 0
-    """The letter's number; 0 where no letter has such a name."""
+    """The letter's number; 0 if the file name is not that of a letter."""
 
 
-def placed(letter: Letter) -> Place:
-    """Return where a letter waits in its reader's ``new``."""
-    return Place(
+def place_of(letter: Letter) -> LetterPlace:
+    """Return the place of a letter in its reader's ``new`` folder."""
+    return LetterPlace(
         f"{letter.team},{letter.sender}",
         f"{letter.sequence // BUCKET:010d}",
         f"{letter.sequence:012d},{letter.time_ns:020d}",
@@ -83,27 +82,27 @@ def placed(letter: Letter) -> Place:
     )
 
 
-def found_at(folder: str, bucket: str, file: str) -> Place:
-    """Return the place that a file of ``new`` is, whoever named it."""
-    return Place(folder, bucket, file, int(file[:12]) if _FILE.fullmatch(file) else 0)
+def place_at(folder: str, bucket: str, file: str) -> LetterPlace:
+    """Return the place of an existing file in ``new``."""
+    return LetterPlace(folder, bucket, file, int(file[:12]) if _FILE.fullmatch(file) else 0)
 
 
-def kept_as(place: Place) -> str:
-    """Return the name a letter has once it was read or refused: by time, unlike any other."""
+def archive_name(place: LetterPlace) -> str:
+    """Return a letter's file name in ``cur`` or ``bad``, which is unique and sorts by time."""
     sequence, _, at = place.file.partition(",")
     return f"{at},{sequence},{place.folder}"
 
 
 def folders_of(team: str, agent: str) -> tuple[str, str, str]:
-    """Return the folders that lead to a mailbox; names that cannot be are an ``InputError``."""
+    """Return the folders of a mailbox below the home; raise ``InputError`` for an invalid name."""
     return ("teams", check_name(team, "team"), check_name(agent))
 
 
-# -- who signs, and with which number
+# -- keys and numbers
 
 
 def key_of(home: str, team: str, agent: str) -> bytes | None:
-    """Return the key an agent signs with; None where it has none."""
+    """Return the key an agent signs with; None if it has none."""
     parts = folders_of(team, agent)
     path = os.path.join(home, *parts, KEY)
     try:
@@ -117,18 +116,18 @@ def key_of(home: str, team: str, agent: str) -> bytes | None:
     except (UnsafePath, ValueError):
         return None
     except StorageError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR):  # it may have one that cannot be read just now
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):  # a key may exist that cannot be read now
             raise
         return None
     return key if len(key) == KEY_BYTES else None
 
 
 @contextmanager
-def numbered(home: str, sender: Sequence[str], reader: Sequence[str]) -> Generator[int]:
-    """Hold the right to send from one mailbox to another, with the number the next letter has.
+def reserved_number(home: str, sender: Sequence[str], reader: Sequence[str]) -> Generator[int]:
+    """Lock the route from one mailbox to another, and yield the number of the next letter.
 
-    It is held until the letter is in place, so that no later one is seen before it. The number is used up at once: one
-    that was never delivered is a gap, and two letters never share one.
+    Hold the lock until the letter is stored, so that a later letter never appears before it. The number is used up at
+    once: an undelivered letter leaves a gap, and two letters never share a number.
     """
     parts = (*sender, "sent", reader[1])
     path = os.path.join(home, *parts, reader[2])
@@ -136,10 +135,10 @@ def numbered(home: str, sender: Sequence[str], reader: Sequence[str]) -> Generat
         descriptor = open_plain(folder, reader[2], os.O_RDWR | os.O_CREAT, path)
     try:
         with explained("lock", path):
-            _locked(descriptor, path)
+            _lock(descriptor, path)
             said = os.pread(descriptor, _NUMBER_BYTES, 0).strip()
             last = int(said) if said.isdigit() else 0
-            if not last:  # new, or lost in a power cut: nothing that still waits may come after what is sent now
+            if not last:  # new, or lost in a power cut: continue after the letters that still wait
                 last = _last_waiting(home, reader, f"{sender[1]},{sender[2]}")
             os.pwrite(descriptor, b"%020d\n" % (last + 1), 0)
         yield last + 1
@@ -147,8 +146,8 @@ def numbered(home: str, sender: Sequence[str], reader: Sequence[str]) -> Generat
         os.close(descriptor)
 
 
-def _locked(descriptor: int, path: str) -> None:
-    """Wait a while for whoever sends under the same name just now."""
+def _lock(descriptor: int, path: str) -> None:
+    """Lock a file, waiting a limited time for another sender of the same name."""
     until = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
@@ -168,19 +167,19 @@ def _locked(descriptor: int, path: str) -> None:
 def _last_waiting(home: str, reader: Sequence[str], sender: str) -> int:
     with suppress(FileNotFoundError), opened_folder(home, reader) as mailbox:
         for bucket in sorted(_listed(mailbox, "new", sender), reverse=True):
-            numbers = [found_at(sender, bucket, name).sequence for name in _listed(mailbox, "new", sender, bucket)]
+            numbers = [place_at(sender, bucket, name).sequence for name in _listed(mailbox, "new", sender, bucket)]
             if any(numbers):
                 return max(numbers)
     return 0
 
 
-# -- putting letters in place
+# -- storing
 
 
-def stored(home: str, reader: Sequence[str], place: Place, data: bytes, settled: set[str]) -> None:
-    """Put a letter into its reader's ``new``; when this returns it is safe.
+def store_letter(home: str, reader: Sequence[str], place: LetterPlace, data: bytes, settled: set[str]) -> None:
+    """Write a letter durably into its reader's ``new`` folder.
 
-    ``settled`` remembers folders whose names are known to be on the disk, whoever made them.
+    ``settled`` caches the folders whose names are known to be on the disk.
     """
     path = os.path.join(home, *reader, "new", place.folder, place.bucket, place.file)
     name = f"{place.folder},{place.file},{os.getpid()}.{os.urandom(4).hex()}"
@@ -191,14 +190,16 @@ def stored(home: str, reader: Sequence[str], place: Place, data: bytes, settled:
                 write_durably(descriptor, data)
             finally:
                 os.close(descriptor)
-            _renamed(home, reader, tmp, name, place, settled)
+            _rename_into_place(home, reader, tmp, name, place, settled)
         except BaseException:
             with suppress(OSError):
                 os.unlink(name, dir_fd=tmp)
             raise
 
 
-def _renamed(home: str, reader: Sequence[str], tmp: int, name: str, place: Place, settled: set[str]) -> None:
+def _rename_into_place(
+    home: str, reader: Sequence[str], tmp: int, name: str, place: LetterPlace, settled: set[str]
+) -> None:
     above, parts = (*reader, "new", place.folder), (*reader, "new", place.folder, place.bucket)
     for _ in range(_MAX_RACES):
         try:
@@ -213,10 +214,10 @@ def _renamed(home: str, reader: Sequence[str], tmp: int, name: str, place: Place
                 sync_folder(bucket)
             return
         except FileNotFoundError:
-            settled.discard("/".join(parts))  # the reader removed the folder while it was empty
+            settled.discard("/".join(parts))  # the reader removed the empty folder
             if not _exists(tmp, name):
-                return  # it is in place, and was read before the folder above could be looked at
-    raise OSError(errno.ENOENT, "its folder keeps disappearing")
+                return  # the letter was stored and already read
+    raise OSError(errno.ENOENT, "its folder was removed again and again")
 
 
 def _exists(folder: int, name: str) -> bool:
@@ -227,7 +228,7 @@ def _exists(folder: int, name: str) -> bool:
     return True
 
 
-# -- finding and reading them
+# -- finding and reading
 
 
 @contextmanager
@@ -247,60 +248,60 @@ def _listed(mailbox: int, *parts: str) -> list[str]:
         return []
 
 
-def senders_waiting(mailbox: int) -> tuple[list[str], list[Place]]:
-    """Return the folders of senders in a mailbox, and whatever else lies among them and does not belong there."""
+def senders_waiting(mailbox: int) -> tuple[list[str], list[LetterPlace]]:
+    """Return the sender folders in a mailbox, and all other files among them."""
     folders: list[str] = []
-    strays: list[Place] = []
+    strays: list[LetterPlace] = []
     with _below(mailbox, "new") as new, os.scandir(new) as entries:
         for entry in entries:
             if _FOLDER.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
             else:
-                strays.append(Place("", "", entry.name))
+                strays.append(LetterPlace("", "", entry.name))
     return folders, strays
 
 
-def oldest(mailbox: int, sender: str, limit: int, *, upto: Place | None = None) -> list[Place]:
-    """Return where the oldest letters of a sender wait, in order; ``upto`` is the last one wanted.
+def oldest_places(mailbox: int, sender: str, limit: int, *, upto: LetterPlace | None = None) -> list[LetterPlace]:
+    """Return the places of a sender's oldest letters in order, up to and including ``upto``.
 
-    A name that no letter has is returned too, with number 0.
+    A file that is not named like a letter is included with number 0.
     """
-    found: list[Place] = []
+    found: list[LetterPlace] = []
     for bucket in sorted(_listed(mailbox, "new", sender)):
         if upto is not None and bucket > upto.bucket:
             break
         if not _BUCKET.fullmatch(bucket):
-            found.append(Place(sender, "", bucket))
+            found.append(LetterPlace(sender, "", bucket))
             continue
         names = sorted(_listed(mailbox, "new", sender, bucket))
         if upto is not None and bucket == upto.bucket:
             names = [name for name in names if name <= upto.file]
-        found += [found_at(sender, bucket, name) for name in names[: limit - len(found)]]
+        found += [place_at(sender, bucket, name) for name in names[: limit - len(found)]]
         if len(found) >= limit:
             break
     return found
 
 
 def read_letter(mailbox: int, parts: Sequence[str], path: str) -> bytes:
-    """Return a letter's bytes; what cannot be one is an error, what is gone a ``FileNotFoundError``."""
+    """Return a letter's bytes; raise an error if the file cannot be a letter, ``FileNotFoundError`` if it is gone."""
     with _below(mailbox, *parts[:-1]) as folder:
         descriptor = open_plain(folder, parts[-1], os.O_RDONLY, path)
     try:
         if os.fstat(descriptor).st_size > MAX_LETTER_BYTES:
-            raise InputError("it is larger than any letter")
+            raise InputError("it is larger than a letter may be")
         with open(descriptor, "rb", buffering=0, closefd=False) as file:
             return file.read(MAX_LETTER_BYTES + 1)
     finally:
         os.close(descriptor)
 
 
-# -- putting them away
+# -- archiving
 
 
-def moved(mailbox: int, place: Place, to: str) -> bool:
-    """Move a letter, or whatever lies in its place, out of ``new``; say whether it was still there."""
+def move_out(mailbox: int, place: LetterPlace, to: str) -> bool:
+    """Move the file at a place from ``new`` to another folder; return whether it was still there."""
     parts = [part for part in ("new", place.folder, place.bucket) if part]
-    name = kept_as(place) if place.sequence else f"stray,{os.urandom(4).hex()},{place.file}"[:200]
+    name = archive_name(place) if place.sequence else f"stray,{os.urandom(4).hex()},{place.file}"[:200]
     try:
         with _below(mailbox, *parts) as source, _below(mailbox, to) as target:
             os.rename(place.file, name, src_dir_fd=source, dst_dir_fd=target)
@@ -309,8 +310,8 @@ def moved(mailbox: int, place: Place, to: str) -> bool:
     return True
 
 
-def tidied(mailbox: int, sender: str, now: float) -> None:
-    """Remove folders of a sender in which nothing waits: all but the newest at once, that one when it has been idle."""
+def remove_empty_folders(mailbox: int, sender: str, now: float) -> None:
+    """Remove a sender's empty folders: older ones at once, the newest one after it was idle for a while."""
     buckets = sorted(_listed(mailbox, "new", sender))
     with suppress(OSError), _below(mailbox, "new", sender) as folder:
         for bucket in buckets[:-1]:
@@ -325,7 +326,7 @@ def tidied(mailbox: int, sender: str, now: float) -> None:
 
 
 def drop_oldest(mailbox: int, name: str, keep: int) -> None:
-    """Remove all but the newest files of ``cur`` or ``bad``."""
+    """Delete all but the newest files of ``cur`` or ``bad``."""
     names = sorted(_listed(mailbox, name))
     with _below(mailbox, name) as folder:
         for one in names[: max(0, len(names) - keep)]:
@@ -334,7 +335,7 @@ def drop_oldest(mailbox: int, name: str, keep: int) -> None:
 
 
 def drop_orphans(mailbox: int, now: float) -> None:
-    """Remove what senders that died have left half written."""
+    """Delete the unfinished files of senders that died."""
     names = _listed(mailbox, "tmp")
     with _below(mailbox, "tmp") as folder:
         for name in names:
@@ -343,18 +344,18 @@ def drop_orphans(mailbox: int, now: float) -> None:
                     os.unlink(name, dir_fd=folder)
 
 
-def kept_places(mailbox: int, limit: int) -> list[tuple[str, Place]]:
-    """Return the newest letters of ``cur``, oldest first: the name each has there, and where it waited before."""
-    found: list[tuple[str, Place]] = []
+def archived_places(mailbox: int, limit: int) -> list[tuple[str, LetterPlace]]:
+    """Return the newest letters of ``cur``, oldest first: each file name with its former place."""
+    found: list[tuple[str, LetterPlace]] = []
     for name in sorted(_listed(mailbox, "cur"), reverse=True)[:limit]:
         at, sequence, folder = (*name.split(",", 2), "", "")[:3]
         if _FILE.fullmatch(f"{sequence},{at}") and _FOLDER.fullmatch(folder):
-            found.append((name, found_at(folder, f"{int(sequence) // BUCKET:010d}", f"{sequence},{at}")))
+            found.append((name, place_at(folder, f"{int(sequence) // BUCKET:010d}", f"{sequence},{at}")))
     return found[::-1]
 
 
-def in_home(home: str, path: str) -> tuple[str, str] | None:
-    """Return team and agent of a mailbox's socket by its path; None where it is no such path beneath the home."""
+def socket_owner(home: str, path: str) -> tuple[str, str] | None:
+    """Return the team and agent of a mailbox socket by its path; None if the path is not that of a socket."""
     parts = Path(os.path.normpath(path)).parts
     above = Path(os.path.normpath(home)).parts
     if len(parts) != len(above) + 4 or parts[: len(above)] != above or parts[-1] != SOCKET or parts[-4] != "teams":

@@ -1,7 +1,7 @@
-"""Agents of one process: they reach each other through queues, each drained at its reader's next round boundary.
+"""Letter queues between agents of one process; each agent drains its queue between two requests.
 
-A queue lives as long as its process. An agent that outlives it, because its session can be resumed, has a mailbox too,
-and what is written to it goes there.
+A queue lives as long as its process. An agent whose session can be resumed later has a mailbox too, and its letters
+go there.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ...errors import InputError
 from ...layers.l7_relay import Letter, check_name
 from .mailbox import Mailbox
 
-__all__ = ["LetterQueue", "Neighbours"]
+__all__ = ["LetterQueue", "LocalQueues"]
 
 MAX_WAITING: Final = 1_000
 
 
 class LetterQueue:
-    """Letters that wait for one agent of this process."""
+    """The letters that wait for one agent of this process."""
 
     def __init__(self, name: str, mailbox: Mailbox | None, wake: Callable[[], None] | None) -> None:
         self.name = name
@@ -30,53 +30,53 @@ class LetterQueue:
         self._sent = 0
 
     def put(self, letter: Letter) -> None:
-        """Let a letter wait; the same id waits once."""
+        """Add a letter; a second letter with the same id is ignored."""
         if len(self._letters) >= MAX_WAITING:
-            raise InputError(f"{self.name} has {MAX_WAITING:,} messages it has not read yet; write when it has")
+            raise InputError(f"{self.name} has {MAX_WAITING:,} unread messages; write again when it has read some")
         self._letters.setdefault(letter.id, letter)
         self.wake()
 
     def wake(self) -> None:
-        """Tell the agent that there is something to read."""
+        """Call the agent's wake function."""
         if self._wake is not None:
             self._wake()
 
     def next_number(self) -> int:
-        """Return the number of the next letter that is put here."""
+        """Return the number for the next letter to this agent."""
         self._sent += 1
         return self._sent
 
     def poll(self, limit: int) -> list[Letter]:
-        """Return the letters that have waited longest, without taking them."""
+        """Return the letters that have waited longest, without removing them."""
         return list(self._letters.values())[:limit]
 
-    def taken(self, letter: Letter) -> None:
-        """Put a letter away; only after it is in its reader's log."""
+    def mark_read(self, letter: Letter) -> None:
+        """Remove a letter; call this only after it is in its reader's log."""
         self._letters.pop(letter.id, None)
 
 
-class Neighbours:
-    """The agents of one process, by name."""
+class LocalQueues:
+    """The letter queues of the agents of one process, by name."""
 
     def __init__(self) -> None:
         self._queues: dict[str, LetterQueue] = {}
 
     def join(self, name: str, *, mailbox: Mailbox | None = None, wake: Callable[[], None] | None = None) -> LetterQueue:
-        """Let an agent be written to, and return the queue that it drains."""
+        """Add an agent and return its queue."""
         check_name(name)
         if name in self._queues:
-            raise InputError(f"an agent called {name} runs in this process already; choose another name")
+            raise InputError(f"an agent named {name} runs in this process already; choose another name")
         queue = self._queues[name] = LetterQueue(name, mailbox, wake)
         return queue
 
     def leave(self, name: str) -> None:
-        """Let an agent be written to no more; doing it twice is harmless."""
+        """Remove an agent; an unknown name is ignored."""
         self._queues.pop(name, None)
 
     def find(self, name: str) -> LetterQueue | None:
-        """Return an agent's queue; None where no agent of this process has that name."""
+        """Return an agent's queue; None if no agent of this process has that name."""
         return self._queues.get(name)
 
     def names(self) -> list[str]:
-        """Return who is here, in the order they came."""
+        """Return the names of the agents in the order they joined."""
         return list(self._queues)

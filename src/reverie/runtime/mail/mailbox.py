@@ -1,7 +1,7 @@
-"""The mailbox of an agent: letters from agents of this user, in this process or any other, none lost, none shown twice.
+"""The mailbox of an agent: letters from other agents of this user in any process, none lost and none shown twice.
 
-Whoever sends has its letter on the disk when ``send`` returns. Whoever reads logs a letter first and takes it then
-(``runtime/mail/delivery.py`` does so for a session); killed in between, it meets the letter again and knows its id.
+A letter is durable when ``send`` returns. A reader logs a letter before it marks it as read (``delivery.py`` does so
+for a session); if it is killed in between, it polls the letter again and finds its id in the log.
 """
 
 from __future__ import annotations
@@ -27,53 +27,60 @@ from ...paths import explained, open_folder, replace_file
 from ...storage.lock_files import FileLease, find_holder, locked, take_lease
 from ...values import record, replace
 from ..session.writer import holder_text
-from .directory import Resident, names_in, remove_resident, remove_retired, resident, residents, write_resident
+from .directory import (
+    MailboxOwner,
+    mailbox_names,
+    mailbox_owner,
+    mailbox_owners,
+    remove_mailbox,
+    remove_retired,
+    write_owner,
+)
 from .files import (
     BUCKET,
     KEY,
-    SOCKET,
-    Place,
+    LetterPlace,
+    archive_name,
+    archived_places,
     drop_oldest,
     drop_orphans,
     folders_of,
-    kept_as,
-    kept_places,
     key_of,
-    moved,
-    numbered,
-    oldest,
-    placed,
+    move_out,
+    oldest_places,
+    place_of,
     read_letter,
+    remove_empty_folders,
+    reserved_number,
     senders_waiting,
-    stored,
-    tidied,
+    store_letter,
 )
 
-__all__ = ["Mailbox", "Refused"]
+__all__ = ["Mailbox", "RefusedLetter"]
 
 KEPT_LETTERS: Final = 1_000
 KEPT_REFUSED: Final = 1_000
-_LOOKED_AT: Final = 32
-"""Senders whose letters one poll looks at; the others' turn comes with the next."""
+_MAX_SENDERS: Final = 32
+"""The number of senders that one poll reads; the next poll continues with the others."""
 _ROUNDS: Final = 64
 
 Carrier = Callable[[Letter, bytes], bool]
-"""Try to bring a letter to its reader by another way; say whether it is safe there."""
+"""Try to deliver a letter another way; return whether it is durable there."""
 
 
 @record
-class Refused:
-    """Something in a mailbox that is no letter of the agent it names; it was set aside and shown to nobody."""
+class RefusedLetter:
+    """A file in a mailbox that is not a valid letter from the agent it names; it was moved to ``bad``."""
 
     path: str
     why: str
 
 
 class Mailbox:
-    """One agent's letters: what it sends is signed with its key, what it reads was signed with the sender's.
+    """The letters of one agent, signed with the key of their sender.
 
-    Making one makes its folder, which is how others find the agent. The first ``poll`` takes the right to read, which
-    one process has at a time.
+    A new mailbox creates its folder, by which other agents find it. The first ``poll`` takes the lease to read, which
+    only one process can hold.
     """
 
     def __init__(
@@ -83,8 +90,8 @@ class Mailbox:
         self.team = check_name(team, "team")
         self.agent = check_name(agent)
         self.session = session
-        self.refused: list[Refused] = []
-        """What was set aside since somebody last looked; whoever looks empties it."""
+        self.refused: list[RefusedLetter] = []
+        """The letters refused since the last look; the caller empties this list."""
         self._parts = folders_of(team, agent)
         self.path = Path(self.home, *self._parts)
         self._shown = str(self.path)
@@ -92,25 +99,25 @@ class Mailbox:
         self._lease: FileLease | None = None
         self._settled: set[str] = set()
         self._keys: dict[tuple[str, str], bytes] = {}
-        self._seen: dict[str, int] = {}
-        self._after = ""
-        self._took = 0
+        self._last_numbers: dict[str, int] = {}
+        self._last_sender = ""
+        self._read_count = 0
         self._polling = Lock()
         self._key = self._register()
         with explained("open", self._shown):
             self._folder = open_folder(self.home, self._parts)
         self._close_folder = weakref.finalize(self, os.close, self._folder)
 
-    # -- living here
+    # -- ownership
 
     def _register(self) -> bytes:
-        """Make the mailbox where there is none yet, and return the key it signs with."""
-        key, known = key_of(self.home, self.team, self.agent), resident(self.home, self.team, self.agent)
+        """Create the mailbox if it does not exist, and return its key."""
+        key, known = key_of(self.home, self.team, self.agent), mailbox_owner(self.home, self.team, self.agent)
         if key is not None and known is not None and not known.ended:
             return key
-        for name in names_in(self.home, self.team):
+        for name in mailbox_names(self.home, self.team):
             if name != self.agent and name.casefold() == self.agent.casefold():
-                raise InputError(f"an agent called {name} is in team {self.team} already; choose another name")
+                raise InputError(f"an agent named {name} is in team {self.team} already; choose another name")
         remove_retired(self.home, self.team, self._clock())
         with explained("make", self._shown):
             for name in ("tmp", "new", "cur", "bad"):
@@ -121,50 +128,50 @@ class Mailbox:
                     key = os.urandom(KEY_BYTES)
                     replace_file(self.home, "/".join((*self._parts, KEY)), key.hex().encode())
                 created = known.created if known is not None else iso(self._clock())
-                write_resident(self.home, Resident(self.agent, self.team, self.session, 0, "", created))
+                write_owner(self.home, MailboxOwner(self.agent, self.team, self.session, 0, "", created))
         return key
 
-    def attend(self) -> None:
-        """Take the right to read; ``SessionBusy`` where another process has it."""
+    def acquire(self) -> None:
+        """Take the lease to read; raise ``SessionBusy`` if another process holds it."""
         if self._lease is not None and self._lease.held:
             return
         try:
             self._lease = take_lease(self.home, "/".join(self._parts), holder_text(self._clock()))
         except SessionBusy as error:
             raise SessionBusy(
-                f"an agent called {self.agent} runs in team {self.team} already ({error.holder}); give this one "
+                f"an agent named {self.agent} runs in team {self.team} already ({error.holder}); give this one "
                 "another name, or end that one",
                 holder=error.holder,
             ) from None
-        known = resident(self.home, self.team, self.agent)
+        known = mailbox_owner(self.home, self.team, self.agent)
         now = iso(self._clock())
         created = known.created if known is not None else now
-        write_resident(self.home, Resident(self.agent, self.team, self.session, os.getpid(), now, created))
+        write_owner(self.home, MailboxOwner(self.agent, self.team, self.session, os.getpid(), now, created))
         drop_orphans(self._folder, self._clock())
 
     def reader(self) -> str | None:
-        """Say who reads here just now, or None."""
+        """Return the holder of the lease to read, or None."""
         return find_holder(self.home, "/".join(self._parts))
 
     def others(self) -> list[str]:
-        """Return who else of the team can be written to."""
-        return [one.name for one in residents(self.home, self.team) if one.name != self.agent and not one.ended]
+        """Return the names of the other agents of the team that accept letters."""
+        return [one.name for one in mailbox_owners(self.home, self.team) if one.name != self.agent and not one.ended]
 
     def retire(self) -> None:
-        """Say that nobody will read here any more.
+        """Record that the agent will not read again, and close the mailbox.
 
-        Letters it has sent can still be read by others, and those that wait here can be looked at; where there are
-        neither, the mailbox goes.
+        Others can still read its letters, and its waiting letters can be listed; if there are neither, the mailbox is
+        deleted.
         """
-        known = resident(self.home, self.team, self.agent)
+        known = mailbox_owner(self.home, self.team, self.agent)
         if known is not None:
-            write_resident(self.home, replace(known, ended=iso(self._clock())))
+            write_owner(self.home, replace(known, ended=iso(self._clock())))
             if not (self.path / "sent").exists() and not self.look(1):
-                remove_resident(self.home, known)
+                remove_mailbox(self.home, known)
         self.close()
 
     def close(self) -> None:
-        """Give the right to read back; doing it twice is harmless."""
+        """Release the lease to read; calling this twice does no harm."""
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.release()
@@ -191,13 +198,13 @@ class Mailbox:
         team: str | None = None,
         carry: Carrier | None = None,
     ) -> Letter:
-        """Send a letter; when this returns it is safe in its reader's mailbox.
+        """Send a letter; it is durable in its reader's mailbox when this returns.
 
-        Whoever may have to send it again after a crash gives the same ``id`` again: it is shown once. ``carry`` may
-        bring it another way.
+        To send again after a crash, pass the same ``id``: the reader shows it once. ``carry`` may deliver the letter
+        another way.
         """
         reader = self._reader(to, team or self.team)
-        with numbered(self.home, self._parts, reader) as number:
+        with reserved_number(self.home, self._parts, reader) as number:
             letter = stamped_letter(
                 id or new_uuid(),
                 text,
@@ -210,139 +217,137 @@ class Mailbox:
             )
             data = sealed(letter, self._key)
             if carry is None or not carry(letter, data):
-                stored(self.home, reader, placed(letter), data, self._settled)
+                store_letter(self.home, reader, place_of(letter), data, self._settled)
         return letter
 
     def _reader(self, to: str, team: str) -> tuple[str, str, str]:
-        """Return the folders of a mailbox that can be written to."""
+        """Return the folders of a mailbox that accepts letters; raise ``InputError`` if there is none."""
         if (team, to) == (self.team, self.agent):
-            raise InputError(f"{to} is you: name somebody else")
-        known = resident(self.home, team, to)
+            raise InputError(f"{to} is you: name another agent")
+        known = mailbox_owner(self.home, team, to)
         if known is None or known.ended:
-            there = [one.name for one in residents(self.home, team) if not one.ended and (team, one.name) != self._me]
+            there = [
+                one.name for one in mailbox_owners(self.home, team) if not one.ended and (team, one.name) != self._me
+            ]
             near = difflib.get_close_matches(to, there, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             named = ", ".join(there) or "none"
-            raise InputError(f"nobody called {to[:80]!a} is in team {team}; there are: {named}{hint}")
+            raise InputError(f"no agent named {to[:80]!a} is in team {team}; there are: {named}{hint}")
         return folders_of(team, to)
 
     @property
     def _me(self) -> tuple[str, str]:
         return (self.team, self.agent)
 
-    def socket_of(self, to: str, team: str | None = None) -> Path:
-        """Return where the socket of an agent is, whether or not there is one."""
-        return Path(self.home, *folders_of(team or self.team, to), SOCKET)
-
     # -- reading
 
     def poll(self, limit: int = 50) -> list[Letter]:
-        """Return the oldest letters that wait, in each sender's order, without taking them.
+        """Return the oldest waiting letters in each sender's order, without removing them.
 
-        However many wait, only a few names and ``limit`` files are looked at. What is no letter of the agent it names
-        goes to ``bad`` and into ``refused``.
+        This reads at most ``limit`` letters and a few folders, however many letters wait. A file that is not a valid
+        letter is moved to ``bad`` and added to ``refused``.
         """
         with self._polling, explained("read", self._shown):
-            self.attend()
+            self.acquire()
             for _ in range(_ROUNDS):
                 places, strays = self._waiting(limit)
                 before = len(self.refused)
                 for stray in strays:
-                    self._refuse(stray, "a letter has a folder of its sender and a number, and this has not")
+                    self._refuse(stray, "it is not in its sender's folder or has no letter number")
                 letters = [letter for place in places if (letter := self._letter(place)) is not None]
                 if letters or len(self.refused) == before:
                     return letters
             return []
 
-    def _waiting(self, limit: int) -> tuple[list[Place], list[Place]]:
-        """Return where the oldest letters are, and what lies there and is none."""
+    def _waiting(self, limit: int) -> tuple[list[LetterPlace], list[LetterPlace]]:
+        """Return the places of the oldest letters, and those of files that are not letters."""
         folders, strays = senders_waiting(self._folder)
-        folders.sort(key=lambda name: (name <= self._after, name))
-        found: list[list[Place]] = []
+        folders.sort(key=lambda name: (name <= self._last_sender, name))
+        found: list[list[LetterPlace]] = []
         for sender in folders:
             places = self._in_order(sender, limit)
             if not places:
-                tidied(self._folder, sender, self._clock())
+                remove_empty_folders(self._folder, sender, self._clock())
                 continue
             strays += [one for one in places if not one.sequence]
             found.append([one for one in places if one.sequence])
-            if len(found) == _LOOKED_AT:
-                self._after = sender
+            if len(found) == _MAX_SENDERS:
+                self._last_sender = sender
                 break
-        return list(islice(merge(*found, key=kept_as), limit)), strays
+        return list(islice(merge(*found, key=archive_name), limit)), strays
 
-    def _in_order(self, sender: str, limit: int) -> list[Place]:
-        """Return the oldest letters of a sender, none of them before one that was sent earlier.
+    def _in_order(self, sender: str, limit: int) -> list[LetterPlace]:
+        """Return a sender's oldest letters, without skipping an earlier one.
 
-        A folder is not read in one instant: a letter may be seen and the one before it missed. Whatever was there
-        before the last letter seen is seen for certain by looking again; what is still missing then was never sent.
+        Listing a folder is not atomic: a letter may be listed and an earlier one missed. A second listing certainly
+        contains all letters that were there before the last one; a number that is still missing was never delivered.
         """
-        places = oldest(self._folder, sender, limit)
-        before = self._seen.get(sender, 0)
+        places = oldest_places(self._folder, sender, limit)
+        before = self._last_numbers.get(sender, 0)
         if _has_gap(before, places):
             last = max((one for one in places if one.sequence), key=lambda one: (one.bucket, one.file))
             strays = [one for one in places if not one.sequence]
-            places = strays + [one for one in oldest(self._folder, sender, limit, upto=last) if one.sequence]
-        self._seen[sender] = max([before, *(one.sequence for one in places)])
+            places = strays + [one for one in oldest_places(self._folder, sender, limit, upto=last) if one.sequence]
+        self._last_numbers[sender] = max([before, *(one.sequence for one in places)])
         return places
 
-    def _letter(self, place: Place) -> Letter | None:
-        """Return the letter that waits there; what is none is set aside."""
+    def _letter(self, place: LetterPlace) -> Letter | None:
+        """Return the letter at a place; refuse a file that is not a valid letter and return None."""
         parts = ("new", place.folder, place.bucket, place.file)
         try:
-            return self.verified(read_letter(self._folder, parts, f"{self._shown}/{'/'.join(parts)}"), place)
+            return self._verified(read_letter(self._folder, parts, f"{self._shown}/{'/'.join(parts)}"), place)
         except FileNotFoundError:
             return None
         except (InputError, UnsafePath) as error:
             self._refuse(place, str(error))
         except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.ENXIO):  # neither a link nor a socket: the letter may be sound
+            if error.errno not in (errno.ELOOP, errno.ENXIO):  # other errors do not mean that the letter is invalid
                 raise
-            self._refuse(place, "it is no plain file")
+            self._refuse(place, "it is not a regular file")
         return None
 
-    def verified(self, data: bytes, place: Place | None = None) -> Letter:
-        """Return the letter in these bytes if its sender signed it, to this reader, for this place."""
+    def _verified(self, data: bytes, place: LetterPlace | None = None) -> Letter:
+        """Return the letter in these bytes if its sender signed it for this reader and place, else raise an error."""
         letter = read(data)
         who = (letter.team, letter.sender)
         if not signed(data, self._keys.get(who)):
-            key = key_of(self.home, *who)  # not known yet, or made anew
+            key = key_of(self.home, *who)  # the key is unknown or was replaced
             if key is None or not signed(data, key):
-                raise InputError(f"it says it is from {letter.sender} of team {letter.team}, who did not sign it")
+                raise InputError(f"it claims to be from {letter.sender} of team {letter.team} without their signature")
             self._keys[who] = key
         if (letter.to_team, letter.to) != self._me:
-            raise InputError(f"it was written to {letter.to} of team {letter.to_team}")
-        if place is not None and placed(letter) != place:
-            raise InputError(f"it is from {letter.sender} and lies under another name, number or time")
+            raise InputError(f"it is addressed to {letter.to} of team {letter.to_team}")
+        if place is not None and place_of(letter) != place:
+            raise InputError(f"it is from {letter.sender}, but its file has another name, number or time")
         return letter
 
     def accept(self, data: bytes) -> Letter:
-        """Put a letter that came another way into this mailbox; when this returns it is safe."""
-        letter = self.verified(data)
-        stored(self.home, self._parts, placed(letter), data, self._settled)
+        """Verify a letter that came another way and store it; it is durable when this returns."""
+        letter = self._verified(data)
+        store_letter(self.home, self._parts, place_of(letter), data, self._settled)
         return letter
 
-    def _refuse(self, place: Place, why: str) -> None:
+    def _refuse(self, place: LetterPlace, why: str) -> None:
         with suppress(OSError):
-            if moved(self._folder, place, "bad"):
-                self.refused.append(Refused(str(self.path / "bad"), why))
+            if move_out(self._folder, place, "bad"):
+                self.refused.append(RefusedLetter(str(self.path / "bad"), why))
                 if len(self.refused) % BUCKET == 1:
                     drop_oldest(self._folder, "bad", KEPT_REFUSED)
 
-    def taken(self, letter: Letter) -> None:
-        """Put a letter away; only after it is in its reader's log. Doing it twice is harmless."""
+    def mark_read(self, letter: Letter) -> None:
+        """Move a letter to ``cur``; call this only after it is in its reader's log. Calling it twice does no harm."""
         with self._polling, explained("put away", self._shown):
-            moved(self._folder, placed(letter), "cur")
-            self._took += 1
-            if self._took % BUCKET == 0:
+            move_out(self._folder, place_of(letter), "cur")
+            self._read_count += 1
+            if self._read_count % BUCKET == 0:
                 drop_oldest(self._folder, "cur", KEPT_LETTERS)
-                tidied(self._folder, placed(letter).folder, self._clock())
+                remove_empty_folders(self._folder, place_of(letter).folder, self._clock())
 
     def look(self, limit: int = 100, *, kept: bool = False) -> list[Letter]:
-        """Return letters that wait, or with ``kept`` those that were read, oldest first; nothing is changed by it."""
+        """Return waiting letters, or with ``kept`` those that were read, oldest first, without changing anything."""
         with self._polling, explained("read", self._shown):
             if kept:
-                places = [(("cur", name), place) for name, place in kept_places(self._folder, limit)]
+                places = [(("cur", name), place) for name, place in archived_places(self._folder, limit)]
             else:
                 found, _ = self._waiting(limit)
                 places = [(("new", one.folder, one.bucket, one.file), one) for one in found]
@@ -350,12 +355,12 @@ class Mailbox:
             for parts, place in places:
                 with suppress(OSError, InputError, StorageError):
                     data = read_letter(self._folder, parts, f"{self._shown}/{'/'.join(parts)}")
-                    letters.append(self.verified(data, place))
+                    letters.append(self._verified(data, place))
             return letters
 
 
-def _has_gap(before: int, places: Sequence[Place]) -> bool:
-    """Say whether a number is missing between the last letter that was seen and the ones found now."""
+def _has_gap(before: int, places: Sequence[LetterPlace]) -> bool:
+    """Return whether a number is missing between the last letter seen and the letters found now."""
     for place in places:
         if place.sequence > before + 1:
             return True

@@ -1,6 +1,6 @@
-"""The post of an agent: a message to a name, to all, to a socket or over a bridge, by the nearest way there is.
+"""Send an agent's messages: to a name, to all, to a socket or over a bridge, by the shortest way.
 
-Who sends is known from the start and stamped on every letter; nothing in a message changes it.
+The sender's name is fixed at the start and set on every letter; a message cannot change it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from anyio import to_thread
 from ...conversation.entries import new_uuid
 from ...errors import InputError, ReverieError
 from ...layers.l7_relay import EVERYBODY, Letter, check_name, stamped_letter
-from .files import folders_of, in_home
-from .local_queues import LetterQueue, Neighbours
+from .files import folders_of, socket_owner
+from .local_queues import LetterQueue, LocalQueues
 from .mailbox import Mailbox
 from .sockets import deliver
 
-__all__ = ["AgentPost", "Bridge"]
+__all__ = ["Bridge", "PostOffice"]
 
 MAX_CHARS: Final = 100_000
 _SOCKET: Final = "uds"
@@ -29,18 +29,18 @@ _AVOID_SECONDS: Final = 30.0
 
 
 class Bridge(Protocol):
-    """Carries letters to where no mailbox of this user is."""
+    """Carries letters to agents outside the mailboxes of this user."""
 
     async def carry(self, id: str, letter: Letter) -> str:
-        """Bring a letter to whoever has that id over there, and say how it went; ``InputError`` where nobody has."""
+        """Deliver a letter to the agent with this id and describe the result; raise ``InputError`` if it is unknown."""
         ...
 
 
-class AgentPost:
-    """Sends what one agent writes.
+class PostOffice:
+    """Sends the messages of one agent.
 
-    ``mailbox`` signs for it and reaches other processes; ``neighbours`` are the agents of this one. An agent without a
-    mailbox reaches its neighbours only.
+    ``mailbox`` signs the letters and reaches other processes; ``queues`` reach the agents of this process. An agent
+    without a mailbox reaches only agents of this process.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class AgentPost:
         name: str,
         *,
         mailbox: Mailbox | None = None,
-        neighbours: Neighbours | None = None,
+        queues: LocalQueues | None = None,
         bridge: Bridge | None = None,
         max_chars: int = MAX_CHARS,
         clock: Callable[[], float] = time.time,
@@ -57,18 +57,18 @@ class AgentPost:
             raise InputError(f"{name} cannot send from the mailbox of {mailbox.agent}")
         self.name = check_name(name)
         self._mailbox = mailbox
-        self._neighbours = neighbours or Neighbours()
+        self._queues = queues or LocalQueues()
         self._bridge = bridge
         self._max_chars = max_chars
         self._clock = clock
         self._avoided: dict[tuple[str, ...], float] = {}
 
     async def send(self, to: str, message: str, *, summary: str = "", control: Mapping[str, Any] | None = None) -> str:
-        """Deliver a message and say how it went; an unknown recipient is an ``InputError``."""
+        """Deliver a message and describe the result; raise ``InputError`` for an unknown recipient."""
         if len(message) > self._max_chars:
             raise InputError(
-                f"the message has {len(message):,} characters, and {self._max_chars:,} is the most; send what "
-                "matters, or write the rest to a file and name it"
+                f"the message has {len(message):,} characters, the limit is {self._max_chars:,}; send the important "
+                "part, or write the rest to a file and name the file"
             )
         content = _Content(message, summary, control)
         kind, colon, rest = to.partition(":")
@@ -79,21 +79,21 @@ class AgentPost:
         if colon and kind == _BRIDGE:
             return await self._over_bridge(rest, content)
         if colon:
-            raise InputError(f"{to[:80]!a} is no address: use a name, '*', 'uds:<path>' or 'bridge:<id>'")
+            raise InputError(f"{to[:80]!a} is not an address: use a name, '*', 'uds:<path>' or 'bridge:<id>'")
         there = await self.others()
         if to not in there:
-            raise InputError(f"nobody called {to[:80]!a} is here; there are: {', '.join(there) or 'none'}")
+            raise InputError(f"there is no agent named {to[:80]!a}; there are: {', '.join(there) or 'none'}")
         return await self._to_name(to, content)
 
     async def others(self) -> list[str]:
-        """Return who can be written to by name: the agents of this process, then those of the team's others."""
+        """Return the names of all reachable agents: those of this process, then the others of the team."""
         far = await to_thread.run_sync(self._mailbox.others) if self._mailbox is not None else []
-        return [name for name in dict.fromkeys([*self._neighbours.names(), *far]) if name != self.name]
+        return [name for name in dict.fromkeys([*self._queues.names(), *far]) if name != self.name]
 
     async def _to_all(self, content: _Content) -> str:
         there = await self.others()
         if not there:
-            raise InputError("nobody else is here to write to")
+            raise InputError("there is no other agent to write to")
         failed: dict[str, ReverieError] = {}
         for name in there:
             try:
@@ -106,44 +106,44 @@ class AgentPost:
         return f"Sent to {sent}." + "".join(f" Not to {name}: {error}." for name, error in failed.items())
 
     async def _to_name(self, name: str, content: _Content) -> str:
-        near = self._neighbours.find(name)
+        near = self._queues.find(name)
         if near is not None and (near.mailbox is None or self._mailbox is None):
             near.put(self._stamped(near, content))
-            return f"Sent to {name}, who reads it before its next step."
+            return f"Sent to {name}; {name} reads it before its next step."
         if self._mailbox is None:
-            raise InputError(f"{name} left just now; nobody of that name is here")
+            raise InputError(f"{name} has just ended and cannot be reached")
         if near is not None:
             await self._mailed(self._mailbox, name, None, content, carried=False)
             near.wake()
-            return f"Sent to {name}, who reads it before its next step."
+            return f"Sent to {name}; {name} reads it before its next step."
         return await self._mailed(self._mailbox, name, None, content)
 
     async def _to_socket(self, path: str, content: _Content) -> str:
         if self._mailbox is None:
             raise InputError(
-                "this agent has no mailbox, so it reaches no other process; write to one of its own by name"
+                "this agent has no mailbox, so it cannot reach other processes; write to an agent of its own process"
             )
         home = self._mailbox.home
-        found = in_home(home, os.path.abspath(os.path.expanduser(path)))
+        found = socket_owner(home, os.path.abspath(os.path.expanduser(path)))
         if found is None:
-            raise InputError(f"{path[:200]!a} is not a socket of a mailbox: give {home}/teams/<team>/<agent>/socket")
+            raise InputError(f"{path[:200]!a} is not the socket of a mailbox: use {home}/teams/<team>/<agent>/socket")
         team, name = found
         return await self._mailed(self._mailbox, name, team, content)
 
     async def _over_bridge(self, id: str, content: _Content) -> str:
         if self._bridge is None:
             raise InputError(
-                "no bridge is set up here, so 'bridge:' reaches nobody; write to a name, '*' or 'uds:<path>'"
+                "no bridge is set up, so 'bridge:' addresses cannot be used; write to a name, '*' or 'uds:<path>'"
             )
         if not id.strip():
-            raise InputError("say who is meant: 'bridge:<id>'")
+            raise InputError("the address has no id: use 'bridge:<id>'")
         team = self._mailbox.team if self._mailbox is not None else "default"
         return await self._bridge.carry(id, content.letter((team, self.name), ("bridge", "bridge"), 1, self._clock()))
 
     async def _mailed(
         self, mailbox: Mailbox, name: str, team: str | None, content: _Content, *, carried: bool = True
     ) -> str:
-        """Send by mailbox, through the reader's socket where somebody listens there."""
+        """Send by mailbox, through the reader's socket if one is open."""
         parts = folders_of(team or mailbox.team, name)
         by_socket = False
 
@@ -158,11 +158,11 @@ class AgentPost:
             )
         )
         if by_socket:
-            return f"Sent to {name}, who reads it before its next step."
-        return f"Left in the mailbox of {name}, who reads it before its next step, or when it runs again."
+            return f"Sent to {name}; {name} reads it before its next step."
+        return f"Left in the mailbox of {name}; {name} reads it before its next step, or when it runs again."
 
     def _delivered(self, home: str, parts: tuple[str, ...], data: bytes) -> bool:
-        """Try a reader's socket; one that failed slowly is left alone for a while."""
+        """Try a reader's socket and return whether it took the letter; skip for a while a socket that failed slowly."""
         began = time.monotonic()
         if self._avoided.get(parts, 0.0) > began:
             return False
@@ -178,7 +178,7 @@ class AgentPost:
 
 
 class _Content:
-    """What somebody wants to say, before it is addressed."""
+    """The content of a message before it is addressed."""
 
     def __init__(self, text: str, summary: str, control: Mapping[str, Any] | None) -> None:
         self.text = text

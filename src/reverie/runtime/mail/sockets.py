@@ -1,8 +1,8 @@
-"""The socket of a mailbox: a letter arrives at once, and its reader is woken.
+"""The socket of a mailbox: it delivers a letter at once and wakes the reader.
 
-There is one way into a mailbox: what arrives here is checked like any letter, put into the mailbox, and acknowledged
-when it is safe there. Only processes of the same user are heard, a few at a time, each for a short while; whoever is
-not heard leaves the letter in the mailbox itself.
+A letter from the socket is verified like any other, stored in the mailbox, and acknowledged when it is durable. Only
+processes of the same user may connect, a few at a time, each for a short time; a sender that is turned away stores the
+letter in the mailbox itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from anyio.abc import TaskStatus
 from ...errors import InputError, StorageError
 from ...paths import open_folder
 from .files import SOCKET
-from .frames import FrameReader, framed
+from .frames import FrameReader, frame_of
 from .mailbox import Mailbox
 
 __all__ = ["MAX_PEERS", "MailSocket", "deliver", "peer_uid"]
@@ -35,13 +35,13 @@ FRAME_SECONDS: Final = 2.0
 _MAX_PATH_BYTES: Final = 103
 _BACKLOG: Final = 64
 _THREADS: Final = 4
-"""Threads that peers may take of those the session needs too."""
+"""The number of worker threads that peers may occupy."""
 _TAKEN: Final = b"taken"
 _LOCAL_PEERCRED: Final = 1
 
 
 def peer_uid(connection: socket.socket) -> int | None:
-    """Return the user at the other end, as the kernel knows it; None where it does not say."""
+    """Return the user id of the peer according to the kernel; None if the kernel does not provide it."""
     try:
         if sys.platform == "linux":
             said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -54,7 +54,7 @@ def peer_uid(connection: socket.socket) -> int | None:
 
 @contextmanager
 def _address(home: str, parts: Sequence[str]) -> Generator[tuple[int, str]]:
-    """Open a mailbox's folder and name its socket by a path short enough for the system."""
+    """Open a mailbox's folder and yield it with a path of its socket that is short enough for the system."""
     folder = open_folder(home, parts)
     try:
         short = f"/proc/self/fd/{folder}/{SOCKET}"
@@ -69,11 +69,11 @@ def _address(home: str, parts: Sequence[str]) -> Generator[tuple[int, str]]:
         os.close(folder)
 
 
-# -- the sender's side
+# -- sender
 
 
 def deliver(home: str, parts: Sequence[str], data: bytes, *, seconds: float = FRAME_SECONDS) -> bool:
-    """Bring a letter to the socket of a mailbox; say whether it is safe there. It takes no longer than that."""
+    """Send a letter to the socket of a mailbox within a time limit; return whether it is durable there."""
     until = time.monotonic() + seconds
     with suppress(OSError, InputError), _address(home, parts) as (folder, address):
         if not stat.S_ISSOCK(os.stat(SOCKET, dir_fd=folder, follow_symlinks=False).st_mode):
@@ -83,7 +83,7 @@ def deliver(home: str, parts: Sequence[str], data: bytes, *, seconds: float = FR
             connection.connect(address)
             if peer_uid(connection) != os.geteuid():
                 return False
-            connection.sendall(framed(data))
+            connection.sendall(frame_of(data))
             answer = FrameReader()
             while answer.wanted:
                 connection.settimeout(max(0.001, until - time.monotonic()))
@@ -95,11 +95,11 @@ def deliver(home: str, parts: Sequence[str], data: bytes, *, seconds: float = FR
     return False
 
 
-# -- the reader's side
+# -- reader
 
 
 class MailSocket:
-    """Takes letters in for one mailbox: ``await tasks.start(MailSocket(mailbox, wake=...).serve)``."""
+    """Receives letters for one mailbox: ``await tasks.start(MailSocket(mailbox, wake=...).serve)``."""
 
     def __init__(
         self,
@@ -111,9 +111,9 @@ class MailSocket:
         uid_of: Callable[[socket.socket], int | None] = peer_uid,
     ) -> None:
         self.problem = ""
-        """Why there is no socket; letters then come by the mailbox alone."""
+        """The reason why there is no socket; letters then arrive only through the mailbox's files."""
         self.refused = 0
-        """How many peers were turned away or brought no letter."""
+        """The number of peers that were turned away or sent no valid letter."""
         self._mailbox = mailbox
         self._wake = wake
         self._max_peers = max_peers
@@ -122,11 +122,11 @@ class MailSocket:
         self._peers = 0
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Listen until cancelled; ``SessionBusy`` where another process reads this mailbox."""
+        """Listen until cancelled; raise ``SessionBusy`` if another process reads this mailbox."""
         self._threads = CapacityLimiter(_THREADS)
-        await to_thread.run_sync(self._mailbox.attend)
+        await to_thread.run_sync(self._mailbox.acquire)
         try:
-            listener = self._listening()
+            listener = self._listen()
         except OSError as error:
             self.problem = f"no socket for {self._mailbox.agent}: {error.strerror or error}"
             task_status.started()
@@ -135,7 +135,7 @@ class MailSocket:
             task_status.started()
             async with anyio.create_task_group() as group:
                 while True:
-                    connection = await self._accepted(listener)
+                    connection = await self._accept(listener)
                     if connection is None:
                         continue
                     if self._peers >= self._max_peers:
@@ -143,21 +143,21 @@ class MailSocket:
                         connection.close()
                         continue
                     self._peers += 1
-                    group.start_soon(self._heard, connection)
+                    group.start_soon(self._serve_peer, connection)
         finally:
             listener.close()
             with suppress(OSError):
                 os.unlink(self._mailbox.path / SOCKET)
 
-    def _listening(self) -> socket.socket:
+    def _listen(self) -> socket.socket:
         parts = self._mailbox.path.relative_to(self._mailbox.home).parts
         with _address(self._mailbox.home, parts) as (folder, address):
             with suppress(FileNotFoundError):
-                os.unlink(SOCKET, dir_fd=folder)  # of a process that is gone: this one has the right to read
+                os.unlink(SOCKET, dir_fd=folder)  # left by a dead process, since this one holds the lease
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 listener.bind(address)
-                os.chmod(SOCKET, 0o600, dir_fd=folder)  # nobody can connect before it listens
+                os.chmod(SOCKET, 0o600, dir_fd=folder)  # before listen(), so that no other user can connect
                 listener.listen(_BACKLOG)
                 listener.setblocking(False)
             except BaseException:
@@ -165,20 +165,20 @@ class MailSocket:
                 raise
             return listener
 
-    async def _accepted(self, listener: socket.socket) -> socket.socket | None:
+    async def _accept(self, listener: socket.socket) -> socket.socket | None:
         await anyio.wait_readable(listener)
         try:
             connection, _ = listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionError):
             return None
-        except OSError:  # no descriptors left; those that are open will be closed in a moment
+        except OSError:  # no file descriptors left; open connections will be closed soon
             await anyio.sleep(0.05)
             return None
         connection.setblocking(False)
         return connection
 
-    async def _heard(self, connection: socket.socket) -> None:
-        """Hear one peer: who it is, one letter, one answer."""
+    async def _serve_peer(self, connection: socket.socket) -> None:
+        """Serve one peer: check its user, receive one letter, send one answer."""
         try:
             if self._uid_of(connection) != os.geteuid():
                 self.refused += 1
@@ -189,7 +189,7 @@ class MailSocket:
                     self.refused += 1
                     return
                 answer = await self._answer(data)
-                await self._said(connection, framed(answer))
+                await self._send(connection, frame_of(answer))
             self.refused += scope.cancelled_caught
         except (OSError, InputError):
             self.refused += 1
@@ -220,7 +220,7 @@ class MailSocket:
             self._wake()
         return _TAKEN
 
-    async def _said(self, connection: socket.socket, data: bytes) -> None:
+    async def _send(self, connection: socket.socket, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
             await anyio.wait_writable(connection)

@@ -1,4 +1,4 @@
-"""Daily logs of a long-lived assistant: their lines since a time, and the memories made of them."""
+"""Read the daily logs of a long-lived assistant and turn their lines into memory drafts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LABEL: Final = re.compile(rf"({'|'.join(TYPES)}):\s+(?=\S)", re.IGNORECASE)
 
 @record
 class LogDraft:
-    """A memory to be, and the log line it comes from."""
+    """A memory that could be made from one line of a daily log."""
 
     text: str
     type: str
@@ -37,21 +37,21 @@ class LogDraft:
 
     @property
     def source(self) -> str:
-        """The session that wrote the line, else the log itself."""
+        """The session that wrote the line, or the log file if the line names none."""
         return self.line.source or self.line.file
 
     @property
     def trust(self) -> Trust:
-        """The trust of the line, an agent's word at best."""
+        """The trust of the line, at most that of an agent."""
         return worst((self.line.trust, "agent"))
 
     @property
     def file(self) -> str:
-        """The file the memory goes into."""
+        """The name of the memory file."""
         return file_for(self.type, title_for(self.text), text=self.text)
 
     def content(self) -> bytes:
-        """Return the text of the memory file."""
+        """Return the content of the memory file."""
         noon = f"{self.line.day}T12:00:00Z"
         fields = {
             "name": title_for(self.text),
@@ -66,9 +66,9 @@ class LogDraft:
 
 
 def logged_since(root: Path, since: datetime | None = None) -> list[LogLine]:
-    """Return the lines of the daily logs since a time, oldest first, the newest ten thousand at most.
+    """Return the lines of the daily logs since a time, oldest first, at most the newest ten thousand.
 
-    Times in a log are local and of the minute, so the minute of ``since`` is read again rather than passed over.
+    Log times are local and have minute precision, so lines from the minute of ``since`` are included.
     """
     moment = since.astimezone() if since is not None else None
     day, minute = (f"{moment:%Y-%m-%d}", f"{moment:%H:%M}") if moment else ("", "")
@@ -79,14 +79,14 @@ def logged_since(root: Path, since: datetime | None = None) -> list[LogLine]:
         try:
             data = read_plain(str(root), file) or b""
         except StorageError:
-            continue  # no plain file, so no log
+            continue  # a link or a folder is not a log
         lines = read_log(file, data.decode("utf-8", "replace"))
         found += [line for line in lines if line.day > day or not line.time or line.time >= minute]
     return found[-_MOST_LINES:]
 
 
 def log_files(root: Path) -> list[str]:
-    """Return the daily logs of a memory directory, the oldest first."""
+    """Return the daily log files of a memory directory, oldest first."""
     return sorted(file for file in _files_beneath(root) if day_of(file))
 
 
@@ -97,10 +97,10 @@ def _files_beneath(root: Path) -> Iterator[str]:
 
 
 def drafts_from_logs(lines: Sequence[LogLine], existing: Iterable[MemoryRecord] = ()) -> list[LogDraft]:
-    """Return a memory for each line that no memory says yet.
+    """Return a draft for each line whose text no existing memory contains.
 
-    The agent wrote each line on purpose, so each is kept as it is, as a project memory unless it begins with the name
-    of another type ("feedback: ..."). Relative dates count from the line's day; trust is never better than the line's.
+    The agent wrote each line deliberately, so its text is kept unchanged. The draft is a project memory unless the line
+    begins with another type ("feedback: ..."). Relative dates count from the line's day.
     """
     known = {said for one in existing for said in (words(one.body), *sentences(one.body))}
     drafts: list[LogDraft] = []

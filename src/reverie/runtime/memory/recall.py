@@ -1,6 +1,6 @@
-"""Recall at work in a session: memories are looked for while the model works, and shown once in a turn.
+"""Recall in a session: search memories while the model works, and show the result once per turn.
 
-What was shown already, and how many bytes of it, stands in the log; nothing else is remembered here.
+The log records which memories were shown and their size; this module keeps no other state.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from ...values import record
 from ..session.port import SessionPort
 from .search import MemorySearch
 
-__all__ = ["Recalling", "Shown", "shown_in"]
+__all__ = ["SessionRecall", "SurfacedMemories", "surfaced_in"]
 
 _TAG_BYTES: Final = 8
 
 
 @record
-class Shown:
-    """What a session has been shown of memories."""
+class SurfacedMemories:
+    """The memory files a session was shown, and the size of their texts."""
 
     files: frozenset[str] = frozenset()
     bytes: int = 0
 
 
-def shown_in(view: View) -> Shown:
-    """Return what the log says was shown, whether it still stands in the view or not."""
+def surfaced_in(view: View) -> SurfacedMemories:
+    """Return the memories the log records as shown, including those that were cut from the view since."""
     files: set[str] = set()
     size = 0
     for entry in view.history:
@@ -49,11 +49,11 @@ def shown_in(view: View) -> Shown:
         if isinstance(decision, MemoriesSurfaced):
             files.update(decision.names)
             size += len(decision.text.encode("utf-8", "replace"))
-    return Shown(frozenset(files), size)
+    return SurfacedMemories(frozenset(files), size)
 
 
 class _Prefetch:
-    """One look for memories, on its way or done."""
+    """One search for memories, running or finished."""
 
     def __init__(self, query: str) -> None:
         self.query = query
@@ -63,8 +63,8 @@ class _Prefetch:
         self.memories: list[MemoryRecord] = []
 
 
-class Recalling:
-    """Finds memories for one session."""
+class SessionRecall:
+    """Searches memories for one session in the background."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class Recalling:
         clock: Callable[[], datetime] = utc_now,
         spent: Callable[[Mapping[str, Any]], Any] | None = None,
     ) -> None:
-        """``spent`` is told of the reply of every side question, so that its cost is booked."""
+        """Recall for a session; ``spent`` receives the reply of each call of the small model, to record its cost."""
         self.tasks = tasks
-        """Where a search runs beside the model; without it the search runs when its result is taken."""
+        """The task group of background searches; without one, ``take`` runs the search."""
         self._session = session
         self._model = model
         self._search = MemorySearch(memory_dir, team=team)
@@ -92,12 +92,12 @@ class Recalling:
 
     @property
     def allowed(self) -> bool:
-        """Whether recall may act."""
+        """Whether the settings allow recall."""
         switches = self._session.settings.switches
         return switches.recall and switches.memory
 
     def start(self, query: str) -> None:
-        """Begin to look for what helps with a query; a look that was not taken yet is given up."""
+        """Start to search memories for a query; cancel an earlier search whose result was not taken."""
         self.cancel()
         if not self.allowed or not query.strip():
             return
@@ -106,15 +106,15 @@ class Recalling:
             self.tasks.start_soon(self._run, self._prefetch)
 
     def cancel(self) -> None:
-        """Give up what is being looked for, as when the turn is cancelled."""
+        """Cancel the running search, for example when the turn is cancelled."""
         prefetch, self._prefetch = self._prefetch, None
         if prefetch is not None:
             prefetch.scope.cancel()
 
     async def take(self) -> MemoriesSurfaced | None:
-        """Return what was found, once; None where nothing was, or where it is not found yet.
+        """Return the found memories once; None if there are none or the search is still running.
 
-        What is not found in time is left to be taken later in the turn.
+        The result of a search that is late can be taken later in the turn.
         """
         prefetch = self._prefetch
         if prefetch is None or not self.allowed:
@@ -129,7 +129,7 @@ class Recalling:
         return self._shown(prefetch)
 
     async def surface(self) -> MemoriesSurfaced | None:
-        """Take what was found and log it, so that it stands in the view; return the decision."""
+        """Take the found memories, log them so that the model sees them, and return the decision."""
         decision = await self.take()
         if decision is None:
             return None
@@ -137,11 +137,11 @@ class Recalling:
         try:
             await to_thread.run_sync(self._search.note_surfaced, decision.names, self._session.name)
         except ReverieError as error:
-            self._fell_back(f"it is in the log, but not noted beside the memories: {error}")
+            self._fell_back(f"the memories were shown, but this could not be recorded in the journal: {error}")
         return decision
 
     def _shown(self, prefetch: _Prefetch) -> MemoriesSurfaced | None:
-        selection, before = prefetch.selection, shown_in(self._session.view)
+        selection, before = prefetch.selection, surfaced_in(self._session.view)
         fresh = [memory for memory in prefetch.memories if memory.file not in before.files]
         if selection is None or not fresh:
             return None
@@ -155,7 +155,7 @@ class Recalling:
         )
 
     async def _run(self, prefetch: _Prefetch) -> None:
-        """Look, and say that it is done whatever happens; nobody is stopped by a failure here."""
+        """Run a search and set its event in any case; a failure becomes an event, never an exception."""
         try:
             with prefetch.scope:
                 async with self._busy:
@@ -166,7 +166,7 @@ class Recalling:
             prefetch.done.set()
 
     async def _look(self, prefetch: _Prefetch) -> None:
-        before = shown_in(self._session.view)
+        before = surfaced_in(self._session.view)
         if before.bytes >= self._policy.session_bytes:
             return
         await to_thread.run_sync(self._search.refresh)

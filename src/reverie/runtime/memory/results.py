@@ -1,4 +1,4 @@
-"""What the memory store answers."""
+"""The results of the methods of ``Memory``."""
 
 from __future__ import annotations
 
@@ -8,48 +8,48 @@ from ...memories.store.records import Scope
 from ...memories.store.trust import Trust
 from ...values import field, record
 
-__all__ = ["Forgotten", "Lint", "Pending", "Saved"]
+__all__ = ["ForgottenMemories", "LintProblem", "PendingMemory", "SavedMemory"]
 
 
 @record
-class Saved:
-    """What saving or updating a memory did."""
+class SavedMemory:
+    """The result of saving or updating a memory."""
 
     file: str
     name: str
     path: Path
     id: str = ""
-    """The change in the journal, which ``undo`` takes; empty where nothing changed."""
+    """The id of the change in the journal, for ``undo``; empty if nothing changed."""
     scope: Scope = "private"
     trust: Trust = "agent"
     warnings: list[str] = field(default_factory=lambda: [])
     dry_run: bool = False
     conflict: str = ""
-    """The file of the other version, where someone else changed a shared memory first and both were kept."""
+    """The file with the other version, if another writer changed a team memory first and both were kept."""
 
     @property
     def changed(self) -> bool:
-        """Whether anything was written."""
+        """Whether a file was written."""
         return bool(self.id)
 
 
 @record
-class Forgotten:
-    """What forgetting took away, and what it could not reach."""
+class ForgottenMemories:
+    """The memories that were removed, and the copies and links that remain."""
 
     files: list[str]
     id: str = ""
     surfaced: list[str] = field(default_factory=lambda: [])
-    """Sessions in whose logs a copy stands, because it was shown there."""
+    """Sessions whose logs contain a copy, because they were shown the memory."""
     links: list[str] = field(default_factory=lambda: [])
-    """Memories that still point to what is gone."""
+    """Memories that still link to a removed one."""
     restored: list[str] = field(default_factory=lambda: [])
-    """Files that went back to what they were before."""
+    """Files that were restored to an earlier version."""
 
 
 @record
-class Pending:
-    """An unconfirmed memory that waits for the user: what it would change, as a diff."""
+class PendingMemory:
+    """An unconfirmed memory that waits for the user's approval, with its change as a diff."""
 
     file: str
     name: str
@@ -58,8 +58,8 @@ class Pending:
 
 
 @record
-class Lint:
-    """Something wrong with a memory or with the index."""
+class LintProblem:
+    """A problem with a memory or with the index."""
 
     file: str
     problem: str

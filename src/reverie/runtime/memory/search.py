@@ -1,4 +1,4 @@
-"""Local search over a memory directory, kept up to date: only files that changed are read again."""
+"""Local search over memory directories; only files that changed are read again."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["MemorySearch"]
 
 
 class MemorySearch:
-    """The memories of a directory and of the one shared with a team; one thread at a time.
+    """A search index over a private memory directory and a team directory, for one thread at a time.
 
-    A shared memory is called ``team/<file>``, as it is everywhere outside its folder.
+    A team memory is named ``team/<file>``.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, team: str | os.PathLike[str] | None = None) -> None:
-        self._shelves: dict[Scope, MemoryStore] = {"private": MemoryStore(os.fspath(directory))}
+        self._stores: dict[Scope, MemoryStore] = {"private": MemoryStore(os.fspath(directory))}
         if team is not None:
-            self._shelves["team"] = MemoryStore(os.fspath(team), scope="team")
+            self._stores["team"] = MemoryStore(os.fspath(team), scope="team")
         self._index = MemoryIndex()
         self._records: dict[str, MemoryRecord] = {}
         self._stamps: dict[str, FileStamp] = {}
@@ -33,32 +33,32 @@ class MemorySearch:
         """Files that could not be read, with the reason."""
 
     def refresh(self) -> int:
-        """Read what changed since the last time and return how many files that was."""
+        """Read the files that changed since the last call and return how many did."""
         found: dict[str, tuple[Scope, str, FileStamp]] = {
             _outside(scope, file): (scope, file, stamp)
-            for scope, shelf in self._shelves.items()
-            for file, stamp in stamped_files(shelf.root)
+            for scope, store in self._stores.items()
+            for file, stamp in stamped_files(store.root)
         }
-        for shelf in self._shelves.values():
-            shelf.settle()
+        for store in self._stores.values():
+            store.settle()
         changed = [name for name, (_, _, stamp) in found.items() if self._stamps.get(name) != stamp]
         gone = [name for name in self._stamps if name not in found]
         for name in gone:
             self._drop(name)
         for name in changed:
             scope, file, stamp = found[name]
-            self._take(name, self._shelves[scope], file)
+            self._take(name, self._stores[scope], file)
             self._stamps[name] = stamp
         return len(changed) + len(gone)
 
     def search(
         self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
     ) -> list[Match]:
-        """Return the memories a question is most likely about, as of the last refresh, best first."""
+        """Return the memories most relevant to a question as of the last refresh, best first."""
         return self._index.search(query, limit=limit, now=now, without=without)
 
     def recall(self, query: str, *, limit: int = 10) -> list[MemoryRecord]:
-        """Look at what has changed, and return the memories a question is most likely about, with their texts."""
+        """Refresh the index and return the memories most relevant to a question, with their texts, best first."""
         self.refresh()
         found = (self.get(match.file) for match in self.search(query, limit=limit))
         return [one for one in found if one is not None]
@@ -69,16 +69,16 @@ class MemorySearch:
         return list(self._records.values())
 
     def get(self, file: str) -> MemoryRecord | None:
-        """Return a memory as of the last refresh."""
+        """Return a memory as of the last refresh, or None."""
         return self._records.get(file)
 
     def note_surfaced(self, files: list[str], session: str) -> None:
-        """Note that a session was shown these memories, so that forgetting one can name the copies."""
-        self._shelves["private"].note_surfaced(files, session)
+        """Record that a session was shown these memories, so that ``forget`` can name the sessions with copies."""
+        self._stores["private"].note_surfaced(files, session)
 
-    def _take(self, name: str, shelf: MemoryStore, file: str) -> None:
+    def _take(self, name: str, store: MemoryStore, file: str) -> None:
         try:
-            memory = shelf.get(file)
+            memory = store.get(file)
         except StorageError as error:
             self._drop(name)
             self.problems[name] = str(error)

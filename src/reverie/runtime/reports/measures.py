@@ -1,6 +1,6 @@
-"""Measures of ourselves: how well the cache is used, what compactions keep, what runs behind costs, if memories help.
+"""Quality measures of sessions: cache use, facts kept by compactions, background cost, use of memories.
 
-Every number follows from logs alone, so that anyone can work it out again from the same files.
+Every number is computed from logs alone, so anyone can reproduce it from the same files.
 """
 
 from __future__ import annotations
@@ -27,45 +27,45 @@ from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...values import field, record
 
-__all__ = ["Facts", "Measures", "Pollution", "measure", "summed"]
+__all__ = ["FactRetention", "Measures", "UnusedMemories", "measure", "total_of"]
 
 
 @record
-class Facts:
-    """What compactions kept of the exact names in the parts they took away, weighted by how often each was used."""
+class FactRetention:
+    """The exact names that compactions removed and their summaries kept, weighted by how often each was used."""
 
     used: int = 0
     kept: int = 0
     tokens: int = 0
-    """The size of the summaries."""
+    """The size of the summaries in tokens."""
 
     @property
     def share(self) -> float | None:
-        """The share that was kept; None where nothing was compacted."""
+        """The share of uses that was kept; None if there was no compaction."""
         return self.kept / self.used if self.used else None
 
     @property
     def per_1000_tokens(self) -> float | None:
-        """Uses of exact names that a thousand tokens of summary kept."""
+        """Kept uses of exact names per thousand tokens of summary."""
         return 1000 * self.kept / self.tokens if self.tokens else None
 
 
 @record
-class Pollution:
-    """Memories that were shown, and those of them that nothing later in the session took up."""
+class UnusedMemories:
+    """The number of memories that were shown, and of those that the rest of the session never used."""
 
     surfaced: int = 0
     unused: int = 0
 
     @property
     def rate(self) -> float | None:
-        """The share that only took up room; None where no memory was shown."""
+        """The share of shown memories that were not used; None if no memory was shown."""
         return self.unused / self.surfaced if self.surfaced else None
 
 
 @record
 class Measures:
-    """What one session, or several, say about how we did."""
+    """The measures of one session, or the totals of several."""
 
     sessions: int = 0
     calls: int = 0
@@ -80,32 +80,32 @@ class Measures:
     undone: int = 0
     failed: int = 0
     breaker_openings: int = 0
-    facts: Facts = field(default_factory=Facts)
-    pollution: Pollution = field(default_factory=Pollution)
+    facts: FactRetention = field(default_factory=FactRetention)
+    pollution: UnusedMemories = field(default_factory=UnusedMemories)
 
     @property
     def hit_rate(self) -> float | None:
-        """The share of all input that was read from the provider's cache."""
+        """The share of input tokens read from the provider's cache."""
         return self.read_tokens / self.input_tokens if self.input_tokens else None
 
     @property
     def compactions_per_session(self) -> float | None:
-        """How often the past became a summary."""
+        """The average number of compactions per session."""
         return self.compactions / self.sessions if self.sessions else None
 
     @property
     def background_share(self) -> float | None:
-        """The share of all money that went to work behind the conversation."""
+        """The share of the cost that background work caused."""
         return self.background_usd / self.usd if self.usd else None
 
 
 def measure(entries: Sequence[Entry], prices: PriceList, *, failures_open: int = 3) -> Measures:
-    """Measure one session by its log; ``failures_open`` failures in a row open the breaker of compaction."""
+    """Measure one session by its log; ``failures_open`` consecutive failures open the circuit breaker of compaction."""
     ledger, view = Ledger(""), View()
-    reported = _reported(entries)
+    reported = _reported_calls(entries)
     background: list[CallRecorded] = []
     counts: Counter[str] = Counter()
-    facts, in_a_row = Facts(), 0
+    facts, in_a_row = FactRetention(), 0
     for entry in entries:
         decision = decision_of(entry.body) if entry.kind == DECISION else None
         before, view = view, view.fold(entry)
@@ -118,7 +118,7 @@ def measure(entries: Sequence[Entry], prices: PriceList, *, failures_open: int =
             case Compacted() if view.cuts != before.cuts:
                 counts["compactions"] += 1
                 in_a_row = 0
-                facts = _plus(facts, _kept(before, view, decision))
+                facts = _plus(facts, _retention(before, view, decision))
             case CompactionUndone():
                 counts["undone"] += 1
             case CompactionFailed():
@@ -128,7 +128,7 @@ def measure(entries: Sequence[Entry], prices: PriceList, *, failures_open: int =
             case _:
                 pass
     totals = ledger.totals
-    spent = [call.cost_usd if call.cost_usd is not None else _priced(call, prices) for call in background]
+    spent = [call.cost_usd if call.cost_usd is not None else _price(call, prices) for call in background]
     return Measures(
         sessions=1,
         calls=totals.calls,
@@ -144,12 +144,12 @@ def measure(entries: Sequence[Entry], prices: PriceList, *, failures_open: int =
         failed=counts["failed"],
         breaker_openings=counts["opened"],
         facts=facts,
-        pollution=_pollution(entries),
+        pollution=_unused_memories(entries),
     )
 
 
-def summed(found: Iterable[Measures]) -> Measures:
-    """Add up what sessions say."""
+def total_of(found: Iterable[Measures]) -> Measures:
+    """Return the totals of several measures."""
     total = Measures()
     for one in found:
         total = Measures(
@@ -167,17 +167,19 @@ def summed(found: Iterable[Measures]) -> Measures:
             total.failed + one.failed,
             total.breaker_openings + one.breaker_openings,
             _plus(total.facts, one.facts),
-            Pollution(total.pollution.surfaced + one.pollution.surfaced, total.pollution.unused + one.pollution.unused),
+            UnusedMemories(
+                total.pollution.surfaced + one.pollution.surfaced, total.pollution.unused + one.pollution.unused
+            ),
         )
     return total
 
 
-def _plus(one: Facts, other: Facts) -> Facts:
-    return Facts(one.used + other.used, one.kept + other.kept, one.tokens + other.tokens)
+def _plus(one: FactRetention, other: FactRetention) -> FactRetention:
+    return FactRetention(one.used + other.used, one.kept + other.kept, one.tokens + other.tokens)
 
 
-def _kept(before: View, after: View, made: Compacted) -> Facts:
-    """Look for the exact names of what a compaction took away in what it put in its place."""
+def _retention(before: View, after: View, made: Compacted) -> FactRetention:
+    """Count the exact names in the messages a compaction removed, and how many of them its summary contains."""
     left = {piece.uuid for group in after.groups for piece in group.pieces}
     shown = {piece.uuid for group in before.groups for piece in group.pieces}
     used: Counter[Identifier] = Counter()
@@ -186,11 +188,11 @@ def _kept(before: View, after: View, made: Compacted) -> Facts:
             used.update(mine_entry(entry))
     text = "\n".join([made.summary, *strings_of(made.attachments)])
     kept = sum(count for name, count in used.items() if name.text in text)
-    return Facts(used.total(), kept, round(estimate_text(text)))
+    return FactRetention(used.total(), kept, round(estimate_text(text)))
 
 
-def _reported(entries: Sequence[Entry]) -> dict[str, CallRecorded]:
-    """Return the calls that replies report, by the last entry of each; none where calls were recorded as such."""
+def _reported_calls(entries: Sequence[Entry]) -> dict[str, CallRecorded]:
+    """Return the calls reported by imported replies, by the uuid of each last entry; none if the log records calls."""
     if any(entry.kind == DECISION and entry.body.get("decision") == "call_recorded" for entry in entries):
         return {}
     replies = {str(entry.reply.get("id") or entry.uuid): entry for entry in entries if entry.kind == ASSISTANT}
@@ -204,11 +206,10 @@ def _reported(entries: Sequence[Entry]) -> dict[str, CallRecorded]:
     return found
 
 
-def _pollution(entries: Sequence[Entry]) -> Pollution:
-    """Count the memories that were shown and never taken up.
+def _unused_memories(entries: Sequence[Entry]) -> UnusedMemories:
+    """Count the memories that were shown, and those that no later reply used.
 
-    Memories were taken up where a later reply, in words or in the input of a tool, uses an exact name that they gave
-    and that had not been said before them.
+    A reply uses a memory if its text or a tool input contains an exact name that the memory introduced to the session.
     """
     surfaced = 0
     known: set[str] = set()
@@ -223,9 +224,9 @@ def _pollution(entries: Sequence[Entry]) -> Pollution:
         if entry.kind == ASSISTANT and waiting:
             said = "\n".join(text for one in utterances(entry) for text in (one.text, *strings_of(one.input)))
             waiting = [one for one in waiting if not any(name in said for name in one[1])]
-    return Pollution(surfaced, sum(count for count, _ in waiting))
+    return UnusedMemories(surfaced, sum(count for count, _ in waiting))
 
 
-def _priced(call: CallRecorded, prices: PriceList) -> float:
+def _price(call: CallRecorded, prices: PriceList) -> float:
     found = prices(call.model)
     return found.cost_of(usage_of(call.usage)) if found is not None else 0.0

@@ -1,6 +1,6 @@
-"""Figures of all sessions together: what calls cost and read, by day, project, session and layer, and how we did.
+"""Statistics over all sessions: cost and tokens by day, project, session and layer, with quality measures.
 
-Money and tokens come from the ledger; compactions and facts kept from the logs that were touched in the same days.
+Cost and tokens come from the ledger; compactions and kept facts come from the logs written in the same days.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ...storage.files import FileStorage
 from ...values import record
 from ..library import Library
 from ..session.ledger import LedgerStore
-from .measures import Measures, measure, summed
-from .pollution import Pollution, pollution_of
+from .measures import Measures, measure, total_of
+from .pollution import MemoryPollution, pollution_of
 
-__all__ = ["Budget", "Stats", "measured_logs", "price_list", "stats_of", "touched_keys"]
+__all__ = ["BudgetUse", "Stats", "measured_logs", "price_list", "stats_of", "touched_keys"]
 
 
 @record
-class Budget:
-    """What one kind of background work used of what it may use."""
+class BudgetUse:
+    """The use of one kind of background work, and its budget."""
 
     what: str
     usd: float
@@ -34,27 +34,27 @@ class Budget:
     tokens: int
     of_tokens: int
     per: str
-    """``day`` or ``run``."""
+    """The period of the budget: ``day`` or ``run``."""
 
 
 @record
 class Stats:
-    """What some days say."""
+    """The statistics of a number of days."""
 
     since: str
-    """The first day that counts, in UTC."""
+    """The first day included, in UTC."""
     total: Totals
     by_layer: Mapping[str, Totals]
     by_day: Mapping[str, Totals]
     by_project: Mapping[str, Totals]
     by_session: Mapping[str, Totals]
     measures: Measures
-    budgets: tuple[Budget, ...]
-    memories: Pollution | None = None
+    budgets: tuple[BudgetUse, ...]
+    memories: MemoryPollution | None = None
 
     @property
     def background_usd(self) -> float:
-        """Money that went to work behind conversations."""
+        """The cost of background work."""
         return sum(one.usd for layer, one in self.by_layer.items() if layer != layer_of(MAIN))
 
 
@@ -66,16 +66,16 @@ def stats_of(
     project: str | None = None,
     track: Callable[[list[str]], Iterable[str]] = iter,
 ) -> Stats:
-    """Gather the figures of the last days, of one project or all; ``track`` sees the keys of the logs as they go."""
+    """Return the statistics of the last days of one project or of all; ``track`` wraps the log keys for progress."""
     since = (now.astimezone(UTC) - timedelta(days=days - 1)).strftime("%Y-%m-%d")
     axes: tuple[LedgerAxis, ...] = ("layer", "day", "project", "session")
     with LedgerStore(settings.home) as store:
         sums = [store.by(axis, project=project, since=since) for axis in axes]
         budgets = _budgets(store, settings, now)
-    total = _whole(sums[0].values())
+    total = _total(sums[0].values())
     logs = measured_logs(settings, since=since, project=project, track=track)
     memories = pollution_of(settings, now=now, project=project)
-    return Stats(since, total, sums[0], sums[1], sums[2], sums[3], summed(logs.values()), budgets, memories)
+    return Stats(since, total, sums[0], sums[1], sums[2], sums[3], total_of(logs.values()), budgets, memories)
 
 
 def measured_logs(
@@ -85,7 +85,7 @@ def measured_logs(
     project: str | None = None,
     track: Callable[[list[str]], Iterable[str]] = iter,
 ) -> dict[str, Measures]:
-    """Measure the logs that were touched since a day, by ``project/session``."""
+    """Measure the logs written since a day; return the measures by ``project/session``."""
     storage = FileStorage(settings.home, durability=settings.durability)
     found: dict[str, Measures] = {}
     try:
@@ -101,14 +101,14 @@ def measured_logs(
 
 
 def touched_keys(keys: Iterable[str], home: Path, *, since: str, project: str | None = None) -> list[str]:
-    """Return the keys of the logs that were written to on this day or later."""
+    """Return the keys of the logs written on this day or later."""
     first = datetime.fromisoformat(since).replace(tzinfo=UTC).timestamp() if since else 0.0
     wanted = [key for key in keys if project is None or key.split("/")[1] == project]
     return [key for key in wanted if (home / key).stat().st_mtime >= first]
 
 
 def price_list(entries: Iterable[Entry]) -> Callable[[str], Prices | None]:
-    """Return the prices of the time of a session."""
+    """Return a function that returns a model's prices at the time of a session's last entry."""
     last = ""
     for entry in entries:
         last = entry.time or last
@@ -121,22 +121,22 @@ def price_list(entries: Iterable[Entry]) -> Callable[[str], Prices | None]:
     return look_up
 
 
-def _whole(rows: Iterable[Totals]) -> Totals:
+def _total(rows: Iterable[Totals]) -> Totals:
     total = Totals()
     for row in rows:
         total = total.and_also(row)
     return total
 
 
-def _budgets(store: LedgerStore, settings: Settings, now: datetime) -> tuple[Budget, ...]:
-    """Hold today's background work against what a day may cost, and the last dream against what one may."""
+def _budgets(store: LedgerStore, settings: Settings, now: datetime) -> tuple[BudgetUse, ...]:
+    """Return today's use of extraction and the use of the last dream, each with its budget."""
     today = now.astimezone(UTC).strftime("%Y-%m-%d")
     extracted = store.calls(source="extract", day=today)
     dreams = store.calls(source="dream")
     last = [call for call in dreams if call.session == dreams[-1].session] if dreams else []
     extract, dream = settings.extract, settings.dream
     return (
-        Budget(
+        BudgetUse(
             "extraction",
             sum(call.usd or 0.0 for call in extracted),
             extract.daily_usd,
@@ -144,7 +144,7 @@ def _budgets(store: LedgerStore, settings: Settings, now: datetime) -> tuple[Bud
             extract.daily_tokens,
             "day",
         ),
-        Budget(
+        BudgetUse(
             "dream",
             sum(call.usd or 0.0 for call in last),
             dream.budget_usd,

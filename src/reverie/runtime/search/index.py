@@ -1,12 +1,11 @@
-"""The rows of ``<home>/search.sqlite``: which words stand in which messages of which log.
+"""The rows of ``<home>/search.sqlite``: the words of each message of each log, with the message's place.
 
-No text of a session is kept here, only its words and where its lines lie, so that a purge has one row set to remove and
-a result is always read from the log itself.
+The index holds words and line offsets but no text of a session, so a purge removes one set of rows, and a result is
+always read from the log.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from array import array
 from collections import Counter
@@ -16,13 +15,13 @@ from typing import Final
 
 from ...memories.recall.dialogue import SessionFacts, packed, size_code
 from ...memories.recall.terms import tokens, without_noise
-from ...paths import open_root
+from ...storage.sqlite import open_database
 from ...values import record
 
-__all__ = ["Indexed", "LogRow", "Rows", "connected"]
+__all__ = ["IndexedMessage", "LogRow", "SearchRows", "open_index"]
 
 _VERSION: Final = 2
-_WAIT_SECONDS: Final = 10.0
+_BUSY_SECONDS: Final = 10.0
 _CACHE_KILOBYTES: Final = 32_768
 _TABLES: Final = (
     "CREATE TABLE logs (id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, project TEXT NOT NULL, offset INTEGER NOT"
@@ -39,12 +38,12 @@ _TABLES: Final = (
     " WITHOUT ROWID",
     "CREATE INDEX speakers_by_log ON speakers (log)",
 )
-_IN_ONE_QUESTION: Final = 500
+_BATCH_SIZE: Final = 500
 
 
 @record
 class LogRow:
-    """How far a log has been read, and how to tell whether it is still the same log."""
+    """How far a log has been read, with the data that detect a replaced log."""
 
     id: int
     key: str
@@ -56,8 +55,8 @@ class LogRow:
 
 
 @record
-class Indexed:
-    """A message to be indexed: where its line lies, who said it, and its text."""
+class IndexedMessage:
+    """A message to index: the place of its line, its speaker and its text."""
 
     offset: int
     length: int
@@ -66,22 +65,10 @@ class Indexed:
     text: str
 
 
-def connected(path: Path) -> sqlite3.Connection:
-    """Open the file, made private if it is not there, and its tables."""
-    folder = open_root(str(path.parent), create=True)
+def open_index(path: Path) -> sqlite3.Connection:
+    """Open the index, creating the private file and its tables if they do not exist."""
+    connection = open_database(path, busy_seconds=_BUSY_SECONDS, autocommit=True)
     try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(path.name, flags, 0o600, dir_fd=folder)
-        try:
-            os.fchmod(descriptor, 0o600)
-        finally:
-            os.close(descriptor)
-    finally:
-        os.close(folder)
-    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, check_same_thread=False, isolation_level=None)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is read from the logs again
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
         connection.execute("PRAGMA wal_autocheckpoint = 16384")
         if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
@@ -107,8 +94,8 @@ def _set_up(connection: sqlite3.Connection) -> None:
         raise
 
 
-class Rows:
-    """The index as ranking sees it (``memories.lexical_dialogue.Dialogues``), and as indexing changes it."""
+class SearchRows:
+    """The rows of the index, as ranking reads them (``memories.recall.dialogue``) and as indexing changes them."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -119,8 +106,8 @@ class Rows:
 
     # -- ranking
 
-    def look(self) -> None:
-        """Notice what has changed since the last look."""
+    def reload(self) -> None:
+        """Reload the totals and the speakers if another connection or this one changed the rows."""
         changes = self._connection.execute("PRAGMA data_version").fetchone()[0], self._connection.total_changes
         if changes == self._seen:
             return
@@ -135,7 +122,7 @@ class Rows:
         self._seen = changes
 
     def frequencies(self, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return for each word that occurs how many sessions and how many messages have it."""
+        """Return for each indexed word the number of sessions and of messages that contain it."""
         found: dict[str, tuple[int, int]] = {}
         for some in _batches(list(wanted)):
             marks = ",".join("?" * len(some))
@@ -146,71 +133,71 @@ class Rows:
         return found
 
     def starting(self, letters: str) -> Sequence[str]:
-        """Return the words that begin with these letters, so many at most."""
-        asked = "SELECT word FROM words WHERE word >= ? AND word < ? ORDER BY word LIMIT 2000"
-        return [row[0] for row in self._connection.execute(asked, (letters, letters + "\U0010ffff"))]
+        """Return at most 2000 words that begin with these letters."""
+        query = "SELECT word FROM words WHERE word >= ? AND word < ? ORDER BY word LIMIT 2000"
+        return [row[0] for row in self._connection.execute(query, (letters, letters + "\U0010ffff"))]
 
     def postings(self, term: str, within: Sequence[int] | None = None) -> list[tuple[int, array[int]]]:
-        """Return a word's postings by session, of all sessions or of these."""
+        """Return a word's postings by session, for all sessions or for some."""
         rows: list[tuple[int, bytes]] = []
         if within is None:
             rows = self._connection.execute("SELECT log, posts FROM postings WHERE word = ?", (term,)).fetchall()
         else:
             for some in _batches(list(within)):
                 marks = ",".join("?" * len(some))
-                asked = f"SELECT log, posts FROM postings WHERE word = ? AND log IN ({marks})"
-                rows += self._connection.execute(asked, [term, *some]).fetchall()
+                query = f"SELECT log, posts FROM postings WHERE word = ? AND log IN ({marks})"
+                rows += self._connection.execute(query, [term, *some]).fetchall()
         return [(log, _numbers(posts)) for log, posts in rows]
 
     def facts(self, sessions: Iterable[int]) -> dict[int, SessionFacts]:
-        """Return the facts about these sessions."""
+        """Return the facts about these sessions by number."""
         wanted = list(sessions)
         if not self._facts:
-            asked = "SELECT id, key, words, messages FROM logs"
-            self._facts = {row[0]: SessionFacts(*row[1:]) for row in self._connection.execute(asked)}
+            query = "SELECT id, key, words, messages FROM logs"
+            self._facts = {row[0]: SessionFacts(*row[1:]) for row in self._connection.execute(query)}
         return {session: self._facts[session] for session in wanted}
 
     def speakers(self) -> Collection[str]:
-        """Return the names of speakers, each as its stem."""
+        """Return the names of all speakers, each as its stem."""
         return self._names.keys()
 
     def spoken_by(self, session: int, name: str) -> frozenset[int]:
-        """Return the numbers of the messages of a session that a speaker said."""
+        """Return the numbers of a speaker's messages in a session."""
         return self._names.get(name, {}).get(session, frozenset())
 
     # -- rows
 
     def logs(self) -> dict[str, LogRow]:
-        """Return how far each log has been read, by key."""
-        asked = "SELECT id, key, offset, inode, size, mtime, mark FROM logs"
-        return {row[1]: LogRow(*row) for row in self._connection.execute(asked)}
+        """Return the row of each log, by key."""
+        query = "SELECT id, key, offset, inode, size, mtime, mark FROM logs"
+        return {row[1]: LogRow(*row) for row in self._connection.execute(query)}
 
     def log(self, key: str) -> LogRow | None:
-        """Return how far one log has been read."""
-        asked = "SELECT id, key, offset, inode, size, mtime, mark FROM logs WHERE key = ?"
-        row = self._connection.execute(asked, (key,)).fetchone()
+        """Return the row of one log, or None."""
+        query = "SELECT id, key, offset, inode, size, mtime, mark FROM logs WHERE key = ?"
+        row = self._connection.execute(query, (key,)).fetchone()
         return None if row is None else LogRow(*row)
 
     def keys(self, project: str | None = None) -> dict[int, str]:
-        """Return the keys of logs, of all projects or of one."""
+        """Return the keys of the logs of all projects or of one, by number."""
         where, given = ("", []) if project is None else (" WHERE project = ?", [project])
         return dict(self._connection.execute(f"SELECT id, key FROM logs{where}", given).fetchall())
 
     def places(self, log: int, numbers: Sequence[int]) -> dict[int, tuple[int, int, str]]:
-        """Return where messages lie in their log: offset, length and uuid by number."""
+        """Return the places of messages in their log by number: offset, length and uuid."""
         marks = ",".join("?" * len(numbers))
-        asked = f"SELECT number, offset, length, uuid FROM messages WHERE log = ? AND number IN ({marks})"
-        return {row[0]: row[1:] for row in self._connection.execute(asked, [log, *numbers])}
+        query = f"SELECT number, offset, length, uuid FROM messages WHERE log = ? AND number IN ({marks})"
+        return {row[0]: row[1:] for row in self._connection.execute(query, [log, *numbers])}
 
     def key_of(self, log: int) -> str:
         """Return the key of a log."""
         row = self._connection.execute("SELECT key FROM logs WHERE id = ?", (log,)).fetchone()
         return row[0] if row else ""
 
-    # -- changing, inside a transaction of the caller's
+    # -- changes, inside a transaction of the caller
 
     def begin(self, key: str) -> LogRow:
-        """Make a row for a log that has none."""
+        """Insert and return the row of a new log."""
         project = key.split("/")[1]
         self._connection.execute(
             "INSERT INTO logs (key, project, offset, inode, size, mtime, mark, messages, words)"
@@ -221,8 +208,8 @@ class Rows:
         assert row is not None
         return row
 
-    def add(self, log: int, messages: Sequence[Indexed]) -> None:
-        """Add messages to the end of a log's rows."""
+    def add(self, log: int, messages: Sequence[IndexedMessage]) -> None:
+        """Add messages at the end of a log's rows."""
         connection = self._connection
         number, words = connection.execute("SELECT messages, words FROM logs WHERE id = ?", (log,)).fetchone()
         posts: dict[str, array[int]] = {}
@@ -256,8 +243,8 @@ class Rows:
         connection = self._connection
         old = self._contents(log)
         new = sorted(word for word in posts if word not in old)
-        asked = "INSERT INTO contents SELECT ?, COALESCE(MAX(part), 0) + 1, ? FROM contents WHERE log = ?"
-        connection.execute(asked, (log, "\n".join(new), log))
+        query = "INSERT INTO contents SELECT ?, COALESCE(MAX(part), 0) + 1, ? FROM contents WHERE log = ?"
+        connection.execute(query, (log, "\n".join(new), log))
         connection.executemany(
             "INSERT INTO postings VALUES (?, ?, ?)"
             " ON CONFLICT (word, log) DO UPDATE SET posts = CAST(posts || excluded.posts AS BLOB)",
@@ -269,20 +256,20 @@ class Rows:
             [(word, word not in old, len(some)) for word, some in sorted(posts.items())],
         )
 
-    def reached(self, row: LogRow) -> None:
-        """Note how far a log has been read."""
+    def save_position(self, row: LogRow) -> None:
+        """Record how far a log has been read."""
         self._connection.execute(
             "UPDATE logs SET offset = ?, inode = ?, size = ?, mtime = ?, mark = ? WHERE id = ?",
             (row.offset, row.inode, row.size, row.mtime, row.mark, row.id),
         )
 
     def remove(self, log: int) -> None:
-        """Take out everything of a log."""
+        """Delete all rows of a log."""
         connection = self._connection
-        connection.execute("PRAGMA secure_delete = ON")  # what is purged is not left in free pages
-        asked = "SELECT length(posts) / 8 FROM postings WHERE word = ? AND log = ?"
+        connection.execute("PRAGMA secure_delete = ON")  # a purge must leave no words in free pages
+        query = "SELECT length(posts) / 8 FROM postings WHERE word = ? AND log = ?"
         words = self._contents(log)
-        counts = [(word, connection.execute(asked, (word, log)).fetchone()[0]) for word in words]
+        counts = [(word, connection.execute(query, (word, log)).fetchone()[0]) for word in words]
         connection.executemany("DELETE FROM postings WHERE word = ? AND log = ?", [(word, log) for word in words])
         connection.executemany(
             "UPDATE words SET logs = logs - 1, messages = messages - ? WHERE word = ?",
@@ -294,7 +281,7 @@ class Rows:
         connection.execute("PRAGMA secure_delete = OFF")
 
     def _contents(self, log: int) -> set[str]:
-        """Return the words a log has."""
+        """Return the words of a log."""
         rows = self._connection.execute("SELECT words FROM contents WHERE log = ?", (log,))
         return {word for (words,) in rows for word in words.split("\n") if word}
 
@@ -306,5 +293,5 @@ def _numbers(data: bytes) -> array[int]:
 
 
 def _batches(items: list[str] | list[int]) -> Iterable[list[str] | list[int]]:
-    for at in range(0, len(items), _IN_ONE_QUESTION):
-        yield items[at : at + _IN_ONE_QUESTION]
+    for at in range(0, len(items), _BATCH_SIZE):
+        yield items[at : at + _BATCH_SIZE]

@@ -1,4 +1,4 @@
-"""The logs of a home as search reads them: which there are, what is new in one, and what its messages say."""
+"""Read session logs for the search index: the existing logs, the new lines of one, and the text of messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from ...conversation.authorship import strings_of, text_of
 from ...conversation.cuts import message_of
 from ...conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry, decode_entry
-from .index import Indexed
+from .index import IndexedMessage
 
 __all__ = ["logs_in", "mark_of", "messages_in", "speaker_of", "stamp_of", "text_of_entry", "whole_lines"]
 
@@ -21,7 +21,7 @@ _MARK_BYTES: Final = 4_096
 
 
 def logs_in(home: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the logs there are, by key."""
+    """Yield the key and the file status of each log of a home."""
     root = os.path.join(home, "projects")
     for project in _names(root):
         for name in _names(os.path.join(root, project)):
@@ -40,19 +40,19 @@ def _names(folder: str) -> list[str]:
 
 
 def stamp_of(found: os.stat_result) -> tuple[int, int, int]:
-    """Return what tells quickly that a file is as it was: inode, size and time."""
+    """Return the inode, size and time of a file, which show quickly whether it changed."""
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def mark_of(descriptor: int, offset: int) -> bytes:
-    """Return what tells whether the part that was read is still the same: a hash of its beginning and its end."""
+    """Return a hash of the first and last bytes of the part already read, to detect a replaced log."""
     head = os.pread(descriptor, min(offset, _MARK_BYTES), 0)
     start = max(0, offset - _MARK_BYTES)
     return blake2b(head + os.pread(descriptor, offset - start, start), digest_size=16).digest()
 
 
 def whole_lines(descriptor: int, offset: int, end: int) -> bytes:
-    """Read on from an offset, as far as lines are whole; a line longer than a piece is read to its end."""
+    """Read complete lines from an offset, one chunk at most; a line longer than a chunk is read completely."""
     wanted = _CHUNK_BYTES
     while True:
         data = os.pread(descriptor, min(wanted, end - offset), offset)
@@ -62,25 +62,25 @@ def whole_lines(descriptor: int, offset: int, end: int) -> bytes:
         wanted *= 2
 
 
-def messages_in(data: bytes, offset: int) -> Iterator[Indexed]:
-    """Yield the messages in some lines of a log; lines that cannot be read are passed over."""
+def messages_in(data: bytes, offset: int) -> Iterator[IndexedMessage]:
+    """Yield the messages in some lines of a log; invalid lines are skipped."""
     for line in data.split(b"\n"):
         with suppress(ValueError):
             entry = decode_entry(line)
             text = text_of_entry(entry)
             if text.strip():
-                yield Indexed(offset, len(line), entry.uuid, speaker_of(entry), text)
+                yield IndexedMessage(offset, len(line), entry.uuid, speaker_of(entry), text)
         offset += len(line) + 1
 
 
 def speaker_of(entry: Entry) -> str:
-    """Return the name a message gives its speaker, where it gives one."""
+    """Return the speaker's name in a message, or an empty string."""
     name = (entry.message or {}).get("name")
     return name if isinstance(name, str) else ""
 
 
 def text_of_entry(entry: Entry) -> str:
-    """Return what a message says, calls and results of tools included, thinking left out."""
+    """Return the text of a message with its tool calls and results, without thinking."""
     message = message_of(entry) if entry.kind in (USER, ASSISTANT, ATTACHMENT) else None
     content: Any = None if message is None else message.get("content")
     if isinstance(content, str):

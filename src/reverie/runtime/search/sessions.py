@@ -1,7 +1,7 @@
-"""Search over past sessions: every message of every log of a home, found by its words with no model.
+"""Full-text search over the messages of all session logs of a home, without a model.
 
-The index in ``<home>/search.sqlite`` follows the logs: logs only grow, so only what is new in one is read. It holds
-nothing that the logs do not say; a damaged one is thrown away and made anew.
+The index in ``<home>/search.sqlite`` follows the logs: logs only grow, so only new lines are read. It can be rebuilt
+from the logs, so a damaged index is deleted and built again.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ...memories.recall.dialogue import SessionRanking, Weights, rank
 from ...memories.recall.terms import snippet
 from ...paths import explained, open_folder, open_plain, open_root
 from ...values import record, replace
-from .index import LogRow, Rows, connected
+from .index import LogRow, SearchRows, open_index
 from .log_text import logs_in, mark_of, messages_in, speaker_of, stamp_of, text_of_entry, whole_lines
 
-__all__ = ["FILE_NAME", "Found", "Refreshed", "SessionSearch"]
+__all__ = ["FILE_NAME", "IndexRefresh", "SearchHit", "SessionSearch"]
 
 T = TypeVar("T")
 
@@ -35,13 +35,13 @@ _TRIES: Final = 3
 
 
 @record
-class Found:
-    """A message found: where it is, who said it when, and the part that has the words asked for."""
+class SearchHit:
+    """A found message: its place, speaker and time, and a snippet with the words of the query."""
 
     session: str
     project: str
     handle: str
-    """The message's uuid, by which ``reverie read`` opens it."""
+    """The message's uuid, which ``reverie read`` accepts."""
     kind: str
     speaker: str
     time: str
@@ -50,21 +50,21 @@ class Found:
 
 
 @record
-class Refreshed:
-    """What following the logs took."""
+class IndexRefresh:
+    """The work that one refresh of the index did."""
 
     logs: int = 0
-    """Logs of which something was read."""
+    """Logs with new lines."""
     messages: int = 0
     bytes: int = 0
     removed: int = 0
-    """Logs that are gone and whose rows were removed."""
+    """Deleted logs whose rows were removed."""
     restarted: int = 0
-    """Logs that were not what they had been, and were read from the start."""
+    """Logs that were replaced and therefore read from the start."""
 
 
 class SessionSearch:
-    """The searchable past of a home; one thread at a time, any number of processes."""
+    """The search index of a home, for one thread at a time and any number of processes."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class SessionSearch:
         weights: Weights | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """``progress`` is told how many of how many changed logs are read; what it raises ends the reading there."""
+        """Open a search; ``progress`` receives the number of logs read so far and in total, and may raise to stop."""
         self.path = home / FILE_NAME
         self._home = str(home)
         self._listener = listener
         self._progress = progress
         self._weights = weights or Weights()
-        self._opened: tuple[sqlite3.Connection, Rows, int] | None = None
+        self._opened: tuple[sqlite3.Connection, SearchRows, int] | None = None
 
     def __enter__(self) -> SessionSearch:
         return self
@@ -91,78 +91,75 @@ class SessionSearch:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the database."""
         opened, self._opened = self._opened, None
         if opened is not None:
             with suppress(sqlite3.Error):
                 opened[0].close()
 
-    # -- the doors
+    # -- search
 
-    def search(self, query: str, *, project: str | None = None, limit: int = 10, refresh: bool = True) -> list[Found]:
-        """Return the messages a question is most likely about, best first."""
+    def search(
+        self, query: str, *, project: str | None = None, limit: int = 10, refresh: bool = True
+    ) -> list[SearchHit]:
+        """Return the messages most relevant to a query, best first."""
 
-        def searched(rows: Rows) -> list[Found]:
+        def searched(rows: SearchRows) -> list[SearchHit]:
             follow = refresh
             for _ in range(_TRIES):
                 if follow:
-                    self._refreshed(rows)
-                with self._transaction("BEGIN"):  # one state of the rows, whatever others add meanwhile
-                    shown = self._shown(rows, self._ranked(rows, query, project, limit))
+                    self._refresh_rows(rows)
+                with self._transaction("BEGIN"):  # a consistent state of the rows, while others may write
+                    shown = self._hits(rows, self._ranked(rows, query, project, limit))
                 if shown is not None:
                     return shown
-                follow = True  # a log is not what it was: follow it and look again
+                follow = True  # a log was replaced: refresh the index and search again
             return []
 
-        return self._sturdy(searched)
+        return self._with_rows(searched)
 
     def rank(self, query: str, *, project: str | None = None, limit: int = 10) -> SessionRanking:
-        """Return what a question finds by the rows alone, sessions included, without reading the messages found."""
+        """Return the ranked messages and sessions for a query by the index alone, without reading the logs."""
 
-        def ranked(rows: Rows) -> SessionRanking:
+        def ranked(rows: SearchRows) -> SessionRanking:
             with self._transaction("BEGIN"):
                 return self._ranked(rows, query, project, limit)
 
-        return self._sturdy(ranked)
+        return self._with_rows(ranked)
 
-    def _ranked(self, rows: Rows, query: str, project: str | None, limit: int) -> SessionRanking:
-        rows.look()
+    def _ranked(self, rows: SearchRows, query: str, project: str | None, limit: int) -> SessionRanking:
+        rows.reload()
         within = None if project is None else list(rows.keys(project))
         return rank(query, rows, limit=limit, weights=self._weights, within=within)
 
     def keys(self, project: str | None = None) -> dict[int, str]:
-        """Return the keys of the logs that are indexed, by the number that ``rank`` gives a session."""
-        return self._sturdy(lambda rows: rows.keys(project))
+        """Return the keys of the indexed logs, by the session number that ``rank`` uses."""
+        return self._with_rows(lambda rows: rows.keys(project))
 
-    def refresh(self) -> Refreshed:
-        """Follow the logs: read what is new in them, and remove the rows of those that are gone."""
-        return self._sturdy(self._refreshed)
+    def refresh(self) -> IndexRefresh:
+        """Read the new lines of all logs, and remove the rows of deleted logs."""
+        return self._with_rows(self._refresh_rows)
 
     def forget(self, key: str) -> bool:
-        """Remove everything of one log, as a purge does; say whether there was anything."""
+        """Remove all rows of one log for a purge; return whether there were any."""
         if not self.path.exists():
             return False
 
-        def forgotten(rows: Rows) -> bool:
+        def forgotten(rows: SearchRows) -> bool:
             with self._transaction():
                 row = rows.log(key)
                 if row is not None:
                     rows.remove(row.id)
             if row is not None:
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # nor is it left in the journal
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a purge must clear the WAL file too
             return row is not None
 
-        return self._sturdy(forgotten)
+        return self._with_rows(forgotten)
 
-    def rebuild(self) -> Refreshed:
-        """Throw the index away and read every log again."""
-        self._discard(_inode(self.path))
-        return self.refresh()
+    # -- refresh
 
-    # -- following the logs
-
-    def _refreshed(self, rows: Rows) -> Refreshed:
-        total = Refreshed()
+    def _refresh_rows(self, rows: SearchRows) -> IndexRefresh:
+        total = IndexRefresh()
         known, there = rows.logs(), dict(logs_in(self._home))
         changed = [
             key
@@ -181,20 +178,20 @@ class SessionSearch:
                     total = replace(total, removed=total.removed + 1)
         return total
 
-    def _follow(self, rows: Rows, key: str) -> Refreshed:
-        """Read what is new in one log; from the start where it is not the log it was."""
+    def _follow(self, rows: SearchRows, key: str) -> IndexRefresh:
+        """Read the new lines of one log, or all lines if the log was replaced."""
         *folders, name = key.split("/")
         path = os.path.join(self._home, key)
         with explained("read", path), self._transaction():
             try:
                 folder = open_folder(self._home, folders)
             except FileNotFoundError:
-                return Refreshed()
+                return IndexRefresh()
             try:
                 descriptor = open_plain(folder, name, os.O_RDONLY, path)
             except (OSError, StorageError) as error:
-                self._tell(f"{path}: {error}; its messages cannot be found")
-                return Refreshed()
+                self._emit(f"{path}: {error}; search does not find its messages")
+                return IndexRefresh()
             finally:
                 os.close(folder)
             try:
@@ -202,7 +199,7 @@ class SessionSearch:
             finally:
                 os.close(descriptor)
 
-    def _read(self, rows: Rows, key: str, descriptor: int) -> Refreshed:
+    def _read(self, rows: SearchRows, key: str, descriptor: int) -> IndexRefresh:
         found = os.fstat(descriptor)
         row, restarted = rows.log(key), 0
         if row is not None and (found.st_size < row.offset or row.mark != mark_of(descriptor, row.offset)):
@@ -214,31 +211,31 @@ class SessionSearch:
         while offset < found.st_size:
             data = whole_lines(descriptor, offset, found.st_size)
             if not data:
-                break  # a line that is still being written
+                break  # an incomplete last line
             some = list(messages_in(data, offset))
             rows.add(row.id, some)
             messages += len(some)
             offset += len(data)
         inode, size, mtime = stamp_of(found)
-        rows.reached(LogRow(row.id, key, offset, inode, size, mtime, mark_of(descriptor, offset)))
-        return Refreshed(1, messages, offset - start, 0, restarted)
+        rows.save_position(LogRow(row.id, key, offset, inode, size, mtime, mark_of(descriptor, offset)))
+        return IndexRefresh(1, messages, offset - start, 0, restarted)
 
-    # -- showing
+    # -- results
 
-    def _shown(self, rows: Rows, ranked: SessionRanking) -> list[Found] | None:
-        """Return what was found with its text, read from the logs; None where a log is not what it was."""
+    def _hits(self, rows: SearchRows, ranked: SessionRanking) -> list[SearchHit] | None:
+        """Return the ranked messages with their text from the logs; None if a log was replaced."""
         numbers: dict[int, list[int]] = {}
         for hit in ranked.messages:
             numbers.setdefault(hit.session, []).append(hit.number)
         entries = {log: self._entries(rows, log, some) for log, some in numbers.items()}
-        shown: list[Found] = []
+        shown: list[SearchHit] = []
         for hit in ranked.messages:
             entry = entries[hit.session].get(hit.number)
             if entry is None:
                 return None
             _, project, session = rows.key_of(hit.session).split("/", 2)
             shown.append(
-                Found(
+                SearchHit(
                     session.removesuffix(".jsonl"),
                     project,
                     entry.uuid,
@@ -251,8 +248,8 @@ class SessionSearch:
             )
         return shown
 
-    def _entries(self, rows: Rows, log: int, numbers: Sequence[int]) -> dict[int, Entry]:
-        """Read messages from their log, those that are still where they were."""
+    def _entries(self, rows: SearchRows, log: int, numbers: Sequence[int]) -> dict[int, Entry]:
+        """Return the messages of a log by number, leaving out those whose line has changed."""
         places = rows.places(log, numbers)
         *folders, name = rows.key_of(log).split("/")
         found: dict[int, Entry] = {}
@@ -280,14 +277,14 @@ class SessionSearch:
         return self._opened[0]
 
     @contextmanager
-    def _using(self) -> Generator[Rows]:
-        """Open the file for a while, in which no process can throw it away."""
+    def _open_rows(self) -> Generator[SearchRows]:
+        """Yield the open index under a shared lock, so that no process can delete it."""
         with self._locked(fcntl.LOCK_SH):
             if self._opened is not None and self._opened[2] != _inode(self.path):
-                self.close()  # another process has thrown it away
+                self.close()  # another process has deleted it
             if self._opened is None:
-                connection = connected(self.path)
-                self._opened = (connection, Rows(connection), _inode(self.path))
+                connection = open_index(self.path)
+                self._opened = (connection, SearchRows(connection), _inode(self.path))
             yield self._opened[1]
 
     @contextmanager
@@ -302,28 +299,28 @@ class SessionSearch:
                 connection.execute("ROLLBACK")
             raise
 
-    def _sturdy(self, act: Callable[[Rows], T]) -> T:
-        """Do something with the rows; where they are damaged, make them anew and do it again."""
+    def _with_rows(self, act: Callable[[SearchRows], T]) -> T:
+        """Run a function on the rows; if the index is damaged, rebuild it and run the function again."""
         for last in (False, True):
             try:
-                with self._using() as rows:
+                with self._open_rows() as rows:
                     if last:
-                        self._refreshed(rows)
+                        self._refresh_rows(rows)
                     return act(rows)
             except (sqlite3.Error, ValueError, KeyError) as error:
                 before = _inode(self.path)
                 self.close()
                 if last or not _is_damage(error):
                     raise StorageError(
-                        f"the search index at {self.path} cannot be used: {error}; move it away and it is made anew",
+                        f"the search index at {self.path} cannot be used: {error}; move it away to have it rebuilt",
                         path=str(self.path),
                     ) from error
-                self._tell(f"{self.path} was damaged ({error}) and is made anew from the logs")
+                self._emit(f"{self.path} was damaged ({error}) and is rebuilt from the logs")
                 self._discard(before)
         raise AssertionError("unreachable")
 
     def _discard(self, inode: int) -> None:
-        """Remove the file and what belongs to it, while nobody uses it; not where it is another file already."""
+        """Delete the index files under an exclusive lock, unless another process has replaced them."""
         self.close()
         with self._locked(fcntl.LOCK_EX):
             if _inode(self.path) == inode:
@@ -345,14 +342,14 @@ class SessionSearch:
         finally:
             os.close(descriptor)
 
-    def _tell(self, why: str) -> None:
+    def _emit(self, why: str) -> None:
         if self._listener is not None:
             with suppress(Exception):
                 self._listener(FellBack("", "search", why))
 
 
 def _is_damage(error: Exception) -> bool:
-    """Say whether an error means that the file is not what we wrote, rather than busy, full or out of reach."""
+    """Return whether an error means that the file's content is damaged, not that it is busy, full or unreachable."""
     if not isinstance(error, sqlite3.OperationalError):
         return True
     return any(word in str(error) for word in ("no such table", "no such column", "malformed", "schema"))
@@ -365,8 +362,8 @@ def _inode(path: Path) -> int:
         return 0
 
 
-def _sum(one: Refreshed, other: Refreshed) -> Refreshed:
-    return Refreshed(
+def _sum(one: IndexRefresh, other: IndexRefresh) -> IndexRefresh:
+    return IndexRefresh(
         one.logs + other.logs,
         one.messages + other.messages,
         one.bytes + other.bytes,

@@ -5,7 +5,6 @@ The logs hold the same facts, so a row that cannot be written is reported and st
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
@@ -17,12 +16,12 @@ from ...cache.ledger import LedgerAxis, LedgerCall, Totals
 from ...cache.usage import Usage
 from ...errors import StorageError
 from ...events import FellBack, Listener
-from ...paths import open_root
+from ...storage.sqlite import open_database
 
 __all__ = ["FILE_NAME", "LedgerStore"]
 
 FILE_NAME: Final = "ledger.sqlite"
-_WAIT_SECONDS: Final = 5.0
+_BUSY_SECONDS: Final = 5.0
 _VERSION: Final = 1
 _KINDS: Final = ("read", "write_5m", "write_1h", "uncached", "output")
 _COLUMNS: Final[dict[str, str]] = {
@@ -161,11 +160,8 @@ class LedgerStore:
             return self._connection
         if not create and not self.path.exists():
             return None
-        os.close(_made(self.path))
-        connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, check_same_thread=False)
+        connection = open_database(self.path, busy_seconds=_BUSY_SECONDS)
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
             if connection.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
                 _set_up(connection)
         except BaseException:
@@ -178,15 +174,6 @@ class LedgerStore:
         if self._listener is not None:
             with suppress(Exception):
                 self._listener(FellBack(self._session, "ledger", why))
-
-
-def _made(path: Path) -> int:
-    """Open the file, made with its own mode if it is not there, and never through a link."""
-    folder = open_root(str(path.parent), create=True)
-    try:
-        return os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    finally:
-        os.close(folder)
 
 
 def _set_up(connection: sqlite3.Connection) -> None:

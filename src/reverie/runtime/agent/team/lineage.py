@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...mail.local_queues import Neighbours
+from ...mail.local_queues import LocalQueues
 from .roster import Roster
 from .type_memory import TypeMemory
 
@@ -25,7 +25,7 @@ class Lineage:
     memory: TypeMemory | None = None
     has_parent_model: bool = True
     """Whether its model belongs to its parent, which also closes it."""
-    neighbours: Neighbours = field(default_factory=Neighbours)
+    queues: LocalQueues = field(default_factory=LocalQueues)
     """The agents of this process, which write to each other by name."""
     lead: str = ""
     """The name of the agent that started it."""

@@ -10,9 +10,9 @@ from ....errors import ReverieError
 from ....events import FellBack
 from ....layers.l7_relay import agent_name
 from ...mail.delivery import drain
-from ...mail.local_queues import LetterQueue, Neighbours
+from ...mail.local_queues import LetterQueue, LocalQueues
 from ...mail.mailbox import Mailbox
-from ...mail.post_office import AgentPost
+from ...mail.post_office import PostOffice
 from ...mail.sockets import MailSocket
 from ..options import AgentOptions
 from ..parts import AgentParts
@@ -35,14 +35,14 @@ class Relay:
         self.listing = ""
         """The list of agent types for the first message."""
         lineage = parts.options.lineage
-        self.neighbours = lineage.neighbours if lineage is not None else Neighbours()
+        self.queues = lineage.queues if lineage is not None else LocalQueues()
         self._lead = lineage.lead if lineage is not None else None
         self._mailbox: Mailbox | None = None
         self._queue: LetterQueue | None = None
         roster = lineage.roster if lineage is not None else Roster(parts.options.settings.relay)
         self.spawner = Spawner(
             parts.session,
-            AgentRunner(parts, roster, self.neighbours, make_agent),
+            AgentRunner(parts, roster, self.queues, make_agent),
             roster,
             depth=lineage.depth if lineage is not None else 0,
             id=lineage.id if lineage is not None else "",
@@ -74,14 +74,14 @@ class Relay:
                 await self._parts.tasks.start(socket.serve)
                 if socket.problem:
                     self._report(f"{socket.problem}; messages arrive through the mailbox files only")
-            self._queue = self.neighbours.join(self._name, mailbox=self._mailbox)
+            self._queue = self.queues.join(self._name, mailbox=self._mailbox)
         except ReverieError as error:
             self._report(f"{options.name} cannot receive messages: {error}")
             return
-        self._parts.context.post = AgentPost(
+        self._parts.context.post = PostOffice(
             self._name,
             mailbox=self._mailbox,
-            neighbours=self.neighbours,
+            queues=self.queues,
             bridge=options.bridge,
             max_chars=policy.max_message_chars,
         )
@@ -95,7 +95,7 @@ class Relay:
                 self._mailbox,
                 queue=self._queue,
                 lead=self._lead,
-                heed=self._options.on_control,
+                on_control=self._options.on_control,
             )
 
     def narrow(self, mode: str) -> None:
@@ -106,7 +106,7 @@ class Relay:
         """Stop all own agents and stop receiving messages."""
         await self.spawner.close()
         if self._queue is not None:
-            self.neighbours.leave(self._name)
+            self.queues.leave(self._name)
         if self._mailbox is not None:
             # A chosen name keeps its mailbox for the next session; a generated name is never used again.
             close = self._mailbox.close if self._options.is_named else self._mailbox.retire

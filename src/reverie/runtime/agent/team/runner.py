@@ -40,7 +40,7 @@ from ....settings.records import turned_off
 from ....tools.tool import Output, Tool
 from ....values import replace
 from ...guard.permissions import Approval, ApprovalAnswer, Approver
-from ...mail.local_queues import Neighbours
+from ...mail.local_queues import LocalQueues
 from ...places.trust import TrustList
 from ...session.forks import DENIED, ForkBatch, Forks, ForkState, ForkToolResult
 from ...session.replies import Call
@@ -108,13 +108,13 @@ class AgentRunner:
         self,
         parent: AgentParts,
         roster: Roster,
-        neighbours: Neighbours,
+        queues: LocalQueues,
         make_agent: Callable[[AgentOptions], ChildAgent],
     ) -> None:
         self._parent = parent
         self._options = parent.options
         self._roster = roster
-        self._neighbours = neighbours
+        self._queues = queues
         self._make_agent = make_agent
         self._emit = parent.events.emit
 
@@ -272,7 +272,7 @@ class AgentRunner:
             over_limit=lambda: self._roster.over_limit(member),
             memory=memory,
             has_parent_model=is_parents,
-            neighbours=self._neighbours,
+            queues=self._queues,
             lead=options.name,
             protected=tuple(home / name for name in _HOME) if cwd != options.cwd else (),
         )

@@ -1,4 +1,4 @@
-"""What one kind of background work has used today, by the ledger of all sessions where there is one."""
+"""The tokens and the money that one kind of background work used today."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ....cache.usage import Usage
 from ....conversation.entries import iso
 from ...session.ledger import LedgerStore
 
-__all__ = ["Spending"]
+__all__ = ["DailyBudget"]
 
 
-class Spending:
-    """Tokens and money of a day: those of every session in the ledger, or only those counted here."""
+class DailyBudget:
+    """Compares the use of a day with its budget; counts all sessions of the ledger, or its own calls without one."""
 
     def __init__(
         self, *, home: Path | None = None, source: str = "extract", clock: Callable[[], float] = time.time
@@ -27,14 +27,14 @@ class Spending:
         self._usd = 0.0
 
     def add(self, usage: Usage, usd: float | None) -> None:
-        """Count one call."""
-        self._turn_page()
+        """Count the usage and the cost of one call."""
+        self._start_new_day()
         self._tokens += usage.input + usage.output
         self._usd += usd or 0.0
 
     def over(self, tokens: int, usd: float) -> str:
-        """Say which budget of the day is spent; nothing while neither is. This may block."""
-        self._turn_page()
+        """Return a sentence if the tokens or the money of today are used up, else an empty string; this may block."""
+        self._start_new_day()
         used, cost = self._tokens, self._usd
         if self._home is not None:
             with LedgerStore(self._home) as ledger:
@@ -45,7 +45,7 @@ class Spending:
             return f"{used:,} of {tokens:,} tokens of today's budget are used"
         return f"${cost:.2f} of ${usd:.2f} of today's budget is spent" if cost >= usd else ""
 
-    def _turn_page(self) -> None:
+    def _start_new_day(self) -> None:
         today: str = iso(self._clock())[:10]
         if today != self._day:
             self._day, self._tokens, self._usd = today, 0, 0.0

@@ -1,4 +1,4 @@
-"""What becomes of what was found: saved through the store, each with its source and a trust the program decides."""
+"""Save extracted memories through ``Memory``, each with its source and with a trust that the program computes."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from ....errors import InputError, StorageConflict
 from ....layers.l5_extract import ExistingMemories, MemoryCandidate, MemoryProposal, Witnesses, extract
 from ....memories.store.records import MemoryRecord
 from ....values import field, record
-from ..results import Saved
+from ..results import SavedMemory
 from .tools import AUTHOR, FOR_USER
 
 if TYPE_CHECKING:
     from ..memory import Memory
 
-__all__ = ["Keeper", "Ran"]
+__all__ = ["CandidateWriter", "ExtractionRun"]
 
 
 @record
-class Ran:
-    """What one run wrote and what it refused, by whom (``local`` or ``model``), and what it used."""
+class ExtractionRun:
+    """The memories one run saved and refused, its method (``local`` or ``model``), and its usage."""
 
     by: str
-    saved: list[Saved] = field(default_factory=lambda: [])
+    saved: list[SavedMemory] = field(default_factory=lambda: [])
     refused: list[str] = field(default_factory=lambda: [])
     usage: dict[str, Any] = field(default_factory=lambda: {})
 
 
-class Keeper:
-    """Saves for one session; every method may block."""
+class CandidateWriter:
+    """Saves the extracted memories of one session; every method may block."""
 
     def __init__(self, memory: Memory, session: str) -> None:
         self._memory = memory
         self._session = session
 
-    def found(
+    def save_found(
         self,
         entries: Sequence[Entry],
         before: Sequence[Entry],
         instructions: Sequence[str],
         most: int,
         imported: Collection[str] = (),
-    ) -> Ran:
-        """Save what the local extractor finds in these entries; ``before`` are those that came earlier."""
+    ) -> ExtractionRun:
+        """Run the local extractor over entries and save its candidates; ``before`` are the earlier entries."""
         made = extract(
             entries, self._heads(), instructions=instructions, heard_before=before, imported=imported, most=most
         )
-        ran = Ran("local", refused=[why for _, why in made.refused])
+        ran = ExtractionRun("local", refused=[why for _, why in made.refused])
         for one in made.candidates:
             try:
-                saved = self._kept(one)
+                saved = self._save(one)
             except (InputError, StorageConflict) as error:
                 ran.refused.append(str(error))
                 continue
@@ -60,11 +60,11 @@ class Keeper:
         return ran
 
     def _heads(self) -> Iterator[MemoryRecord]:
-        """Yield what is there; the directory is read when the first is wanted."""
+        """Yield the existing memories; the directory is read only when the first one is requested."""
         yield from self._memory.list()
 
-    def _kept(self, one: MemoryCandidate) -> Saved:
-        """Save what a person said, as theirs, or bring up to date what they said before."""
+    def _save(self, one: MemoryCandidate) -> SavedMemory:
+        """Save a candidate, as the user's own if a person said it, or update the memory it names."""
         fields: dict[str, Any] = {
             "why": one.why,
             "how": one.how,
@@ -77,21 +77,21 @@ class Keeper:
             return self._memory.update(one.updates, one.text, **fields)
         return self._memory.save(one.text, type=one.type, **fields)
 
-    def answered(
+    def save_answers(
         self,
         asked: Sequence[MemoryProposal],
         refused: Sequence[str],
         witnesses: Witnesses,
         heads: Sequence[MemoryRecord],
-        saved: list[Saved],
-    ) -> Ran:
-        """Save the memories of a model's answer; each is added to ``saved``, whatever becomes of the next."""
-        ran = Ran("model", saved, list(refused))
+        saved: list[SavedMemory],
+    ) -> ExtractionRun:
+        """Save the memories of a model's answer; each is added to ``saved`` at once, so a later failure keeps it."""
+        ran = ExtractionRun("model", saved, list(refused))
         known = ExistingMemories(heads)
         files = {head.file for head in heads}
         for one in asked:
             try:
-                made = self._written(one, witnesses, known, files)
+                made = self._save_answer(one, witnesses, known, files)
             except (InputError, StorageConflict) as error:
                 ran.refused.append(str(error))
                 continue
@@ -100,10 +100,10 @@ class Keeper:
                 files.add(made.file)
         return ran
 
-    def _written(
+    def _save_answer(
         self, one: MemoryProposal, witnesses: Witnesses, known: ExistingMemories, files: set[str]
-    ) -> Saved | None:
-        """Save one memory of an answer, as an agent's word at best; what is there already is not saved again."""
+    ) -> SavedMemory | None:
+        """Save one memory of an answer with at most an agent's trust; return None if an equal memory exists."""
         whole = " ".join((one.name, one.description, one.text, one.why, one.how))
         trust = witnesses.trust(whole)
         messages = witnesses.messages_of(whole)
@@ -118,7 +118,7 @@ class Keeper:
         }
         if one.updates:
             if one.updates not in files:
-                raise InputError("an answer may change only memories that are there")
+                raise InputError("an answer may only update a memory that exists")
             return self._memory.update(one.updates, one.text, type=one.type, **fields)
         near = known.place(one.type, one.text, trust)
         if near is None:

@@ -1,7 +1,7 @@
-"""Layer 5 at work in a session: after a query its messages are looked through and memories are written.
+"""Layer 5 in a session: extract memories from the messages of a query after it ends.
 
-One run at a time. A query that ends meanwhile leaves its view, the newest in place of an older one, and one more run
-follows. The cursor is in the log and moves when a run has succeeded, so that no message is passed over.
+One run at a time. If queries end during a run, one more run follows for the newest view. The cursor is in the log and
+moves only after a successful run, so no message is skipped.
 """
 
 from __future__ import annotations
@@ -34,62 +34,63 @@ from ....layers.l5_extract import (
 from ....memories.recall.fence import escaped
 from ....memories.recall.manifest import manifest, manifest_text
 from ....ports import Model
-from ....settings import PermissionRules
-from ....tools.context import ToolContext
-from ....values import replace
+from ....values import field, record, replace
 from ...session.forks import ForkReply, Forks, forking
 from ...session.port import SessionPort
-from ..results import Saved
-from .budget import Spending
-from .candidates import Keeper, Ran
-from .tools import ExtractTools
+from ..results import SavedMemory
+from .budget import DailyBudget
+from .candidates import CandidateWriter, ExtractionRun
+from .tools import ExtractTools, ToolAccess
 
 if TYPE_CHECKING:
     from ..memory import Memory
 
-__all__ = ["Extracting", "Ran"]
+__all__ = ["ExtractionRun", "Extractor"]
 
 SOURCE: Final = "extract"
 _LAYER: Final = "extract"
-_WHAT: Final = "extraction"
+_TASK: Final = "extraction"
 _UNSEEN_CHARS: Final = 12_000
 _TAG_BYTES: Final = 8
 
 
-class Extracting:
-    """Writes memories from one session."""
+@record
+class ExtractorOptions:
+    """The policy, tools and budget of an extractor."""
+
+    policy: ExtractPolicy = field(default_factory=ExtractPolicy)
+    access: ToolAccess | None = None
+    """The tools a fork may use; None makes the model answer in one turn."""
+    budget: DailyBudget | None = None
+    """The budget of the day; None counts only the calls of this extractor."""
+    allowed: Callable[[], bool] = lambda: True
+    """Tells before each run whether it may start."""
+    instructions: Callable[[], Sequence[str]] = tuple
+    """Returns the instruction files, whose content is not saved as a memory."""
+
+
+class Extractor:
+    """Extracts memories from the messages of one session, by a model or locally."""
 
     def __init__(
         self,
         session: SessionPort,
         memory: Memory,
+        options: ExtractorOptions | None = None,
         *,
         model: Model | None = None,
-        policy: ExtractPolicy | None = None,
-        tools: ToolContext | None = None,
-        rules: PermissionRules | None = None,
-        sandboxed: bool = False,
-        spending: Spending | None = None,
-        allowed: Callable[[], bool] = lambda: True,
-        instructions: Callable[[], Sequence[str]] = tuple,
         tasks: TaskGroup | None = None,
     ) -> None:
-        """Work for a session; ``tools`` are those of an agent whose Read, Grep, Glob, Bash, Edit and Write a fork may
-        use, and without them a model answers in one turn. ``spending`` knows what the day has cost."""
         self.model = model
-        """Who is asked; without anybody the local extractor looks."""
+        """The model that extracts memories; None uses the local extractor."""
         self.tasks = tasks
-        """Where a run goes on beside the conversation; without it the caller waits for it."""
-        self.last: Ran | None = None
+        """The task group of a run in the background; None makes the caller wait for the run."""
+        self.last: ExtractionRun | None = None
         self._session = session
         self._memory = memory
-        self._policy = policy or ExtractPolicy()
-        self._tools = tools
-        self._rules = rules
-        self._sandboxed = sandboxed
-        self._spending = spending or Spending()
-        self._allowed = allowed
-        self._instructions = instructions
+        self._options = options or ExtractorOptions()
+        self._policy = self._options.policy
+        self._budget = self._options.budget or DailyBudget()
         self._imported_upto = imported_upto(session.view)
         self._pending: View | None = None
         self._running: anyio.Event | None = None
@@ -98,12 +99,12 @@ class Extracting:
 
     @property
     def running(self) -> bool:
-        """Whether a run goes on now."""
+        """Whether a run is in progress."""
         return self._running is not None
 
     async def after_query(self) -> None:
-        """Look through what was said, if it is time; call this when a query of the main conversation is complete."""
-        if self._closed or forking() or not self._allowed():
+        """Extract memories if a run is due; call this when a query of the main conversation is complete."""
+        if self._closed or forking() or not self._options.allowed():
             return
         view = self._session.view
         if self._running is not None:
@@ -116,12 +117,12 @@ class Extracting:
             self.tasks.start_soon(self._drain, view)
 
     async def wait(self) -> None:
-        """Wait until no run goes on and none is to follow."""
+        """Wait until no run is in progress or pending."""
         while self._running is not None:
             await self._running.wait()
 
     async def close(self, timeout_seconds: float | None = None) -> bool:
-        """Give running work so long to end, then give it up; say whether it ended by itself."""
+        """Wait up to a timeout for running work, then cancel it; return whether it ended by itself."""
         self._closed = True
         limit = self._policy.close_seconds if timeout_seconds is None else timeout_seconds
         with anyio.CancelScope(shield=True):
@@ -137,27 +138,27 @@ class Extracting:
     # -- runs
 
     async def _drain(self, view: View | None) -> None:
-        """Do one run, and one more for what came meanwhile, until nothing did."""
+        """Run once, and again while a newer view is pending."""
         running = self._running
         try:
             with anyio.CancelScope() as scope:
                 self._scope = scope
                 while view is not None:
-                    await self._once(view)
+                    await self._run_once(view)
                     view, self._pending = self._pending, None
             if scope.cancelled_caught:
-                self._session.emit(BackgroundChanged(self._session.name, _WHAT, "killed"))
+                self._session.emit(BackgroundChanged(self._session.name, _TASK, "killed"))
         except BaseException:
-            self._session.emit(BackgroundChanged(self._session.name, _WHAT, "killed"))
+            self._session.emit(BackgroundChanged(self._session.name, _TASK, "killed"))
             raise
         finally:
             self._running = self._scope = self._pending = None
             if running is not None:
                 running.set()
 
-    async def _once(self, view: View) -> None:
-        """Do one run; whatever goes wrong is told, never raised."""
-        tell, name = self._session.emit, self._session.name
+    async def _run_once(self, view: View) -> None:
+        """Run once; a failure becomes an event, never an exception."""
+        emit, name = self._session.emit, self._session.name
         try:
             await self._mark_imported()
             cursor = self._session.view.facts.cursors.get(CURSOR)
@@ -166,64 +167,66 @@ class Extracting:
             if found.act == "wait":
                 return
             if found.act == "skip":
-                await self._moved(found, found.why)
-                tell(BackgroundChanged(name, _WHAT, "skipped", found.why))
+                await self._move_cursor(found, found.why)
+                emit(BackgroundChanged(name, _TASK, "skipped", found.why))
                 return
-            tell(BackgroundChanged(name, _WHAT, "started"))
-            ran = self.last = await self._ran(view, found)
-            await self._noted(ran, found)
-            tell(BackgroundChanged(name, _WHAT, "completed", _told(ran)))
+            emit(BackgroundChanged(name, _TASK, "started"))
+            ran = self.last = await self._extract(view, found)
+            await self._log_run(ran, found)
+            emit(BackgroundChanged(name, _TASK, "completed", _summary(ran)))
         except Exception as error:
             known = isinstance(error, ReverieError)
-            tell(BackgroundChanged(name, _WHAT, "failed", str(error) if known else f"{type(error).__name__}: {error}"))
+            emit(BackgroundChanged(name, _TASK, "failed", str(error) if known else f"{type(error).__name__}: {error}"))
 
     async def _mark_imported(self) -> None:
-        """Log up to where the session was recorded elsewhere, so that it is known when it is opened again."""
+        """Log the last message that another program recorded, so that a later process knows it."""
         upto = self._imported_upto
         if upto and not self._session.view.facts.cursors.get(IMPORTED):
             await self._session.decide(CursorMoved(Cause(_LAYER, "recorded elsewhere"), IMPORTED, upto))
 
-    async def _ran(self, view: View, found: ExtractionStep) -> Ran:
-        """Let a model look, where there is one and money for it, and else the local extractor."""
-        already: list[Saved] = []  # what a model wrote before it failed
+    async def _extract(self, view: View, found: ExtractionStep) -> ExtractionRun:
+        """Extract with the model if there is one and the budget allows it, else with the local extractor."""
+        already: list[SavedMemory] = []  # saved by the model before it failed
         if self.model is not None:
             over = await to_thread.run_sync(
-                lambda: self._spending.over(self._policy.daily_tokens, self._policy.daily_usd)
+                lambda: self._budget.over(self._policy.daily_tokens, self._policy.daily_usd)
             )
             if over:
                 self._fell_back(over)
             else:
                 try:
-                    return await self._asked(self.model, view, found, already)
+                    return await self._run_model(self.model, view, found, already)
                 except Exception as error:
-                    self._fell_back(f"looked through without a model: {error}")
-        before, said = view.history[: -len(found.entries)], self._instructions
-        keeper = Keeper(self._memory, self._session.name)
+                    self._fell_back(f"extracted without a model: {error}")
+        before, said = view.history[: -len(found.entries)], self._options.instructions
+        writer = CandidateWriter(self._memory, self._session.name)
         most, imported = self._policy.max_memories, _upto(view.history, self._imported_upto)
-        ran = await to_thread.run_sync(lambda: keeper.found(found.entries, before, said(), most, imported))
+        ran = await to_thread.run_sync(lambda: writer.save_found(found.entries, before, said(), most, imported))
         return replace(ran, saved=[*already, *ran.saved])
 
     def _fell_back(self, why: str) -> None:
-        self._session.emit(FellBack(self._session.name, _WHAT, why))
+        self._session.emit(FellBack(self._session.name, _TASK, why))
 
-    async def _noted(self, ran: Ran, found: ExtractionStep) -> None:
-        """Log what a run wrote and that it is done; only now does the cursor move."""
+    async def _log_run(self, ran: ExtractionRun, found: ExtractionStep) -> None:
+        """Log the saved memories, then move the cursor."""
         names = list(dict.fromkeys(saved.file for saved in ran.saved))
         if names or ran.by == "model":
             changes = [saved.id for saved in ran.saved if saved.id]
             usage = {"by": ran.by, "changes": changes, "refused": len(ran.refused), **ran.usage}
             await self._session.decide(MemoriesExtracted(Cause(_LAYER, f"by {ran.by}"), names, usage))
-        await self._moved(found, "looked through")
+        await self._move_cursor(found, "looked through")
 
-    async def _moved(self, found: ExtractionStep, why: str) -> None:
+    async def _move_cursor(self, found: ExtractionStep, why: str) -> None:
         await self._session.decide(CursorMoved(Cause(_LAYER, why), CURSOR, found.upto))
 
     # -- with a model
 
-    async def _asked(self, model: Model, view: View, found: ExtractionStep, already: list[Saved]) -> Ran:
+    async def _run_model(
+        self, model: Model, view: View, found: ExtractionStep, already: list[SavedMemory]
+    ) -> ExtractionRun:
         heads = await to_thread.run_sync(lambda: list(self._memory.list()))
         witnesses = await to_thread.run_sync(lambda: Witnesses(view.history, imported_upto=self._imported_upto))
-        tools = self._hands(witnesses, already)
+        tools = self._fork_tools(witnesses, already)
         text = directive(
             "structured" if tools is None else "tools",
             manifest=manifest_text(manifest(heads, max_files=self._policy.manifest_files)),
@@ -233,7 +236,7 @@ class Extracting:
             unseen=_unseen(view, found.entries),
             policy=self._policy,
         )
-        reply = await Forks(self._session, model, view=view, on_call=self._spending.add).ask(
+        reply = await Forks(self._session, model, view=view, on_call=self._budget.add).ask(
             text,
             source=SOURCE,
             max_tokens=self._policy.max_tokens,
@@ -242,43 +245,42 @@ class Extracting:
             timeout_seconds=self._policy.timeout_seconds,
         )
         if tools is not None:
-            return Ran("model", tools.saved, tools.refused, _used(reply))
+            return ExtractionRun("model", tools.saved, tools.refused, _usage(reply))
         asked, refused = proposals_in(reply.text, self._policy)
-        keeper = Keeper(self._memory, self._session.name)
-        ran = await to_thread.run_sync(lambda: keeper.answered(asked, refused, witnesses, heads, already))
-        return replace(ran, usage=_used(reply))
+        writer = CandidateWriter(self._memory, self._session.name)
+        ran = await to_thread.run_sync(lambda: writer.save_answers(asked, refused, witnesses, heads, already))
+        return replace(ran, usage=_usage(reply))
 
-    def _hands(self, witnesses: Witnesses, saved: list[Saved]) -> ExtractTools | None:
-        if self._tools is None:
+    def _fork_tools(self, witnesses: Witnesses, saved: list[SavedMemory]) -> ExtractTools | None:
+        access = self._options.access
+        if access is None:
             return None
         return ExtractTools(
             self._memory,
-            self._tools,
+            access,
             witnesses,
             session=self._session.name,
             policy=self._policy,
-            rules=self._rules,
-            sandboxed=self._sandboxed,
             emit=self._session.emit,
             saved=saved,
         )
 
 
 def _upto(said: Sequence[Entry], uuid: str) -> frozenset[str]:
-    """Return the names of the entries up to one of them."""
+    """Return the uuids of the entries up to and including the one with this uuid."""
     names = [entry.uuid for entry in said] if uuid else []
     return frozenset(names[: names.index(uuid) + 1] if uuid in names else ())
 
 
 def _unseen(view: View, entries: Sequence[Entry]) -> str:
-    """Return what people said in these entries and what a compaction has taken out of the view since."""
+    """Return the users' words in these entries that a compaction has removed from the view."""
     shown = {piece.uuid for group in view.groups for piece in group.pieces}
     said = [own_words(entry) for entry in entries if entry.kind == USER and entry.uuid not in shown]
     return escaped("\n\n".join(filter(None, said))[-_UNSEEN_CHARS:])
 
 
-def _used(reply: ForkReply) -> dict[str, Any]:
-    """Return what a run used, for the log."""
+def _usage(reply: ForkReply) -> dict[str, Any]:
+    """Return the usage of a fork for the log."""
     return {
         "input_tokens": reply.usage.input,
         "output_tokens": reply.usage.output,
@@ -289,6 +291,6 @@ def _used(reply: ForkReply) -> dict[str, Any]:
     }
 
 
-def _told(ran: Ran) -> str:
+def _summary(ran: ExtractionRun) -> str:
     saved = sum(1 for one in ran.saved if one.id)
     return f"saved {saved} {'memory' if saved == 1 else 'memories'}" if saved else "nothing to save"

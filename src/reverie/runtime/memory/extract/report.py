@@ -1,7 +1,7 @@
-"""What recorded sessions hold that is worth keeping: found without a model, reported, and saved where that is asked.
+"""Extract memories from recorded sessions without a model, and report or save them.
 
-Whoever wrote a recording decides what its user says there. So what comes from one waits to be confirmed, unless it is a
-session of one's own, or the caller says that it is.
+The author of a recording controls the user's words in it. So memories from a recording stay unconfirmed, unless the
+caller says that the session is the user's own.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from .tools import AUTHOR, FOR_USER
 if TYPE_CHECKING:
     from ..memory import Memory
 
-__all__ = ["Extraction", "Outcome", "Proposal", "Refused", "Status", "is_imported"]
+__all__ = ["Extraction", "ExtractionOutcome", "Proposal", "ProposalStatus", "RefusedCandidate", "is_imported"]
 
-Status: TypeAlias = Literal["would save", "would update", "saved", "updated", "there already", "forgotten before"]
+ProposalStatus: TypeAlias = Literal[
+    "would save", "would update", "saved", "updated", "there already", "forgotten before"
+]
 
 _GONE = ("forgotten", "rejected")
 
 
 @record
 class Proposal:
-    """A memory that a session holds, and what became of it."""
+    """A memory extracted from a session, and its status."""
 
-    status: Status
+    status: ProposalStatus
     file: str
     type: str
     text: str
@@ -40,39 +42,39 @@ class Proposal:
     how: str
     trust: Trust
     by: str
-    """What gave it away."""
+    """The signal that led to the extraction."""
     source: str
     expires: str = ""
     change: str = ""
-    """The change in the journal, which ``undo`` takes."""
+    """The id of the change in the journal, for ``undo``."""
 
 
 @record
-class Refused:
-    """Something that is not kept, and why; its text is not repeated."""
+class RefusedCandidate:
+    """A candidate that is not saved, with the reason but without its text."""
 
     source: str
     why: str
 
 
 @record
-class Outcome:
-    """What one session gave."""
+class ExtractionOutcome:
+    """The result for one session."""
 
     session: str
     messages: int
-    """How many messages hold a person's words."""
+    """The number of messages with a person's own words."""
     memories: list[Proposal] = field(default_factory=lambda: [])
-    refused: list[Refused] = field(default_factory=lambda: [])
+    refused: list[RefusedCandidate] = field(default_factory=lambda: [])
 
 
 def is_imported(entries: Sequence[Entry]) -> bool:
-    """Say whether another program recorded a session."""
+    """Return whether another program recorded the session."""
     return any(entry.kind == META and entry.body.get("source") for entry in entries)
 
 
 class Extraction:
-    """Goes through sessions one after another; what one gave is known to the next."""
+    """Extracts memories from several sessions; memories of earlier sessions count as existing for later ones."""
 
     def __init__(self, memory: Memory, *, instructions: Sequence[str] = (), dry_run: bool = False) -> None:
         self._memory = memory
@@ -82,18 +84,18 @@ class Extraction:
 
     def look(
         self, session: str, entries: Sequence[Entry], *, imported: bool = True, most: int = MAX_CANDIDATES
-    ) -> Outcome:
-        """Find what a session holds, and save it unless this is a dry run; a second time nothing is new."""
+    ) -> ExtractionOutcome:
+        """Extract memories from a session and save them unless this is a dry run; repeating it changes nothing."""
         spoken = [entry for entry in entries if entry.kind == USER and own_words(entry)]
         foreign = {entry.uuid for entry in entries} if imported else set[str]()
         made = extract(entries, self._there, instructions=self._instructions, imported=foreign, most=most)
-        outcome = Outcome(session, len(spoken))
-        outcome.refused.extend(Refused(f"{session} {message}", why) for message, why in made.refused)
+        outcome = ExtractionOutcome(session, len(spoken))
+        outcome.refused.extend(RefusedCandidate(f"{session} {message}", why) for message, why in made.refused)
         for one in made.candidates:
             try:
-                proposal = self._kept(one, f"{session} {one.message}")
+                proposal = self._save(one, f"{session} {one.message}")
             except (InputError, StorageConflict) as error:
-                outcome.refused.append(Refused(f"{session} {one.message}", str(error)))
+                outcome.refused.append(RefusedCandidate(f"{session} {one.message}", str(error)))
                 continue
             outcome.memories.append(proposal)
             self._there.append(
@@ -101,7 +103,7 @@ class Extraction:
             )
         return outcome
 
-    def _kept(self, one: MemoryCandidate, source: str) -> Proposal:
+    def _save(self, one: MemoryCandidate, source: str) -> Proposal:
         fields: dict[str, Any] = {
             "why": one.why,
             "how": one.how,
@@ -121,14 +123,14 @@ class Extraction:
                 saved = self._memory.save(one.text, type=one.type, **fields)
         if self._dry_run:
             return _proposal("would update" if there else "would save", one, source, saved.file)
-        done: Status = "updated" if there else "saved"
+        done: ProposalStatus = "updated" if there else "saved"
         return _proposal(done if saved.changed else "there already", one, source, saved.file, saved.id)
 
     def _was_forgotten(self, file: str) -> bool:
-        """Say whether the user had this very memory and took it away: it is not brought back behind their back."""
+        """Return whether the user deleted or rejected this memory, so that it is not saved again."""
         last = self._memory.log(file)[:1]
         return bool(last) and last[0].act in _GONE
 
 
-def _proposal(status: Status, one: MemoryCandidate, source: str, file: str, change: str = "") -> Proposal:
+def _proposal(status: ProposalStatus, one: MemoryCandidate, source: str, file: str, change: str = "") -> Proposal:
     return Proposal(status, file, one.type, one.text, one.why, one.how, one.trust, one.by, source, one.expires, change)

@@ -1,7 +1,7 @@
-"""What an extracting fork may do: look anywhere, run what only reads, and write memories through the store's door.
+"""The tools of an extracting fork: read files, run read-only commands, and write memories through ``Memory``.
 
-The tools stay as they were declared, since they are part of the cached prefix; what is not allowed is refused when it
-is called. Nothing is written but by ``Memory``, with who wrote it, what it came from, and a trust the program decides.
+The declared tools stay unchanged because they are part of the cached prefix; a call that is not allowed is refused.
+Only ``Memory`` writes, with an author, a source and a trust that the program computes.
 """
 
 from __future__ import annotations
@@ -23,100 +23,109 @@ from ....tools.files.replacement import text_edit
 from ....tools.files.workspace import with_grant
 from ....tools.shell.read_only import is_read_only
 from ....tools.tool import Output, Tool
+from ....values import field, record
 from ...guard.permissions import PermissionScope, decide
 from ...session.forks import DENIED, ForkState, ForkToolResult
 from ...session.replies import Call
-from ..results import Saved
-from ..scopes import USERS_WORD
+from ..results import SavedMemory
+from ..scopes import FOR_USER_SUFFIX
 
 if TYPE_CHECKING:
     from ..memory import Memory
 
-__all__ = ["AUTHOR", "FOR_USER", "ExtractTools"]
+__all__ = ["AUTHOR", "FOR_USER", "INDEX_NOTE", "ExtractTools", "ToolAccess"]
 
 AUTHOR: Final = "extraction"
-"""Who the journal names for what is written without the user."""
-FOR_USER: Final = f"{AUTHOR}{USERS_WORD}"
-"""Who the journal names where the user's own words were written down as they are."""
+"""The author in the journal for memories written without the user."""
+FOR_USER: Final = f"{AUTHOR}{FOR_USER_SUFFIX}"
+"""The author in the journal for memories that quote the user's own words."""
 _LOOKS: Final = frozenset({"Read", "Grep", "Glob"})
 _WRITES: Final = frozenset({"Write", "Edit"})
-_INDEX_KEPT: Final = "The program keeps the index MEMORY.md by itself, from the files; it need not be written."
+INDEX_NOTE: Final = "The program writes the index MEMORY.md from the files; do not write it."
+
+
+@record
+class ToolAccess:
+    """The tools of an agent that its extracting fork may use, with the rules for them."""
+
+    context: ToolContext
+    rules: PermissionRules = field(default_factory=PermissionRules)
+    sandboxed: bool = False
+    """Whether commands run in a sandbox; without one, Bash is refused."""
 
 
 class ExtractTools:
-    """Runs the calls of one extracting fork."""
+    """Runs the tool calls of one extracting fork."""
 
     def __init__(
         self,
         memory: Memory,
-        context: ToolContext,
+        access: ToolAccess,
         witnesses: Witnesses,
         *,
         session: str,
         policy: ExtractPolicy,
-        rules: PermissionRules | None = None,
-        sandboxed: bool = False,
         emit: Callable[[Event], None],
-        saved: list[Saved] | None = None,
+        saved: list[SavedMemory] | None = None,
     ) -> None:
-        """Run calls for a session; what is saved is added to ``saved``, whatever becomes of the fork."""
-        self.saved: list[Saved] = saved if saved is not None else []
+        """Run calls for a session; each saved memory is added to ``saved``, even if the fork fails later."""
+        self.saved: list[SavedMemory] = saved if saved is not None else []
         self.refused: list[str] = []
         self._memory = memory
-        self._context = context.forked(restricted=True)
+        self._context = access.context.forked(restricted=True)
         self._witnesses = witnesses
         self._session = session
         self._policy = policy
-        self._rules = rules or PermissionRules()
-        self._sandboxed = sandboxed
+        self._rules = access.rules
+        self._sandboxed = access.sandboxed
         self._emit = emit
         self._root = os.path.realpath(memory.path)
         self._tools: dict[str, Tool] = {}
 
     async def __call__(self, call: Call, state: ForkState) -> ForkToolResult:
-        """Run one call, or refuse it."""
+        """Run one tool call, or return a refusal."""
         if call.problem is not None:
-            return ForkToolResult(f"The input does not fit the tool's schema: {call.problem}", is_error=True)
+            return ForkToolResult(f"The input does not match the tool's schema: {call.problem}", is_error=True)
         if call.name in _WRITES:
-            return await self._written(call)
+            return await self._write(call)
         if call.name in _LOOKS:
-            return await self._looked(call)
+            return await self._read(call)
         if call.name == "Bash":
-            return await self._ran(call)
-        return self._denied(call, "it is not a tool of extraction")
+            return await self._run_command(call)
+        return self._denied(call, "extraction may not use this tool")
 
     def _denied(self, call: Call, why: str) -> ForkToolResult:
         self._emit(PermissionDecided(self._session, call.name, False, AUTHOR, why))
         return ForkToolResult(f"{DENIED} ({why})", is_error=True, allowed=False)
 
-    # -- looking
+    # -- reading
 
-    async def _looked(self, call: Call) -> ForkToolResult:
+    async def _read(self, call: Call) -> ForkToolResult:
         tool = self._tool(call.name)
         access = tool.access(call.input, self._context)
         scope = PermissionScope(self._context.cwd, sandboxed=self._sandboxed)
         verdict = decide(self._rules, "default", call.name, access, scope)
         if verdict.outcome == "deny":
             return self._denied(call, verdict.reason)
-        return self._heard(await tool.run(call.input, with_grant(self._context, access.target)), access.target)
+        return self._result(await tool.run(call.input, with_grant(self._context, access.target)), access.target)
 
-    async def _ran(self, call: Call) -> ForkToolResult:
+    async def _run_command(self, call: Call) -> ForkToolResult:
         command = call.input.get("command")
         if not isinstance(command, str) or call.input.get("run_in_background"):
-            return self._denied(call, "only a command that reads, in the foreground")
+            return self._denied(call, "only read-only commands in the foreground are allowed")
         judged = is_read_only(command)
         if not judged.allowed:
             return self._denied(call, judged.reason)
         if not self._sandboxed:
-            return self._denied(call, "commands cannot be confined on this machine")
+            return self._denied(call, "this machine has no sandbox for commands")
         tool = self._tool("Bash")
         access = tool.access(call.input, self._context)
         if decide(self._rules, "default", "Bash", access, PermissionScope(self._context.cwd)).outcome == "deny":
             return self._denied(call, "a rule denies it")
-        return self._heard(await tool.run(call.input, self._context), "")
+        return self._result(await tool.run(call.input, self._context), "")
 
-    def _heard(self, output: Output, target: str) -> ForkToolResult:
-        """Answer with what was found; it counts from here on among what nobody vouches for."""
+    def _result(self, output: Output, target: str) -> ForkToolResult:
+        """Return a tool's output, and count its text as untrusted unless it is that of a trusted memory."""
         text = output.content if isinstance(output.content, str) else "\n".join(_texts(output.content))
         file = self._file(target)
         try:
@@ -139,33 +148,33 @@ class ExtractTools:
     # -- writing
 
     def _file(self, target: str) -> str | None:
-        """Return a path's name inside the memory directory, or None where it leads elsewhere."""
+        """Return a path relative to the memory directory, or None if it is outside."""
         if not target or "\0" in target:
             return None
         place = os.path.join(self._context.cwd, os.path.expanduser(target))
         whole = os.path.realpath(os.path.dirname(place)) + "/" + os.path.basename(place)
         return whole[len(self._root) + 1 :] if whole.startswith(self._root + "/") else None
 
-    async def _written(self, call: Call) -> ForkToolResult:
+    async def _write(self, call: Call) -> ForkToolResult:
         path = call.input.get("file_path")
         file = self._file(path) if isinstance(path, str) else None
         if file is None:
             return self._denied(call, "only files of the memory directory may be written")
         if file == INDEX:
-            return ForkToolResult(_INDEX_KEPT)
+            return ForkToolResult(INDEX_NOTE)
         if len(self.saved) >= self._policy.max_memories:
-            return self._refusal(f"one run writes {self._policy.max_memories} memories at most")
+            return self._refusal(f"one run may write at most {self._policy.max_memories} memories")
         try:
             content = await self._content(call, file)
             if len(content) > self._policy.max_chars:
-                raise InputError(f"a memory has {self._policy.max_chars:,} characters at most; say it shorter")
+                raise InputError(f"a memory may have at most {self._policy.max_chars:,} characters; shorten it")
             trust = self._witnesses.trust(content)
             saved = await to_thread.run_sync(lambda: self._save(file, content, trust))
         except (InputError, StorageError) as error:
             return self._refusal(str(error))
         self.saved.append(saved)
         warnings = "".join(f" But {one}." for one in saved.warnings)
-        return ForkToolResult(f"{saved.file} was saved, and the index follows.{warnings}")
+        return ForkToolResult(f"{saved.file} was saved and the index was updated.{warnings}")
 
     def _refusal(self, why: str) -> ForkToolResult:
         self.refused.append(why)
@@ -176,7 +185,7 @@ class ExtractTools:
             return _text(call.input, "content")
         from ....tools.files.text_files import load
 
-        self._memory.get(file)  # a name that is none, or leads elsewhere, is refused here
+        self._memory.get(file)  # raises an error for an invalid or unsafe name
         target = os.path.join(self._root, file)
         try:
             before = await to_thread.run_sync(lambda: load(target, with_grant(self._context, target)).text)
@@ -185,7 +194,7 @@ class ExtractTools:
         old, new = _text(call.input, "old_string"), _text(call.input, "new_string")
         return text_edit(before, old, new, everywhere=bool(call.input.get("replace_all")), path=file).text
 
-    def _save(self, file: str, content: str, trust: Trust) -> Saved:
+    def _save(self, file: str, content: str, trust: Trust) -> SavedMemory:
         messages = self._witnesses.messages_of(content, 1)
         source = f"{self._session} {messages[0]}" if messages else self._session
         return self._memory.write(file, content, author=AUTHOR, source=source, trust=trust)
