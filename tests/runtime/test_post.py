@@ -108,8 +108,8 @@ def test_who_cannot_be_reached_is_an_error_that_says_what_to_do(home: Path):
                 ("*", "there is no other agent"),
                 ("bridge:x", "no bridge is set up"),
                 ("tel:5", "not an address"),
-                ("uds:/etc/passwd", "not a socket of a mailbox"),
-                (f"uds:{home}/teams/../../x/socket", "not a socket of a mailbox"),
+                ("uds:/etc/passwd", "not the socket of a mailbox"),
+                (f"uds:{home}/teams/../../x/socket", "not the socket of a mailbox"),
                 (f"uds:{home}/teams/{TEAM}/ghost/socket", "no agent named 'ghost'"),
                 ("../main", "there are: none"),
             ]:

@@ -336,6 +336,7 @@ with SessionSearch(past) as search:
     for turn in range(12):
         if number == 0 and turn in (4, 8):
             search._discard(search.path.stat().st_ino)
+            search.refresh()
         with open(past / "projects" / "p" / f"w{number}.jsonl", "ab") as file:
             file.write(sys.argv[3].replace("@", f"{number}-{turn}").encode() + b"\\n")
         found = search.search("marmalade", limit=1000)
