@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 
 import anyio.to_thread
 
@@ -46,6 +46,16 @@ _INPUT: Final[dict[str, Any]] = {
     "required": ["action"],
     "additionalProperties": False,
 }
+
+
+class _MemoryFields(TypedDict):
+    name: str | None
+    description: str | None
+    why: str
+    how: str
+    source: str
+    author: str
+    trust: Trust | None
 
 
 class _SavedMemory(Protocol):
@@ -190,35 +200,20 @@ class MemoryTool:
     def _save(self, action: str, input: Mapping[str, Any], context: ToolContext) -> Output:
         text = str(input["text"])
         whole = " ".join(_text_of(input, key) for key in ("name", "description", "text", "why", "how"))
-        trust = self._trust_of(whole) if self._trust_of is not None else None
-        name, about = _text_of(input, "name") or None, _text_of(input, "description") or None
-        why, how = _text_of(input, "why"), _text_of(input, "how")
-        source = context.session
+        fields = _MemoryFields(
+            name=_text_of(input, "name") or None,
+            description=_text_of(input, "description") or None,
+            why=_text_of(input, "why"),
+            how=_text_of(input, "how"),
+            source=context.session,
+            author=AUTHOR,
+            trust=self._trust_of(whole) if self._trust_of is not None else None,
+        )
+        kind = _text_of(input, "type")
         if action == "save":
-            saved = self._memory.save(
-                text,
-                type=_text_of(input, "type"),
-                name=name,
-                description=about,
-                why=why,
-                how=how,
-                source=source,
-                author=AUTHOR,
-                trust=trust,
-            )
+            saved = self._memory.save(text, type=kind, **fields)
         else:
-            saved = self._memory.update(
-                str(input["file"]),
-                text,
-                type=_text_of(input, "type") or None,
-                name=name,
-                description=about,
-                why=why,
-                how=how,
-                source=source,
-                author=AUTHOR,
-                trust=trust,
-            )
+            saved = self._memory.update(str(input["file"]), text, type=kind or None, **fields)
         if not saved.id:
             return Output(f"{saved.file} says that already; nothing was changed.")
         waits = " It waits for the user to confirm it." if saved.trust == "unconfirmed" else ""
