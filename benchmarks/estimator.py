@@ -36,6 +36,7 @@ from reverie.conversation.tokens.estimate import (
     NOTHING,
     Measure,
     estimate_text,
+    measure_message,
     measure_messages,
 )
 from reverie.conversation.tokens.learning import Estimator
@@ -87,7 +88,7 @@ def count_errors(session: ImportedSession) -> Iterator[tuple[str, float]]:
             shown = _kept(session, decision, entry.uuid)
             counted = counted.after_cut(measure_messages(shown))
         elif entry.kind in (USER, ATTACHMENT) and message is not None:
-            counted = counted.after_message(message)
+            counted = counted.after_measure(measure_message(message))
         elif entry.kind == ASSISTANT and message is not None:
             usage, id = billed_tokens(entry.reply), str(entry.reply.get("id") or entry.uuid)
             if usage and id not in asked:

@@ -12,12 +12,13 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from reverie.errors import ReverieError
 from reverie.importers import find_sessions, read_session
-from reverie.replay.drops import CacheDrop, by_reason, drops
+from reverie.replay.drops import CacheDrop, drops
 from reverie.replay.recording import recording_of
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -45,6 +46,14 @@ def measured(paths: list[Path]) -> list[dict[str, Any]]:
                     name = f"{imported.format}/{file.name}"
                     sessions.append({"session": name, "requests": len(recording.steps), "drops": drops(recording)})
     return sessions
+
+
+def by_reason(found: Iterable[CacheDrop]) -> dict[str, list[CacheDrop]]:
+    """Group drops by their reason, the most frequent first."""
+    gathered: dict[str, list[CacheDrop]] = {}
+    for drop in found:
+        gathered.setdefault(drop.reason, []).append(drop)
+    return dict(sorted(gathered.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
 def row(reason: str, found: list[CacheDrop]) -> dict[str, Any]:

@@ -38,7 +38,9 @@ def piece(id: str, text: str, billed: int, output: int = 1) -> Said:
 def fold(said: Sequence[Said], counted: TokenCount | None = None) -> TokenCount:
     counted = counted or TokenCount(model="claude-x")
     for message, reply in said:
-        counted = counted.after_message(message) if reply is None else counted.after_reply(message, reply)
+        counted = (
+            counted.after_measure(measure_message(message)) if reply is None else counted.after_reply(message, reply)
+        )
     return counted
 
 

@@ -11,7 +11,7 @@ from reverie.cache.usage import Usage
 from reverie.conversation.decisions import Cause, Compacted, PrefixRendered, body_of
 from reverie.conversation.entries import ASSISTANT, DECISION, USER, Entry, iso
 from reverie.importers import read_session
-from reverie.replay.drops import REMOVED, REWRITTEN, UNSEEN, CacheDrop, by_reason, drops
+from reverie.replay.drops import REMOVED, REWRITTEN, UNSEEN, CacheDrop, drops
 from reverie.replay.recording import BlockSizes, RecordedRequest, Recording, recording_of
 
 START = 1_763_208_000.0
@@ -110,12 +110,6 @@ def test_the_price_of_a_drop_is_known_where_the_model_is() -> None:
     assert only(recorded(step(0, 0, FIRST), step(1, 400, Usage(write_5m=100_000)))).usd is None
 
 
-def test_drops_are_counted_by_reason() -> None:
-    made = [CacheDrop(number, 0.0, reason, False, 9, 1, 0.0) for number, reason in enumerate(("a", "b", "b"))]
-    assert {reason: len(found) for reason, found in by_reason(made).items()} == {"b": 2, "a": 1}
-    assert list(by_reason(made)) == ["b", "a"]
-
-
 @pytest.mark.requirement("C4", "C5")
 def test_every_drop_of_the_corpus_has_a_reason(corpus: Path) -> None:
     files = sorted((corpus / "claude-code").glob("*.jsonl"))
@@ -136,7 +130,6 @@ def test_every_drop_of_the_corpus_has_a_reason(corpus: Path) -> None:
             assert len(named) == fallen, file.name
             found += named
     assert requests
-    print({reason: len(each) for reason, each in by_reason(found).items()})
     assert all(one.reason for one in found)
     for one in found:
         assert (one.reason == "idle over 1 h") <= (one.idle_seconds >= 3_600)

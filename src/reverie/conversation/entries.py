@@ -27,7 +27,6 @@ __all__ = [
     "SYSTEM",
     "USER",
     "Entry",
-    "Json",
     "Message",
     "clean",
     "decode_entry",
@@ -37,7 +36,6 @@ __all__ = [
     "seconds",
 ]
 
-Json = Any
 Message = dict[str, Any]
 
 SCHEMA: Final = 1

@@ -6,7 +6,7 @@ the content that left the request: a recorded compaction, missing tokens without
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ..cache.ledger import expected_usage
@@ -19,7 +19,7 @@ from ..conversation.wire.options import opening_of
 from ..values import record
 from .recording import RecordedRequest, Recording
 
-__all__ = ["CacheDrop", "by_reason", "drops"]
+__all__ = ["CacheDrop", "drops"]
 
 REMOVED: Final = "content removed by the client"
 REWRITTEN: Final = "client change near the end"
@@ -79,14 +79,6 @@ def drops(recording: Recording) -> list[CacheDrop]:
         older, total = watch.readable, used.input
         watch, _ = before.after(used, step.at)
     return found
-
-
-def by_reason(found: Iterable[CacheDrop]) -> dict[str, list[CacheDrop]]:
-    """Group drops by their reason, the most frequent first."""
-    gathered: dict[str, list[CacheDrop]] = {}
-    for drop in found:
-        gathered.setdefault(drop.reason, []).append(drop)
-    return dict(sorted(gathered.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
 def _decisions(step: RecordedRequest) -> list[Decision]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from ..values import record
 
-__all__ = ["DatedText", "absolute", "has_date", "iso_day"]
+__all__ = ["DatedText", "absolute", "iso_day"]
 
 _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS: Final = (
@@ -80,11 +80,6 @@ def iso_day(text: str) -> date | None:
         return date.fromisoformat(text[:10]) if len(text) >= len("2026-01-01") else None
     except ValueError:
         return None
-
-
-def has_date(text: str) -> bool:
-    """Say whether a text contains a date."""
-    return any(not _is_no_date(found) for found in _PHRASE.finditer(text))
 
 
 def absolute(text: str, written_on: date | None, *, only_certain: bool = False) -> DatedText:

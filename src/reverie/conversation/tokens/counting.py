@@ -100,12 +100,8 @@ class TokenCount(Struct, frozen=True):
         estimate = self.estimator.correction(self.model).tokens(self.after)
         return ceil(max(0.0, self.overhead + padded(estimate) - self.freed_tokens))
 
-    def after_message(self, message: Mapping[str, Any]) -> TokenCount:
-        """Return the count after a message that is not a reply."""
-        return self.after_measure(measure_message(message))
-
     def after_measure(self, measure: Measure) -> TokenCount:
-        """Return the count after a message that was already measured."""
+        """Return the count after a measured message that is not a reply."""
         # Every message passes here, and replace() would cost four times as much.
         return TokenCount(
             self.model,

@@ -25,7 +25,6 @@ __all__ = ["ModelStatements", "changes_between", "link_targets", "linked_to", "l
 _LINK: Final = re.compile(
     r"\[\[([^\]\[|#\n]{1,200})(?:[|#][^\]\n]*)?\]\]|\]\(<?(?:\./)?([^)\s>:#]{1,200}\.md)>?(?:#[^)]*)?\)"
 )
-_SET: Final = ("trust", "source", "created", "modified", "scope", "expires")
 
 
 @record

@@ -49,8 +49,6 @@ Act: TypeAlias = Literal[
 ]
 """``found``: existed before the journal; ``outside``: changed by a person or another program."""
 
-OUTSIDE: Final = "outside"
-
 
 @record
 class Change:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from ...conversation.decisions import Cause, Pinned, ResultsRestored
 from ...conversation.entries import ASSISTANT, META, SCHEMA, USER, Entry, new_uuid
@@ -38,8 +38,6 @@ from .prepare import prepare
 from .replies import Call, calls_of, plain_reply
 
 __all__ = ["Session"]
-
-T = TypeVar("T")
 
 
 class Session:
