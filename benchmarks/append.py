@@ -1,7 +1,7 @@
-"""What does a durable append cost beside a bare write and fdatasync?
+"""How much slower is a durable append than a bare write and fdatasync?
 
-Both append the same lines to a file of their own in the same directory, in turn, so that what else the machine does
-hits them alike. Prints a table, or JSON with ``--json``; exits 1 where the ratio of the medians is above the limit.
+Both append the same lines to their own file in the same directory, alternately, so that other load on the machine
+affects both. Prints a table, or JSON with ``--json``; exits with 1 if the ratio of the medians is above the limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IN_MEMORY_US = 20.0
 
 
 def measure(folder: Path, line_bytes: int, appends: int, durable: bool) -> dict[str, float]:
-    """Time both ways of appending, in turn, and return medians and their ratio."""
+    """Time both ways of appending, alternately, and return the medians and their ratio."""
     sync = getattr(os, "fdatasync", os.fsync)
     descriptor = os.open(folder / f"bare-{line_bytes}-{durable}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     storage = FileStorage(folder, durability="always" if durable else "second")
@@ -63,11 +63,13 @@ def measure(folder: Path, line_bytes: int, appends: int, durable: bool) -> dict[
 
 
 def main() -> int:
-    """Measure, print, and say by the exit status whether the limit holds."""
+    """Measure, print, and return the exit status: 0 if the limit holds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--appends", type=int, default=1_000)
-    parser.add_argument("--folder", type=Path, default=Path(__file__).parent, help="what lies under it is measured")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(__file__).parent, help="the folder to measure in; its file system matters"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="reverie-append-") as folder:
         durable = [measure(Path(folder), size, options.appends, durable=True) for size in (200, 2_000, 50_000)]

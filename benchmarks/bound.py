@@ -1,9 +1,9 @@
 """How far is the replay's best policy from one that knows the future?
 
-The bound pays for every token when it is first sent, then for reading it on every request for as long as it is needed,
-and for nothing else: a result leaves the moment no later reply quotes it, and leaving is free; a pause of 5 to 60
-minutes costs the cheaper of a rewrite and the long lifetime's premium, token by token; longer ones a rewrite. No policy
-that must decide before it knows, and pay for what a change breaks, can reach it.
+The lower bound pays for every token when it is first sent, and for reading it on every request as long as it is needed,
+and for nothing else: a result leaves as soon as no later reply quotes it, and leaving is free; a pause of 5 to 60
+minutes costs the cheaper of a rewrite and the long lifetime's premium, token by token; a longer pause costs a rewrite.
+A policy that decides without knowledge of the future and pays for cache breaks cannot reach it.
 
 Run: python benchmarks/bound.py [PATH...] [--json]
 """
@@ -30,7 +30,7 @@ CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "claude-cod
 
 
 def last_needed(recording: Recording) -> dict[str, int]:
-    """Return, for each result, the last request whose reply quotes it and could have it from nowhere else."""
+    """Return, for each result, the last request whose reply quotes it and has no other source for it."""
     born: dict[str, int] = {}
     needed: dict[str, int] = {}
     holders: dict[str, str] = {}
@@ -56,7 +56,7 @@ def last_needed(recording: Recording) -> dict[str, int]:
 
 
 def bound(recording: Recording, rates: RelativeRates = CLASSIC) -> float:
-    """Return the least this recording's input could have cost, in tokens at the input price."""
+    """Return the lowest possible input cost of this recording, in tokens at the input price."""
     needed, policy = last_needed(recording), TrimPolicy()
     view, before = View(), None
     paid: dict[object, str] = {}
@@ -88,7 +88,7 @@ def bound(recording: Recording, rates: RelativeRates = CLASSIC) -> float:
 
 
 def main() -> int:
-    """Print the bound beside the policies."""
+    """Print the bound and the cost of each policy."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("paths", nargs="*", type=Path, default=[CORPUS])
     parser.add_argument("--json", action="store_true")

@@ -1,8 +1,8 @@
-"""What does it cost to ask whether a dream may begin, where the answer is no?
+"""What does it cost to find that a dream may not begin?
 
-After every query the gate is asked, and nearly always the last dream was too short a time ago. That answer may cost one
-``stat``, so beside it, in the same run and in turn, the stamp is looked at by a bare ``os.stat``. Prints a table, or
-JSON with ``--json``; with ``--check`` exits 1 where the limit is passed.
+The gate is checked after every query, and nearly always the last dream was too recent. That answer may cost one
+``stat``, so the same run also times a bare ``os.stat`` of the stamp, alternately. Prints a table, or
+JSON with ``--json``; with ``--check`` exits with 1 above the limit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HOUR_SECONDS = 3_600.0
 
 
 def timed(way: Callable[[], object], calls: int) -> float:
-    """Return how many seconds one of so many calls takes."""
+    """Return the seconds per call over a number of calls."""
     start = time.perf_counter()
     for _ in range(calls):
         way()
@@ -49,13 +49,13 @@ def filled(folder: Path, sessions: int) -> tuple[Path, Path]:
 
 
 def reasons(gate: DreamGate, many: int) -> set[str]:
-    """Return why the gate is closed, asked so many times."""
+    """Check the gate a number of times and return the reasons why it is closed."""
     found = [gate.check("now") for _ in range(many)]
     return {one.reason if isinstance(one, GateClosed) else "open" for one in found}
 
 
 def measure(folder: Path, sessions: int, calls: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Time a bare stat, the gate closed in each cheap way, and a look at all sessions."""
+    """Time a bare stat, the gate closed in each cheap way, and a scan of all sessions."""
     memory, home = filled(folder, sessions)
     stamp = str(memory / ".consolidate-lock")
     by_hours = DreamGate(memory, home=home, project="app")
@@ -97,14 +97,14 @@ def measure(folder: Path, sessions: int, calls: int, rounds: int) -> dict[str, d
 
 
 def main() -> int:
-    """Measure, print, and say by the exit status whether the limit holds."""
+    """Measure, print, and return the exit status: 0 if the limit holds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true", help="exit 1 where the limit is passed")
     parser.add_argument("--sessions", type=int, default=200)
     parser.add_argument("--calls", type=int, default=5_000)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--folder", type=Path, default=None, help="what lies under it is measured")
+    parser.add_argument("--folder", type=Path, default=None, help="the folder to measure in; its file system matters")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="reverie-dream-gate-") as folder:
         rows = measure(Path(folder), options.sessions, options.calls, options.rounds)

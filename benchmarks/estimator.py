@@ -1,17 +1,17 @@
-"""How far are token counts from what was billed?
+"""How far are token counts from the billed tokens?
 
     python benchmarks/estimator.py [CORPUS] [--json] [--check]
 
-Three questions, on recorded sessions with usage (default: ../shared/corpus beside the repository, or $REVERIE_CORPUS):
+Three questions, on recorded sessions with usage (default: ../shared/corpus next to the repository, or $REVERIE_CORPUS):
 
-1. The count before each request (T1: usage of the last reply plus an estimate of what followed) against what that
-   request was then billed. Every request is in the figures, also those nobody can foresee: the first one (system
-   prompt and tools are not in the file), the first after a compaction (what was attached again is not in the file),
-   and those before which the client dropped content without recording it.
-2. Text alone, no usage used: the whole request from its text, cold, then with what was learned from the requests
-   before it in the same file, then with what was learned from the other files only.
-3. Do the weights generalise? They are fitted anew on half of the files and tested on the other half, beside the
-   weights that ship.
+1. How far is the count before each request (T1: usage of the last reply plus an estimate of everything since) from the
+   bill of that request? Every request is included, even the unpredictable ones: the first one (system prompt and tools
+   are not in the file), the first after a compaction (attachments that were added again are not in the file), and those
+   before which the client dropped content without recording it.
+2. How good is an estimate from text alone, without usage: for the whole request, cold, then corrected by earlier
+   requests of the same file, then corrected by the other files only?
+3. Do the weights generalise? They are fitted again on half of the files and tested on the other half, and compared
+   with the shipped weights.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Message = Mapping[str, Any]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value below which that share lies, by linear interpolation."""
+    """Return the value below which a share of the values lies, by linear interpolation."""
     ordered = sorted(values)
     at = (len(ordered) - 1) * share
     low = int(at)
@@ -65,7 +65,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def summary(errors: Sequence[float]) -> dict[str, float]:
-    """Sum up signed relative errors."""
+    """Summarise signed relative errors."""
     if not errors:
         return {"requests": 0}
     sizes = [abs(error) for error in errors]
@@ -80,7 +80,7 @@ def summary(errors: Sequence[float]) -> dict[str, float]:
 
 
 def count_errors(session: ImportedSession) -> Iterator[tuple[str, float]]:
-    """Yield what kind of request each was, and how far the count before it was from its bill."""
+    """Yield the kind of each request and the relative error of the count before it."""
     counted, shown, asked = TokenCount(model=session.model), [], set[str]()
     for entry in session.entries:
         message = entry.message
@@ -99,7 +99,7 @@ def count_errors(session: ImportedSession) -> Iterator[tuple[str, float]]:
 
 
 def _kept(session: ImportedSession, decision: Compacted, before: str) -> list[Message]:
-    """Return what a recorded compaction left: its summary, and messages from the first kept on."""
+    """Return the view after a recorded compaction: its summary, and the messages from the first kept one on."""
     kept: list[Message] = [{"role": "user", "content": decision.summary}]
     keeping = False
     for entry in session.entries:
@@ -112,7 +112,7 @@ def _kept(session: ImportedSession, decision: Compacted, before: str) -> list[Me
 
 
 def growth(session: ImportedSession) -> Iterator[tuple[list[Message], float, float]]:
-    """Yield, for each request, the messages new in it, what they were billed, and its whole bill."""
+    """Yield, for each request, its new messages, their billed tokens, and its whole bill."""
     new: list[Message] = [{"role": "system", "content": session.system}] if session.system else []
     asked, before = set[str](), 0
     for entry in session.entries:
@@ -128,7 +128,7 @@ def growth(session: ImportedSession) -> Iterator[tuple[list[Message], float, flo
 
 
 def is_whole(session: ImportedSession) -> bool:
-    """Say whether the file holds all of its requests: system prompt, messages, and tools where any are called."""
+    """Say whether the file contains whole requests: system prompt, messages, and tools if any are called."""
     called = any(
         isinstance(block, dict) and block.get("type") == "tool_use"
         for entry in session.messages
@@ -149,7 +149,7 @@ def speed() -> dict[str, float]:
 
 
 def text_errors(sessions: Sequence[ImportedSession]) -> dict[str, list[float]]:
-    """Estimate whole requests from their text: cold, learned from earlier requests, learned from other files."""
+    """Estimate whole requests from their text: cold, corrected by earlier requests, corrected by other files."""
     steps = {id(one): [(measure_messages(new), grown, bill) for new, grown, bill in growth(one)] for one in sessions}
     errors: dict[str, list[float]] = {"cold": [], "learned": [], "learned elsewhere": []}
     for session in sessions:
@@ -168,7 +168,7 @@ def text_errors(sessions: Sequence[ImportedSession]) -> dict[str, list[float]]:
 
 
 def class_errors(sessions: Sequence[ImportedSession]) -> dict[str, dict[str, float]]:
-    """Sum up the cold error of what each request added, by the class most of it is in."""
+    """Summarise the cold error of the new part of each request, by its main class of text."""
     found: dict[str, list[float]] = {}
     for session in sessions:
         for at, (new, grown, _) in enumerate(growth(session)):
@@ -180,7 +180,7 @@ def class_errors(sessions: Sequence[ImportedSession]) -> dict[str, dict[str, flo
 
 
 def texts_of(value: Any) -> Iterator[str]:
-    """Yield the texts a message holds, as the estimator sees them."""
+    """Yield the texts of a message as the estimator sees them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -195,7 +195,7 @@ def texts_of(value: Any) -> Iterator[str]:
 
 
 def features(messages: Iterable[Message]) -> list[float]:
-    """Count what the weights apply to."""
+    """Count the features that the weights apply to."""
     found = [0.0] * len(FEATURES)
     for text in (text for message in messages for text in texts_of(message.get("content"))):
         marks = 0
@@ -217,7 +217,7 @@ def features(messages: Iterable[Message]) -> list[float]:
 
 
 def fitted(rows: Sequence[tuple[list[float], float]]) -> list[float]:
-    """Fit weights by least squares of relative errors, giving rows that do not fit less say each time around."""
+    """Fit weights by least squares of relative errors, giving outliers less weight in each iteration."""
     size = len(FEATURES)
     weights = [0.3] * size
     for _ in range(6):
@@ -250,7 +250,7 @@ def solved(matrix: list[list[float]], target: list[float]) -> list[float]:
 
 
 def cross_validated(sessions: Sequence[ImportedSession]) -> dict[str, dict[str, dict[str, float]]]:
-    """Compare, on what each request added, the weights that ship with weights fitted without that file."""
+    """Compare, on the new part of each request, the shipped weights with weights fitted without that file."""
     rows: list[tuple[int, str, list[float], float, Measure]] = []
     for place, session in enumerate(sessions):
         for at, (new, grown, _) in enumerate(growth(session)):
@@ -272,7 +272,7 @@ def cross_validated(sessions: Sequence[ImportedSession]) -> dict[str, dict[str, 
 
 
 def run(corpus: Path) -> dict[str, Any]:
-    """Answer all questions for the sessions below a folder."""
+    """Answer all questions for the sessions in a folder."""
     sessions = [
         session for session in read_sessions(corpus) if any(billed_tokens(one.reply) for one in session.entries)
     ]
@@ -299,7 +299,7 @@ def run(corpus: Path) -> dict[str, Any]:
 
 
 def table(title: str, rows: Mapping[str, Mapping[str, float]]) -> None:
-    """Print summaries, one a line."""
+    """Print summaries, one per line."""
     print(f"\n{title}\n{'':48}{'requests':>9}{'median':>9}{'mean':>9}{'p95':>9}{'max':>9}{'bias':>9}")
     for name, row in rows.items():
         figures = "".join(f"{row[key]:9.2%}" for key in ("median", "mean", "p95", "max", "bias") if key in row)
@@ -326,9 +326,9 @@ def main() -> int:
         for name, rows in result["kinds"].items():
             table(f"{name}: by kind of request", rows)
         for name, rows in result["classes"].items():
-            table(f"{name}: what each request added, text alone, cold, by main class", rows)
+            table(f"{name}: new part of each request, text alone, cold, by main class", rows)
         for name, rows in result["cross_validation"].items():
-            table(f"{name}: what each request added, cross-validated by file", rows)
+            table(f"{name}: new part of each request, cross-validated by file", rows)
         print("\nTime of one estimate: " + ", ".join(f"{k} {v:.1f} us" for k, v in result["microseconds"].items()))
         print("\nTargets")
         for name, target in result["targets"].items():

@@ -1,11 +1,11 @@
-"""What do parallel forks of a long session cost, against one write and one read of its prefix?
+"""What do parallel forks of a long session cost, compared with one write and one read of its prefix?
 
     python benchmarks/forks.py [--forks 8] [--tokens 150000] [--json] [--check]
 
-A session is grown to so many tokens on a server that speaks the Messages API and bills as the provider does. Then it
-rests until the provider's cache is cold, and several forks ask at once. Money is what the server billed for input, by
-the installed list of prices. With --check: exit 1 unless the prefixes are byte-identical and the input of all forks
-together costs at most 1.5 times one write and one cached read of that prefix.
+A session grows to a number of tokens on a server with the Messages API that bills like the provider. After a pause the
+provider's cache is cold, and several forks ask at the same time. The cost is the server's bill for input, at the
+installed prices. With --check: exit with 1 unless the prefixes are byte-identical and the input of all forks together
+costs at most 1.5 times one write and one cached read of that prefix.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ PAGE = "The harbour master wrote down every ship that came in, the tide it came 
 
 
 def answer(request: dict[str, Any]) -> Any:
-    """Read page after page; answer a side question in a line."""
+    """Read page after page, and answer a side question in one line."""
     if "reverie-fork" in str(request["messages"][-1]["content"])[-400:]:
         return "Seven ships."
     return [{"type": "tool_use", "name": "Read", "input": {"page": len(request["messages"])}}]
 
 
 async def grown(session: Session, model: AnthropicModel, clock: ManualClock, tokens: int) -> None:
-    """Let a session read until it holds so many tokens, its last reply waiting for an answer."""
+    """Let a session read until it has a number of tokens; its last reply has an open call."""
     await session.say("Read the whole book.")
     while True:
         request = await session.prepare(model=MODEL, max_tokens=1_000, system=SYSTEM, tools=TOOLS)
@@ -59,14 +59,14 @@ async def grown(session: Session, model: AnthropicModel, clock: ManualClock, tok
 
 
 def input_usd(used: Usage) -> float:
-    """Return what the input of a call costs."""
+    """Return the cost of the input of a call."""
     prices = prices_for(MODEL)
     assert prices is not None
     return prices.cost(used.read, used.write_5m, used.write_1h, used.uncached)
 
 
 async def measured(forks: int, tokens: int) -> dict[str, Any]:
-    """Grow a session, let it go cold, fork it, and return what the server billed."""
+    """Grow a session, wait until its cache is cold, fork it, and return the server's bill."""
     clock = ManualClock(START)
     settings = Settings(Path("."), switches=Switches(notes=False, compact=False, idle_trim=False, priced_trim=False))
     async with MessagesServer(answer, clock=clock) as server:
@@ -100,7 +100,7 @@ async def measured(forks: int, tokens: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure, print, and say by the exit status whether the limit holds."""
+    """Measure, print, and return the exit status: 0 if the limit holds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--forks", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=150_000)

@@ -1,4 +1,4 @@
-"""How long a host waits for a hook: from its start to its end, warm, against a bare Python in the same run.
+"""How long does a host wait for a hook, from start to end, warm, compared with a bare Python in the same run?
 
     python benchmarks/hooks.py [--calls 40] [--memories 200] [--check] [--json]
 
@@ -25,7 +25,7 @@ EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop")
 
 
 def timed(command: list[str], data: bytes, environ: dict[str, str]) -> tuple[float, float]:
-    """Return the milliseconds a process took, by the clock and by the processor."""
+    """Return the wall time and the processor time of a process, in milliseconds."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     ran = subprocess.run(command, input=data, capture_output=True, env=environ, check=True)
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -35,7 +35,7 @@ def timed(command: list[str], data: bytes, environ: dict[str, str]) -> tuple[flo
 
 
 def main() -> int:
-    """Measure and print; with --check return 1 where a limit is missed."""
+    """Measure and print; with --check return 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=40)
     parser.add_argument("--memories", type=int, default=200)

@@ -1,24 +1,24 @@
-"""What a coding session costs in somebody else's agent, without us and with us, by the provider's own ledger.
+"""What does a coding session cost in another framework, with and without Reverie, by the provider's own ledger?
 
-Every framework is the real package and drives the same scripted session (reads, searches, test runs, logs, edits, a
+Every framework is the real package and runs the same scripted session (reads, searches, test runs, logs, edits, a
 person who pauses) against our loopback server, which refuses invalid requests and charges by its own cache:
 
-* ``plain``: the framework as it is, with its prompt caching turned on where it has to be (the SDK loop:
-  ``cache_control``; LangChain: ``AnthropicPromptCachingMiddleware``; Pydantic AI: ``Caching()``; OpenAI caches alone);
-* ``uncached``: the same requests at the price of uncached input, which is what the framework's default costs;
+* ``plain``: the framework alone, with its prompt caching turned on where this is needed (the SDK loop:
+  ``cache_control``; LangChain: ``AnthropicPromptCachingMiddleware``; Pydantic AI: ``Caching()``; OpenAI: automatic);
+* ``uncached``: the same requests at the price of uncached input, the cost of the framework's default;
 * ``own``: with its own way to shorten the past (see ``OWN``);
-* ``reverie``: with our integration in its place;
+* ``reverie``: with our integration instead;
 * ``both``: with its own and ours.
 
-What must hold: ``reverie`` costs at most 0.8 of ``plain``, and ``both`` less than ``own``. Whether ours alone costs
-less than its own alone is for the table to say: who sums up at every turn gives the past away for money. Where ours
-keeps the context below the line at which its own begins, ``both`` costs what ``reverie`` costs.
+Limits: ``reverie`` costs at most 0.8 of ``plain``, and ``both`` less than ``own``. The table shows whether ours alone
+costs less than its own alone: summarising at every turn saves money and loses the past. If ours keeps the context below
+the threshold of its own, ``both`` costs the same as ``reverie``.
 
-A break is a request that does not extend the one before; it is explained where a logged decision says so.
+A break is a request that does not extend the one before; it is explained if a logged decision says so.
 
-Every conversation has a process of its own, two at a time (``--jobs``). Most of the time is spent in two of the
-packages themselves, which look at every item of the history before every call: openai's ``async_maybe_transform``
-(3 ms an item) and langchain-core's ``is_data_content_block`` (1 ms a block).
+Every conversation has its own process, two at a time (``--jobs``). Most of the time is spent in two of the
+packages themselves, which process every item of the history before every call: openai's ``async_maybe_transform``
+(3 ms per item) and langchain-core's ``is_data_content_block`` (1 ms per block).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ TELL_EVERY = 100
 
 
 class Run:
-    """One conversation on its way: the script, the server, the session, and what was heard."""
+    """One running conversation: the script, the server, the session, and its events."""
 
     def __init__(self, framework: str, way: str, replies: int, seed: int) -> None:
         self.framework, self.way = framework, way
@@ -97,7 +97,7 @@ class Run:
             self.explained.add(len(self.server.requests))
 
     def bill(self) -> dict[str, Any]:
-        """Return what the server charged and what it saw."""
+        """Return the server's charges and its observations."""
         rates = [(prices_for(model), usage_of(usage)) for model, usage in self.server.usages]
         breaks = [at for at, extending in enumerate(extensions(self.server.requests)) if not extending]
         return {
@@ -113,12 +113,12 @@ class Run:
 
 
 def tell(text: str) -> None:
-    """Say how far it is, beside the figures."""
+    """Print the progress, separate from the figures."""
     print(text, file=sys.stderr, flush=True)
 
 
 def extensions(requests: Sequence[dict[str, Any]]) -> list[bool]:
-    """Say of each request whether it extends the last one that had tools too."""
+    """Say for each request whether it extends the last one that also had tools."""
     said: list[bool] = []
     last: list[bytes] = []
     for request in requests:
@@ -147,7 +147,7 @@ def _item(item: Any) -> bytes:
 
 
 def play_anthropic(run: Run) -> None:
-    """Hold the conversation in a plain loop around the SDK."""
+    """Run the conversation in a plain loop around the SDK."""
     from anthropic import Anthropic
 
     from reverie.integrations.anthropic import reverie_middleware
@@ -177,7 +177,7 @@ def play_anthropic(run: Run) -> None:
 
 
 def play_langchain(run: Run) -> None:
-    """Hold the conversation with a LangChain agent."""
+    """Run the conversation with a LangChain agent."""
     from langchain.agents import create_agent
     from langchain.agents.middleware import SummarizationMiddleware
     from langchain_anthropic import ChatAnthropic
@@ -216,7 +216,7 @@ def play_langchain(run: Run) -> None:
 
 
 def play_pydantic_ai(run: Run) -> None:
-    """Hold the conversation with a Pydantic AI agent."""
+    """Run the conversation with a Pydantic AI agent."""
     asyncio.run(_play_pydantic_ai(run))
 
 
@@ -253,7 +253,7 @@ async def _play_pydantic_ai(run: Run) -> None:
 
 
 def _summing_up(agent: Any) -> Callable[[list[Any]], Any]:
-    """Return a history processor as Pydantic AI's documentation shows one: old messages become a summary."""
+    """Return a history processor as in Pydantic AI's documentation: old messages become a summary."""
     from pydantic_ai.messages import ModelRequest, ModelResponse, UserPromptPart
 
     async def process(messages: list[Any]) -> list[Any]:
@@ -272,7 +272,7 @@ def _summing_up(agent: Any) -> Callable[[list[Any]], Any]:
 
 
 def play_openai_agents(run: Run) -> None:
-    """Hold the conversation with an agent of OpenAI's."""
+    """Run the conversation with an OpenAI agent."""
     asyncio.run(_play_openai_agents(run))
 
 
@@ -332,7 +332,7 @@ def played(framework: str, way: str, replies: int, seed: int = 1) -> dict[str, A
 def measure(
     frameworks: Sequence[str], ways: Sequence[str], replies: int, seed: int, *, jobs: int = 1
 ) -> dict[str, Any]:
-    """Play every framework in every way, so many at a time."""
+    """Play every framework in every way, a number of them at a time."""
     asked = [(framework, way) for framework in frameworks for way in ways]
     found: dict[str, Any] = {framework: {} for framework in frameworks}
     start = time.perf_counter()
@@ -346,7 +346,7 @@ def measure(
 def _bills(
     asked: Sequence[tuple[str, str]], replies: int, seed: int, jobs: int
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Return bills as they come; of several at a time each has a process of its own, the longest first."""
+    """Yield bills as they arrive; parallel conversations have separate processes, the longest first."""
     if jobs == 1:
         yield from ((framework, way, played(framework, way, replies, seed)) for framework, way in asked)
         return
@@ -358,7 +358,7 @@ def _bills(
 
 
 def checked(found: dict[str, Any]) -> dict[str, bool]:
-    """Hold what was measured against what must hold."""
+    """Compare the measurements with the limits."""
     checks: dict[str, bool] = {}
     for name, ways in found.items():
         for less, more, limit in (("reverie", "plain", LIMIT), ("both", "own", 1.0)):
@@ -376,7 +376,7 @@ def checked(found: dict[str, Any]) -> dict[str, bool]:
 
 
 def table(found: dict[str, Any], replies: int) -> None:
-    """Print what was measured."""
+    """Print the measurements."""
     print(f"dollars for a coding session of {replies} replies, by the server's ledger")
     columns = ("uncached", *WAYS, "of plain", "of own", "breaks")
     print(f"{'':<16}" + "".join(f"{name:>12}" for name in columns))
@@ -396,7 +396,7 @@ def table(found: dict[str, Any], replies: int) -> None:
 
 
 def main() -> int:
-    """Measure, print, and with ``--check`` say by the exit status whether all of it holds."""
+    """Measure, print, and with ``--check`` return the exit status: 0 if all limits hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--check", action="store_true", help="fail where something that must hold does not")

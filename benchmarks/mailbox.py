@@ -1,12 +1,12 @@
-"""How long does a poll take when 100,000 messages wait, and what does sending one cost?
+"""How long does a poll take with 100,000 waiting messages, and what does sending one cost?
 
     python benchmarks/mailbox.py [--json] [--check] [--messages 100000] [--rounds 9]
 
-An inbox is filled with signed letters of one sender, of 16 and of 1,000, and polled by a reader that has just begun, so
-that nothing is remembered from poll to poll. Beside it stands the floor of any inbox that looks at all of its messages:
-listing as many files in one folder with ``os.scandir``, names only, none opened. The best of the rounds counts, and
-the median of the ratios. Sending is held against what it cannot do without: write, flush, rename, flush the folder;
-it has no limit, since a file system in memory flushes for nothing.
+An inbox is filled with signed messages of 1, 16 and 1,000 senders, and polled by a new reader, which remembers nothing
+from earlier polls. For comparison, the run measures the minimum for an inbox that looks at all of its messages: listing
+as many files in one folder with ``os.scandir``, names only, without opening any. The best round counts, and the median
+of the ratios. Sending is compared with its unavoidable steps: write, flush, rename, flush the folder;
+it has no limit, because a file system in memory flushes for free.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WHOLE = 50
 
 
 def fill(home: Path, senders: int, messages: int) -> None:
-    """Put letters where senders would, without waiting for the disk."""
+    """Store messages as senders would, without waiting for the disk."""
     Mailbox(home, TEAM, "reader").close()
     new = home / "teams" / TEAM / "reader" / "new"
     now = time.time_ns()
@@ -62,7 +62,7 @@ def fill(home: Path, senders: int, messages: int) -> None:
 
 
 def fill_flat(flat: Path, messages: int) -> None:
-    """Put as many empty files into one folder, named as letters of an ordinary maildir are."""
+    """Create the same number of empty files in one folder, named like messages of an ordinary maildir."""
     flat.mkdir()
     now = time.time_ns()
     for number in range(messages):

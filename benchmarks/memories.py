@@ -1,9 +1,9 @@
 """What does it cost to scan a memory directory, load its index and save into it?
 
-The scan reads the head of every memory; beside it, in the same run and in turn, every file is opened and 2 KB of it are
-read, which is the least any program must do. Every round has a store of its own, as a new process would; beside a
-journal the first of all leaves the heads it read to the others, and is shown apart. Prints a table, or JSON with
-``--json``; with ``--check`` exits 1 where a limit is passed.
+The scan reads the head of every memory; in the same run, alternately, every file is opened and 2 KB of it are
+read, which is the minimum for any program. Every round has a new store, like a new process; with a journal, the first
+scan leaves the heads it read to the later ones, and is shown separately. Prints a table, or JSON with
+``--json``; with ``--check`` exits with 1 above a limit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TYPES = ("user", "feedback", "project", "reference")
 
 
 def fill(folder: Path, count: int, *, journaled: bool) -> None:
-    """Write so many memories as the store writes them; journaled ones are the user's word, as saved by the user."""
+    """Write a number of memories in the store's format; journaled ones have the trust of a user's save."""
     folder.mkdir()
     trust: Trust = "user" if journaled else "agent"
     lines: list[bytes] = []
@@ -60,7 +60,7 @@ def fill(folder: Path, count: int, *, journaled: bool) -> None:
 
 
 def timed(way: Callable[[], object]) -> float:
-    """Return how many seconds one call takes."""
+    """Return the seconds that one call takes."""
     gc.collect()
     start = time.perf_counter()
     way()
@@ -68,7 +68,7 @@ def timed(way: Callable[[], object]) -> float:
 
 
 def measure_scan(folder: Path, count: int, rounds: int, *, journaled: bool) -> dict[str, float]:
-    """Scan and read 2 KB of each file, in turn."""
+    """Scan the directory and read 2 KB of each file, alternately."""
     fill(folder, count, journaled=journaled)
     names = sorted(name for name in os.listdir(folder) if name.endswith(".md"))
     warm = MemoryStore(str(folder))
@@ -108,7 +108,7 @@ def measure_scan(folder: Path, count: int, rounds: int, *, journaled: bool) -> d
 
 
 def measure_index(folder: Path, rounds: int) -> dict[str, float]:
-    """Load an index that is as long as one may be."""
+    """Load an index of the maximum length."""
     folder.mkdir()
     memory = Memory(folder)
     memory.save("The release train leaves on Tuesdays at noon", type="project", why="the customers are told so")
@@ -120,7 +120,7 @@ def measure_index(folder: Path, rounds: int) -> dict[str, float]:
 
 
 def timed_many(way: Callable[[], object], rounds: int) -> list[float]:
-    """Return how long each of many calls takes."""
+    """Return the time of each of many calls."""
     found: list[float] = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -130,7 +130,7 @@ def timed_many(way: Callable[[], object], rounds: int) -> list[float]:
 
 
 def measure_saves(folder: Path, count: int) -> dict[str, float]:
-    """Save so many memories, each durable when it is acknowledged."""
+    """Save a number of memories, each durable when it is acknowledged."""
     memory = Memory(folder)
     seconds = [
         timed(lambda: memory.save(f"Rule {number} is about service {number}", type="project", why="it is so"))  # noqa: B023
@@ -147,13 +147,13 @@ def measure_secrets(rounds: int) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measure, print, and say by the exit status whether the limits hold."""
+    """Measure, print, and return the exit status: 0 if the limits hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true", help="exit 1 where a limit is passed")
     parser.add_argument("--files", type=int, nargs="*", default=[200, 20_000])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", type=Path, default=None, help="what lies under it is measured")
+    parser.add_argument("--folder", type=Path, default=None, help="the folder to measure in; its file system matters")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="reverie-memories-") as folder:
         scans = [

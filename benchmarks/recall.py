@@ -2,13 +2,13 @@
 
     python benchmarks/recall.py [FILE] [--json] [--check] [--no-speed] [--tune]
 
-FILE is a LoCoMo file (default: ../shared/locomo-dev beside the repository, or $REVERIE_LOCOMO). Each conversation
-becomes a home of its own with a log a session, and is searched through the same door as ``reverie search``, with no
-model. Beside it, in the same run, BM25 over turns and over whole sessions, plain and with our stems and stop words.
+FILE is a LoCoMo file (default: ../shared/locomo-dev next to the repository, or $REVERIE_LOCOMO). Each conversation
+becomes a home directory with one log per session, and is searched by the same code as ``reverie search``, without a
+model. The same run measures BM25 over turns and over whole sessions, plain and with our stems and stop words.
 R@k is the share of a question's evidence among the first k, averaged over questions that have evidence.
 
-``--tune`` says how well the constants carry over: for each conversation they are chosen anew from a grid by the other
-four alone, and the left-out one is measured with those.
+``--tune`` measures how well the constants generalise: for each conversation they are chosen again from a grid by the
+other four alone, and the left-out one is measured with those.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Conversation(NamedTuple):
 
 
 class Score(NamedTuple):
-    """How much of one question's evidence was found."""
+    """The share of one question's evidence that was found."""
 
     turn_r5: float
     turn_r10: float
@@ -97,12 +97,12 @@ def conversation(item: dict[str, Any]) -> Conversation:
 
 
 def place(text: str) -> list[Place]:
-    """Read ids such as ``D3:11``, of which there may be several in one."""
+    """Read ids such as ``D3:11``; one text may contain several."""
     return [(int(session), int(turn)) for session, turn in re.findall(r"D:?(\d+):(\d+)", text)]
 
 
 def write_logs(talk: Conversation, home: Path) -> None:
-    """Write a conversation as a home with a log a session, as ``reverie import`` would."""
+    """Write a conversation as a home directory with one log per session, as ``reverie import`` would."""
     folder = home / "projects" / "locomo"
     folder.mkdir(parents=True)
     lines: dict[int, list[bytes]] = {}
@@ -118,7 +118,7 @@ def write_logs(talk: Conversation, home: Path) -> None:
 
 
 class Ours:
-    """Search as ``reverie search`` does it, over one conversation."""
+    """Search one conversation as ``reverie search`` does."""
 
     def __init__(self, talk: Conversation, home: Path) -> None:
         write_logs(talk, home)
@@ -141,7 +141,7 @@ class Ours:
 
 
 def bare_words(text: str) -> list[str]:
-    """Return the words of a text as they are written."""
+    """Return the words of a text unchanged."""
     return re.findall(r"[a-z0-9]+", text.lower())
 
 
@@ -186,7 +186,7 @@ def bm25(documents: dict[Any, list[str]], k1: float = 1.2, b: float = 0.75) -> C
 
 
 def score(question: Question, turns: list[Place], sessions: list[int]) -> Score:
-    """Say what share of the evidence is among the first."""
+    """Return the share of the evidence among the first hits."""
     wanted = {session for session, _ in question.evidence}
     return Score(
         len(question.evidence & set(turns[:5])) / len(question.evidence),
@@ -207,7 +207,7 @@ def averaged(scores: list[Score]) -> dict[str, float]:
 
 
 def grid() -> Iterator[Weights]:
-    """Yield the constants and their neighbours, one changed at a time; zero leaves an idea out."""
+    """Yield the constants and their neighbours, one changed at a time; zero turns an idea off."""
     base = Weights()
     yield base
     for name, values in {
@@ -257,19 +257,19 @@ WORDS = [f"{SYLLABLES[at * 7 % len(SYLLABLES)]}{SYLLABLES[at // 19 % len(SYLLABL
 
 
 def sentence(rng: Random, words: int) -> str:
-    """Write words as common and as rare as in real text: the nth most common is n times rarer than the first."""
+    """Write words with a realistic frequency: the nth most common is n times rarer than the first."""
     return " ".join(WORDS[int(len(WORDS) ** rng.random()) - 1] for _ in range(words))
 
 
 def milliseconds(act: Callable[[], object]) -> float:
-    """Run something once and return how long it took."""
+    """Run a function once and return its duration."""
     start = time.perf_counter()
     act()
     return (time.perf_counter() - start) * 1_000
 
 
 def memory_speed(memories: int = MEMORIES, queries: int = 200) -> dict[str, float]:
-    """Ask an index of many memories."""
+    """Query an index of many memories."""
     rng = Random(3)
     index = MemoryIndex()
     records = [
@@ -285,7 +285,7 @@ def memory_speed(memories: int = MEMORIES, queries: int = 200) -> dict[str, floa
 
 
 def session_speed(home: Path, messages: int = MESSAGES, queries: int = 100) -> dict[str, float]:
-    """Index many messages, ask, append a little, and see what following the logs reads."""
+    """Index many messages, query, append a little, and count the bytes read to update the index."""
     rng = Random(5)
     folder = home / "projects" / "speed"
     folder.mkdir(parents=True)
@@ -320,13 +320,13 @@ def session_speed(home: Path, messages: int = MESSAGES, queries: int = 100) -> d
 
 
 def line(rng: Random, uuid: str, at: float) -> bytes:
-    """Write one message as a log has it."""
+    """Return one message as a line of a log."""
     message = {"role": USER, "content": sentence(rng, rng.randint(10, 90))}
     return encode_entry(Entry(uuid, None, iso(at), "log", USER, {"message": message})) + b"\n"
 
 
 def at95(times: list[float]) -> float:
-    """Return the time that 95 of 100 stay under."""
+    """Return the 95th percentile of the times."""
     return sorted(times)[int(len(times) * 0.95)]
 
 
@@ -334,7 +334,7 @@ def at95(times: list[float]) -> float:
 
 
 def measure(path: Path | None, *, speed: bool, tune: bool) -> dict[str, Any]:
-    """Measure everything asked for."""
+    """Measure all requested figures."""
     report: dict[str, Any] = {"limits": LIMITS}
     with tempfile.TemporaryDirectory() as folder:
         if path is not None:
@@ -366,7 +366,7 @@ def measure(path: Path | None, *, speed: bool, tune: bool) -> dict[str, Any]:
 
 
 def met(report: dict[str, Any]) -> dict[str, bool]:
-    """Say which limits are met, of those that were measured."""
+    """Say which of the measured limits are met."""
     out: dict[str, bool] = {}
     if "ours" in report:
         ours, plain = report["ours"], report["plain_bm25"]

@@ -1,29 +1,29 @@
-"""What is left of the facts when the past becomes a summary: share kept, at so many tokens, dollars and seconds.
+"""Which facts are left when the past becomes a summary: share kept, tokens, dollars and seconds.
 
-Every recorded session is compacted once, in full view of the exact names in the part that leaves: those mined from it
+Every recorded session is compacted once. The removed part contains exact names that are mined from it
 (paths, shas, test names, error lines, links, ids, numbers the user gave), weighted by how often it used them, and
-facts planted in it beforehand, once each, in results of tools, in words of the user and in words of the agent. Then
-each is looked for in what the model is shown, by literal match. No model judges anything.
+facts planted before, once each, in results of tools, in words of the user and in words of the agent. Then
+each is searched in the text that the model sees, by literal match. No model judges anything.
 
-    notes (local)    our compaction from the local note-taker; no call. This one and the next two are given budgets
+    notes (local)    our compaction from the local note-taker; no call. This method and the next two have budgets
                      that keep the summary within 12,000 tokens
-    notes (model)    the same with a scripted model that wrote the notes; its prose holds no name at all, so that what
-                     is kept is what the program guarantees whatever a model writes
-    full (model)     our compaction by a scripted model's summary, whose prose holds no name either
+    notes (model)    the same with a scripted model that wrote the notes; its prose contains no name at all, so that
+                     only the program's guarantee is measured
+    full (model)     our compaction by a scripted model's summary, whose prose contains no name either
     notes, defaults  the first with the default budgets, whose summary may be longer than 12,000 tokens
-    keep-tail        the newest messages, as many as take the tokens that "notes (local)" takes
-    langchain        the window LangChain's summarisation keeps by its documented default, the last 20 messages, with
-                     as much of the past besides as equal tokens allow; its summary is a model's prose without names
+    keep-tail        the newest messages, with the same number of tokens as "notes (local)"
+    langchain        the window that LangChain's summarisation keeps by its documented default, the last 20 messages,
+                     with as much more of the past as equal tokens allow; its summary is a model's prose without names
     drop-results     every tool result cleared, then the newest messages that fit the same tokens
 
-Dollars are arithmetic at list prices (input 3, output 15, cache write 3.75, cache read 0.30 a million): what a call
-for the summary costs, and writing what is left to the cache anew. Seconds are measured, without any model's time.
+Dollars are computed from list prices (input 3, output 15, cache write 3.75, cache read 0.30 per million): the cost of a
+call for the summary, and of writing the rest to the cache again. Seconds are measured, without any model's time.
 
-The names are mined by the rules that the anchor list uses too; ``--plain`` mines them with a handful of regular
-expressions of its own instead, so that no rule judges itself.
+The anchor list uses the same rules to mine names; ``--plain`` mines them with a few separate regular
+expressions instead, so that no rule judges itself.
 
-With ``--check`` it exits 1 unless each of ours (the first three) keeps more than every other way does at no fewer
-tokens, at least 0.75 on average within a summary of 12,000 tokens, and everything is reachable by reading back.
+With ``--check`` it exits with 1 unless each of ours (the first three) keeps more than every other method with at least
+as many tokens, at least 0.75 on average within a summary of 12,000 tokens, and everything can be read back.
 
 Run: python benchmarks/retention.py [PATH...] [--plain] [--json] [--check] [--seed N]
 """
@@ -79,7 +79,7 @@ CLEARED = "[Old tool result content cleared]"
 
 @dataclass
 class Row:
-    """What one way left of one session."""
+    """The result of one method on one session."""
 
     session: str
     way: str
@@ -95,7 +95,7 @@ class Row:
 
 @dataclass
 class Case:
-    """A session with facts planted in it, the part that leaves, and what is looked for."""
+    """A session with planted facts, the removed part, and the facts to search for."""
 
     name: str
     entries: list[Entry]
@@ -158,7 +158,7 @@ def shown(messages: Sequence[Message]) -> str:
 
 
 def kept_of(case: Case, text: str) -> tuple[float, float]:
-    """Return the shares of mined and of planted facts that stand in a text."""
+    """Return the shares of mined and of planted facts that a text contains."""
     mined = sum(count for name, count in case.names.items() if name in text) / max(1, case.names.total())
     return mined, sum(fact in text for fact in case.planted) / max(1, len(case.planted))
 
@@ -166,7 +166,7 @@ def kept_of(case: Case, text: str) -> tuple[float, float]:
 async def compacted(
     case: Case, way: str, model: ScriptedModel | None = None, *, notes: bool = True, policy: CompactPolicy | None = None
 ) -> Row | None:
-    """Compact a session for real and measure what is left."""
+    """Compact a session for real and measure the result."""
     settings = load_settings()
     settings = replace(settings, compact=policy or settings.compact)
     if model is not None and not notes:
@@ -198,7 +198,7 @@ async def compacted(
 
 
 def unescaped(text: str) -> str:
-    """Return the text of messages that are read back as JSON, a line each or all in one."""
+    """Return the text of messages that are read back as JSON, one per line or all in one."""
     decoder, out, at = json.JSONDecoder(), [], 0
     while at < len(text):
         try:
@@ -238,7 +238,7 @@ def without_results(messages: Sequence[Message]) -> list[Message]:
 
 
 def baseline(case: Case, way: str, keep: Callable[[list[Message]], list[Message]], extra_usd: float) -> Row:
-    """Measure a way that only chooses messages."""
+    """Measure a method that only selects messages."""
     messages = [entry.message for entry in case.entries if entry.message is not None]
     begun = time.perf_counter()
     left = keep(messages)
@@ -249,7 +249,7 @@ def baseline(case: Case, way: str, keep: Callable[[list[Message]], list[Message]
 
 
 async def measured(case: Case) -> list[Row]:
-    """Measure every way on one session."""
+    """Measure every method on one session."""
     first = await compacted(case, "notes (local)", policy=SHORT)
     if first is None:
         return []
@@ -272,7 +272,7 @@ async def measured(case: Case) -> list[Row]:
 
 
 def cases(paths: Sequence[Path], rng: Random) -> list[Case]:
-    """Read the sessions that are long enough, with facts planted in them."""
+    """Read the sessions that are long enough, and plant facts in them."""
     out: list[Case] = []
     for path in paths:
         for found in read_sessions(path):
@@ -285,7 +285,7 @@ def cases(paths: Sequence[Path], rng: Random) -> list[Case]:
 
 
 def _unbilled(entry: Entry) -> Entry:
-    """Return the entry without what it was billed: a recording's own compactions are not in this log."""
+    """Return the entry without its billed usage: a recording's own compactions are not in this log."""
     reply = {key: value for key, value in entry.reply.items() if key != "usage"}
     return replace(entry, body={**entry.body, "reply": reply}) if entry.reply else entry
 
@@ -306,7 +306,7 @@ def _mixed(name: str) -> bool:
 
 
 def look_for(case: Case, *, plain: bool = False) -> None:
-    """Mine the part that leaves: everything but the last 10,000 tokens."""
+    """Mine the removed part: everything except the last 10,000 tokens."""
     left, at = 10_000.0, len(case.entries)
     while at > 0 and left > 0:
         at -= 1
@@ -320,7 +320,7 @@ def look_for(case: Case, *, plain: bool = False) -> None:
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Return the means by way, as lines."""
+    """Return the means by method, as lines."""
     lines = [
         f"{'way':<16}{'kept':>7}{'least':>7}{'planted':>9}{'tokens':>9}{'summary':>9}{'USD':>9}{'s':>8}{'back':>6}"
     ]
@@ -338,13 +338,13 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def mean(rows: Sequence[Row], way: str, field: str) -> float:
-    """Return the mean of a field over the sessions of one way."""
+    """Return the mean of a field over the sessions of one method."""
     found = [float(getattr(row, field)) for row in rows if row.way == way]
     return sum(found) / len(found) if found else 0.0
 
 
 def shortfalls(rows: Sequence[Row]) -> list[str]:
-    """Name everything in which ours is not what it is meant to be; a way that was not run falls short too."""
+    """List every limit that ours misses; a method that was not run is a miss too."""
     wrong: list[str] = []
     sessions = {row.session for row in rows}
     for way in OURS:
@@ -354,7 +354,7 @@ def shortfalls(rows: Sequence[Row]) -> list[str]:
             continue
         kept, longest = mean(rows, way, "kept"), max(row.summary_tokens for row in mine)
         if kept < AIM:
-            wrong.append(f"{way}: keeps {kept:.3f} of what was used, less than {AIM}")
+            wrong.append(f"{way}: keeps {kept:.3f} of the names used, less than {AIM}")
         if longest > SUMMARY_TOKENS:
             wrong.append(f"{way}: a summary of {longest:,} tokens, more than {SUMMARY_TOKENS:,}")
         if min(row.read_back for row in mine) < 1.0:
@@ -369,7 +369,7 @@ def main() -> None:
     parser.add_argument("paths", nargs="*", type=Path, default=[CORPUS])
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--check", action="store_true", help="exit 1 where ours is not what it is meant to be")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a limit is missed")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if not all(path.exists() for path in options.paths):
@@ -388,11 +388,11 @@ def main() -> None:
 
 
 def shown_for_people(rows: Sequence[Row], seed: int) -> None:
-    """Print the table, how to read it, and the sessions in which another way is ahead."""
+    """Print the table, how to read it, and the sessions in which another method is better."""
     first = {row.session: row.kept for row in rows if row.way == OURS[0]}
     ahead = [row for row in rows if row.way in OTHERS and row.kept >= first[row.session]]
     print(f"{len({row.session for row in rows})} sessions, seed {seed}; 'kept' is weighted by use, 'least' the")
-    print("session with the least, 'summary' the longest, 'back' what can be reached by reading the cut part back\n")
+    print("session with the least, 'summary' the longest, 'back' the share that can be read back\n")
     print("\n".join(table(rows)))
     for row in ahead:
         print(f"{row.session}: {row.way} keeps {row.kept:.3f}, {OURS[0]} {first[row.session]:.3f}")

@@ -1,6 +1,6 @@
 """How long does it take to judge a line of shell, and to start a command in the sandbox?
 
-Run: python benchmarks/shell.py [--check]. Prints a table and one line of JSON; with --check exits 1 above a limit.
+Run: python benchmarks/shell.py [--check]. Prints a table and one line of JSON; with --check exits with 1 above a limit.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ LONGEST = {
 
 
 def milliseconds(act: Callable[[], object]) -> float:
-    """Do something once and return how long it took."""
+    """Run a function once and return its duration."""
     start = time.perf_counter()
     act()
     return (time.perf_counter() - start) * 1_000
 
 
 def lines(name: str) -> list[str]:
-    """Return the commands of a file of the tests."""
+    """Return the commands in a file of the tests."""
     text = (FOLDER / name).read_text(encoding="utf-8")
     return [line.removeprefix("never ") for line in text.splitlines() if line and not line.startswith("# ")]
 
 
 def judged(given: list[str], rounds: int) -> dict[str, float]:
-    """Judge every line several times; a line counts with its best time, so that a busy machine does not."""
+    """Judge every line several times and keep its best time, so that other load does not count."""
     best = [min(milliseconds(lambda line=line: is_read_only(line)) for _ in range(rounds)) for line in given]
     return {"median_ms": round(median(best), 3), "worst_ms": round(max(best), 3)}
 
@@ -57,7 +57,7 @@ def started(command: list[str], rounds: int) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measure, print, and say by the exit status whether the limits hold."""
+    """Measure, print, and return the exit status: 0 if the limits hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--check", action="store_true")

@@ -1,4 +1,4 @@
-"""How long does ``reverie --help`` take beside ``python -c pass``, and ``import reverie`` beside it?
+"""How long do ``reverie --help`` and ``import reverie`` take, compared with ``python -c pass``?
 
 Run: python benchmarks/startup.py [--rounds 20]. Prints a table and one line of JSON.
 """
@@ -21,14 +21,14 @@ PROGRAMS = {
 
 
 def milliseconds(arguments: list[str]) -> float:
-    """Run Python once and return how long it took."""
+    """Run Python once and return its duration."""
     start = time.perf_counter()
     subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
     return (time.perf_counter() - start) * 1_000
 
 
 def main() -> int:
-    """Measure in turns, so that a busy moment hits all alike."""
+    """Measure alternately, so that other load affects all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds

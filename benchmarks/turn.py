@@ -1,18 +1,18 @@
-"""What does it take to prepare a turn, and what does the turn cost, beside LangChain, deepagents and OpenHands?
+"""How long does it take to prepare a turn, and what does it cost, compared with LangChain, deepagents and OpenHands?
 
     python benchmarks/turn.py [--json] [--check] [--rounds 8] [--seeds 1 2 3] [--tokens 350000] [--no-peers]
     python benchmarks/turn.py --setup [--python python3.12]
 
-Time: a session in memory is driven by a tool loop to 200 and to 2,000 messages, both in turns so that whatever else the
-machine does hits both alike: once with layer 2 clearing old results as it pays, and once with nothing ever cleared, so
-that all 1.2 M tokens stand in the view. ``prepare`` is all of it: results weighed, old ones cleared where that
-pays, what must be logged logged, what is new hashed for the watch, the request built and its breakpoints placed. A peer
-is given the same conversation: ``decide`` is its own reduction alone with nothing due, ``ready`` that and putting the
-messages into the provider's shape, which prepare does too.
+Time: a tool loop drives a session in memory to 200 and to 2,000 messages, alternately, so that other load affects
+both: once with layer 2 clearing old results when it saves money, and once without any clearing, so that all 1.2 M
+tokens are in the view. ``prepare`` includes everything: size results, clear old ones if that saves money, log
+decisions, hash the new part for the watch, build the request and place its breakpoints. A peer gets the same
+conversation: ``decide`` is its own reduction alone with nothing due, ``ready`` adds the conversion of the messages to
+the provider's format, which prepare includes too.
 
-Cost: an invented coding session is sent by each as it would send it, and billed by one simulator and one price list;
-see ``peers/bill.py``. Peers run as they are shipped, in environments of their own, without a network, with a model
-that answers at once by a script. One that is not set up is left out and said so.
+Cost: each program sends a generated coding session in its own way, billed by one simulator and one price list;
+see ``peers/bill.py``. Peers run with their defaults, in their own environments, without a network, with a scripted
+model that answers immediately. A peer without an environment is skipped, and the output says so.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Body = dict[str, Any]
 
 
 class Clock:
-    """A clock that a tool loop moves: eight seconds a turn, so that the provider's cache stays alive."""
+    """A clock that a tool loop advances: eight seconds per turn, so that the provider's cache stays alive."""
 
     def __init__(self) -> None:
         self.now = 1.79e9
@@ -94,7 +94,7 @@ class Loop:
 
 
 async def measure_ours(talk: Talk, rounds: int, trim: TrimPolicy) -> Body:
-    """Measure turns at both sizes, in turn, in fresh sessions each round; the first round warms up."""
+    """Measure turns at both sizes, alternately, in new sessions each round; the first round warms up."""
     spent: dict[int, list[tuple[float, float, float]]] = {size: [] for size in SIZES}
     tokens = 0
     for lap in range(rounds + 1):
@@ -128,7 +128,7 @@ async def measure_ours(talk: Talk, rounds: int, trim: TrimPolicy) -> Body:
 
 
 def as_items(talk: Talk, size: int) -> Body:
-    """Return the tool loop as a peer is told it, with requests only near its end and no summary due."""
+    """Return the tool loop in a peer's input format, with requests only near its end and no summary due."""
     items: list[Body] = [{"role": "user", "blocks": [{"type": "text", "text": "Make the failing tests pass."}]}]
     turns: list[int] = []
     while len(items) < size:
@@ -154,7 +154,7 @@ def measure_peer(peer: str, talk: Talk, *, sealed: bool) -> Body:
 
 
 def measure_costs(seeds: list[int], tokens: int, peers: list[str], *, sealed: bool) -> Body:
-    """Bill everybody for the same conversations, and sum up."""
+    """Bill all programs for the same conversations, and sum up."""
     sums: dict[str, Body] = {}
     notes: dict[str, str] = {}
     requests = 0
@@ -177,7 +177,7 @@ def measure_costs(seeds: list[int], tokens: int, peers: list[str], *, sealed: bo
 
 
 def checked(ours: dict[str, Body], timed: dict[str, Body], costs: Body) -> dict[str, Body]:
-    """Hold what was measured against what must hold."""
+    """Compare the measurements with the limits."""
     at = f"at_{SIZES[1]}"
     slowest = {f"at_{size}": max(one[f"at_{size}"]["prepare_us"] for one in ours.values()) / 1e3 for size in SIZES}
     values = {"prepare_ms": slowest[at], "growth": max(one["growth"] for one in ours.values())}
@@ -197,7 +197,7 @@ def checked(ours: dict[str, Body], timed: dict[str, Body], costs: Body) -> dict[
 
 
 def table(ours: dict[str, Body], timed: dict[str, Body], costs: Body, missing: list[str]) -> None:
-    """Print what was measured."""
+    """Print the measurements."""
     print(f"{'one turn, milliseconds':<44}" + "".join(f"{f'at {size:,}':>12}" for size in SIZES) + f"{'growth':>10}")
     rows = {"prepare_us": "median", "prepare_mean_us": "mean", "prepare_p99_us": "99th of 100"}
     rows |= {"observe_us": "observe", "result_us": "result"}
@@ -231,7 +231,7 @@ def row(label: str, microseconds: list[float]) -> None:
 
 
 def prepared_peers(python: str) -> int:
-    """Make the environments of all peers and say how that went."""
+    """Make the environments of all peers and report the results."""
     failed = 0
     for peer, name in PEERS.items():
         print(f"{name}: setting up ...", flush=True)
@@ -242,7 +242,7 @@ def prepared_peers(python: str) -> int:
 
 
 def main() -> int:
-    """Measure, print, and with ``--check`` say by the exit status whether all of it holds."""
+    """Measure, print, and with ``--check`` return the exit status: 0 if all limits hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--check", action="store_true", help="fail where a limit is missed or a peer is left out")

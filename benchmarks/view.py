@@ -2,13 +2,13 @@
 
     python benchmarks/view.py [--json] [--check] [--rounds 20] [--megabytes 50]
 
-A turn is what a tool loop does between two calls of a model: append the reply to the log (in memory), fold it, append
+A turn is the work of a tool loop between two calls of a model: append the reply to the log (in memory), fold it, append
 the tool's result, fold it, build the next request. Sessions of 200 and of 2,000 messages (1.2 M tokens) are measured
-in turns, call by call, so that whatever else the machine does hits both alike. The same again where 500 old results
-have been cleared, and where each turn also logs decisions. Loading is held against parsing the log's lines.
+alternately, call by call, so that other load affects both. The same is measured with 500 old results
+cleared, and with decisions logged in each turn. Loading is compared with parsing the log's lines.
 
-Folding does not weigh what it folds; the count does, when it is asked for. It is therefore measured beside the turn
-and beside loading, and a session that asks for it every turn pays ``with_all``.
+Folding does not count tokens; the count is made on request. It is therefore measured separately from the turn
+and from loading, and a session that asks for it every turn pays ``with_all``.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Body = dict[str, Any]
 
 
 class Turn(NamedTuple):
-    """How long one turn took, in microseconds."""
+    """The duration of one turn, in microseconds."""
 
     turn: float
     stamps: float
@@ -82,7 +82,7 @@ class Turn(NamedTuple):
 
 
 def prose(rng: Random, chars: int) -> str:
-    """Write sentences of about that length."""
+    """Write sentences of about a given length."""
     out: list[str] = []
     size = 0
     while size < chars:
@@ -93,7 +93,7 @@ def prose(rng: Random, chars: int) -> str:
 
 
 def code(rng: Random, chars: int) -> str:
-    """Write a file with line numbers, as a read gives it back."""
+    """Write a file with line numbers, like the output of a read."""
     out: list[str] = []
     size, number = 0, rng.randint(1, 900)
     while size < chars:
@@ -105,7 +105,7 @@ def code(rng: Random, chars: int) -> str:
 
 
 def listing(rng: Random, chars: int) -> str:
-    """Write JSON, as a command gives it back."""
+    """Write JSON, like the output of a command."""
     rows: list[Body] = []
     while len(rows) * 66 < chars:
         name = "_".join(rng.choices(WORDS, k=2))
@@ -121,7 +121,7 @@ def results(rng: Random) -> Iterator[str]:
 
 
 class Talk:
-    """A believable tool loop, told turn by turn as the bytes a provider and a tool would send."""
+    """A realistic tool loop, turn by turn, as the bytes that a provider and a tool would send."""
 
     def __init__(self, seed: int = 7) -> None:
         self._rng = Random(seed)
@@ -229,7 +229,7 @@ class Live:
         return Turn(turn / 1e3, stamps / 1e3, (counted - built) / 1e3)
 
     def _decide_on(self, called: str) -> None:
-        """Do what layers do in a busy turn: keep or offload the new result, clear an old one."""
+        """Log the decisions of a busy turn: keep or offload the new result, clear an old one."""
         if self.turns % 2:
             self.decide(ResultsKept(CAUSE, [called]))
         else:
@@ -244,7 +244,7 @@ def cleared(called: str) -> ResultsCleared:
 
 
 def measure_turns(talk: Talk, rounds: int, *, clear: bool = False, busy: bool = False) -> Body:
-    """Measure turns around both sizes, in turn, in fresh sessions each round."""
+    """Measure turns around both sizes, alternately, in new sessions each round."""
     spent: dict[int, list[Turn]] = {size: [] for size in SIZES}
     tokens: dict[int, int] = {}
     for lap in range(rounds + 1):
@@ -289,7 +289,7 @@ def write_log(talk: Talk, megabytes: float) -> bytes:
 
 
 def measure_loading(talk: Talk, megabytes: float, rounds: int = 7) -> Body:
-    """Load a log, and parse its lines, in turn; compare the medians."""
+    """Load a log, and parse its lines, alternately; compare the medians."""
     data = write_log(talk, megabytes)
     spent: dict[str, list[float]] = {"parse lines": [], "load": [], "count": []}
     for _ in range(rounds):
@@ -317,7 +317,7 @@ def measure_loading(talk: Talk, megabytes: float, rounds: int = 7) -> Body:
 
 
 def measure_forks(talk: Talk, rounds: int = 200) -> Body:
-    """Fork a view of each size: let two futures grow from it, so that the second one has to copy."""
+    """Fork a view of each size and extend it twice, so that the second extension has to copy."""
     found: Body = {}
     for size in SIZES:
         live = Live(talk)
@@ -336,7 +336,7 @@ def measure_forks(talk: Talk, rounds: int = 200) -> Body:
 
 
 def main() -> int:
-    """Measure, print, and with ``--check`` say by the exit status whether the limits hold."""
+    """Measure, print, and with ``--check`` return the exit status: 0 if the limits hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--check", action="store_true", help="fail where a limit is missed")
@@ -367,7 +367,7 @@ def main() -> int:
 
 
 def table(turns: dict[str, Body], forks: Body, loading: Body) -> None:
-    """Print what was measured."""
+    """Print the measurements."""
     columns = (
         "at_200_us",
         "at_2000_us",
@@ -384,13 +384,13 @@ def table(turns: dict[str, Body], forks: Body, loading: Body) -> None:
     print(
         "(the limits are on append, fold and build. stamps: ids and times of both entries; count: asking for the count"
     )
-    print(" afterwards, for which what was said is measured only then; with_all: the sum of all three)\n")
+    print(" afterwards, which measures the text only then; with_all: the sum of all three)\n")
     print("first entry onto a fork that has to copy, and its request: " + named(forks))
     print("loading: " + named(loading) + "\n")
 
 
 def named(figures: Body) -> str:
-    """Put figures and their names on one line."""
+    """Return figures and their names on one line."""
     return ", ".join(
         f"{name} {value:,.3f}" if isinstance(value, float) else f"{name} {value:,}" for name, value in figures.items()
     )

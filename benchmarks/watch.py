@@ -2,8 +2,8 @@
 
     python benchmarks/watch.py [FILE_OR_FOLDER ...] [--each] [--json]
 
-Without an argument it takes the corpus beside the repository, or $REVERIE_CORPUS. A drop is a request that read less
-than 95 % of what the request before had read and written, and at least 2,000 tokens less.
+Without an argument it reads the corpus next to the repository, or $REVERIE_CORPUS. A drop is a request that read less
+than 95 % of the tokens that the previous request had read and written, and at least 2,000 tokens less.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def corpus() -> list[Path]:
-    """Return where the recordings are looked for when none are named."""
+    """Return the default folder of recordings."""
     given = os.environ.get("REVERIE_CORPUS")
     return [Path(given) if given else REPOSITORY.parent / "shared" / "corpus"]
 
 
 def measured(paths: list[Path]) -> list[dict[str, Any]]:
-    """Name the drops of every session with usage."""
+    """Explain the drops of every session with usage."""
     sessions: list[dict[str, Any]] = []
     for path in paths:
         for file in find_sessions(path) if path.is_dir() else [path]:
@@ -68,7 +68,7 @@ def row(reason: str, found: list[CacheDrop]) -> dict[str, Any]:
 
 
 def as_json(drop: CacheDrop) -> dict[str, Any]:
-    """Return one drop as JSON has it."""
+    """Return one drop as JSON data."""
     return {name: getattr(drop, name) for name in ("number", "at", "reason", "registered")} | {
         "expected": drop.expected,
         "actual": drop.actual,

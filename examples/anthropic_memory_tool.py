@@ -1,4 +1,4 @@
-"""Claude's memory tool over Reverie's store: what the model writes is a memory, journaled and undone like any other."""
+"""Claude's memory tool over Reverie's store: each file the model writes is a memory, journaled and undoable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALL = {"type": "tool_use", "id": "toolu_1", "name": "memory", "input": NOTE}
 
 
 def answer(request: dict) -> list[dict] | str:
-    """Stand in for a model: remember it, then say so."""
+    """Act as a model: save a memory, then say so."""
     return [CALL] if len(request["messages"]) == 1 else "I will remember that."
 
 

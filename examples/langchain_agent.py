@@ -1,4 +1,4 @@
-"""A LangChain agent whose conversation is kept in a session by one middleware: run it with the extras of both."""
+"""A LangChain agent whose conversation is kept in a session by one middleware. Needs the extras of both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOG = "\n".join(f"line {number}" for number in range(30_000))
 
 
 def answer(request: dict) -> list[dict] | str:
-    """Stand in for a model: look at the log, then say what is in it."""
+    """Act as a model: read the log, then describe it."""
     return [CALL] if len(request["messages"]) == 1 else "Thirty thousand lines."
 
 

@@ -1,4 +1,4 @@
-"""Memory alone: no session, no model, plain Markdown files, and every change can be taken back."""
+"""Memory alone: no session, no model, plain Markdown files, and every change can be undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent of OpenAI's whose conversation is kept in our log, and sent as our view of it: run it with the extras."""
+"""An OpenAI agent whose conversation is kept in Reverie's log and sent as Reverie's view. Needs the extras of both."""
 
 from __future__ import annotations
 

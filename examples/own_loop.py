@@ -1,4 +1,4 @@
-"""Your own loop, two lines of Reverie: run with nothing but this file and the testing extra."""
+"""Your own loop with Reverie. Needs only this file and the testing extra."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ READ = {"name": "Read", "description": "Read a file.", "input_schema": {"type": 
 
 
 def answer(request: dict) -> list[dict] | str:
-    """Stand in for a model: read a file, then say what it holds."""
+    """Act as a model: read a file, then describe it."""
     if len(request["messages"]) == 1:
         return [{"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": "notes.txt"}}]
     return "It says: buy bread."

@@ -1,4 +1,4 @@
-"""A Pydantic AI agent whose conversation is kept in a session by one capability: run it with the extras of both."""
+"""A Pydantic AI agent whose conversation is kept in a session by one capability. Needs the extras of both."""
 
 from __future__ import annotations
 

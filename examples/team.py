@@ -1,4 +1,4 @@
-"""Two processes split a task, tell each other what they found, and finish though one is killed in the middle."""
+"""Two processes share a task, exchange their results, and finish although one is killed in the middle."""
 
 import json
 import os

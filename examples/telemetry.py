@@ -1,4 +1,4 @@
-"""Watch a session: every event as a line of a file, and spans and metrics where OpenTelemetry is installed."""
+"""Monitor a session: every event as a JSON line, and spans and metrics if OpenTelemetry is installed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ async def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="reverie-example-"))
     session = Session.open("watched", storage=InMemoryStorage())
     lines = JsonLines(folder / "events.jsonl")
-    session.listen(lines)  # before the session is entered, so that its opening is heard too
+    session.listen(lines)  # before the session is entered, to get its first events too
     try:
-        session.listen(OpenTelemetry())  # goes to whatever SDK this program has set up; without one, nowhere
+        session.listen(OpenTelemetry())  # uses the SDK that this program has set up, if any
     except InputError as error:
         print(error)  # the extra is not installed
     async with session:

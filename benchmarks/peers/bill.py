@@ -1,9 +1,9 @@
-"""What each way of sending the same conversation costs, by one simulator and one price list.
+"""What does each way of sending the same conversation cost, by one simulator and one price list?
 
-A peer is billed for what it says it would send. Its breakpoints are placed for it as the provider advises (the system
-prompt, where the last request ended, the end), which is more than some of them do by themselves. What it removed and a
-later reply quotes is charged like everybody's: the result's tokens written again, and a request to fetch it. A summary
-is a call of its own and charged uncached, also where the recording's own summaries are used.
+A peer is billed for the requests it reports. Its breakpoints are placed for it as the provider recommends (the system
+prompt, the end of the last request, the end), which is more than some of them do by themselves. If a later reply quotes
+a removed result, the same charge applies to all: the result's tokens written again, and one request to fetch it. A
+summary is a separate call, charged uncached, even if it is a recorded one.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ Body = dict[str, Any]
 
 
 def recorded(seed: int, tokens: int) -> Recording:
-    """Return a long coding session of our own making, ready to be played."""
+    """Return a long generated coding session, ready to be played."""
     entries = tuple(coding_session(seed, tokens))
     imported = ImportedSession("invented", "session", TITLE, "", MODEL, entries, system=SYSTEM, tools=TOOLS)
     return recording_of(imported, f"seed {seed}")
 
 
 def prices() -> Prices:
-    """Return the price list everybody is billed by."""
+    """Return the price list for all programs."""
     found = prices_for(MODEL)
     assert found is not None, f"no prices for {MODEL}"
     return found
 
 
 def told(recording: Recording, window: int) -> Body:
-    """Return a recording as a peer is told it: items, and how many of them come before each request."""
+    """Return a recording in a peer's input format: items, and how many of them come before each request."""
     items: list[Body] = []
     turns: list[int] = []
     replies: dict[str, Body] = {}
@@ -89,7 +89,7 @@ def _compactions(recording: Recording) -> list[Compacted]:
 
 
 def bills_of_ours(recording: Recording) -> dict[str, Body]:
-    """Bill append-only and our layers; where the recording was summed up, so are they."""
+    """Bill append-only and our layers; both are compacted where the recording was."""
     report = compare([recording], policies=("append-only", "reverie"))
     compactions = _compactions(recording)
     summed_up = sum(_summary_usd(one.tokens_before, one.summary) for one in compactions)
@@ -107,7 +107,7 @@ def bills_of_ours(recording: Recording) -> dict[str, Body]:
 
 
 def bill_of_peer(recording: Recording, played: Body, conversation: Body) -> Body:
-    """Bill a peer for what it would have sent."""
+    """Bill a peer for the requests it would have sent."""
     peer = _Peer(recording, played, conversation)
     for step, request in zip(recording.steps, played["requests"], strict=True):
         peer.step(step, request["sent"])
@@ -161,7 +161,7 @@ class _Peer:
         self.read_backs = self.tokens = 0
 
     def step(self, step: Any, ranges: list[list[int]]) -> None:
-        """Send one request, and see what its reply needed."""
+        """Send one request, and check which results its reply needed."""
         for entry in step.entries:
             self._needs.heard(entry)
         messages = [self._at(at) for start, end in ranges for at in range(start, end)]
@@ -185,7 +185,7 @@ class _Peer:
         return self._items[at] if at >= 0 else self._made[-at - 1]
 
     def _forget(self, messages: list[Body]) -> None:
-        """Note which results are no longer sent; what a summary repeats of them is not lost."""
+        """Note which results are no longer sent; a result repeated in a summary is not lost."""
         shown = {
             block["tool_use_id"]: block
             for message in messages

@@ -1,4 +1,4 @@
-"""A conversation as LangChain holds it, for the two peers that are built on it."""
+"""A conversation in LangChain's format, for the two peers that are built on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Builder", "Scripted", "items_of", "message_of"]
 
 
 class Scripted(BaseChatModel):
-    """A model that only ever sums up, and says what it was told to."""
+    """A model that only writes summaries, with a fixed text."""
 
     play: Any
     profile: Any = None
@@ -31,7 +31,7 @@ class Scripted(BaseChatModel):
 
 
 class Builder:
-    """Puts messages into the provider's shape, as LangChain's own client does before every call."""
+    """Converts messages to the provider's format, as LangChain's own client does before every call."""
 
     def __init__(self, play: Play) -> None:
         self._client = ChatAnthropic(model_name="claude-sonnet-4-5", api_key="none", max_tokens=8_000)
@@ -61,7 +61,7 @@ def message_of(item: Item, at: int) -> AnyMessage:
 
 
 def items_of(messages: list[AnyMessage], numbers: dict[int, int]) -> list[int | Item]:
-    """Return messages as items: by number where they are the ones that came in."""
+    """Return messages as items: by number if they are input items."""
     return [numbers[id(message)] if id(message) in numbers else _made(message) for message in messages]
 
 

@@ -1,6 +1,6 @@
-"""deepagents' summarisation, as ``create_deep_agent`` sets it up: what it would send each turn.
+"""The requests of deepagents' summarisation, as ``create_deep_agent`` sets it up, turn by turn.
 
-Timed are the middleware's own call, with a model that answers at once, and the building of the request.
+The middleware's own call, with a model that answers immediately, and the building of the request are timed.
 """
 
 from __future__ import annotations

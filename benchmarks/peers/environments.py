@@ -1,6 +1,6 @@
-"""An environment for each peer, since what they need does not fit together, and the running of a peer in it.
+"""Make an environment for each peer, because their requirements conflict, and run a peer in it.
 
-A peer runs without a network where the system allows it (``unshare``), so that nobody has to take our word for it.
+A peer runs without a network if the system allows it (``unshare``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_ready(peer: str) -> bool:
 
 
 def set_up(peer: str, python: str) -> str | None:
-    """Make a peer's environment from this repository's extra; return what went wrong, if anything did."""
+    """Make a peer's environment from this repository's extra; return the error, if any."""
     folder = HOME / peer
     shutil.rmtree(folder, ignore_errors=True)
     made = subprocess.run([python, "-m", "venv", str(folder)], capture_output=True, text=True, check=False)
@@ -53,14 +53,14 @@ def set_up(peer: str, python: str) -> str | None:
 
 
 def is_sealed() -> bool:
-    """Say whether processes can be run without a network here."""
+    """Say whether processes can run without a network here."""
     if not sys.platform.startswith("linux") or shutil.which("unshare") is None:
         return False
     return subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False).returncode == 0
 
 
 def run(peer: str, conversation: dict[str, Any], *, sealed: bool) -> dict[str, Any]:
-    """Let a peer play a conversation and return what it tells."""
+    """Let a peer play a conversation and return its report."""
     with tempfile.TemporaryDirectory() as folder:
         given, wanted = Path(folder) / "conversation.json", Path(folder) / "played.json"
         given.write_text(json.dumps(conversation), encoding="utf-8")

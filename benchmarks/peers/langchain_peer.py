@@ -1,4 +1,4 @@
-"""LangChain's SummarizationMiddleware: what it would send each turn."""
+"""The requests of LangChain's SummarizationMiddleware, turn by turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wire import Play, clock, main
 
 
 def play(played: Play) -> dict[str, Any]:
-    """Play a conversation; timed are the middleware's own call, and the building of the request."""
+    """Play a conversation; the middleware's own call and the building of the request are timed."""
     model = Scripted(play=played, profile={"max_input_tokens": played.window})
     middleware = SummarizationMiddleware(model, trigger=("fraction", 0.8))
     builder = Builder(played)

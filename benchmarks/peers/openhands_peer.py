@@ -1,7 +1,7 @@
-"""OpenHands' default condenser: what its agent would send each turn.
+"""The requests of OpenHands' default condenser, turn by turn.
 
-Timed is what its agent does before a call: condense and turn events into messages (``decide``), then put these into
-the wire's shape. A condensation is an event of its own, after which the agent asks again; both are counted.
+The agent's work before a call is timed: condense and turn events into messages (``decide``), then convert these to
+the wire format. A condensation is a separate event, after which the agent asks again; both are counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logging.disable(logging.CRITICAL)
 
 
 class Scripted(TestLLM):
-    """A model that only ever sums up, and says what it was told to."""
+    """A model that only writes summaries, with a fixed text."""
 
     _play: Any = PrivateAttr(default=None)
 
@@ -42,7 +42,7 @@ class Scripted(TestLLM):
 
 
 class Output(Observation):
-    """What a tool gave back."""
+    """The output of a tool."""
 
 
 def events_of(item: Item, at: int, actions: dict[str, ActionEvent]) -> list[Any]:

@@ -1,9 +1,9 @@
-"""What a peer is told and what it tells back, as JSON: a conversation, and what it would send of it each turn.
+"""The input and output of a peer as JSON: a conversation, and the requests it would send, turn by turn.
 
-This runs in a peer's own environment, so it imports nothing but the standard library.
+This runs in a peer's own environment, so it imports only the standard library.
 
-An item is one message as frameworks hold them: ``{"role": "user" | "assistant" | "tool", "blocks": [...]}``. A request
-is told as ranges of items that are sent as they came, and, by negative numbers, of things the peer made itself.
+An item is one message as frameworks hold it: ``{"role": "user" | "assistant" | "tool", "blocks": [...]}``. A request
+is a list of ranges of unchanged items and, with negative numbers, of items that the peer made itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ clock = time.perf_counter_ns
 
 
 class Play:
-    """A conversation to be played, and the record of what a peer made of it."""
+    """A conversation to play, and the record of the peer's requests."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.items: list[Item] = told["items"]
@@ -31,7 +31,7 @@ class Play:
         self.tools: list[dict[str, Any]] = told["tools"]
         self.window: int = told["window"]
         self.summary: str = told["summary"]
-        """What the scripted model says when it is asked to sum up."""
+        """The scripted model's answer to a request for a summary."""
         self.tells: bool = told.get("tells", True)
         self.asked: list[dict[str, Any]] = []
         self._made: list[Item] = []
@@ -39,12 +39,12 @@ class Play:
         self._requests: list[dict[str, Any]] = []
 
     def sum_up(self, prompt: str) -> str:
-        """Answer a request for a summary, and remember what was asked."""
+        """Answer a request for a summary, and record the request."""
         self.asked.append({"turn": len(self._requests), "prompt": prompt})
         return self.summary
 
     def sent(self, decided: int, built: int, items: list[int | Item]) -> None:
-        """Note what would be sent, and the nanoseconds it took to decide on it and to put it into the wire's shape."""
+        """Record a request, and the nanoseconds it took to decide on it and to convert it to the wire format."""
         ranges: list[list[int]] = []
         for item in items if self.tells else []:
             at = item if isinstance(item, int) else self._number(item)
@@ -73,7 +73,7 @@ class Play:
 
 
 def main(play: Callable[[Play], dict[str, Any]]) -> None:
-    """Read a conversation, play it, and write what came of it; paths are the arguments."""
+    """Read a conversation, play it, and write the record; paths are the arguments."""
     given, wanted = sys.argv[1:3]
     with open(given, encoding="utf-8") as file:
         told = json.load(file)
