@@ -53,7 +53,7 @@ from reverie.conversation.view import View
 from reverie.errors import CompactionError
 from reverie.importers import read_sessions
 from reverie.layers.l4_compact import CompactPolicy
-from reverie.models.scripted import ScriptedModel
+from reverie.models.scripted_model import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.session.parts import SessionOptions
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from reverie.conversation.decisions import DECISIONS
+
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "reverie"
 
 MAX_LINES = 500
+# Words that end like a participle and are nouns of the field.
+NOUNS = {"Accounting", "Feed", "Finding", "Recording", "_Heading", "accounting", "counting", "learning", "recording"}
 VAGUE_NAMES = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 
 INNER_HOUSE = ("conversation", "cache", "layers", "memories", "text")
@@ -117,6 +122,26 @@ def test_no_module_is_longer_than_one_can_hold_in_mind() -> None:
     lengths = {str(module.relative_to(SOURCE)): len(module.read_text().splitlines()) for module in modules()}
     assert lengths
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def participles(source: str, stem: str) -> list[str]:
+    """Return a module's name and the names of its classes that are only a participle or a gerund."""
+    classes = [node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    names = [stem, *(name for name in classes if len(re.findall("[A-Z]", name)) == 1)]
+    return [name for name in names if re.search("(?:ed|ing)$", name) and "_" not in name.strip("_")]
+
+
+def test_modules_and_classes_are_named_by_nouns() -> None:
+    found = {name for module in modules() for name in participles(module.read_text(), module.stem)}
+    assert found - NOUNS - DECISIONS.keys() - {kind.__name__ for kind in DECISIONS.values()} == set()
+
+
+def test_a_participle_is_found() -> None:
+    assert participles("class Asked: ...\nclass Noting: ...\nclass AskedQuestion: ...", "known_ed") == [
+        "Asked",
+        "Noting",
+    ]
+    assert participles("", "compacting") == ["compacting"]
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

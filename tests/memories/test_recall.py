@@ -16,7 +16,7 @@ from reverie.memories.recall.manifest import manifest, manifest_line, manifest_t
 from reverie.memories.recall.search import MemoryIndex
 from reverie.memories.recall.selection import RecallContext, RecallPolicy, Selection, is_suppressed, select, surfaced
 from reverie.memories.store.records import MemoryRecord
-from reverie.models.scripted import ScriptedModel
+from reverie.models.scripted_model import ScriptedModel
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 TAG = "0123456789abcdef"

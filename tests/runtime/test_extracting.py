@@ -20,7 +20,7 @@ from reverie.errors import ModelUnavailable, StorageError
 from reverie.events import BackgroundChanged, DecisionMade, Event, FellBack, PermissionDecided
 from reverie.layers.l5_extract import ExtractPolicy
 from reverie.layers.l5_extract.plan import CURSOR
-from reverie.models.scripted import ScriptedModel
+from reverie.models.scripted_model import ScriptedModel
 from reverie.runtime.memory.extract.budget import DailyBudget
 from reverie.runtime.memory.extract.extractor import Extractor, ExtractorOptions
 from reverie.runtime.memory.extract.tools import ToolAccess

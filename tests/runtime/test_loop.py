@@ -25,7 +25,7 @@ from reverie.events import (
     ToolStarted,
 )
 from reverie.models import RetryingModel, ScriptedModel
-from reverie.models.scripted import BrokenReply
+from reverie.models.scripted_model import BrokenReply
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
 from reverie.runtime.guard.permissions import Approval, ApprovalAnswer

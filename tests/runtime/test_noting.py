@@ -17,7 +17,7 @@ from reverie.conversation.log import parse_log
 from reverie.errors import ModelError, StorageError
 from reverie.events import BackgroundChanged, Event, FellBack, NotesWritten
 from reverie.layers.l3_notes.sections import CURRENT, HEADINGS, WORKFLOW, WORKLOG, parse_notes, parse_template
-from reverie.models.scripted import ScriptedModel
+from reverie.models.scripted_model import ScriptedModel
 from reverie.ports import Document
 from reverie.runtime.places.projects import project_slug
 from reverie.runtime.session.notes.keeper import DAMAGED, NOTES_FILE

@@ -14,7 +14,13 @@ from reverie import InMemoryStorage, InputError, Session, StorageError
 from reverie.conversation.entries import DECISION
 from reverie.conversation.wire.validate import problems
 from reverie.events import Event, FellBack, MessageArrived
-from reverie.layers.l7_relay.controls import CONTROLS, PlanApprovalResponse, ShutdownRequest, control_of, stamped_letter
+from reverie.layers.l7_relay.controls import (
+    CONTROLS,
+    PlanApprovalResponse,
+    ShutdownRequest,
+    control_of,
+    stamped_letter,
+)
 from reverie.layers.l7_relay.messages import Letter
 from reverie.layers.l7_relay.signature import sealed
 from reverie.runtime.guard.permissions import PermissionScope, decide

@@ -16,7 +16,7 @@ from reverie.conversation.wire.request import build_request
 from reverie.errors import ModelUnavailable
 from reverie.events import Event, FellBack
 from reverie.memories.recall.selection import RecallPolicy
-from reverie.models.scripted import ScriptedModel
+from reverie.models.scripted_model import ScriptedModel
 from reverie.runtime.memory.recall import SessionRecall, surfaced_in
 from reverie.runtime.memory.search import MemorySearch
 from reverie.settings.records import turned_off

@@ -10,7 +10,7 @@ import pytest
 
 from reverie import Agent, Mailbox
 from reverie.layers.l7_relay.messages import Letter
-from reverie.models.scripted import ScriptedModel
+from reverie.models.scripted_model import ScriptedModel
 
 
 class Pigeons:

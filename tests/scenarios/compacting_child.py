@@ -20,7 +20,7 @@ from anyio import to_thread
 from reverie import Session, load_settings
 from reverie.errors import CompactionError, ReverieError, SessionError, WindowFull
 from reverie.events import CompactionProgressed, DecisionMade, EntryAppended, Event, FellBack
-from reverie.models.scripted import ScriptedModel
+from reverie.models.scripted_model import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.settings import Switches
 from reverie.values import replace

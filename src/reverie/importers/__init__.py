@@ -10,10 +10,10 @@ from ..conversation.log import Damage
 from ..errors import InputError
 from ..values import record
 from . import claude_code, codex, mini_swe_agent, openhands, pi, reverie_log, swe_agent
+from .foreign_values import Record
 from .import_result import ImportedSession, RecordSource
 from .places import SessionPlace, files_below, usual_places
 from .record_files import decompressed, document_of, read_bytes, source_of
-from .untrusted import Record
 
 __all__ = [
     "FORMATS",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from .foreign_values import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
 from .record_files import decode_record
-from .untrusted import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
 
 __all__ = [
     "CallIds",

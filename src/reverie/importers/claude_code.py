@@ -9,8 +9,8 @@ from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
 from ..values import record
 from .chains import Branch, Node, newest_branch, replies_together
+from .foreign_values import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain, sound_content
-from .untrusted import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
 

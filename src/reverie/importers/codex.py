@@ -12,8 +12,8 @@ from typing import Any, Final
 from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry
 from .chat_shape import arguments_of, content_of, usage_of
+from .foreign_values import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft, first_words, plain
-from .untrusted import Record, as_count, as_dict, as_list, as_text, compact_json, first_of, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
 

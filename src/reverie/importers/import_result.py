@@ -11,7 +11,7 @@ from ..conversation.decisions import Decision, body_of
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SCHEMA, USER, Entry
 from ..conversation.log import Damage
 from ..values import field, record
-from .untrusted import Record, as_dict, as_list, as_text
+from .foreign_values import Record, as_dict, as_list, as_text
 
 __all__ = [
     "ImportedSession",

@@ -6,8 +6,8 @@ from typing import Final
 
 from ..conversation.entries import ASSISTANT, USER, iso
 from .chat_shape import CallIds, content_of, reply_of, tool_uses
+from .foreign_values import Record, as_count, as_dict, as_number, as_text, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain
-from .untrusted import Record, as_count, as_dict, as_number, as_text, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 from ..conversation.decisions import Cause, Collapsed, Snipped
 from ..conversation.entries import ASSISTANT, ATTACHMENT, USER
 from .chat_shape import CallIds, content_of, declared_tools, image_of, reply_of, tool_uses
+from .foreign_values import Record, as_dict, as_list, as_number, as_text, compact_json, first_of, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
-from .untrusted import Record, as_dict, as_list, as_number, as_text, compact_json, first_of, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
 

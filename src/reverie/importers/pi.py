@@ -8,8 +8,8 @@ from ..conversation.decisions import Cause, Compacted
 from ..conversation.entries import ASSISTANT, ATTACHMENT, SYSTEM, USER
 from .chains import Node, newest_branch
 from .chat_shape import arguments_of, stop_reason_of
+from .foreign_values import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, first_of
 from .import_result import ImportedSession, RecordSource, SessionDraft
-from .untrusted import Record, as_count, as_dict, as_list, as_number, as_text, compact_json, first_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
 

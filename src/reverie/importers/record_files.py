@@ -14,9 +14,9 @@ import msgspec
 from ..conversation.entries import clean
 from ..conversation.log import Damage
 from ..errors import InputError
+from .foreign_values import Record
 from .import_result import RecordSource
 from .salvage import salvage
-from .untrusted import Record
 
 __all__ = ["ZSTD_MAGIC", "decode_record", "decompressed", "document_of", "read_bytes", "source_of"]
 

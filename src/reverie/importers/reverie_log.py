@@ -6,8 +6,8 @@ from typing import Final
 
 from ..conversation.entries import META, Entry
 from ..conversation.log import Damage
+from .foreign_values import Record, as_dict, as_text
 from .import_result import ImportedSession, RecordSource, SkipCounts, safe_id
-from .untrusted import Record, as_dict, as_text
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
 

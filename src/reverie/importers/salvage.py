@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..conversation.entries import clean
 from ..conversation.log import Damage
 from ..values import record
-from .untrusted import Record
+from .foreign_values import Record
 
 __all__ = ["salvage"]
 

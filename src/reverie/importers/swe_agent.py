@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from ..conversation.entries import ASSISTANT, USER
 from .chat_shape import CallIds, content_of, tool_uses
+from .foreign_values import Record, as_dict, as_list, as_number, as_text, rows_of
 from .import_result import ImportedSession, RecordSource, SessionDraft, plain
 from .record_files import decode_record
-from .untrusted import Record, as_dict, as_list, as_number, as_text, rows_of
 
 __all__ = ["NAME", "TITLE", "looks", "read"]
 

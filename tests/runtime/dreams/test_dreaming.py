@@ -15,7 +15,7 @@ from reverie.errors import InputError, ModelUnavailable, SessionBusy
 from reverie.events import DreamChanged
 from reverie.layers.l6_dream.policy import DreamPolicy
 from reverie.layers.l6_dream.report import DreamReport, markdown
-from reverie.models.scripted import ScriptedModel
+from reverie.models.scripted_model import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.dream.lock import DreamLock

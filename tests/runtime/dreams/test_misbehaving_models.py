@@ -25,7 +25,7 @@ from reverie.memories.store.journal import JournalEntry, content_of
 from reverie.memories.store.records import read_record, version_of
 from reverie.memories.store.store import MemoryStore
 from reverie.memories.store.trust import TRUSTS
-from reverie.models.scripted import ScriptedModel
+from reverie.models.scripted_model import ScriptedModel
 from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.dream.reports import ReportFiles
 from reverie.runtime.dream.tools import DreamTools

@@ -19,7 +19,7 @@ from typing import Any
 sys.path[:0] = sys.argv[1:3]
 
 from reverie.errors import ReverieError  # noqa: E402
-from reverie.models.scripted import ScriptedModel  # noqa: E402
+from reverie.models.scripted_model import ScriptedModel  # noqa: E402
 from reverie.runtime.dream.dreams import Dreams  # noqa: E402
 from reverie.runtime.memory.memory import Memory  # noqa: E402
 from reverie.settings import Settings  # noqa: E402

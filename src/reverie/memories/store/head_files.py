@@ -16,7 +16,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ...errors import StorageError
-from ...paths import TEMPORARY_PREFIX, open_file, open_folder, open_plain, opened_folder, read_all, refuse_unless_plain
+from ...paths import (
+    TEMPORARY_PREFIX,
+    open_file,
+    open_folder,
+    open_plain,
+    opened_folder,
+    read_all,
+    refuse_unless_plain,
+)
 from . import frontmatter, records, trust
 from .names import FOLDERS, is_memory
 from .records import MemoryRecord, Scope

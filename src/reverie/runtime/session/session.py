@@ -14,15 +14,7 @@ from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import text_block
 from ...errors import InputError, PromptTooLong, SessionError
-from ...events import (
-    CacheBroken,
-    Listener,
-    LogDamaged,
-    ReplyObserved,
-    ResultsTrimmed,
-    SessionClosed,
-    SessionOpened,
-)
+from ...events import CacheBroken, Listener, LogDamaged, ReplyObserved, ResultsTrimmed, SessionClosed, SessionOpened
 from ...ports import Model, Storage
 from ...settings import Settings, load_settings
 from ...storage.files import FileStorage
