@@ -162,12 +162,12 @@ def _parsed(data: bytes) -> DreamProgress | None:
 
 async def progress_events(root: str, *, session: str = "") -> AsyncIterator[DreamChanged]:
     """Yield the changes of the running dream until it ends, also if its process dies."""
-    told: DreamProgress | None = None
+    last: DreamProgress | None = None
     while True:
         now = await to_thread.run_sync(read_progress, root)
-        if now is not None and now != told:
+        if now is not None and now != last:
             yield DreamChanged(session, now.dream, now.state, now.text, now.tools, now.paths)
         if now is None or now.is_over:
             return
-        told = now
+        last = now
         await anyio.sleep(_POLL_SECONDS)
