@@ -22,7 +22,7 @@ from .tool_effects import ToolEffect, ToolOutcome, command_key, one_line, outcom
 
 __all__ = ["Activity", "CommandUse", "Failure", "FileUse", "UserRequest"]
 
-W = TypeVar("W", bound="_Weighed")
+W = TypeVar("W", bound="_HasWeight")
 
 _NAMES: Final = 6_000
 _FILES: Final = 600
@@ -45,7 +45,7 @@ _INSIGHT: Final = re.compile(
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
-class _Weighed(Protocol):
+class _HasWeight(Protocol):
     @property
     def weight(self) -> int: ...
 

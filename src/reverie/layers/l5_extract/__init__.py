@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...lazy import lazily
 
 if TYPE_CHECKING:
-    from .existing import ExistingMemories
+    from .existing_memories import ExistingMemories
     from .local import MAX_CANDIDATES, LocalExtraction, MemoryCandidate, extract
     from .plan import CURSOR, IMPORTED, ExtractionStep, after_cursor, extraction_step, imported_upto, wrote_memories
     from .policy import ExtractPolicy
@@ -42,7 +42,7 @@ __getattr__ = lazily(
             "proposals_in",
             "directive",
         ),
-        "existing": ("ExistingMemories",),
+        "existing_memories": ("ExistingMemories",),
         "local": (
             "MemoryCandidate",
             "LocalExtraction",

@@ -21,7 +21,7 @@ from ...text.dates import absolute
 from ...text.sentences import bare, sentences_of
 from ...values import record, replace
 from .cues import SaveRequest, request_in
-from .existing import ExistingMemories
+from .existing_memories import ExistingMemories
 
 __all__ = ["LocalExtraction", "MemoryCandidate", "extract", "said_on"]
 

@@ -68,7 +68,7 @@ class MemoryWords:
     """The sum of all counts, without stop words."""
 
 
-class _Shelved:
+class _IndexedMemory:
     __slots__ = ("decays", "file", "head", "length", "modified", "words")
 
     def __init__(self, memory: MemoryRecord, words: MemoryWords) -> None:
@@ -101,7 +101,7 @@ class MemoryIndex:
     def __init__(self, memories: Iterable[MemoryRecord] = (), *, weights: MemoryWeights | None = None) -> None:
         self._weights = weights or MemoryWeights()
         self._numbers: dict[str, int] = {}
-        self._shelved: dict[int, _Shelved] = {}
+        self._shelved: dict[int, _IndexedMemory] = {}
         self._postings: dict[str, dict[int, int]] = {}
         self._lengths: dict[int, int] = {}
         self._length = 0
@@ -129,7 +129,7 @@ class MemoryIndex:
     def put_words(self, memory: MemoryRecord, words: MemoryWords) -> None:
         """Add a memory by its words, which may be only those that a query needs."""
         self.drop(memory.file)
-        shelved = _Shelved(memory, words)
+        shelved = _IndexedMemory(memory, words)
         number, self._next = self._next, self._next + 1
         self._numbers[memory.file] = number
         self._shelved[number] = shelved
@@ -203,7 +203,7 @@ class MemoryIndex:
         having = {word: len(self._postings[word]) for word in terms(query) if word in self._postings}
         return affordable(having, self._weights.max_postings)
 
-    def _freshness(self, one: _Shelved, newest: float) -> float:
+    def _freshness(self, one: _IndexedMemory, newest: float) -> float:
         days = max(0.0, newest - one.modified) / _DAY_SECONDS
         fresh_days = self._weights.decaying_fresh_days if one.decays else self._weights.fresh_days
         return 1.0 + self._weights.recency / (1.0 + days / fresh_days)
