@@ -30,15 +30,15 @@ class Given:
         self.asked: list[str] = []
         self.since = -1.0
 
-    def off(self) -> Reason | None:
+    def disabled_reason(self) -> Reason | None:
         self.asked.append("off")
         return self._said[0]
 
-    def dreamt(self) -> float | None:
+    def last_dream_at(self) -> float | None:
         self.asked.append("dreamt")
         return self._said[1]
 
-    def scanned(self) -> float | None:
+    def last_scan_at(self) -> float | None:
         self.asked.append("scanned")
         return self._said[2]
 
@@ -46,12 +46,12 @@ class Given:
         self.asked.append("has_memories")
         return self._said[3]
 
-    def touched(self, since: float) -> int:
+    def touched_sessions(self, since: float) -> int:
         self.asked.append("touched")
         self.since = since
         return self._said[4]
 
-    def running(self) -> str:
+    def running_dream(self) -> str:
         self.asked.append("running")
         return self._said[5]
 
@@ -125,7 +125,9 @@ def test_facts_are_asked_in_the_order_of_their_cost(facts: Given) -> None:
 def test_a_judge_that_scans_first_is_caught() -> None:
     def scanning(facts: GateFacts, policy: DreamPolicy, now: float) -> Gate:
         return (
-            GateClosed("few_sessions") if facts.touched(0.0) < policy.min_sessions else gate_state(facts, policy, now)
+            GateClosed("few_sessions")
+            if facts.touched_sessions(0.0) < policy.min_sessions
+            else gate_state(facts, policy, now)
         )
 
     with pytest.raises(AssertionError):

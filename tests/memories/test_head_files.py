@@ -137,14 +137,14 @@ def test_what_is_erased_is_not_kept_either(root: Path) -> None:
     file = memory.save("The zebra crossing is in Lyon", type="project", why="zebras live there").file
     settle(root)
     early = MemoryStore(str(root))
-    heads = dict(early._kept.heads())
+    heads = dict(early._head_cache.heads())
     memory.list()
     (root / HEADS).unlink(missing_ok=True)
     scanned(root)
     assert b"zebra" in (root / HEADS).read_bytes()
     memory.forget(file, erase=True)
     scanned(root)
-    early._kept.keep(heads, len(heads))  # one who read it before and writes only now
+    early._head_cache.keep(heads, len(heads))  # one who read it before and writes only now
     early.scan()
     left = [one for one in root.rglob("*") if one.is_file() and b"zebra" in one.read_bytes()]
     assert left == []

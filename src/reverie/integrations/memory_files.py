@@ -178,7 +178,7 @@ class MemoryFiles:
             return self._shelf.read_index() or None
         if not inner:
             return None
-        self._shelf.settle()
+        self._shelf.finish_writes()
         check_file(_file(inner))
         data = read_plain(self._shelf.root, _file(inner))
         if data is None or (not inner.endswith(".md") and _mark(data) is None):

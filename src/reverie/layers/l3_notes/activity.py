@@ -120,7 +120,7 @@ class Activity:
     def _restart(self) -> None:
         self.at = 0
         self.calls = 0
-        self.asked: list[UserRequest] = []
+        self.requests: list[UserRequest] = []
         self.first: UserRequest | None = None
         self.files: dict[str, FileUse] = {}
         self.commands: dict[str, CommandUse] = {}
@@ -132,8 +132,8 @@ class Activity:
         self.answers: list[str] = []
         self.commits: list[str] = []
         self.todos: list[tuple[str, str]] = []
-        self.told = ""
-        self.open: dict[str, ToolEffect] = {}
+        self.last_reply = ""
+        self.open_calls: dict[str, ToolEffect] = {}
         self._items = 0
         self._last = ""
         self._structured = False
@@ -186,25 +186,25 @@ class Activity:
         _pruned(self.failures, _FAILURES)
 
     def _said(self, uuid: str, text: str) -> None:
-        if self.told and self.asked:
+        if self.last_reply and self.requests:
             self._answer()
         asked = UserRequest(uuid, text[:_TEXT], self.at)
         self.first = self.first or asked
-        self.asked.append(asked)
-        del self.asked[:-_ASKED]
-        if len(self.asked) > 1 and _CORRECTED.match(text):
+        self.requests.append(asked)
+        del self.requests[:-_ASKED]
+        if len(self.requests) > 1 and _CORRECTED.match(text):
             self.corrections.append(one_line(text, 300))
             del self.corrections[:-_WORDS]
-        self.told = ""
-        self.open.clear()
+        self.last_reply = ""
+        self.open_calls.clear()
 
     def _answer(self) -> None:
-        self.asked[-1].answer = one_line(self.told, 160)
-        self.answers.append(self.told[:_TEXT])
+        self.requests[-1].answer = one_line(self.last_reply, 160)
+        self.answers.append(self.last_reply[:_TEXT])
         del self.answers[:-6]
 
     def _told(self, text: str) -> None:
-        self.told = text.strip() or self.told
+        self.last_reply = text.strip() or self.last_reply
         found = [
             part
             for part in _SENTENCE.split(text[:_TEXT])
@@ -223,20 +223,20 @@ class Activity:
         act = tool_effect(one.tool, one.input)
         self.calls += 1
         if self._resulted:
-            self.open.clear()  # calls without a result in this round never get one
+            self.open_calls.clear()  # calls without a result in this round never get one
             self._resulted = False
-        self.open[one.id] = act
+        self.open_calls[one.id] = act
         if act.what == "plan":
             self.todos = todos_in(one.input)[:40] or self.todos
-        if self.asked:
-            self.asked[-1].calls += 1
+        if self.requests:
+            self.requests[-1].calls += 1
 
     def _answered(self, one: Utterance) -> None:
-        act = self.open.pop(one.id, None) or ToolEffect("other", "")
+        act = self.open_calls.pop(one.id, None) or ToolEffect("other", "")
         self._resulted = True
         outcome = outcome_of(one.text, failed=one.failed)
-        if self.asked:
-            self.asked[-1].failures += outcome.failed
+        if self.requests:
+            self.requests[-1].failures += outcome.failed
         key = act.path if act.what != "run" and act.path else ""
         if act.path and act.what != "search" and not outcome.failed:
             self._touched(act)
@@ -255,8 +255,8 @@ class Activity:
                 file.symbols[name] = None
             while len(file.symbols) > 16:
                 file.symbols.pop(next(iter(file.symbols)))
-            if self.asked:
-                edits = self.asked[-1].edits
+            if self.requests:
+                edits = self.requests[-1].edits
                 edits[act.path] = edits.get(act.path, 0) + 1
             for lines in self._unfixed.values():
                 for line in lines:
@@ -272,8 +272,8 @@ class Activity:
         command.broken = outcome.failed
         command.at = self.at
         command.said = outcome.said or command.said * (not outcome.failed)
-        if self.asked:
-            self.asked[-1].runs[_program(key)] = outcome.said or ("failed" if outcome.failed else "ok")
+        if self.requests:
+            self.requests[-1].runs[_program(key)] = outcome.said or ("failed" if outcome.failed else "ok")
         if "git commit" in act.command and not outcome.failed:
             line = next((line for line in text.splitlines() if re.match(r"\[[^\]]+ [0-9a-f]{7,}\]", line)), "")
             if line:

@@ -78,33 +78,33 @@ def take_notes(
     """
     budget = budget or NotesBudget()
     if isinstance(source, Activity):
-        known = source
+        activity = source
     else:
-        known = Activity().follow(source) if isinstance(source, View) else Activity().add_all(source)
+        activity = Activity().follow(source) if isinstance(source, View) else Activity().add_all(source)
     rooms = {name: min(budget.section_tokens, int(budget.total_tokens * part)) for name, part in _SHARES.items()}
-    written = _written(known, rooms)
+    written = _written(activity, rooms)
     if previous is not None and not previous.empty:
         written = merge_notes(previous, written, rooms)
     return fit_notes(written, budget.section_tokens, budget.total_tokens)
 
 
-def _written(known: Activity, rooms: dict[str, int]) -> Notes:
+def _written(activity: Activity, rooms: dict[str, int]) -> Notes:
     """Write every section within its token budget, without names that an earlier section has."""
     out: dict[str, str] = {
-        TITLE: session_title(known.first.text if known.first else ""),
-        CURRENT: "\n".join(_within(_current(known), rooms[CURRENT])),
-        TASK: "\n".join(_within(_task(known, rooms[TASK]), rooms[TASK])),
-        WORKFLOW: "\n".join(_within(_workflow(known), rooms[WORKFLOW])),
-        ERRORS: "\n".join(_within(_errors(known), rooms[ERRORS])),
-        LEARNINGS: "\n".join(_within(_learnings(known), rooms[LEARNINGS])),
-        RESULTS: "\n".join(_within(_results(known, rooms[RESULTS]), rooms[RESULTS])),
-        WORKLOG: "\n".join(reversed(_within(_worklog(known), rooms[WORKLOG]))),
+        TITLE: session_title(activity.first.text if activity.first else ""),
+        CURRENT: "\n".join(_within(_current(activity), rooms[CURRENT])),
+        TASK: "\n".join(_within(_task(activity, rooms[TASK]), rooms[TASK])),
+        WORKFLOW: "\n".join(_within(_workflow(activity), rooms[WORKFLOW])),
+        ERRORS: "\n".join(_within(_errors(activity), rooms[ERRORS])),
+        LEARNINGS: "\n".join(_within(_learnings(activity), rooms[LEARNINGS])),
+        RESULTS: "\n".join(_within(_results(activity, rooms[RESULTS]), rooms[RESULTS])),
+        WORKLOG: "\n".join(reversed(_within(_worklog(activity), rooms[WORKLOG]))),
     }
-    lines = _within(_files(known), rooms[FILES] * 3 // 5)
-    out[FILES] = _with_names(lines, known, rooms[FILES], out, "Also in use", ("path",))
-    lines = _within(_places(known), rooms[CODEBASE] // 3)
+    lines = _within(_files(activity), rooms[FILES] * 3 // 5)
+    out[FILES] = _with_names(lines, activity, rooms[FILES], out, "Also in use", ("path",))
+    lines = _within(_places(activity), rooms[CODEBASE] // 3)
     out[CODEBASE] = _with_names(
-        lines, known, rooms[CODEBASE], out, "Exact names", ("test", "sha", "id", "url", "symbol")
+        lines, activity, rooms[CODEBASE], out, "Exact names", ("test", "sha", "id", "url", "symbol")
     )
     contents = ((name, clean_content(content)) for name, content in out.items())
     return Notes({name: content for name, content in contents if content.strip()})
@@ -142,17 +142,17 @@ def _within(lines: Iterable[str], tokens: int) -> list[str]:
 
 
 def _with_names(
-    lines: list[str], known: Activity, room: int, written: dict[str, str], label: str, kinds: tuple[Kind, ...]
+    lines: list[str], activity: Activity, room: int, written: dict[str, str], label: str, kinds: tuple[Kind, ...]
 ) -> str:
     """Return the lines, followed by names of these kinds that appear nowhere yet, most used first."""
     present = "\n".join((*lines, *written.values()))
     left = room - sum(estimate_text(line) + 1 for line in lines) - 8 * len(kinds)
-    span = max(1, known.at)
+    span = max(1, activity.at)
     weights: dict[Identifier, float] = {}
-    for name, count in known.names.items():
+    for name, count in activity.names.items():
         if name.kind in kinds:
             rare = 0.35 if name.kind == "symbol" else 1.0  # most symbols can be found again in the code
-            weights[name] = count * rare * (1 + known.seen[name] / span)
+            weights[name] = count * rare * (1 + activity.seen[name] / span)
     found = best_identifiers(weights, left, present=present)
     for kind in kinds:
         names = [name.text for name in found if name.kind == kind]
@@ -170,26 +170,26 @@ _LABELS: Final[dict[str, str]] = {
 }
 
 
-def _current(known: Activity) -> Iterator[str]:
-    if known.asked:
-        yield f"- Asked last: {one_line(known.asked[-1].text, 400)}"
-    doing = [text for text, state in known.todos if state in ("in_progress", "active")]
-    pending = [text for text, state in known.todos if state in ("pending", "todo", "open", "")]
+def _current(activity: Activity) -> Iterator[str]:
+    if activity.requests:
+        yield f"- Asked last: {one_line(activity.requests[-1].text, 400)}"
+    doing = [text for text, state in activity.todos if state in ("in_progress", "active")]
+    pending = [text for text, state in activity.todos if state in ("pending", "todo", "open", "")]
     if doing:
         yield f"- In progress: {'; '.join(doing)}"
     if pending:
         yield f"- Pending: {'; '.join(pending)}"
-    waiting = [act.command or act.path or act.tool for act in known.open.values() if act.tool]
+    waiting = [act.command or act.path or act.tool for act in activity.open_calls.values() if act.tool]
     if waiting:
         yield f"- Running: {'; '.join(f'`{one_line(one, 160)}`' for one in waiting[-3:])}"
-    if known.told:
-        yield f"- The agent said last: {one_line(known.told, 900)}"
-        yield f"- Next, in its words: {one_line(_last_sentence(known.told), 300)}"
-    latest = max(known.commands.items(), key=lambda item: item[1].at, default=None)
+    if activity.last_reply:
+        yield f"- The agent said last: {one_line(activity.last_reply, 900)}"
+        yield f"- Next, in its words: {one_line(_last_sentence(activity.last_reply), 300)}"
+    latest = max(activity.commands.items(), key=lambda item: item[1].at, default=None)
     if latest is not None:
         said = latest[1].said or ("failed" if latest[1].broken else "ok")
         yield f"- Ran last: `{latest[0]}`: {said}"
-    edited = sorted((item for item in known.files.items() if item[1].edits), key=lambda item: -item[1].at)[:5]
+    edited = sorted((item for item in activity.files.items() if item[1].edits), key=lambda item: -item[1].at)[:5]
     if edited:
         yield f"- Changed last: {', '.join(f'`{path}`' for path, _ in edited)}"
 
@@ -199,18 +199,18 @@ def _last_sentence(text: str) -> str:
     return parts[-1] if parts else text[-300:]
 
 
-def _task(known: Activity, room: int) -> Iterator[str]:
-    first = known.first
+def _task(activity: Activity, room: int) -> Iterator[str]:
+    first = activity.first
     if first is None:
         return
     yield cut_text(first.text, room // 2)
-    later = [asked for asked in known.asked if asked is not first and len(asked.text) >= _TELLING_CHARS]
+    later = [asked for asked in activity.requests if asked is not first and len(asked.text) >= _TELLING_CHARS]
     for asked in reversed(later):
         yield f"- then: {one_line(asked.text, 260)}"
 
 
-def _files(known: Activity) -> Iterator[str]:
-    ranked = sorted(known.files.items(), key=lambda item: (-item[1].weight, item[0]))
+def _files(activity: Activity) -> Iterator[str]:
+    ranked = sorted(activity.files.items(), key=lambda item: (-item[1].weight, item[0]))
     for path, file in ranked:
         did = ", ".join(
             part
@@ -221,52 +221,52 @@ def _files(known: Activity) -> Iterator[str]:
         yield f"- `{path}`: {did}{f'; {names}' if names else ''}"
 
 
-def _places(known: Activity) -> Iterator[str]:
+def _places(activity: Activity) -> Iterator[str]:
     """Yield the folders in use and the documents that were read."""
     places: Counter[str] = Counter()
-    for path, file in known.files.items():
+    for path, file in activity.files.items():
         places[path.rpartition("/")[0]] += file.reads + 3 * file.edits
     common = [(place, count) for place, count in places.most_common(10) if place]
     if common:
         yield "- Where the work is: " + ", ".join(f"`{place}` ({count})" for place, count in common)
-    documents = [path for path in known.files if path.lower().endswith((".md", ".rst", ".txt"))]
+    documents = [path for path in activity.files if path.lower().endswith((".md", ".rst", ".txt"))]
     if documents:
         yield "- Documents: " + ", ".join(f"`{path}`" for path in documents[-12:])
 
 
-def _workflow(known: Activity) -> Iterator[str]:
-    ranked = sorted(known.commands.items(), key=lambda item: (only_looks(item[0]), -item[1].weight, item[0]))
+def _workflow(activity: Activity) -> Iterator[str]:
+    ranked = sorted(activity.commands.items(), key=lambda item: (only_looks(item[0]), -item[1].weight, item[0]))
     for text, command in ranked:
         how = f"{command.runs}x" + (f", failed {command.failed}x" if command.failed else "")
         yield f"- `{text}` ({how}){f': {command.said}' if command.said else ''}"
 
 
-def _errors(known: Activity) -> Iterator[str]:
-    for words in reversed(known.corrections):
+def _errors(activity: Activity) -> Iterator[str]:
+    for words in reversed(activity.corrections):
         yield f"- The user: {words}"
-    ranked = sorted(known.failures.items(), key=lambda item: (-item[1].weight, item[0]))
+    ranked = sorted(activity.failures.items(), key=lambda item: (-item[1].weight, item[0]))
     for line, failure in ranked:
         after = f" after `{one_line(failure.after, 80)}`" if failure.after else ""
         often = f" ({failure.count}x)" if failure.count > 1 else ""
         yield f"- {line}{often}{after}{f' -> {failure.fixed}' if failure.fixed else ' -> not seen fixed'}"
 
 
-def _learnings(known: Activity) -> Iterator[str]:
-    for line in reversed(known.insights):
+def _learnings(activity: Activity) -> Iterator[str]:
+    for line in reversed(activity.insights):
         yield f"- {line}"
 
 
-def _results(known: Activity, room: int) -> Iterator[str]:
-    for line in reversed(known.commits):
+def _results(activity: Activity, room: int) -> Iterator[str]:
+    for line in reversed(activity.commits):
         yield f"- commit {line}"
-    latest = [known.told] if known.told and not known.open else []
-    for answer in [*latest, *reversed(known.answers)][:3]:
+    latest = [activity.last_reply] if activity.last_reply and not activity.open_calls else []
+    for answer in [*latest, *reversed(activity.answers)][:3]:
         yield cut_text(answer, room // 3)
 
 
-def _worklog(known: Activity) -> Iterator[str]:
+def _worklog(activity: Activity) -> Iterator[str]:
     """Yield one line per request, newest first."""
-    for asked in reversed(known.asked):
+    for asked in reversed(activity.requests):
         yield _step(asked)
 
 

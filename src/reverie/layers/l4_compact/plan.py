@@ -139,9 +139,9 @@ def cut_range_from(view: View, message: str) -> CutRange:
 
 def compaction(
     view: View,
-    taking: CutRange,
-    written: CompactionText,
-    room: SummaryBudget,
+    cut_range: CutRange,
+    summary: CompactionText,
+    budget: SummaryBudget,
     cause: CompactionCause,
     *,
     attachments: Sequence[dict[str, object]] = (),
@@ -151,53 +151,53 @@ def compaction(
 
     ``spoken`` is the list of all user messages if the caller keeps one; else the view is read for it.
     """
-    kept_uuids = {item.uuid for item in taking.kept} | {item.uuid for item in taking.items[: taking.start]}
-    if written.method == "from":
-        said = user_messages(item.entry for item in taking.cut)
+    kept_uuids = {item.uuid for item in cut_range.kept} | {item.uuid for item in cut_range.items[: cut_range.start]}
+    if summary.method == "from":
+        said = user_messages(item.entry for item in cut_range.cut)
     else:
         everything = user_messages(view.history) if spoken is None else spoken
         said = [one for one in everything if one.handle not in kept_uuids]
-    words = quoted_words(said, tokens=room.words, handle_tokens=room.handles, pinned=view.facts.pinned)
+    words = quoted_words(said, tokens=budget.words, handle_tokens=budget.handles, pinned=view.facts.pinned)
     repeated = words_text(words)
-    steps = [step for step, _ in open_steps(taking.cut)]
-    missing = [step for step in steps if step not in written.body]
-    body = written.body + (
+    steps = [step for step, _ in open_steps(cut_range.cut)]
+    missing = [step for step in steps if step not in summary.body]
+    body = summary.body + (
         "\n\n## Steps not done yet\n\n" + "\n".join(f"- {one}" for one in missing) if missing else ""
     )
-    around = "\n".join((body, repeated, *_texts(taking)))
-    anchors = anchors_text(anchor_list(_worth_naming(written.names, taking), around, tokens=room.anchors))
+    around = "\n".join((body, repeated, *_texts(cut_range)))
+    anchors = anchors_text(anchor_list(_worth_naming(summary.names, cut_range), around, tokens=budget.anchors))
     earlier = [one for one in view.facts.compactions if one not in view.facts.undone][-_EARLIER:]
-    go_on = cause.trigger != "manual" or written.method == "notes"
+    go_on = cause.trigger != "manual" or summary.method == "notes"
     text = summary_text(body, repeated, anchors, handle=cause.handle, earlier=earlier, go_on=go_on)
-    kept = taking.kept
+    kept = cut_range.kept
     decision = Compacted(
         Cause(LAYER, cause.reason, moves_prefix=True),
         trigger=cause.trigger,
-        method=written.method,
+        method=summary.method,
         summary=text,
         tokens_before=view.token_count.tokens,
-        last_before=taking.cut[-1].uuid,
+        last_before=cut_range.cut[-1].uuid,
         first_kept=kept[0].uuid if kept else None,
         attachments=[dict(one) for one in attachments],
         discovered_tools=view.tool_names(),
-        from_message=taking.items[taking.start].uuid if written.method == "from" else None,
+        from_message=cut_range.items[cut_range.start].uuid if summary.method == "from" else None,
         preserved={"head": kept[0].uuid, "anchor": cause.handle, "tail": kept[-1].uuid} if kept else {},
         handle=cause.handle,
     )
     return decision, words
 
 
-def _worth_naming(names: Mapping[Identifier, int], taking: CutRange) -> dict[Identifier, int]:
+def _worth_naming(names: Mapping[Identifier, int], cut_range: CutRange) -> dict[Identifier, int]:
     """Leave out names used once in an earlier cut, so that lists are not copied from summary to summary."""
-    fresh, _ = mined(item for item in taking.cut if item.entry.message is not None)
+    fresh, _ = mined(item for item in cut_range.cut if item.entry.message is not None)
     return {one: count for one, count in names.items() if count > 1 or one in fresh}
 
 
-def _checked(taking: CutRange) -> CutRange:
+def _checked(cut_range: CutRange) -> CutRange:
     """Raise if the range holds nothing to summarise."""
-    if not any(item.kind == ASSISTANT or not is_summary(item) for item in taking.cut):
+    if not any(item.kind == ASSISTANT or not is_summary(item) for item in cut_range.cut):
         raise CompactionError("there is nothing to compact: all that is in view is the end of the conversation")
-    return taking
+    return cut_range
 
 
 def _context(items: Sequence[Item]) -> int:
@@ -222,10 +222,10 @@ def _position(items: Sequence[Item], uuid: str) -> int | None:
     return next((at for at, item in enumerate(items) if item.uuid == uuid), None)
 
 
-def _texts(taking: CutRange) -> list[str]:
+def _texts(cut_range: CutRange) -> list[str]:
     """Return the text of the items that stay, to search for names."""
     out: list[str] = []
-    for item in (*taking.items[: taking.start], *taking.kept):
+    for item in (*cut_range.items[: cut_range.start], *cut_range.kept):
         content = item.message.get("content")
         out.append(content if isinstance(content, str) else str(content))
     return out

@@ -40,15 +40,15 @@ Gate: TypeAlias = GateOpen | GateClosed
 class GateFacts(Protocol):
     """The facts that the gates check, in order; each costs more than the one before."""
 
-    def off(self) -> Reason | None:
+    def disabled_reason(self) -> Reason | None:
         """Return why no dream may start here at all: switched off, or not the main agent."""
         ...
 
-    def dreamt(self) -> float | None:
+    def last_dream_at(self) -> float | None:
         """Return the time of the last dream; None if there was none."""
         ...
 
-    def scanned(self) -> float | None:
+    def last_scan_at(self) -> float | None:
         """Return the time of the last scan of the sessions."""
         ...
 
@@ -56,11 +56,11 @@ class GateFacts(Protocol):
         """Say whether there are memories."""
         ...
 
-    def touched(self, since: float) -> int:
+    def touched_sessions(self, since: float) -> int:
         """Count the sessions touched since then, without the current one; stop at the required number."""
         ...
 
-    def running(self) -> str:
+    def running_dream(self) -> str:
         """Return the process that is dreaming and not hung; empty if there is none."""
         ...
 
@@ -75,24 +75,24 @@ def seconds_until_due(now: float, dreamt: float | None, policy: DreamPolicy) -> 
 
 def gate_state(facts: GateFacts, policy: DreamPolicy, now: float) -> Gate:
     """Check one fact after another until one closes the gate."""
-    off = facts.off()
+    off = facts.disabled_reason()
     if off is not None:
         return GateClosed(off)
-    dreamt = facts.dreamt()
+    dreamt = facts.last_dream_at()
     left = seconds_until_due(now, dreamt, policy)
     if left > 0.0:
         return GateClosed("too_soon", left)
     pause = policy.scan_minutes * _SECONDS_A_MINUTE
-    scanned = facts.scanned()
+    scanned = facts.last_scan_at()
     if scanned is not None and 0.0 <= now - scanned < pause:
         return GateClosed("just_scanned", pause - (now - scanned))
     if not facts.has_memories():
         return GateClosed("no_memories", pause)
     since = 0.0 if dreamt is None or dreamt > now else max(dreamt, 0.0)  # a time in the future is invalid
-    sessions = facts.touched(since)
+    sessions = facts.touched_sessions(since)
     if sessions < policy.min_sessions:
         return GateClosed("few_sessions", pause, f"{sessions} of {policy.min_sessions} sessions")
-    running = facts.running()
+    running = facts.running_dream()
     if running:
         return GateClosed("running", pause, running)
     return GateOpen(since, sessions)

@@ -173,7 +173,7 @@ class History:
         self._indexed: str | None = None
         self._by_id: dict[str, int] = {}
         self._trusts: dict[tuple[str, str], Trust] = {}
-        self.standings = TrustHistory()
+        self.trusts = TrustHistory()
         """The trust of each file's last version."""
         for entry in entries:
             self.add(entry)
@@ -182,7 +182,7 @@ class History:
         """Add the next entry."""
         self._by_id[entry.id] = len(self.entries)
         self.entries.append(entry)
-        self.standings.add(entry.act, entry.changes)
+        self.trusts.add(entry.act, entry.changes)
         for change in entry.changes:
             self._known[change.file] = change.after
             if change.after is not None and change.trust is not None:

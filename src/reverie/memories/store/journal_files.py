@@ -121,7 +121,7 @@ class JournalFiles:
         except OSError:
             return True  # no journal exists here, or it is not readable
 
-    def standings(self) -> TrustHistory:
+    def trusts(self) -> TrustHistory:
         """Return the trust of each file from the applied lines, without the lock; only new lines are read."""
         with self._reading, suppress(OSError):
             lock = os.open(self._lock_path, READ_FLAGS)

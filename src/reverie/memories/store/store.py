@@ -55,7 +55,7 @@ class Scan:
     problems: dict[str, str]
 
 
-def _vouched(claim: Trust, version: str, known: FileTrust | None) -> Trust:
+def _head_trust(claim: Trust, version: str, known: FileTrust | None) -> Trust:
     """Return the trust of a head with this claim; ``version`` matters only if claim and journal both say ``user``."""
     if known is not None and claim == known.trust == "user":
         return "user" if version == known.version else "agent"
@@ -65,12 +65,12 @@ def _vouched(claim: Trust, version: str, known: FileTrust | None) -> Trust:
 class Transaction:
     """The state of the directory during a transaction, under its lock."""
 
-    def __init__(self, shelf: MemoryStore, history: History, now: str) -> None:
-        self._shelf = shelf
+    def __init__(self, store: MemoryStore, history: History, now: str) -> None:
+        self._store = store
         self.history = history
         self.now = now
         self.seen: dict[str, bytes | None] = {}
-        self.index_data = read_plain(shelf.root, INDEX)
+        self.index_data = read_plain(store.root, INDEX)
 
     @property
     def index(self) -> str:
@@ -81,7 +81,7 @@ class Transaction:
         """Return the current bytes of a memory file."""
         if file not in self.seen:
             check_file(file)
-            self.seen[file] = read_plain(self._shelf.root, file)
+            self.seen[file] = read_plain(self._store.root, file)
         return self.seen[file]
 
     def record(self, file: str) -> MemoryRecord | None:
@@ -89,11 +89,11 @@ class Transaction:
         data = self.read(file)
         if data is None:
             return None
-        return self._shelf.vouched(read_record(file, data, scope=self._shelf.scope), self.history.standings)
+        return self._store.with_trust(read_record(file, data, scope=self._store.scope), self.history.trusts)
 
     def heads(self) -> list[MemoryRecord]:
         """Return the heads of all memories."""
-        return self._shelf.scan_files(self.history.standings).memories
+        return self._store.scan_files(self.history.trusts).memories
 
 
 class MemoryStore:
@@ -104,7 +104,7 @@ class MemoryStore:
         self.scope: Scope = scope
         self._clock = clock
         self._journal = JournalFiles(self.root)
-        self._kept = HeadCache(self.root, scope)
+        self._head_cache = HeadCache(self.root, scope)
         self._scanned = False
 
     # -- reading
@@ -116,16 +116,16 @@ class MemoryStore:
     def get(self, file: str) -> MemoryRecord | None:
         """Read one memory; None if it does not exist."""
         check_file(file)
-        memory, standings = self._look(file), self._journal.standings()
-        known = standings.get(file)
+        memory, trusts = self._read(file), self._journal.trusts()
+        known = trusts.get(file)
         if (
             memory and known and known.version != memory.version
         ):  # a writer may be between file and journal: read both again
-            memory, standings = self._look(file), self._journal.standings()
-        return self.vouched(memory, standings) if memory else None
+            memory, trusts = self._read(file), self._journal.trusts()
+        return self.with_trust(memory, trusts) if memory else None
 
-    def _look(self, file: str) -> MemoryRecord | None:
-        self.settle()
+    def _read(self, file: str) -> MemoryRecord | None:
+        self.finish_writes()
         data = read_plain(self.root, file)
         if data is None:
             return None
@@ -139,12 +139,12 @@ class MemoryStore:
         """The source name for content that others wrote into this directory: ``outside``, or ``team`` if shared."""
         return "team" if self.scope == "team" else "outside"
 
-    def vouched(self, memory: MemoryRecord, standings: TrustHistory) -> MemoryRecord:
+    def with_trust(self, memory: MemoryRecord, trusts: TrustHistory) -> MemoryRecord:
         """Return a memory with the trust from the journal, and with ``outside`` as a source if the store did not write
         it."""
-        trust = standings.trust(memory.file, memory.version, memory.trust)
+        trust = trusts.trust(memory.file, memory.version, memory.trust)
         source = memory.source
-        if standings.is_outside(memory.file, memory.version) and self.outside not in source:
+        if trusts.is_outside(memory.file, memory.version) and self.outside not in source:
             source = (*source, self.outside)
         return (
             memory if (trust, source) == (memory.trust, memory.source) else replace(memory, trust=trust, source=source)
@@ -152,37 +152,37 @@ class MemoryStore:
 
     def read_index(self) -> str:
         """Return the index on disk."""
-        self.settle()
+        self.finish_writes()
         return (read_plain(self.root, INDEX) or b"").decode("utf-8", "replace")
 
     def load_index(self) -> LoadedIndex:
         """Return the shown part of the index."""
-        self.settle()
+        self.finish_writes()
         data = read_plain(self.root, INDEX) or b""
         return load(data.decode("utf-8", "replace"), size=len(data))
 
     def scan(self) -> Scan:
         """Read the heads of all memories; files with problems are listed separately."""
-        self.settle()
+        self.finish_writes()
         with uncollected():
-            return self.scan_files(self._journal.standings())
+            return self.scan_files(self._journal.trusts())
 
-    def scan_files(self, standings: TrustHistory) -> Scan:
+    def scan_files(self, trusts: TrustHistory) -> Scan:
         """Read the heads with their trust; unchanged files come from the cache."""
         memories: list[MemoryRecord] = []
         problems: dict[str, str] = {}
-        kept, now, read = self._kept.heads(), dict[str, Head](), 0
+        kept, now, read = self._head_cache.heads(), dict[str, Head](), 0
         # Without a place on disk, caching pays only from the second scan on.
-        keeps = self._scanned or self._kept.has_place()
+        keeps = self._scanned or self._head_cache.has_place()
         begun = time.time_ns() if keeps else 0
         self._scanned = True
-        standing = standings.get
+        trust_of = trusts.get
         with explained("read", self.root):
             for file, folder, name in memory_files(self.root):
                 try:
                     one = kept.get(file)
                     if one and one.print == print_of(os.stat(name, dir_fd=folder, follow_symlinks=False)):
-                        memory = self._vouched_again(one, standing(file))
+                        memory = self._cached_with_trust(one, trust_of(file))
                         if memory is not None:
                             now[file] = one if memory is one.memory else one._replace(memory=memory)
                             memories.append(memory)
@@ -198,39 +198,39 @@ class MemoryStore:
                     continue
                 memory = read_record(file, head, modified=found.st_mtime, scope=self.scope, head_only=True)
                 claim, version = memory.trust, ""
-                known = standing(file)
+                known = trust_of(file)
                 if (
                     known or claim == "user"
                 ):  # without a journal entry or a claim of user trust, agent trust is the result anyway
-                    version = self._vouch(memory, head, found.st_size, known)
+                    version = self._set_trust(memory, head, found.st_size, known)
                 memories.append(memory)
                 read += 1
                 if begun and has_settled(found, begun):
                     now[file] = Head(print_of(found), version, claim, memory)
-        self._kept.keep(now, read)
+        self._head_cache.keep(now, read)
         problems.update((memory.file, memory.problem) for memory in memories if memory.problem)
         return Scan(memories, problems)
 
-    def _vouch(self, memory: MemoryRecord, head: bytes, size: int, known: FileTrust | None) -> str:
+    def _set_trust(self, memory: MemoryRecord, head: bytes, size: int, known: FileTrust | None) -> str:
         """Set the trust of a head; return the file's hash if it was needed, which reads the whole file."""
         claim, version = memory.trust, ""
         if known is not None and claim == known.trust == "user":
             whole = head if len(head) == size else read_plain(self.root, memory.file) or b""
             version = sha256(whole).hexdigest()
-        trust = _vouched(claim, version, known)
+        trust = _head_trust(claim, version, known)
         if trust != claim:
             object.__setattr__(memory, "trust", trust)  # not shared yet, and copying thousands is slow
         return version
 
-    def _vouched_again(self, one: Head, known: FileTrust | None) -> MemoryRecord | None:
+    def _cached_with_trust(self, one: Head, known: FileTrust | None) -> MemoryRecord | None:
         """Return a cached head with its current trust; None if its file must be read for that."""
         memory = one.memory
         if not one.version and known is not None and one.claim == known.trust == "user":
             return None
-        trust = _vouched(one.claim, one.version, known)
+        trust = _head_trust(one.claim, one.version, known)
         return memory if trust == memory.trust else replace(memory, trust=trust)
 
-    def settle(self) -> None:
+    def finish_writes(self) -> None:
         """Finish the transaction of a killed writer, if there is one."""
         if not self._journal.is_settled():
             with suppress(StorageError), self._journal.locked():  # a directory that is not writable can still be read
@@ -247,7 +247,7 @@ class MemoryStore:
         if not os.path.isdir(self.root):
             return History()
         with self._journal.locked():
-            self._notice(self._desk(), everything=True)
+            self._notice(self._transaction(), everything=True)
             return self._journal.history
 
     def commit(
@@ -259,56 +259,56 @@ class MemoryStore:
         planning; otherwise only changes to the files that the plan reads.
         """
         with self._journal.locked():
-            desk = self._desk()
+            transaction = self._transaction()
             if notice or not self._journal.history.entries:
-                self._notice(desk, everything=True)
-            draft = plan(desk)
+                self._notice(transaction, everything=True)
+            draft = plan(transaction)
             if draft is None:
                 return None
-            self._compare(desk, draft)
-            entry = self._entry(desk, draft)
+            self._compare(transaction, draft)
+            entry = self._entry(transaction, draft)
             if not (entry.changes or entry.index):
                 return None
             if dry_run:
                 return entry
-            self._notice(desk)
+            self._notice(transaction)
             contents = {change.file: draft.files[change.file] for change in entry.changes}
             if entry.index is not None and draft.index:
                 contents[INDEX] = draft.index.encode("utf-8", "surrogateescape")
-            entry = self._entry(desk, draft)
+            entry = self._entry(transaction, draft)
             self._journal.carry_out(entry, {file: data for file, data in contents.items() if data is not None})
             return entry
 
-    def _desk(self) -> Transaction:
+    def _transaction(self) -> Transaction:
         entries = self._journal.history.entries
         now = stamp(self._clock())
         return Transaction(self, self._journal.history, max(now, entries[-1].time) if entries else now)
 
-    def _compare(self, desk: Transaction, draft: Draft) -> None:
+    def _compare(self, transaction: Transaction, draft: Draft) -> None:
         for file, expected in draft.expect.items():
-            found = desk.read(file)
+            found = transaction.read(file)
             if (None if found is None else version_of(found)) != expected:
                 raise StorageConflict(
                     f"{file} was changed meanwhile; read it again and repeat the change",
                     path=self.path(file),
                 )
 
-    def _entry(self, desk: Transaction, draft: Draft) -> JournalEntry:
+    def _entry(self, transaction: Transaction, draft: Draft) -> JournalEntry:
         changes: list[Change] = []
         for file, data in draft.files.items():
-            found = desk.read(file)
-            trust = self._trust_after(desk, draft, file, data)
+            found = transaction.read(file)
+            trust = self._trust_after(transaction, draft, file, data)
             change = change_to(file, None if found is None else version_of(found), data, trust=trust)
             if change.before != change.after:
                 changes.append(change)
-        before = after = None if desk.index_data is None else version_of(desk.index_data)
+        before = after = None if transaction.index_data is None else version_of(transaction.index_data)
         hunk = None
-        if draft.index is not None and draft.index != desk.index:
-            hunk = hunk_between(desk.index, draft.index)
+        if draft.index is not None and draft.index != transaction.index:
+            hunk = hunk_between(transaction.index, draft.index)
             after = version_of(draft.index.encode("utf-8", "surrogateescape")) if draft.index else None
         return JournalEntry(
-            desk.history.next_id,
-            desk.now,
+            transaction.history.next_id,
+            transaction.now,
             draft.who,
             draft.why,
             draft.act,
@@ -320,7 +320,7 @@ class MemoryStore:
             list(draft.undoes),
         )
 
-    def _trust_after(self, desk: Transaction, draft: Draft, file: str, data: bytes | None) -> Trust | None:
+    def _trust_after(self, transaction: Transaction, draft: Draft, file: str, data: bytes | None) -> Trust | None:
         """Return a file's trust after a change: restored content has its earlier trust, else trust only falls.
 
         Only confirmation by the user raises it.
@@ -328,15 +328,15 @@ class MemoryStore:
         if data is None:
             return None
         claimed = read_record(file, data, scope=self.scope).trust
-        if draft.act in _RESTORING and (then := desk.history.trust_of(file, version_of(data))):
+        if draft.act in _RESTORING and (then := transaction.history.trust_of(file, version_of(data))):
             return then
-        now = desk.record(file) if draft.act != "confirmed" and draft.act not in _RESTORING else None
+        now = transaction.record(file) if draft.act != "confirmed" and draft.act not in _RESTORING else None
         return worst((claimed, now.trust)) if now else claimed
 
-    def _notice(self, desk: Transaction, *, everything: bool = False) -> None:
+    def _notice(self, transaction: Transaction, *, everything: bool = False) -> None:
         """Record outside changes: to the files that were read, or to all."""
-        history = desk.history
-        names = set(desk.seen)
+        history = transaction.history
+        names = set(transaction.seen)
         if everything:
             names |= {file for file, _, _ in memory_files(self.root)} | {
                 file for file, known in history.known.items() if known
@@ -344,19 +344,19 @@ class MemoryStore:
         changes: list[Change] = []
         for file in sorted(names):
             try:
-                data = desk.read(file)
+                data = transaction.read(file)
             except StorageError:
                 continue  # not a plain file, so not a memory; lint reports it
             before = history.known.get(file)
             if before != (None if data is None else version_of(data)):
-                memory = desk.record(file)
+                memory = transaction.record(file)
                 changes.append(change_to(file, before, data, trust=memory.trust if memory else None))
-        index = None if desk.index_data is None else version_of(desk.index_data)
+        index = None if transaction.index_data is None else version_of(transaction.index_data)
         if changes or index != history.index_version:
             act: Act = "outside" if history.entries else "found"
             known, source = history.index_version, [self.outside] if changes else []
             self._journal.note(
-                JournalEntry(history.next_id, desk.now, "outside", "", act, changes, None, known, index, source)
+                JournalEntry(history.next_id, transaction.now, "outside", "", act, changes, None, known, index, source)
             )
 
     def erase(self, files: Iterable[str]) -> None:
@@ -364,7 +364,7 @@ class MemoryStore:
         gone = set(files)
         with self._journal.locked():
             self._journal.erase(gone)
-            self._kept.forget()
+            self._head_cache.forget()
             kept = [line for line in self._surfaced_lines() if not gone & set(line["files"])]
             data = "".join(json.dumps(line) + "\n" for line in kept).encode()
             replace_file(self.root, f"{JOURNAL}/{_SURFACED}", data)

@@ -104,22 +104,22 @@ class _GateFacts:
         self._now = now
         self._current = current_session
 
-    def off(self) -> Reason | None:
+    def disabled_reason(self) -> Reason | None:
         return self._off
 
-    def dreamt(self) -> float | None:
+    def last_dream_at(self) -> float | None:
         return self._gate.lock.last()
 
-    def scanned(self) -> float | None:
+    def last_scan_at(self) -> float | None:
         return self._gate.scanned(self._now)
 
     def has_memories(self) -> bool:
         return os.path.isdir(self._gate.lock.root)
 
-    def touched(self, since: float) -> int:
+    def touched_sessions(self, since: float) -> int:
         return self._gate.touched(since, self._now, self._current)
 
-    def running(self) -> str:
+    def running_dream(self) -> str:
         return self._gate.running()
 
 

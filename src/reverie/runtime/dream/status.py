@@ -53,19 +53,19 @@ class _GateFacts:
         self._logs = os.path.join(settings.home, "projects", slug)
         self._runs = runs
 
-    def off(self) -> Reason | None:
+    def disabled_reason(self) -> Reason | None:
         return None if self._settings.switches.dream else "off"
 
-    def dreamt(self) -> float | None:
+    def last_dream_at(self) -> float | None:
         return self._lock.last()
 
-    def scanned(self) -> float | None:
+    def last_scan_at(self) -> float | None:
         return None
 
     def has_memories(self) -> bool:
         return os.path.isdir(self._lock.root)
 
-    def touched(self, since: float) -> int:
+    def touched_sessions(self, since: float) -> int:
         count = 0
         with suppress(OSError), os.scandir(self._logs) as entries:
             for entry in entries:
@@ -73,5 +73,5 @@ class _GateFacts:
                     count += entry.name.endswith(".jsonl") and entry.stat(follow_symlinks=False).st_mtime > since
         return count
 
-    def running(self) -> str:
+    def running_dream(self) -> str:
         return "another dream" if self._runs else ""

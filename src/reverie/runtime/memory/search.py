@@ -40,7 +40,7 @@ class MemorySearch:
             for file, stamp in stamped_files(store.root)
         }
         for store in self._stores.values():
-            store.settle()
+            store.finish_writes()
         changed = [name for name, (_, _, stamp) in found.items() if self._stamps.get(name) != stamp]
         gone = [name for name in self._stamps if name not in found]
         for name in gone:
