@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import InputError
+from ..text.counts import counted
 from ..values import record
 
 if TYPE_CHECKING:
@@ -125,14 +126,6 @@ def progressing(label: str, total: int) -> Generator[Callable[[], None], None, N
     with Progress(console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(escape(printable(label)), total=total)
         yield lambda: shown.advance(task)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun in the right number, such as "1 section" or "1,200 sections"."""
-    if count == 1:
-        return f"1 {noun}"
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
-    return f"{count:,} {plural}"
 
 
 def confirmed(question: str, refusal: str) -> bool:

@@ -24,6 +24,7 @@ from ..memories.rules.guidance import index_context
 from ..runtime.memory.memory import Memory
 from ..runtime.memory.recall import SessionRecall
 from ..runtime.session.session import Session
+from ..text.counts import counted
 from .history_pieces import (
     Block,
     HistoryPiece,
@@ -289,7 +290,7 @@ class HostSession:
     async def _remove(self, gone: Sequence[LoggedTurn]) -> None:
         self._followed = []
         uuids = [uuid for one in gone for uuid in one.entries()]
-        reason = f"the host removed or rewrote {len(gone)} message{'s' if len(gone) > 1 else ''} of its history"
+        reason = f"the host removed or rewrote {counted(len(gone), 'message')} of its history"
         await self.session.log.decide(Snipped(Cause(LAYER, reason, moves_prefix=True), uuids))
 
     async def _log_turn(self, piece: HistoryPiece) -> LoggedTurn:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
+from ..text.counts import counted
 from ..values import record
 from .markup import Html, el, join, text
 from .outcome import LayerAction, Point, ReplayBreak, ReplayOutcome
@@ -186,7 +187,7 @@ def _act_mark(group: Sequence[LayerAction], axis: Axis, look: ChartStyle) -> Htm
         f"request {first.number:,}" if first.number == last.number else f"requests {first.number:,} to {last.number:,}"
     )
     items, tokens = sum(act.items for act in group), sum(act.tokens for act in group)
-    said = f"{first.layer}, {where}: {items:,} {'item' if items == 1 else 'items'}, {tokens:,} tokens. {first.reason}"
+    said = f"{first.layer}, {where}: {counted(items, 'item')}, {tokens:,} tokens. {first.reason}"
     place = f"left:{axis.at(first.number) * 100:.2f}%;--fill:{look.mark(first.layer)}"
     return el("i", class_=look.shape(first.layer), style=place, title=said)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, Final
 
+from ..text.counts import counted
 from .charts import ChartStyle
 from .markup import Html, el, join
 from .outcome import ReplayReport
@@ -18,11 +19,12 @@ from .report import (
     count_text,
     figures,
     money_text,
+    notes_of,
     places,
     sessions_of,
-    ttl_text,
+    summary_line,
 )
-from .sections import counted, panel_name, scrolling_table, session_section
+from .sections import panel_name, scrolling_table, session_section
 
 __all__ = ["page"]
 
@@ -95,14 +97,11 @@ def _chosen(policies: Sequence[str]) -> int:
 
 
 def _header(report: ReplayReport, found: dict[str, dict[str, Any]]) -> Html:
-    sessions = len(sessions_of(report))
-    requests = max((one["requests"] for one in found.values()), default=0)
-    about = [counted(sessions, "session"), counted(requests, "request"), report.model, ttl_text(report.ttl)]
     return el(
         "header",
         el("p", "Replay", class_="kicker"),
         _headline(report, found),
-        el("p", " · ".join(part for part in about if part), class_="about"),
+        el("p", summary_line(report, found), class_="about"),
         class_="wrap",
     )
 
@@ -283,13 +282,12 @@ def _choice(group: str, name: str, label: str, checked: bool) -> list[Html]:
 
 
 def _footer(report: ReplayReport) -> Html:
-    notes = list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes))
     left_out = [el("p", f"Note: {one}") for one in report.skipped[:LISTED]]
     more = len(report.skipped) - len(left_out)
     return el(
         "footer",
         el("p", CURVES),
-        *(el("p", note) for note in notes[:LISTED]),
+        *(el("p", note) for note in notes_of(report)[:LISTED]),
         *left_out,
         *([el("p", f"and {more:,} more left out")] if more > 0 else []),
         class_="wrap",

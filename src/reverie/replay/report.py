@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from ..text.counts import counted
 from ..values import record
 from .outcome import ReplayBreak, ReplayOutcome, ReplayReport, totals
 
@@ -20,9 +21,11 @@ __all__ = [
     "count_text",
     "figures",
     "money_text",
+    "notes_of",
     "places",
     "report_json",
     "sessions_of",
+    "summary_line",
     "ttl_text",
 ]
 
@@ -165,6 +168,18 @@ def money_text(usd: float, decimals: int = 2) -> str:
     """Return an amount of dollars as text."""
     sign = "-" if usd < 0 and round(-usd, decimals) > 0 else ""
     return f"{sign}${abs(usd):,.{decimals}f}"
+
+
+def summary_line(report: ReplayReport, found: dict[str, dict[str, Any]]) -> str:
+    """Return the number of sessions and requests, the model and the cache lifetime in one line."""
+    requests = max((one["requests"] for one in found.values()), default=0)
+    about = [counted(len(sessions_of(report)), "session"), counted(requests, "request"), report.model]
+    return " · ".join(part for part in (*about, ttl_text(report.ttl)) if part)
+
+
+def notes_of(report: ReplayReport) -> list[str]:
+    """Return the assumptions of all replays, each once."""
+    return list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes))
 
 
 def ttl_text(ttl: str) -> str:

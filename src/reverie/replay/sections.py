@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Final
 
+from ..text.counts import counted
 from .charts import ChartStyle, cost_chart, cost_top, window_chart
 from .markup import Html, el, join
 from .outcome import ReplayOutcome, ReplayReport
@@ -14,11 +15,6 @@ from .scales import by_number, by_time
 __all__ = ["counted", "panel_name", "scrolling_table", "session_section"]
 
 LISTED_BREAKS: Final = 40
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun, plural where needed."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def panel_name(index: int) -> str:

@@ -15,9 +15,10 @@ from ...replay.report import (
     count_text,
     figures,
     money_text,
+    notes_of,
     places,
     sessions_of,
-    ttl_text,
+    summary_line,
 )
 from ..output import StyledCell, bar, bar_cell, coloured, console, counted, paint, say, table
 
@@ -34,14 +35,7 @@ def show(report: ReplayReport) -> None:
     if not found:
         say("Nothing was replayed.")
         return draw_left_out(report)
-    requests = max(one["requests"] for one in found.values())
-    about = [
-        counted(len(sessions_of(report)), "session"),
-        counted(requests, "request"),
-        report.model,
-        ttl_text(report.ttl),
-    ]
-    paint([(" · ".join(part for part in about if part) + "\n\n", "dim")], wrap=True)
+    paint([(summary_line(report, found) + "\n\n", "dim")], wrap=True)
     if console().width >= WIDE:
         draw_all(report, found)
     else:
@@ -200,7 +194,7 @@ def reason(row: BreakCosts) -> StyledCell:
 
 def draw_left_out(report: ReplayReport) -> None:
     """Print the assumptions, and the sessions that could not be replayed."""
-    notes = list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes))
+    notes = notes_of(report)
     left_out = [f"note: {one}" for one in report.skipped]
     if report.simulator is not None:
         check = report.simulator

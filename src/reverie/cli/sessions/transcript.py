@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from ...conversation.entries import ASSISTANT, ATTACHMENT, DECISION, META, SYSTEM, USER, Entry
+from ...text.counts import counted
 
 __all__ = ["of_entries", "of_messages"]
 
@@ -135,7 +136,7 @@ def shortened(text: str, lines: int, margin: str) -> str:
     shown = [margin + one_line(line, LINE_CHARS, keep=True) for line in found[:lines]]
     left = len(found) - lines
     if left > 0:
-        shown.append(f"{margin}... {left:,} more {'line' if left == 1 else 'lines'}")
+        shown.append(f"{margin}... {counted(left, 'more line')}")
     return "\n".join(shown)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...memories.recall.fence import escaped
+from ...text.counts import counted
 from ...values import record
 
 __all__ = ["MODES", "AgentResult", "answer_text", "kinds_listing", "narrower", "notification_text", "summary_of"]
@@ -88,5 +89,4 @@ def kinds_listing(kinds: Mapping[str, str]) -> str:
 
 def _usage(outcome: AgentResult) -> str:
     cost = "" if outcome.cost_usd is None else f", ${outcome.cost_usd:.4f}"
-    turns = f"{outcome.turns} turn{'' if outcome.turns == 1 else 's'}"
-    return f"{turns}, {outcome.tokens:,} tokens{cost}, {outcome.seconds:.0f} s"
+    return f"{counted(outcome.turns, 'turn')}, {outcome.tokens:,} tokens{cost}, {outcome.seconds:.0f} s"

@@ -27,6 +27,7 @@ from ....layers.l7_relay import (
     summary_of,
 )
 from ....ports import AgentRequest, StartedAgent
+from ....text.counts import counted
 from ....values import record
 from ...session.forks import ForkBatch, forking
 from ...session.session import Session
@@ -301,7 +302,7 @@ class Spawner:
             return f"{agent} has ended already: {member.state}."
         with anyio.CancelScope(shield=True):
             await self._stop(member, "it was stopped")
-        return f"{agent} was stopped; it had taken {member.turns} turn{'' if member.turns == 1 else 's'}."
+        return f"{agent} was stopped; it had taken {counted(member.turns, 'turn')}."
 
     async def close(self) -> None:
         """Stop all agents of this parent; refuse to start more."""

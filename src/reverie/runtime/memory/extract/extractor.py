@@ -34,6 +34,7 @@ from ....layers.l5_extract import (
 from ....memories.recall.fence import escaped
 from ....memories.recall.manifest import manifest, manifest_text
 from ....ports import Model
+from ....text.counts import counted
 from ....values import field, record, replace
 from ...session.forks import ForkReply, Forks, forking
 from ...session.port import SessionPort
@@ -293,4 +294,4 @@ def _usage(reply: ForkReply) -> dict[str, Any]:
 
 def _summary(ran: ExtractionRun) -> str:
     saved = sum(1 for one in ran.saved if one.id)
-    return f"saved {saved} {'memory' if saved == 1 else 'memories'}" if saved else "nothing to save"
+    return f"saved {counted(saved, 'memory')}" if saved else "nothing to save"

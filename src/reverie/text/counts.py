@@ -1,0 +1,13 @@
+"""Counts with their nouns."""
+
+from __future__ import annotations
+
+__all__ = ["counted"]
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun in the right number, such as "1 section" or "1,200 sections"."""
+    if count == 1:
+        return f"1 {noun}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
+    return f"{count:,} {plural}"
