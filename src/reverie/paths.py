@@ -43,6 +43,7 @@ __all__ = [
     "replace_file",
     "resolver",
     "sync_folder",
+    "temporary_file",
     "write_durably",
 ]
 
@@ -315,7 +316,7 @@ def replace_file(
     *folders, name = check_key(key)
     path = os.path.join(root, key)
     with explained("write", path), opened_folder(root, folders, create=True) as folder:
-        with _temporary(folder, data) as temporary, guard(folder, name) if guard else nullcontext():
+        with temporary_file(folder, data) as temporary, guard(folder, name) if guard else nullcontext():
             with suppress(FileNotFoundError):
                 refuse_unless_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -323,9 +324,9 @@ def replace_file(
 
 
 @contextmanager
-def _temporary(folder: int, data: bytes) -> Generator[str]:
-    """Write a private, durable file under a unique name and yield the name; remove the file on failure."""
-    name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
+def temporary_file(folder: int, data: bytes, name: str = "") -> Generator[str]:
+    """Write a private, durable file under a unique name and yield the name; remove the file if the block fails."""
+    name = name or f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
     descriptor = _open_component(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         try:

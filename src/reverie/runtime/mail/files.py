@@ -19,7 +19,7 @@ from typing import Final
 
 from ...errors import InputError, StorageError, UnsafePath
 from ...layers.l7_relay import KEY_BYTES, MAX_LETTER_BYTES, Letter, check_name
-from ...paths import explained, open_beneath, open_plain, opened_folder, sync_folder, write_durably
+from ...paths import explained, open_beneath, open_plain, opened_folder, sync_folder, temporary_file
 from ...values import record
 
 __all__ = [
@@ -183,18 +183,8 @@ def store_letter(home: str, reader: Sequence[str], place: LetterPlace, data: byt
     """
     path = os.path.join(home, *reader, "new", place.folder, place.bucket, place.file)
     name = f"{place.folder},{place.file},{os.getpid()}.{os.urandom(4).hex()}"
-    with explained("deliver", path), opened_folder(home, (*reader, "tmp")) as tmp:
-        descriptor = open_plain(tmp, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, path)
-        try:
-            try:
-                write_durably(descriptor, data)
-            finally:
-                os.close(descriptor)
-            _rename_into_place(home, reader, tmp, name, place, settled)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(name, dir_fd=tmp)
-            raise
+    with explained("deliver", path), opened_folder(home, (*reader, "tmp")) as tmp, temporary_file(tmp, data, name):
+        _rename_into_place(home, reader, tmp, name, place, settled)
 
 
 def _rename_into_place(
