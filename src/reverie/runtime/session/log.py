@@ -50,7 +50,8 @@ class SessionLog:
 
     async def settle(self) -> None:
         """Load the log again if an append failed since, because its line may have been written."""
-        await self.run_blocking(self._writer.settle)
+        if self._writer.in_doubt:
+            await self.run_blocking(self._writer.settle)
 
     def close(self) -> None:
         """Release the lease at once; later appends fail."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ...cache.economics import Life
 from ...conversation.decisions import Decision, ResultsCleared
 from ...conversation.reads import forgotten_files
 from ...conversation.view import View
@@ -91,8 +92,9 @@ class Trimmer:
         if view.cuts != self._cache.cuts:
             self._next_look = 0
         self._pending.follow(view)
-        if self._worth_looking(view, now):
-            planned = plan_trim(self._pending, self._facts(view, now), self.policy)
+        life = self._cache.life(now)
+        if self._worth_looking(view, life):
+            planned = plan_trim(self._pending, self._facts(view, life), self.policy)
             if planned is not None:
                 return planned
             self._next_look = view.length // 2 + 1 + len(self._pending.candidates) // self._look_every
@@ -123,18 +125,15 @@ class Trimmer:
         log.emit(event)
         return event
 
-    def _worth_looking(self, view: View, now: float) -> bool:
-        cache = self._cache
-        return (
-            cache.life(now) != "live"
-            or view.length // 2 >= self._next_look
-            or view.token_count.tokens >= cache.compact_at
-        )
+    def _worth_looking(self, view: View, life: Life) -> bool:
+        """Look through all candidates only now and then on a live cache, so that a turn's work stays flat."""
+        looks = life != "live" or view.length // 2 >= self._next_look
+        return looks or view.token_count.tokens >= self._cache.compact_at
 
-    def _facts(self, view: View, now: float) -> TrimFacts:
+    def _facts(self, view: View, life: Life) -> TrimFacts:
         cache = self._cache
         return TrimFacts(
-            life=cache.life(now),
+            life=life,
             window=view.token_count.tokens,
             round=view.length // 2,
             turns=cache.turns_ahead(view),

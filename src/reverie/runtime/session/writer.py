@@ -37,7 +37,8 @@ class LogWriter:
         self.entries = 0
         # A cancelled caller does not stop the thread that appends for it, so the next append waits for that thread.
         self._appending = Lock()
-        self._doubtful = False
+        self.in_doubt = False
+        """Whether an append failed, so that its line may or may not be in the log."""
 
     def open(self, *, write: bool = True) -> ParsedLog:
         """Take the lease for writing, read the log and fold it."""
@@ -79,7 +80,7 @@ class LogWriter:
             try:
                 self._storage.append(self.key, line)
             except StorageError:
-                self._doubtful = True
+                self.in_doubt = True
                 raise
             if not _is_plain(body):
                 entry = decode_entry(line)  # the view must hold the entry as the log has it
@@ -93,9 +94,9 @@ class LogWriter:
             self._settle()
 
     def _settle(self) -> None:
-        if self._doubtful:
+        if self.in_doubt:
             self._load()
-            self._doubtful = False
+            self.in_doubt = False
 
     def decide(self, decisions: Sequence[Decision]) -> list[Entry]:
         """Append decisions, in order."""

@@ -72,4 +72,5 @@ class Offloader:
     async def _log(self, log: SessionLog, applied: OffloadResult) -> None:
         if applied.fallback is not None:
             log.emit(FellBack(log.name, "offload", applied.fallback))
-        await log.decide_all(applied.before)
+        if applied.before:
+            await log.decide_all(applied.before)
