@@ -1,4 +1,4 @@
-"""No test is judged by a wall clock, which measures whatever else the machine does."""
+"""No test depends on a wall clock, which also measures the other load of the machine."""
 
 from __future__ import annotations
 

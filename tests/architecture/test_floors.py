@@ -1,4 +1,4 @@
-"""Every module stands on its floor and looks only down."""
+"""Every package imports only from the floors below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front door is small and opening it loads nothing heavy."""
+"""The package `reverie` exports few names, and importing it loads nothing heavy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules stay small and well named, and the inner house stays pure."""
+"""Modules stay small and well named, and the inner packages stay pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents say can be done can be done."""
+"""The commands, files and links in the documents exist."""
 
 from __future__ import annotations
 

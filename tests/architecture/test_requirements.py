@@ -1,4 +1,4 @@
-"""Every promise marked built has a test that names it, and tests name only promises there are."""
+"""A test names every promise marked built, and tests name only existing promises."""
 
 from __future__ import annotations
 

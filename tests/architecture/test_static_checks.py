@@ -1,4 +1,4 @@
-"""Ruff and pyright have nothing to say."""
+"""Ruff and pyright report no problems."""
 
 from __future__ import annotations
 

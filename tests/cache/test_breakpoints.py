@@ -1,4 +1,4 @@
-"""Breakpoints: four at most, in an order a provider takes, never where it refuses one, and where they are found."""
+"""Breakpoints: at most four, in a valid order, at allowed places, and found again in the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clear now or carry on: never at a loss, and never before carrying has cost as much."""
+"""Clear now or carry on: never at a loss, and never before carrying has cost as much as clearing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger says what was expected, what happened, and what each break lost."""
+"""The ledger records the expected and the actual usage and the loss of each cache break."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain of hashes grows with what is new, and is always the one a fresh hash would give."""
+"""The chain of hashes grows incrementally and always equals a fresh hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A provider's cache, rule by rule, by hand and against a twin that keeps every prefix whole."""
+"""A provider's cache, rule by rule, by hand and against a twin that stores every prefix."""
 
 from __future__ import annotations
 

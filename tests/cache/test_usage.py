@@ -1,4 +1,4 @@
-"""Usage as providers report it, read without trust."""
+"""Read the usage that providers report, without trusting its form."""
 
 from __future__ import annotations
 

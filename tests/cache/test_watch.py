@@ -1,4 +1,4 @@
-"""The watch notices every break, names its reason to the block, and is silent about those that were announced."""
+"""The watch detects every cache break, names its reason down to the block, and ignores announced breaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of commands share: the command run in this process, and recordings to run it on."""
+"""Fixtures for commands: run a command in this process, and recordings to run it on."""
 
 from __future__ import annotations
 

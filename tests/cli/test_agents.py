@@ -1,4 +1,4 @@
-"""``reverie agents`` and the agents on the terminal: who runs, who ended, whose process died."""
+"""``reverie agents`` and the agents in the terminal: running, ended, and lost ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be used is one clear line on stderr, exit code 2, and never a trace."""
+"""Bad input gives one clear line on stderr and exit code 2, never a traceback."""
 
 from __future__ import annotations
 

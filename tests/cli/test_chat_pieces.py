@@ -1,4 +1,4 @@
-"""The pieces of the terminal: footer, calls as lines, files, completions, shell commands, sessions to go on with."""
+"""The parts of the terminal: footer, calls as lines, files, completions, shell commands, sessions to continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scrolls by in a conversation: nothing twice, nothing void, nothing that drives the terminal."""
+"""The scrolled transcript: nothing twice, nothing discarded, no control sequences."""
 
 from __future__ import annotations
 

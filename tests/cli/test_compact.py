@@ -1,4 +1,4 @@
-"""Compact, undo and loss from the command line: shown first, done once, taken back byte for byte."""
+"""Compact, undo and loss on the command line: preview, apply once, undo byte for byte."""
 
 from __future__ import annotations
 

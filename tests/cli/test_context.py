@@ -1,4 +1,4 @@
-"""What fills the window is said for any session, and the figures add up."""
+"""``reverie context`` shows the context usage of any session, and the figures add up."""
 
 from __future__ import annotations
 

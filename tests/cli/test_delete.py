@@ -1,4 +1,4 @@
-"""Deleting and purging remove what they say, and only when told to."""
+"""Delete and purge remove exactly the listed files, and only on confirmation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doctor tells the truth about this machine and leaves nothing behind."""
+"""Doctor reports the state of this machine correctly and leaves no files behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``reverie dream``: due or not, dry, real, watched, ended, taken back; and the timer it writes."""
+"""``reverie dream``: due or not, dry run, real run, watch, stop, undo, and its timer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An export is the log byte for byte, and never writes over anything unasked."""
+"""An export is the log byte for byte, and never overwrites a file without permission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings become sessions of the library, once, and it is said what was left out."""
+"""Recordings become sessions of the library, once, and omissions are reported."""
 
 from __future__ import annotations
 

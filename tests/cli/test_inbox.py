@@ -1,4 +1,4 @@
-"""``reverie send`` and ``reverie inbox``: a person writes to agents and reads what was written."""
+"""``reverie send`` and ``reverie inbox``: a person sends messages to agents and reads the answers."""
 
 from __future__ import annotations
 

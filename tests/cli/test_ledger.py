@@ -1,4 +1,4 @@
-"""``reverie ledger`` says what calls cost, by what one asks."""
+"""``reverie ledger`` prints the cost of calls, grouped as requested."""
 
 from __future__ import annotations
 

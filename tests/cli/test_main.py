@@ -1,4 +1,4 @@
-"""The command: help without imports, one edge where errors become a line and an exit code."""
+"""The command: help without imports, and one place where errors become a line and an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``reverie mcp``: what cannot be served is refused in one line, and where it listens is said."""
+"""``reverie mcp``: bad options are refused in one line, and the address is printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``reverie measures`` reads logs and recordings and says how we did."""
+"""``reverie measures`` reads logs and recordings and prints quality figures."""
 
 from __future__ import annotations
 

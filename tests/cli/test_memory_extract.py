@@ -1,4 +1,4 @@
-"""``reverie memory extract``: what past sessions leave behind is listed, saved once, and goes by its source."""
+"""``reverie memory extract``: memories of past sessions are listed, saved once, and removable by source."""
 
 from __future__ import annotations
 

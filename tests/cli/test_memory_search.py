@@ -1,4 +1,4 @@
-"""``reverie memory search`` finds memories by what they say."""
+"""``reverie memory search`` finds memories by their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``reverie notes`` and ``reverie skill``: shown, kept, edited by hand, turned into a skill."""
+"""``reverie notes`` and ``reverie skill``: show, update and edit notes, and turn them into a skill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that is printed can drive a terminal, and pipes get plain text."""
+"""Printed text cannot control a terminal, and pipes get plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``reverie read``: whole, in parts, by search; exact into a pipe, harmless on paper."""
+"""``reverie read``: whole, in parts, by search; exact bytes in a pipe, cleaned text on a terminal."""
 
 from __future__ import annotations
 

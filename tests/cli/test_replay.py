@@ -1,4 +1,4 @@
-"""``reverie replay`` and ``reverie demo`` as a person runs them."""
+"""``reverie replay`` and ``reverie demo`` as a user runs them."""
 
 from __future__ import annotations
 

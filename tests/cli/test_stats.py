@@ -1,4 +1,4 @@
-"""``reverie stats``: what some days cost and how well we did, from ledger, logs and memories."""
+"""``reverie stats``: cost and quality of the last days, from ledger, logs and memories."""
 
 from __future__ import annotations
 

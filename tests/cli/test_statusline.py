@@ -1,4 +1,4 @@
-"""``reverie statusline``: one line whatever a host says, quickly, with nothing in it that drives a terminal."""
+"""``reverie statusline``: one line for any input, fast, without control sequences."""
 
 from __future__ import annotations
 

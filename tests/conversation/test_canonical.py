@@ -1,4 +1,4 @@
-"""Requests compared by the blocks a provider caches."""
+"""Requests are compared by the blocks that a provider caches."""
 
 from __future__ import annotations
 

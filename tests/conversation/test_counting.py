@@ -1,4 +1,4 @@
-"""The count before the next request: the last bill plus an estimate of what followed, each reply counted once."""
+"""The count before the next request: the last bill plus an estimate of later content, each reply counted once."""
 
 from __future__ import annotations
 

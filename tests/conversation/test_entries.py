@@ -1,4 +1,4 @@
-"""One line of the log: what it says, and that nothing in it is lost."""
+"""One line of the log: its content, and that nothing in it is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The estimator learns from bills, within bounds, and does not fall for one that does not fit."""
+"""The estimator learns from bills, within bounds, and ignores an outlier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log loads whole: every intact line is kept, the damage is named by line."""
+"""A log loads completely: every intact line is kept, and damage is reported by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The read state: which files the view shows whole, and when that is forgotten."""
+"""The read state: which files the view shows whole, and when they leave it."""
 
 from __future__ import annotations
 

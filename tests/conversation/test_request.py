@@ -1,4 +1,4 @@
-"""One total function builds every request: valid for any log, and never a surprise for the cache."""
+"""One total function builds every request: valid for any log, and never an unexplained cache break."""
 
 from __future__ import annotations
 

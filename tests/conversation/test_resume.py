@@ -1,4 +1,4 @@
-"""Resume gives back the same bytes: a view read from the log is the view that was live."""
+"""Resume returns the same bytes: a view loaded from the log equals the live view."""
 
 from __future__ import annotations
 

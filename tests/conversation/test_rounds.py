@@ -1,4 +1,4 @@
-"""Rounds are the unit in which anything is dropped; tails split no pair."""
+"""Only whole rounds are dropped, and a tail never separates a call from its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool inputs are held against the schema of their tool, where the tool is known."""
+"""Tool inputs are checked against the schema of their tool, if the tool is known."""
 
 from __future__ import annotations
 

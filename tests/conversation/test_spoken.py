@@ -1,4 +1,4 @@
-"""Who said what, whatever shape a log has it in."""
+"""The author of each message, for any format of log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The count waits until somebody asks, and does not depend on when that is."""
+"""Tokens are counted on demand, and the result does not depend on when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates: what a text, a block and a message come to, and what must never change them."""
+"""Estimates: tokens of a text, a block and a message, and changes that must not affect them."""
 
 from __future__ import annotations
 

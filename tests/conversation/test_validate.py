@@ -1,4 +1,4 @@
-"""One broken request per rule, beside the twin that passes."""
+"""One broken request per rule, with a twin that passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view is a pure, incremental fold: one entry more costs one entry, and nothing already folded changes."""
+"""The view is a pure, incremental fold: one more entry costs one entry, and nothing already folded changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows and the lines below them: where the figure comes from, what each line is, and overrides that only lower."""
+"""Windows and their thresholds: the source of the window, each threshold, and overrides that can only lower it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every example is short, and runs as it stands."""
+"""Every example is short, and runs unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hosts send: one payload of each event, in the form their documentation gives."""
+"""Payloads of hosts: one of each event, in the form of their documentation."""
 
 from __future__ import annotations
 

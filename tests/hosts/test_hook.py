@@ -1,4 +1,4 @@
-"""``reverie hook``: an answer the host understands, whatever it sends; never text, never another exit code than 0."""
+"""``reverie hook``: a valid answer for any input; never plain text, and always exit code 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Install then uninstall: what is there stays, comments too, and every file comes back byte for byte."""
+"""Install then uninstall: existing content stays, including comments, and every file is restored byte for byte."""
 
 from __future__ import annotations
 

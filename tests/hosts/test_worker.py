@@ -1,4 +1,4 @@
-"""The worker: what hooks left is done once, within its budget, and nobody stays behind."""
+"""The worker: each queued job runs once, within its budget, and no process stays behind."""
 
 from __future__ import annotations
 

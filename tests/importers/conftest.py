@@ -1,4 +1,4 @@
-"""Small recordings of our own making, one a format and generation."""
+"""Small generated recordings, one per format and generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded sessions of others, where there are any: every file imports and nothing of it is lost."""
+"""Recorded sessions of other agents, if there are any: every file imports and loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged files: nothing but ``InputError`` is raised, and what is intact is kept."""
+"""Damaged files: only ``InputError`` is raised, and intact records are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A coding session behind the test server, a session beside it, and what the whole thing cost."""
+"""A coding session on the test server, a Reverie session, and the bill of the whole run."""
 
 from __future__ import annotations
 

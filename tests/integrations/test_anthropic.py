@@ -1,4 +1,4 @@
-"""The Anthropic client with ``layered(session)`` around a loop that knows nothing of it."""
+"""The Anthropic client with ``reverie_middleware(session)`` in an unchanged loop."""
 
 from __future__ import annotations
 

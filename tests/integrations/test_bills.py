@@ -1,4 +1,4 @@
-"""Every framework holds a long tool-using conversation for less with us, and nothing it sends is refused.
+"""With Reverie, every framework runs a long conversation with tools for less money, and no request is refused.
 
 The quick form is short; ``--torture`` plays the 300 replies of ``benchmarks/integrations.py``, every way there is.
 """

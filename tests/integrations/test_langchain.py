@@ -1,4 +1,4 @@
-"""A LangChain agent with our middleware: previews in its state, threads that do not meet, a way out of failures."""
+"""A LangChain agent with our middleware: previews in its state, separate threads, a fallback for failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory tool over our store behaves as the SDK's own over plain files, and keeps what our store promises."""
+"""The memory tool over our store behaves like the SDK's own over plain files, and keeps our store's promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents of OpenAI's with our session, filter and hooks."""
+"""OpenAI agents with our session, filter and hooks."""
 
 from __future__ import annotations
 

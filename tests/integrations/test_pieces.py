@@ -1,4 +1,4 @@
-"""A host's history becomes pieces that are known again however the host spells them."""
+"""A host's history becomes pieces that are recognised again in any spelling of the host."""
 
 from __future__ import annotations
 

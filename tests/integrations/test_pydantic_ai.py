@@ -1,4 +1,4 @@
-"""A Pydantic AI agent with our capability: previews in its history, images as they were, a way out of every failure."""
+"""A Pydantic AI agent with our capability: previews in its history, unchanged images, a fallback for every failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a host does to its history, what is sent is that history, and the provider accepts it."""
+"""For any change a host makes to its history, that history is sent, and the provider accepts it."""
 
 from __future__ import annotations
 

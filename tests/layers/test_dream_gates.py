@@ -1,4 +1,4 @@
-"""The gates of a dream: asked in order, each only if the ones before are open, and none fooled by a clock."""
+"""The gates of a dream: checked in order, each only if the ones before are open, and safe against clock changes."""
 
 from __future__ import annotations
 

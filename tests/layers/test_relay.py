@@ -1,4 +1,4 @@
-"""Layer 7's pure parts: limits, types of agents, modes, results as data, lines of progress."""
+"""The pure parts of layer 7: limits, agent types, modes, results as data, progress lines."""
 
 from __future__ import annotations
 

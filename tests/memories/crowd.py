@@ -1,4 +1,4 @@
-"""One of a crowd of processes that add, edit, delete, rebuild, read and recall at once, and says what it was promised.
+"""One of many processes that add, edit, delete, rebuild, read and recall at once, and report acknowledged changes.
 
 Run as ``python -S -E crowd.py SRC SITE ROOT NAME SECONDS HOW``; with HOW ``careless`` it writes over what it read
 without comparing.

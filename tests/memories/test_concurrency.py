@@ -1,4 +1,4 @@
-"""Many processes at once: every change that was acknowledged is there, and nothing is ever read half."""
+"""Many processes at once: every acknowledged change is there, and no file is read half-written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kill the writer, or fail its call, at every write: what is found afterwards is the old state or the new one."""
+"""Kill the writer, or fail its call, at every write: the result is the old state or the new one."""
 
 from __future__ import annotations
 

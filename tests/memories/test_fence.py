@@ -1,4 +1,4 @@
-"""Inside a fence nothing speaks for the user, whatever it says, and everything says where it comes from."""
+"""Text inside a fence cannot speak for the user, and every fence names its source."""
 
 from __future__ import annotations
 

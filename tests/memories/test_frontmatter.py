@@ -1,4 +1,4 @@
-"""Front matter is read by a small strict parser with limits, and what is written reads back the same."""
+"""A small strict parser with limits reads front matter, and written front matter reads back the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads kept between scans: whatever happens to the files or to what is kept, a scan says what reading all would."""
+"""Cached heads: after any change to files or cache, a scan returns the same as reading all files."""
 
 from __future__ import annotations
 

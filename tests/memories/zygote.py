@@ -1,7 +1,7 @@
-"""A process that has the store loaded and forks one child an act, so that hundreds of acts under a tracer are cheap.
+"""A process that has loaded the store and forks one child per action, so that hundreds under a tracer are cheap.
 
-Run as ``python -S -E zygote.py PATH...``. Each line on stdin is an act as JSON, with the directory. The child says its
-process id, waits for a signal to go on, and says how the act went; the zygote says how it ended.
+Run as ``python -S -E zygote.py PATH...``. Each line on stdin is an action as JSON, with the directory. The child prints
+its process id, waits for a signal, and prints the result; the zygote prints its exit status.
 """
 
 from __future__ import annotations

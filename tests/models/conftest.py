@@ -1,4 +1,4 @@
-"""For the adapters: a bounded event loop, and a server on loopback that answers whatever bytes a test wants."""
+"""For the adapters: a bounded event loop, and a loopback server that answers with any bytes."""
 
 from __future__ import annotations
 

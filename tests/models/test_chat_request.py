@@ -1,4 +1,4 @@
-"""Requests of the Messages API, said as chat."""
+"""Requests of the Messages API, translated to chat completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every adapter against a server that nobody here wrote: llama.cpp's own, with real weights and a real KV cache."""
+"""Every adapter against a third-party server: llama.cpp's own, with real weights and a real KV cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reply put together from its events is the reply, byte for byte, or it is an error."""
+"""A reply assembled from its events equals the reply, byte for byte, or is an error."""
 
 from __future__ import annotations
 

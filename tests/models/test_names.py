@@ -1,4 +1,4 @@
-"""A name leads to one model, or to a way to get one."""
+"""A name leads to one model, or to instructions for getting one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAI adapter, through the official SDK, against servers that answer whatever bytes a test wants."""
+"""The OpenAI adapter, through the official SDK, against servers that answer with any bytes."""
 
 from __future__ import annotations
 

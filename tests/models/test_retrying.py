@@ -1,4 +1,4 @@
-"""Asked again where it may help, never where it cannot, and then somebody else."""
+"""Retry only where it may help, then use the fallback model."""
 
 from __future__ import annotations
 

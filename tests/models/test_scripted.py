@@ -1,4 +1,4 @@
-"""The scripted model answers like a provider would: in pieces, with usage, with refusals."""
+"""The scripted model answers like a provider: in pieces, with usage, with refusals."""
 
 from __future__ import annotations
 

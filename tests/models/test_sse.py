@@ -1,4 +1,4 @@
-"""Events are the same in whatever pieces their bytes arrive."""
+"""Events are the same for any division of their bytes."""
 
 from __future__ import annotations
 

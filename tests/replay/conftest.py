@@ -1,4 +1,4 @@
-"""Reports made up by a seed: several policies, sessions, acts and breaks."""
+"""Reports generated from a seed: several policies, sessions, actions and breaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every fall in recorded cache reads has a reason that what was billed and when allows."""
+"""Every drop in recorded cache reads has a reason that fits the billed tokens and times."""
 
 from __future__ import annotations
 

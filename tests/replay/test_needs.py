@@ -1,4 +1,4 @@
-"""What a reply quotes from removed content is noticed, and nothing else."""
+"""A reply that quotes removed content is detected, and nothing else is."""
 
 from __future__ import annotations
 

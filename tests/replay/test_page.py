@@ -1,4 +1,4 @@
-"""The page needs nothing but itself, takes no name for markup, and reads well in a real browser at any width."""
+"""The page is self-contained, escapes every name, and is readable in a real browser at any width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording as the requests it made, with the sizes that were billed."""
+"""A recording as its requests, with the billed sizes."""
 
 from __future__ import annotations
 

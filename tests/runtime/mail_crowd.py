@@ -1,9 +1,9 @@
-"""Senders and readers of mailboxes, killed at random and started again, until every letter was sent and read.
+"""Senders and readers of mailboxes, killed at random and restarted, until every message was sent and read.
 
     python -E mail_crowd.py KIND SENDERS MESSAGES READERS KILLS SEED
 
-``KIND`` is ``maildir``, or ``json`` for the inbox everybody writes first: one file with an array in it.
-``REVERIE_HOME`` names the store; readers log what they are shown into sessions there. Says as JSON how it went.
+``KIND`` is ``maildir``, or ``json`` for the obvious first design: one file with an array in it.
+``REVERIE_HOME`` names the store; readers log the messages they see into sessions there. Prints the result as JSON.
 """
 
 from __future__ import annotations

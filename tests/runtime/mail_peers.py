@@ -1,9 +1,9 @@
-"""A reader with its socket, bad peers that pester it, and what became of it.
+"""A reader with its socket, hostile peers, and a report of the reader's state.
 
     python -E mail_peers.py PEERS SEED
 
-``REVERIE_HOME`` names the store. The reader runs in this process; peers run in another one, so that what they hold is
-not counted here. Says as JSON how much memory it took, and what honest letters took which way.
+``REVERIE_HOME`` names the store. The reader runs in this process; peers run in another one, so that their memory is
+not counted here. Prints as JSON the memory used and the path of each honest message.
 """
 
 from __future__ import annotations

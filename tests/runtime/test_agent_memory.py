@@ -1,4 +1,4 @@
-"""The memory of types of agents: three scopes, each with its own index, none of them the user's word."""
+"""Memory of agent types: three scopes, each with its own index, none with the trust `user`."""
 
 from __future__ import annotations
 

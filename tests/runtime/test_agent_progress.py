@@ -1,4 +1,4 @@
-"""Lines that a model says about an agent: asked of whoever is cheaper, checked, and never in its conversation."""
+"""A model's progress lines about an agent: from the cheaper model, checked, and never in the conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layer 4 through the front door: the past becomes a summary, nothing is lost for good, and it can be taken back."""
+"""Layer 4 in a session: the past becomes a summary, nothing is lost for good, and undo works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Daily logs: an assistant that works for long appends to the log of the day, and a nightly run finds it there."""
+"""Daily logs: a long-running assistant appends to the log of the day, and a nightly dream reads it."""
 
 from __future__ import annotations
 

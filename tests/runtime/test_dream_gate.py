@@ -1,4 +1,4 @@
-"""The gate on disk: one stat where it is closed by the hours, sessions counted by their logs, scans noted for all."""
+"""The gate on disk: one stat if the hours close it, sessions counted by their logs, scans recorded for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may dream: one at a time, whatever dies, stops or lies; and the time of the last dream is that of a success."""
+"""The dream lock: one dream at a time under kills and stops; the stamp is the time of a success."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dream in a process of its own: it is let go, ended only when it is the one that is meant, and ends by itself."""
+"""A dream in its own process: detached, ended only after its identity is checked, and ending by itself."""
 
 from __future__ import annotations
 

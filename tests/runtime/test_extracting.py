@@ -1,4 +1,4 @@
-"""Layer 5 in a session: one run at a time, nothing passed over, nothing written but by the store, errors only told."""
+"""Layer 5 in a session: one run at a time, no message skipped, all writes through the store, errors reported."""
 
 from __future__ import annotations
 

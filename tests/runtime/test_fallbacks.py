@@ -1,4 +1,4 @@
-"""Falling back is never silent: whatever lesser way is taken, an event says so."""
+"""No fallback is silent: each one emits an event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fork: a side question on the warm prefix, outside the conversation, that shares every byte it can."""
+"""A fork: a side question on the cached prefix, outside the conversation, that shares every possible byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks are told what happens, may have a say in it, and stop nothing by failing."""
+"""Hooks receive events, can block or change a step, and stop nothing by failing."""
 
 from __future__ import annotations
 

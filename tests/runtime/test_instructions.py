@@ -1,4 +1,4 @@
-"""Instruction files come from the user's down to the working directory's, and nested ones when something is touched."""
+"""Instruction files load from the user's down to the working directory's, and nested ones on access."""
 
 from __future__ import annotations
 

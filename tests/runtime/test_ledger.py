@@ -1,4 +1,4 @@
-"""The ledger's store holds a row a call, from many processes at once, and its failures stop nothing."""
+"""The ledger's store has one row per call, from many processes at once, and its failures stop nothing."""
 
 from __future__ import annotations
 

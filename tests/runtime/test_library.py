@@ -1,4 +1,4 @@
-"""Sessions can be listed, found, exported, deleted and purged, and it is said what went."""
+"""Sessions can be listed, found, exported, deleted and purged, and removals are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The query loop: every end of Q6, recovery, and a log that is whole whatever happens."""
+"""The query loop: every end of Q6, recovery, and a complete log in every case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Letters between processes that are killed at random: none lost, none shown twice, each sender's in order."""
+"""Messages between processes that are killed at random: none lost, none shown twice, each sender's in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The socket of a mailbox: letters at once, only from the same user, and no peer can hold it up."""
+"""The socket of a mailbox: immediate delivery, only from the same user, and no peer can block it."""
 
 from __future__ import annotations
 

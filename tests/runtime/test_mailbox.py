@@ -1,4 +1,4 @@
-"""A mailbox: safe when sent, read when logged, in order, from whom it says, and quick however full it is."""
+"""A mailbox: durable when sent, read when logged, in order, with a verified sender, and fast at any size."""
 
 from __future__ import annotations
 

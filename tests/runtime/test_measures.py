@@ -1,4 +1,4 @@
-"""The measures of ourselves follow from the log, and each of them can move."""
+"""The quality figures follow from the log, and each of them can change."""
 
 from __future__ import annotations
 

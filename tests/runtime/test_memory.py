@@ -1,4 +1,4 @@
-"""The memory store through its front door: saved with a reason, changed with an author, taken back byte for byte."""
+"""The public memory API: every save has a reason, every change an author, and undo is exact."""
 
 from __future__ import annotations
 

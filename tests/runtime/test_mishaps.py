@@ -1,4 +1,4 @@
-"""Things that go wrong between a session and its log, its caller and its provider, and what holds all the same."""
+"""Failures between a session and its log, its caller and its provider, and the guarantees that still hold."""
 
 from __future__ import annotations
 

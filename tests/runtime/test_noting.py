@@ -1,4 +1,4 @@
-"""Layer 3 in a session: the log first, the file after, a person's edit before both, one update at a time."""
+"""Layer 3 in a session: the log first, then the file, a person's edit before both, one update at a time."""
 
 from __future__ import annotations
 

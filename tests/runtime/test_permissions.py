@@ -1,4 +1,4 @@
-"""Deny goes before ask, ask before allow; what no rule names is decided by the mode."""
+"""Deny has priority over ask, ask over allow; without a matching rule the mode decides."""
 
 from __future__ import annotations
 

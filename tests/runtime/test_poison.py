@@ -1,7 +1,7 @@
-"""Two hundred poisoned texts come four ways: from tools, as memories, in imported files, by the team's folder.
+"""Two hundred poisoned texts arrive in four ways: from tools, as memories, in imported files, from the team's folder.
 
-Whatever they say, they stand in a fence with their source and their trust, never in the system prompt; nothing that is
-made of them is more trusted than they are; and one command removes all that came from one source.
+They are always inside a fence with source and trust, never in the system prompt; memories derived from them have no
+higher trust; and one command removes everything that came from one source.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The post of an agent: every address has its way, who sends is stamped, what arrives is logged before it is read."""
+"""An agent's mail: every kind of address, verified senders, and messages logged before they are read."""
 
 from __future__ import annotations
 

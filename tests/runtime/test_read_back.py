@@ -1,4 +1,4 @@
-"""Reading back what left a view: by call, by path, by message, by cut; in parts, and by search."""
+"""Read removed content back: by call, path, message or cut; in parts, and by search."""
 
 from __future__ import annotations
 

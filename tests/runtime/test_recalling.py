@@ -1,4 +1,4 @@
-"""Recall in a session: looked for while the model works, shown once, kept in the log, cancelled with its turn."""
+"""Recall in a session: in the background, each memory once, logged, cancelled with its turn."""
 
 from __future__ import annotations
 

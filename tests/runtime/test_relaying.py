@@ -1,4 +1,4 @@
-"""What an agent is told of by others, and what it may write to beyond this machine."""
+"""Messages that an agent receives from others, and addresses beyond this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent remembers: what it is told, what it finds again in another session, what is kept behind its back."""
+"""An agent's memory: saved on request, recalled in another session, extracted in the background."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session through its front door: what is said is safe, what leaves is valid, one writer at a time."""
+"""The public session API: durable messages, valid requests, one writer at a time."""
 
 from __future__ import annotations
 

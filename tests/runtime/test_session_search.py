@@ -1,4 +1,4 @@
-"""Search over past sessions: every message can be found, only what is new is read, and damage costs time alone."""
+"""Search over past sessions: every message can be found, only new content is read, and damage costs only time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents that start agents: what they know, what they may do, how they end, and what comes back."""
+"""Agents that start agents: their context, permissions, end and results."""
 
 from __future__ import annotations
 

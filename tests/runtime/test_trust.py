@@ -1,4 +1,4 @@
-"""Trust is the user's alone, tied to one directory, and does not spread."""
+"""Only the user grants trust, for one directory, and it does not spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worktrees of agents: removed where nothing was changed, kept on a branch where something was, pruned later."""
+"""Worktrees of agents: removed if unchanged, kept on a branch if changed, pruned later."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A process that keeps one session in a small window, takes notes and compacts, and says what is safe.
+"""A process that runs one session in a small window with notes and compaction, and reports acknowledged entries.
 
-Run as ``python -E compacting_child.py live NUMBER`` to work until it is killed, or ``... obey NUMBER`` to do what it is
-told, one word a line. ``REVERIE_HOME`` names the store. Every line it says is JSON; a uuid is said once its entry is
-safe.
+Run as ``python -E compacting_child.py live NUMBER`` to work until it is killed, or ``... obey NUMBER`` to run
+commands, one word per line. ``REVERIE_HOME`` names the store. Every output line is JSON; a uuid is printed once its
+entry is on disk.
 """
 
 from __future__ import annotations

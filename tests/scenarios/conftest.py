@@ -1,4 +1,4 @@
-"""A session driven at random against a simulated provider that checks what it is sent."""
+"""A random session against a simulated provider that validates its requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans that a hostile model could have, drawn from a seed: run as a program, it is a parent to be killed.
+"""Random plans of a hostile model from a seed; run as a program, it is a parent process to be killed.
 
 python hostile_plans.py HOME WORK SEED
 """

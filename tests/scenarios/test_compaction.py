@@ -1,4 +1,4 @@
-"""Compaction on recorded and on random histories: it lands, it is valid, it loops never, it can be taken back."""
+"""Compaction on recorded and random histories: it succeeds, is valid, never loops, and can be undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kill -9 and failing disks in the middle of notes and compaction: nothing acknowledged is lost, work goes on."""
+"""Kill -9 and failing disks during notes and compaction: nothing acknowledged is lost, and work continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction against a store that fails at any step, and in a session that goes on for thousands of turns."""
+"""Compaction with a store that fails at any step, and in a session of thousands of turns."""
 
 from __future__ import annotations
 

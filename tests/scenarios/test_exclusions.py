@@ -1,4 +1,4 @@
-"""Mechanisms that exclude each other never run together: each pair, with both of them wanting to."""
+"""Features that exclude each other never run together: each pair, with both of them due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What parallel forks cost on a server that bills as the provider does; the full size is in ``benchmarks/forks.py``."""
+"""The cost of parallel forks on a server that bills like the provider; the full size is in ``benchmarks/forks.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that mean harm: forks that fork, bombs, loops, huge prompts, spoofed senders, stops that are ignored.
+"""Hostile models: forks that fork, fork bombs, loops, huge prompts, spoofed senders, ignored stops.
 
 The quick form follows a few plans and kills a few parents; ``--torture`` follows 500 and kills 100.
 """

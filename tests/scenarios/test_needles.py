@@ -1,4 +1,4 @@
-"""Whatever left the view is one read away, whole, by a handle that stands in the view or in the log."""
+"""Removed content can be read back whole, by a handle in the view or in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layer 1 through the front door: a big result never enters the view whole, but where the disk fails, and is told."""
+"""Layer 1 in a session: a big result never enters the view whole, unless the disk fails and an event says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No byte already sent changes unless a logged decision says so, and every break of a live cache was announced."""
+"""No sent byte changes unless a logged decision says so, and every break of a live cache was announced."""
 
 from __future__ import annotations
 

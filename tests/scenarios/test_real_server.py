@@ -1,4 +1,4 @@
-"""The loop against a server that nobody here wrote: llama.cpp's own, through both official SDKs."""
+"""The loop against a third-party server: llama.cpp's own, through both official SDKs."""
 
 from __future__ import annotations
 

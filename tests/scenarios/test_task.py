@@ -1,4 +1,4 @@
-"""A real task, end to end: read, search, edit, run the tests, finish; and the same task left at every event."""
+"""A real task, end to end: read, search, edit, run the tests, finish; and the same task abandoned at every event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The terminal as a person has it: the real program in tmux, against a real Messages API server."""
+"""The terminal as a user sees it: the real program in tmux, against a real Messages API server."""
 
 from __future__ import annotations
 

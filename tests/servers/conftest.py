@@ -1,4 +1,4 @@
-"""What the tests of servers share: a running HTTP server, a stocked home, and the official client."""
+"""Fixtures for servers: a running HTTP server, a home directory with content, and the official client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tools answer: fenced, within the project, in a directory shared with Claude Code, and with memory off."""
+"""Answers of the tools: fenced, within the project, in a directory shared with Claude Code, and with memory off."""
 
 from __future__ import annotations
 

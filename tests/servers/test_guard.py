@@ -1,4 +1,4 @@
-"""Strangers at the door: foreign hosts, foreign pages, no token, a wrong one, and what is no HTTP at all."""
+"""Refused requests: foreign hosts, foreign pages, no token, a wrong token, and invalid HTTP."""
 
 from __future__ import annotations
 

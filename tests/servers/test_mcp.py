@@ -1,4 +1,4 @@
-"""The MCP server driven by the official client: every tool, bad calls, crowds, long work, and odd peers."""
+"""The MCP server driven by the official client: every tool, bad calls, many clients, long work, and odd peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of cases made from the tools' own schemas, and many that are no protocol at all: never a 5xx."""
+"""Thousands of cases made from the tools' own schemas, and many invalid messages: never a 5xx."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings come from five places in one order, and say clearly what is wrong."""
+"""Settings come from five sources in one order, and errors are clear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every mechanism can be switched off: in settings, by environment, and by a flag provider while a session runs."""
+"""Every feature can be switched off: in settings, by environment, and by a flag provider during a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that does to a store what it is told, one JSON command a line, and says how it went.
+"""A process that runs JSON commands on a store, one per line, and reports the results.
 
 Run as ``python -S -E child.py SRC ROOT``: a bare interpreter, so that starting hundreds of them is cheap.
 """

@@ -1,4 +1,4 @@
-"""Processes to act on a store from outside, killed at the end whatever a test did."""
+"""Processes that use a store from outside, killed at the end of every test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many processes at one store: whole lines, one winner, one holder."""
+"""Many processes on one store: whole lines, one winner, one holder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage in a directory: the port's promises, and what only files can break."""
+"""Storage in a directory: the port's promises, and failures that only files have."""
 
 from __future__ import annotations
 

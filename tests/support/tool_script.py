@@ -1,8 +1,8 @@
-"""A coding session as a model that asks for tools and as the tools that answer it, to drive somebody else's loop.
+"""A coding session as a model that calls tools and as the tools that answer, to drive another framework's loop.
 
-The session is the invented one of ``coding_session``, task by task: reads, searches, test runs, logs, edits, and a
-person who pauses. The loop under test sends what it likes; the script answers with the next reply whatever it is sent,
-so that two ways to hold the same conversation can be billed side by side.
+The session is the generated one of ``coding_session``, task by task: reads, searches, test runs, logs, edits, and a
+person who pauses. The script answers any request of the loop under test with the next reply,
+so that two ways to run the same conversation can be compared by their bills.
 """
 
 from __future__ import annotations

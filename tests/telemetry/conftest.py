@@ -1,4 +1,4 @@
-"""A session that lives a short life and is watched."""
+"""A short session with listeners."""
 
 from __future__ import annotations
 

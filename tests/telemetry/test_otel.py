@@ -1,4 +1,4 @@
-"""Spans and metrics are made of events, under the names of the conventions."""
+"""Spans and metrics are derived from events, with the names of the conventions."""
 
 from __future__ import annotations
 

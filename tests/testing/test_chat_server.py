@@ -1,4 +1,4 @@
-"""The OpenAI-compatible test server refuses what the provider refuses and caches as it caches."""
+"""The OpenAI-compatible test server refuses and caches like the provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The invented coding session is believable, valid, and the same for the same seed."""
+"""The generated coding session is realistic, valid, and the same for the same seed."""
 
 from __future__ import annotations
 

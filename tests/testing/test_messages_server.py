@@ -1,4 +1,4 @@
-"""The Messages API server, driven by the official SDK where it can and by bare HTTP where it cannot."""
+"""The Messages API server, driven by the official SDK if possible and by plain HTTP otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences of a message: those a person typed, in order, with where each stands."""
+"""Sentences that a person typed in a message, in order, with their positions."""
 
 from __future__ import annotations
 

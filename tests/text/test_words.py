@@ -1,4 +1,4 @@
-"""Normalised words and sentences: layout and sentence punctuation go, whatever may carry a fact stays."""
+"""Normalised words and sentences: layout and sentence punctuation are removed, possible facts stay."""
 
 from __future__ import annotations
 

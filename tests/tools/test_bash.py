@@ -1,4 +1,4 @@
-"""Bash: output and exit code as they are, bounded in time and memory, and nothing left running."""
+"""Bash: exact output and exit code, limits on time and memory, and no process left running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools as a whole: the same ones in the same order, each with a schema that holds, none of them heavy to name."""
+"""The standard tools: the same ones in the same order, each with a valid schema, cheap to import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write and Edit: only what was read, only what is still that, all or nothing, and the file otherwise as it was."""
+"""Write and Edit: only files that were read and are unchanged, atomically, with everything else preserved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Glob: files by pattern, newest first, without what is hidden or ignored; patterns as git and Python mean them."""
+"""Glob: files by pattern, newest first, without hidden and ignored files; patterns like git's and Python's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grep: the same lines with ripgrep and without, bounded, and also in results that left the view."""
+"""Grep: the same lines with and without ripgrep, within limits, and also in results that left the view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read: numbered lines within limits, images, what is refused, and results that left the view."""
+"""Read: numbered lines within limits, images, refusals, and results that left the view."""
 
 from __future__ import annotations
 

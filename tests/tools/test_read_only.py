@@ -1,4 +1,4 @@
-"""A line of shell that can do more than read is never taken for one that cannot."""
+"""A shell line that can do more than read is never judged read-only."""
 
 from __future__ import annotations
 

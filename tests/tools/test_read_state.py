@@ -1,4 +1,4 @@
-"""What was read is remembered within bounds, forgotten when it leaves the view, and copied for forks."""
+"""The read state has limits, forgets files that leave the view, and is copied for forks."""
 
 from __future__ import annotations
 

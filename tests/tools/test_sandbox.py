@@ -1,4 +1,4 @@
-"""A confined command reads and computes; it writes nothing, reaches nobody and leaves nothing running."""
+"""A confined command reads and computes; it cannot write, use the network or leave a process running."""
 
 from __future__ import annotations
 

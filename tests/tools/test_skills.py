@@ -1,4 +1,4 @@
-"""Skills are found where they may lie, listed in a line each, loaded when invoked; the todo list is whole."""
+"""Skills are found in their folders, listed in one line each, loaded on use; the todo list is complete."""
 
 from __future__ import annotations
 

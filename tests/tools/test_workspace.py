@@ -1,4 +1,4 @@
-"""No path leads Read, Write or Edit out of the working directory: by any trick, and not in a race either."""
+"""No path leads Read, Write or Edit out of the working directory, even in a race."""
 
 from __future__ import annotations
 

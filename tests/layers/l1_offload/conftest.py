@@ -1,4 +1,4 @@
-"""A desk: a session's log with layer 1 at work on every result, as a session does it."""
+"""A session's log with layer 1 applied to every result, as in a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results on their way to disk: bytes kept, files safe before decisions, one copy, and what was decided stands."""
+"""Results that move to disk: exact bytes, files before decisions, one copy, and final decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When many write at once, and when the disk fails: one file, or the result whole and somebody told."""
+"""Concurrent writers and disk failures: one file, or the full result and an event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of what a session has seen: it finds what looking through everything finds, for less."""
+"""The index of earlier results finds the same duplicates as a full comparison, at lower cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Needles planted in results and early turns are in view, or one read away, whatever was done to the view since."""
+"""Facts planted in results and early turns are in view, or can be read back, after any change of the view."""
 
 from __future__ import annotations
 

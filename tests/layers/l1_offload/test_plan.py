@@ -1,4 +1,4 @@
-"""What becomes of a result, and of the results of one message together."""
+"""The plan for one result, and for the results of one message together."""
 
 from __future__ import annotations
 

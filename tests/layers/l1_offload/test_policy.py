@@ -1,4 +1,4 @@
-"""How long a result may be: the tool, then settings, then what it declares, then the default."""
+"""The limit of a result: the tool, then settings, then the declared limit, then the default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The beginning of a long text: at most so many bytes, whole characters, whole lines where that keeps half."""
+"""The preview of a long text: a limited number of bytes, whole characters, whole lines if that keeps half."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What layer 2 clears, and what it never touches: plans by table and by property."""
+"""Results that layer 2 clears, and results it never clears: plans by table and by property."""
 
 from __future__ import annotations
 

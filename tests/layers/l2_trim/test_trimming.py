@@ -1,4 +1,4 @@
-"""Layer 2 through the front door: by idle time, by cache edit, by the provider, by budget and by hand."""
+"""Layer 2 in a session: by idle time, by cache edit, by the provider, by budget and by hand."""
 
 from __future__ import annotations
 

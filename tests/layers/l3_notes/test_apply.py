@@ -1,4 +1,4 @@
-"""A model's answer is applied under the rules, or refused whole."""
+"""A model's answer is applied under the rules, or refused as a whole."""
 
 from __future__ import annotations
 

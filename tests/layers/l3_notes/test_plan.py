@@ -1,4 +1,4 @@
-"""When notes are due, what they cover, and how they shrink with the window."""
+"""When notes are due, which messages they cover, and how they shrink with the window."""
 
 from __future__ import annotations
 

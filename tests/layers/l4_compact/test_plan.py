@@ -1,4 +1,4 @@
-"""What a compaction keeps: tails that split no pair, the user's words, exact names; and what it says it lost."""
+"""Content that a compaction keeps: whole call-result pairs, the user's words, exact names; and its loss report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a conversation is looked through: after a query, from the cursor on, every so many turns."""
+"""When memories are extracted: after a query, from the cursor on, every so many turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose word a model's text is: told by where its words stand, never better than an agent's."""
+"""The trust of a model's text depends on the origin of its words and is `agent` at most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index a dream leaves: what the files say, within its caps, with the lines of people as they were."""
+"""The index after a dream: computed from the files, within its limits, with lines of people unchanged."""
 
 from __future__ import annotations
 

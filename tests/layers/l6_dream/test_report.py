@@ -1,4 +1,4 @@
-"""The report of a dream as a page: everything that was done and was not, with its reason."""
+"""The report of a dream as a page: every change made or refused, with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose word a text is that a model wrote: never better than what it was made from."""
+"""The trust of a model's text is never higher than that of its sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dream may not do, whoever dreamt it: each rule by a change that breaks it alone."""
+"""Forbidden changes of a dream, by any author: each rule with a change that breaks only this rule."""
 
 from __future__ import annotations
 

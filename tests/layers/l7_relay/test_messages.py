@@ -1,4 +1,4 @@
-"""Letters as data: names that cannot mislead, signatures that only the sender can make, fences, control messages."""
+"""Messages as data: unambiguous names, signatures that only the sender can make, fences, control messages."""
 
 from __future__ import annotations
 

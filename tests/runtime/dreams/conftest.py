@@ -1,4 +1,4 @@
-"""Processes that save while somebody dreams, and a tracer that makes a dreamer's calls fail."""
+"""Processes that save memories during a dream, and a tracer that makes the dreamer's calls fail."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One of several processes that save, update and forget memories while somebody dreams, and says what it did.
+"""One of several processes that save, update and forget memories during a dream, and report their changes.
 
-Run as ``python -S -E saver.py SRC SITE ROOT NAME``. Each line on stdin asks for so many saves as JSON; the answer names
+Run as ``python -S -E saver.py SRC SITE ROOT NAME``. Each line on stdin requests a number of saves as JSON; the answer names
 the files saved, updated and forgotten, with the version each has.
 """
 

@@ -1,4 +1,4 @@
-"""A dream through its door: what it does, what it says, what it costs, and how it is taken back."""
+"""A dream from start to undo: its changes, its report and its cost."""
 
 from __future__ import annotations
 

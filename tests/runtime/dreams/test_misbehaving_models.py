@@ -1,4 +1,4 @@
-"""Dreams with a model that does everything wrong, while other processes save: nothing is lost, nothing gets out."""
+"""Dreams with a misbehaving model while other processes save: nothing is lost, nothing leaks."""
 
 from __future__ import annotations
 

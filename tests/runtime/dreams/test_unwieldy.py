@@ -1,4 +1,4 @@
-"""Files that hold no sentences: a dream and the figures leave them alone, say so, and take no time over them."""
+"""Files without sentences: a dream and the figures leave them alone, report them, and spend no time on them."""
 
 from __future__ import annotations
 

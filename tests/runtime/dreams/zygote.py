@@ -1,7 +1,7 @@
-"""A process that has the dreamer loaded and forks one child a dream, so that hundreds under a tracer are cheap.
+"""A process that has loaded the dreamer and forks one child per dream, so that hundreds under a tracer are cheap.
 
-Run as ``python -S -E zygote.py SRC SITE WARM``. Each line on stdin names a directory, a home and who dreams. The child
-says its process id, waits for a signal to go on, and says how the dream went; the zygote says how it ended.
+Run as ``python -S -E zygote.py SRC SITE WARM``. Each line on stdin names a directory, a home and a dreamer. The child
+prints its process id, waits for a signal, and prints the result; the zygote prints its exit status.
 """
 
 from __future__ import annotations
