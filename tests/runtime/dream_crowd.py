@@ -1,10 +1,11 @@
 """Many processes that compete for the dream lock under faults, and a witness that checks them.
 
-Run as ``python dream_crowd.py SOURCE SITE FOLDER MANY SECONDS SEED HOW``; prints the result as JSON. HOW is ``ours``, or
-``pidfile`` for the lock that many write: read the file, look whether that process lives, write, read again.
+Run as ``python dream_crowd.py SOURCE SITE FOLDER MANY SECONDS SEED HOW``; prints the result as JSON. HOW is ``ours``,
+or ``pidfile`` for the lock that many write: read the file, look whether that process lives, write, read again.
 
-The witness does not use the lock. Each process that believes it holds the lock takes a record lock on another file, which
-the kernel refuses while any other process has it, and records the start and end of holding, which are checked for overlaps.
+The witness does not use the lock. Each process that believes it holds the lock takes a record lock on another file,
+which the kernel refuses while any other process has it, and records the start and end of holding, which are checked
+for overlaps.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Take and release one dream's lock, with the process killed or a call failing at each step.
 
-Run as ``python dream_steps.py SOURCE SITE FOLDER ACT BEFORE FAULT KIND``; prints the state after each step as JSON.
-A step is a system call of the lock, detected with the interpreter's own profiling hook.
-ACT is ``succeed`` or ``fail``, BEFORE ``stamped`` or ``new``, FAULT ``kill`` or an error's name, KIND ``ours`` or
-``in_place`` for a stamp whose file is written over and then given its time.
+Run as ``python dream_steps.py SOURCE SITE FOLDER ACT BEFORE FAULT KIND``; prints the state after each step as JSON. A
+step is a system call of the lock, detected with the interpreter's own profiling hook. ACT is ``succeed`` or ``fail``,
+BEFORE ``stamped`` or ``new``, FAULT ``kill`` or an error's name, KIND ``ours`` or ``in_place`` for a stamp whose file
+is written over and then given its time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One of several processes that save, update and forget memories during a dream, and report their changes.
 
-Run as ``python -S -E saver.py SRC SITE ROOT NAME``. Each line on stdin requests a number of saves as JSON; the answer names
-the files saved, updated and forgotten, with the version each has.
+Run as ``python -S -E saver.py SRC SITE ROOT NAME``. Each line on stdin requests a number of saves as JSON; the answer
+names the files saved, updated and forgotten, with the version each has.
 """
 
 from __future__ import annotations
