@@ -1,1 +1,1 @@
-"""What runs it: sessions, the library they stand in, the projects they belong to."""
+"""Everything that runs: sessions, agents, memories, dreams, mail, and the library of sessions."""

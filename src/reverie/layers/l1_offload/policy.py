@@ -39,7 +39,7 @@ class OffloadPolicy:
 def limit_chars(policy: OffloadPolicy, tool: str, declared: float | None = None) -> int | None:
     """Return the most characters that a result of this tool may have; None if it is never offloaded.
 
-    ``declared`` is the tool's own limit if the policy has none; infinity means never.
+    ``declared`` is the limit that the tool itself declares and replaces the policy's; infinity means never.
     """
     own = policy.declared_chars.get(tool) if declared is None else declared
     if tool in policy.never or own == float("inf"):
