@@ -132,12 +132,11 @@ def plan_marks(
     before: CacheState | None,
     changed: BlockPosition | None = None,
     settled: int | None = None,
-    room: int = 2,
 ) -> BreakpointPlan:
     """Choose the breakpoints of one request.
 
-    ``changed`` is the first block that differs from the last request, ``settled`` the number of messages that are not
-    expected to change, and ``room`` the number of breakpoints that the system prompt and the tools can use.
+    ``changed`` is the first block that differs from the last request, and ``settled`` the number of messages that are
+    not expected to change.
     """
     end = last_markable(messages, len(messages))
     held = before.still_held(now, changed) if before is not None else None
@@ -153,11 +152,10 @@ def plan_marks(
         wanted.append((found, ttl if lasting is not None and _precedes(found, lasting) else "5m"))
     marks = sorted(wanted, key=lambda one: (one[0].message, one[0].block))
     free = MAX_MARKS - len(marks)
-    marks_system, marks_tools = room > 0 and free > 0, room > 1 and free > 1
     for place, lives in marks:
         if found is None or not _precedes(place, found):  # a breakpoint within the found prefix writes nothing
             held = CacheEntry(place, lives, held)
-    return BreakpointPlan(tuple(marks), ttl, marks_system, marks_tools, CacheState(ttl, lasting, end, now, held))
+    return BreakpointPlan(tuple(marks), ttl, free > 0, free > 1, CacheState(ttl, lasting, end, now, held))
 
 
 def _lasts(held: CacheEntry | None, place: BlockPosition | None) -> bool:

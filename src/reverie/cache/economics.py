@@ -32,6 +32,7 @@ __all__ = [
 
 OUTPUT_RATE = 5.0
 """The price of an output token relative to an input token, if no price list is available."""
+_HORIZON_REQUESTS = 30
 Life: TypeAlias = Literal["live", "tail dead", "cold"]
 
 
@@ -160,9 +161,7 @@ def weigh_compaction(
     return Verdict(True, cost, saves, f"saves {saves - cost:,.0f} token prices over {turns:.0f} turns")
 
 
-def call_price(
-    window: int, *, live: int, output: int, rates: RelativeRates = CLASSIC, output_rate: float = OUTPUT_RATE
-) -> float:
+def call_price(window: int, *, live: int, output: int, rates: RelativeRates = CLASSIC) -> float:
     """Return the cost of a fork call with this much output, in uncached input tokens."""
     live = min(live, window)
     return live * rates.read + (window - live) * rates.write_5m + output * OUTPUT_RATE
@@ -177,13 +176,13 @@ def turns_ahead(*, turns: int, window: int, opening: int, limit: int, least: flo
     return max(least, min(float(turns), (limit - window) / growth))
 
 
-def choose_ttl(*, pauses: int, requests: int, rates: RelativeRates = CLASSIC, horizon: int = 30) -> str:
+def choose_ttl(*, pauses: int, requests: int, rates: RelativeRates = CLASSIC) -> str:
     """Choose the cache lifetime of the settled part of a prompt: ``5m`` or ``1h``.
 
     ``pauses`` counts requests that came 5 to 60 minutes after the previous one; each of them costs a rewrite with the
     short lifetime. The prior is one pause in 80 requests, so an unattended agent never pays for the long lifetime,
     while one early pause of a person predicts more of them.
     """
-    expected = (0.5 + pauses) / (40 + requests) * max(horizon, requests)
+    expected = (0.5 + pauses) / (40 + requests) * max(_HORIZON_REQUESTS, requests)
     saved = (rates.write_5m - rates.read) * expected
     return "1h" if saved > rates.write_1h - rates.write_5m else "5m"

@@ -133,9 +133,7 @@ def mine_entries(entries: Iterable[Entry]) -> Counter[Identifier]:
     return found
 
 
-def best_identifiers(
-    weights: Mapping[Identifier, float], budget_tokens: int, *, present: str = "", least: float = 0.0
-) -> list[Identifier]:
+def best_identifiers(weights: Mapping[Identifier, float], budget_tokens: int, *, present: str = "") -> list[Identifier]:
     """Return the names with the highest weight per length that fit the budget and are not in ``present`` already."""
 
     def worth(item: tuple[Identifier, float]) -> tuple[float, str]:
@@ -146,7 +144,7 @@ def best_identifiers(
     fresh: list[str] = []
     for identifier, weight in sorted(weights.items(), key=worth):
         text = identifier.text
-        if weight <= least or text in covered or any(text in one for one in fresh):
+        if weight <= 0.0 or text in covered or any(text in one for one in fresh):
             continue
         cost = estimate_text(text) + 1
         if cost > left:

@@ -112,6 +112,6 @@ def percent_text(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
 
-def number_text(value: float | None, digits: int = 2) -> str:
-    """Return a number with so many decimals, or "-" if it is unknown."""
-    return "-" if value is None else f"{value:,.{digits}f}"
+def number_text(value: float | None) -> str:
+    """Return a number with two decimals, or "-" if it is unknown."""
+    return "-" if value is None else f"{value:,.2f}"

@@ -107,7 +107,7 @@ def open_steps(items: Sequence[Item]) -> list[tuple[str, str]]:
     return []
 
 
-def loss_text(loss: LossReport, *, listed: int = _LISTED, width: int = 200) -> str:
+def loss_text(loss: LossReport, *, width: int = 200) -> str:
     """Render a loss report in lines of at most this width, if handles allow it."""
     if not loss.had:
         return "Nothing that can be named exactly was in the part that left."
@@ -116,9 +116,9 @@ def loss_text(loss: LossReport, *, listed: int = _LISTED, width: int = 200) -> s
     lines.append(f"Exact names still in view, by use: {loss.share_kept:.1%}. Everything can be read back.")
     if loss.lost:
         lines += ["", "Out of view, most used first (kind, uses, text, handle):"]
-        lines += [_line(one, width) for one in loss.lost[:listed]]
-    if len(loss.lost) > listed:
-        lines.append(f"  and {len(loss.lost) - listed:,} more")
+        lines += [_line(one, width) for one in loss.lost[:_LISTED]]
+    if len(loss.lost) > _LISTED:
+        lines.append(f"  and {len(loss.lost) - _LISTED:,} more")
     return "\n".join(lines)
 
 

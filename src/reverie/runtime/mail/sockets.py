@@ -106,7 +106,6 @@ class MailSocket:
         mailbox: Mailbox,
         *,
         wake: Callable[[], None] | None = None,
-        max_peers: int = MAX_PEERS,
         frame_seconds: float = FRAME_SECONDS,
         uid_of: Callable[[socket.socket], int | None] = peer_uid,
     ) -> None:
@@ -116,7 +115,6 @@ class MailSocket:
         """The number of peers that were turned away or sent no valid letter."""
         self._mailbox = mailbox
         self._wake = wake
-        self._max_peers = max_peers
         self._frame_seconds = frame_seconds
         self._uid_of = uid_of
         self._peers = 0
@@ -138,7 +136,7 @@ class MailSocket:
                     connection = await self._accept(listener)
                     if connection is None:
                         continue
-                    if self._peers >= self._max_peers:
+                    if self._peers >= MAX_PEERS:
                         self.refused += 1
                         connection.close()
                         continue

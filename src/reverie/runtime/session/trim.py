@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -30,6 +30,8 @@ from .log import SessionLog
 
 __all__ = ["Trimmer"]
 
+_LOOK_EVERY: Final = 32  # candidates between two looks through all of them, so that a turn's work stays flat
+
 
 @record
 class _TrimState:
@@ -40,10 +42,8 @@ class _TrimState:
 class Trimmer:
     """Runs layer 2 for one session."""
 
-    def __init__(
-        self, policy: TrimPolicy, cache: CachePlan, *, least_cached: int = 1_024, look_every: int = 32
-    ) -> None:
-        """Clear by a policy; look through all candidates only every so many of them, so a turn's work stays flat."""
+    def __init__(self, policy: TrimPolicy, cache: CachePlan, *, least_cached: int = 1_024) -> None:
+        """Clear by a policy."""
         self.policy = policy
         self.by_budget = False
         """Whether results are also cleared before a request until they fit the policy's budget."""
@@ -51,7 +51,6 @@ class Trimmer:
         self._cache = cache
         self._pending = TrimCandidates(policy)
         self._least_cached = least_cached
-        self._look_every = look_every
         self._cleared = 0
         self._next_look = 0
 
@@ -97,7 +96,7 @@ class Trimmer:
             planned = plan_trim(self._pending, self._facts(view, life), self.policy)
             if planned is not None:
                 return planned
-            self._next_look = view.length // 2 + 1 + len(self._pending.candidates) // self._look_every
+            self._next_look = view.length // 2 + 1 + len(self._pending.candidates) // _LOOK_EVERY
         return plan_cache_edit(view, self.policy)
 
     def record(self, decision: ResultsCleared) -> None:

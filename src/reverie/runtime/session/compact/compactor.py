@@ -102,7 +102,7 @@ class Compactor:
                 limit=limit,
             )
 
-    async def _automatic(self, reason: str, at: Thresholds, *, calls_model: bool = True) -> None:
+    async def _automatic(self, reason: str, at: Thresholds) -> None:
         session = self._session
         now, policy = session.clock(), session.settings.compact
         blocked = session.view.token_count.tokens + self._unbilled() >= at.blocking
@@ -113,7 +113,7 @@ class Compactor:
             self._explained = why_not
             return
         self._explained = ""
-        asked = CompactionRequest("auto", reason, at, limit=at.auto_compact, calls_model=calls_model)
+        asked = CompactionRequest("auto", reason, at, limit=at.auto_compact)
         await self._tried(asked)
 
     async def _tried(self, asked: CompactionRequest) -> CompactionReport | None:
