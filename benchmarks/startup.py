@@ -37,7 +37,7 @@ def main() -> int:
         for name, arguments in PROGRAMS.items():
             spent[name].append(milliseconds(arguments))
     bare = median(spent["python -c pass"])
-    print(f"{'program':<18}{'median ms':>10}{'best ms':>10}{'beside bare':>13}")
+    print(f"{'program':<18}{'median ms':>10}{'best ms':>10}{'vs. bare':>13}")
     for name, times in spent.items():
         print(f"{name:<18}{median(times):>10.1f}{min(times):>10.1f}{median(times) - bare:>13.1f}")
     help_ms = median(spent["reverie --help"])
