@@ -16,7 +16,7 @@ from reverie import InMemoryStorage, InputError, Session, SessionBusy, SessionEr
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.conversation.wire.validate import problems
 from reverie.errors import SessionReadOnly
-from reverie.events import DecisionMade, Event, FellBack, InboxDrained, LogDamaged, SessionOpened
+from reverie.events import CacheBroken, DecisionMade, Event, FellBack, InboxDrained, LogDamaged, SessionOpened
 from reverie.runtime.places.projects import inbox_key, log_key, project_slug
 from reverie.runtime.session.inbox import post
 from reverie.storage.files import FileStorage
@@ -301,3 +301,41 @@ def test_an_inbox_file_nobody_can_read_is_said_and_set_aside():
         assert list(storage.list(inbox)) == []
 
     run(steps)
+
+
+@pytest.mark.requirement("C5", "K11")
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_clearing_before_a_resume_is_no_cache_break(resumed: bool, announced: bool):
+    """A logged clearing explains the smaller cache read after a resume; a break without one is reported."""
+    storage, events = InMemoryStorage(), list[Event]()
+    results = 8
+
+    async def talk(session: Session, number: int, read: int) -> None:
+        await session.prepare(model=MODEL, max_tokens=100, system="Be brief.", tools=[READ])
+        usage = {
+            "input_tokens": 10,
+            "output_tokens": 5,
+            "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": 60_000 - read,
+        }
+        await session.observe(reply(call(f"t{number}"), id=f"msg_{number}", usage=usage))
+        await session.result(f"t{number}", f"line {number} " * 4_000)
+
+    async def steps() -> None:
+        async with Session.open("s", storage=storage) as session:
+            await session.say("Read everything.")
+            for number in range(results):
+                await talk(session, number, 50_000 if number else 0)
+            if announced:
+                assert await session.trim(target_tokens=1_000) is not None
+            if not resumed:
+                session.listen(events.append)
+                await talk(session, results, 5_000)
+        if resumed:
+            async with Session.open("s", storage=storage) as session:
+                session.listen(events.append)
+                await talk(session, results, 5_000)
+
+    run(steps)
+    assert any(isinstance(event, CacheBroken) for event in events) == (not announced)
