@@ -24,7 +24,7 @@ __all__ = [
 
 
 def standard_tools(policy: AgentPolicy) -> list[Tool]:
-    """Return the tools of every agent, always in the same order, because they begin the cached prefix."""
+    """Return every agent's tools, WebFetch only if ``policy`` allows it, in a fixed order for the prompt cache."""
     from .bash import Bash, BashOutput, KillShell
     from .edit import Edit
     from .glob import Glob
@@ -43,7 +43,7 @@ def standard_tools(policy: AgentPolicy) -> list[Tool]:
 
 
 def relay_tools() -> list[Tool]:
-    """Return the tools that start agents and send messages, always in the same order."""
+    """Return the tools Agent, AgentStop and SendMessage, always in this order."""
     from .agent import AgentStop, AgentTool
     from .send_message import SendMessage
 

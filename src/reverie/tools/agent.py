@@ -40,7 +40,7 @@ _INPUT: Final[dict[str, Any]] = {
 
 
 class AgentTool(NoPreview):
-    """Starts an agent and returns its result."""
+    """The tool Agent: starts another agent and returns its result, or its id if it runs in the background."""
 
     name = "Agent"
     max_chars: float | None = None
@@ -54,11 +54,11 @@ class AgentTool(NoPreview):
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return no access: each call of the agent is checked when it is made."""
+        """Return an access of kind ``none``: each tool call of the started agent is checked when it is made."""
         return Access("none", str(input.get("kind", "")))
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Start the agent, and wait for it unless it runs in the background."""
+        """Start an agent and return its result as text; do not wait for one that runs in the background."""
         if context.agents is None:
             return error_output(_NONE_HERE)
         try:
@@ -85,7 +85,7 @@ _STOP_INPUT: Final[dict[str, Any]] = {
 
 
 class AgentStop(NoPreview):
-    """Stops an agent and everything it started."""
+    """The tool AgentStop: stops an agent and everything that agent started."""
 
     name = "AgentStop"
     max_chars: float | None = None
@@ -93,11 +93,11 @@ class AgentStop(NoPreview):
     input_schema = _STOP_INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return no access: only an agent that this one started can be stopped."""
+        """Return an access of kind ``none``: an agent can stop only agents that it started."""
         return Access("none", str(input.get("agent", "")))
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Stop the agent and wait until it has ended."""
+        """Stop the agent with the given id and return a text about its end; an error output if that fails."""
         if context.agents is None:
             return error_output("there are no agents to stop from here")
         try:

@@ -39,7 +39,7 @@ _BASH_INPUT: Final[dict[str, Any]] = {
 
 
 class Bash(NoPreview):
-    """Runs a command with bash in the working directory."""
+    """The tool Bash: runs a command with bash in the working directory, or starts it in the background."""
 
     name = "Bash"
     max_chars = 30_000.0
@@ -57,11 +57,14 @@ class Bash(NoPreview):
         )
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return the command as access."""
+        """Return an access of kind ``run`` with the command line as its target."""
         return Access("run", str(input.get("command", "")))
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Run a command until it ends, times out or is cancelled; end every process of its group."""
+        """Run a command and return its output; stop it at its time limit and end all processes of its group.
+
+        With ``run_in_background``, only start the command and return its id.
+        """
         command = str(input["command"])
         if "\0" in command:
             return error_output("the command holds a NUL character, which no command line can; leave it out")
@@ -97,11 +100,11 @@ _BASH_OUTPUT_INPUT: Final[dict[str, Any]] = {
 
 class _BackgroundShellTool(NoPreview):
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return no access: the command was allowed when it started, and only its own agent can name it."""
+        """Return an access of kind ``none``: the command was allowed when it started, by the same agent."""
         return Access("none", str(input.get("shell_id", "")))
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Find the command by its id and act on it."""
+        """Find the background command by its id and act on it; return an error output for an unknown id."""
         name = str(input["shell_id"])
         shell = context.shells.get(name)
         if shell is None:
@@ -113,7 +116,7 @@ class _BackgroundShellTool(NoPreview):
 
 
 class BashOutput(_BackgroundShellTool):
-    """Reads the new output of a background command."""
+    """The tool BashOutput: returns the output of a background command that was not returned before."""
 
     name = "BashOutput"
     max_chars = 30_000.0
@@ -124,7 +127,7 @@ class BashOutput(_BackgroundShellTool):
     input_schema = _BASH_OUTPUT_INPUT
 
     async def _act(self, shell: Shell, name: str, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Return the new output and whether the command still runs."""
+        """Return the output since the last call, and whether the command still runs; wait for news if asked to."""
         wait = min(float(input.get("wait_seconds") or 0.0), context.policy.bash_max_timeout_seconds)
         if wait:
             await shell.wait_for_news(wait)
@@ -141,7 +144,7 @@ _KILL_SHELL_INPUT: Final[dict[str, Any]] = {
 
 
 class KillShell(_BackgroundShellTool):
-    """Stops a background command and everything it started."""
+    """The tool KillShell: stops a background command and everything the command started."""
 
     name = "KillShell"
     max_chars: float | None = None
@@ -149,7 +152,7 @@ class KillShell(_BackgroundShellTool):
     input_schema = _KILL_SHELL_INPUT
 
     async def _act(self, shell: Shell, name: str, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Stop the command and wait until it has ended."""
+        """Stop the command and return a text that says whether it has ended."""
         if not shell.running:
             return Output(f"{name} has ended already: {_end_text(shell)}.")
         await shell.stop()

@@ -18,17 +18,17 @@ __all__ = ["Todo", "ToolContext", "WebAccess"]
 
 
 def _ignore(event: Event) -> None:
-    """Drop an event."""
+    """Do nothing with an event: the default of ``ToolContext.emit``."""
 
 
 def _nothing(handle: str) -> bytes | None:
-    """Return None: there are no stored results."""
+    """Return None for every handle: the default of ``ToolContext.read_back``, which has no stored results."""
     return None
 
 
 @record
 class Todo:
-    """A step of the agent's plan; its state is pending, in_progress or completed."""
+    """A step of the agent's to-do list; ``status`` is pending, in_progress or completed."""
 
     content: str
     status: str = "pending"
@@ -39,9 +39,9 @@ class WebAccess:
     """How WebFetch reaches the web: name resolution, and whether addresses of this machine and network are allowed."""
 
     resolve: Callable[[str, int], list[str]] | None = None
-    """Return the addresses of a host and port; None uses the system's resolver."""
+    """Function that returns the IP addresses of a host and port; None uses the system's resolver."""
     allow_private: bool = False
-    """Whether loopback, private and link-local addresses may be fetched."""
+    """Whether pages at addresses that are not public (this machine, private networks) may be fetched."""
 
 
 @dataclass(slots=True)
@@ -52,32 +52,34 @@ class ToolContext:
     session: str = ""
     policy: AgentPolicy = field(default_factory=AgentPolicy)
     directories: tuple[Path, ...] = ()
-    """Other directories that file tools may use without asking."""
+    """Directories besides ``cwd`` that file tools may use without asking."""
     read_back: Callable[[str], bytes | None] = _nothing
-    """Return a stored tool result by its path or handle; None if there is none."""
+    """Function that returns the bytes of a stored tool result by its path or handle; None if there is none."""
     emit: Callable[[Event], None] = _ignore
     restricted: bool = False
-    """Whether a command must run in the sandbox, with no write and no network."""
+    """Whether a shell command must run in the sandbox, where it cannot write files or use the network."""
     granted: set[str] = field(default_factory=lambda: set[str]())
-    """Resolved paths outside the workspace that a person allowed (``Access.target``); a directory includes everything
-    beneath it. A path that is neither inside nor granted is refused when it is opened."""
+    """Resolved paths outside the workspace that a person allowed (``Access.target``), and everything beneath.
+
+    A path that is neither in the workspace nor granted is refused when it is opened.
+    """
     home: Path | None = None
-    """The user's Reverie directory, which holds their skills; None leaves those out."""
+    """The user's Reverie directory, whose ``skills`` folder is offered; None leaves those skills out."""
     project_skills: bool = True
-    """Whether the project's own skills are offered; false until its directory is trusted."""
+    """Whether the project's own skills are offered; the caller sets it to False for an untrusted project."""
     reads: ReadState = field(default_factory=ReadState)
     loaded_skills: list[str] = field(default_factory=lambda: list[str]())
-    """Names of loaded skills, the latest last."""
+    """Names of the skills that the agent loaded, the latest last; a name repeats if it was loaded again."""
     todos: list[Todo] = field(default_factory=lambda: list[Todo]())
     shells: Shells = field(default_factory=Shells)
     web: WebAccess = field(default_factory=WebAccess)
     agents: Agents | None = None
-    """Starts agents for this one; None if it may start none."""
+    """Starts and stops agents for this agent; None if it may start none."""
     post: Messenger | None = None
-    """Carries messages to other agents; None if there are none."""
+    """Sends messages to other agents; None if there are no other agents."""
 
     def forked(self, **changes: Any) -> ToolContext:
-        """Return a copy for a fork: it starts with the same read state and then changes independently."""
+        """Return a copy for a fork, with ``changes`` applied: own reads, todos, grants and skills, no shells."""
         own: dict[str, Any] = {
             "reads": self.reads.copy(),
             "todos": list(self.todos),
@@ -88,5 +90,5 @@ class ToolContext:
         return replace(self, **(own | changes))
 
     async def aclose(self) -> None:
-        """Stop every background command."""
+        """Stop every shell command that still runs."""
         await self.shells.aclose()

@@ -30,7 +30,7 @@ _INPUT: Final[dict[str, Any]] = {
 
 
 class Edit(FileChanger):
-    """Replaces one or all occurrences of a passage in a file."""
+    """The tool Edit: replaces one passage in a file, or every occurrence of it with ``replace_all``."""
 
     name = "Edit"
     max_chars: float | None = None
@@ -83,7 +83,7 @@ def _file_and_edit(input: Mapping[str, Any], context: ToolContext) -> tuple[Text
 
 
 def _moved_spans(spans: tuple[tuple[int, int], ...], change: TextEdit) -> tuple[tuple[int, int], ...]:
-    """Return the spans of seen lines after the change; inserted lines count as seen."""
+    """Return the line spans that the agent has seen, as they are after the edit; inserted lines count as seen."""
     moved: list[tuple[int, int]] = []
     for first, last in spans:
         before = sum(more for _, end, more in change.places if end < first)

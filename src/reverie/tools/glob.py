@@ -34,7 +34,7 @@ _INPUT: Final[dict[str, Any]] = {
 
 
 class Glob(NoPreview):
-    """Finds files by a pattern for their paths, newest first."""
+    """The tool Glob: finds files whose path matches a pattern, newest first."""
 
     name = "Glob"
     max_chars: float | None = None
@@ -47,11 +47,11 @@ class Glob(NoPreview):
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return read access to the directory."""
+        """Return read access to the directory where the search starts."""
         return access_to("read", _start(input)[0], context)
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Return the matching paths."""
+        """Return the matching paths, one per line, at most ``MAX_FOUND``; an error output if the search fails."""
         try:
             return Output(await anyio.to_thread.run_sync(_glob, input, context))
         except (InputError, StorageError) as error:
@@ -61,7 +61,7 @@ class Glob(NoPreview):
 
 
 def _start(input: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the directory to start from and the pattern beneath it."""
+    """Return the directory to start from and the part of the pattern that applies beneath that directory."""
     pattern, path = str(input.get("pattern", "")), str(input.get("path") or ".")
     head, rest = literal_prefix(pattern)
     if pattern.startswith("~/") or pattern.startswith("/"):

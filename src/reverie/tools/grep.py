@@ -88,7 +88,7 @@ _POSIX: Final = {
 
 
 class Grep(NoPreview):
-    """Searches the text of files by a regular expression."""
+    """The tool Grep: searches the text of files, or of a stored tool result, by a regular expression."""
 
     name = "Grep"
     max_chars: float | None = 20_000.0
@@ -102,11 +102,11 @@ class Grep(NoPreview):
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return read access to the path; none for a stored result, which belongs to the agent."""
+        """Return read access to the path; an access of kind ``none`` for a stored tool result."""
         return access_to_text(str(input.get("path") or "."), context)
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Search in a separate process, which is killed at the time limit or when the call is cancelled."""
+        """Search in a separate process and return the matches; kill it at the time limit or on cancellation."""
         path = str(input.get("path") or ".")
         try:
             request = _request(input)
@@ -122,7 +122,7 @@ class Grep(NoPreview):
 
 
 def find_ripgrep() -> str:
-    """Return the path of ripgrep, next to this Python or on PATH; an empty text if there is none."""
+    """Return the path of the program ``rg``, next to this Python or on PATH; an empty text if there is none."""
     beside = Path(sys.executable).with_name("rg")
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("rg") or ""
 
@@ -150,7 +150,7 @@ def _request(input: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pattern(pattern: str) -> str:
-    """Translate a pattern into Python's syntax: POSIX classes, named groups and ``\\z``."""
+    """Return a pattern in Python's syntax (POSIX classes, named groups, ``\\z``); raise if it is not valid."""
     pattern = re.sub(r"\[:(\w+):\]", lambda found: _POSIX.get(found[1], found[0]), pattern)
     pattern = re.sub(r"\(\?<(?=[A-Za-z_])", "(?P<", pattern).replace(r"\z", r"\Z")
     try:

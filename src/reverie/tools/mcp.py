@@ -23,7 +23,7 @@ _MAX_DESCRIPTION_CHARS: Final = 4_000
 
 
 class McpTool(NoPreview):
-    """A tool of an MCP server, under a name that the provider accepts."""
+    """A tool of an MCP server, under a name and with an input schema that the provider accepts."""
 
     max_chars: float | None = None
 
@@ -36,19 +36,19 @@ class McpTool(NoPreview):
         self._called = str(listed["name"])
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return the access ``other``: only the server knows the effect, and its own description cannot be trusted."""
+        """Return an access of kind ``other``: only the server knows the effect of a call."""
         return Access("other", f"{self._connection.name}/{self._called}")
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Call the tool; cancelling tells the server to stop."""
+        """Call the tool on its server and return its result; an error output if the call fails or times out."""
         return await self._connection.call(self._called, input)
 
 
 class McpTools:
-    """The MCP servers of one agent: entering connects them and fills ``tools``; leaving ends them.
+    """The MCP servers of one agent: entering the context connects them and fills ``tools``; leaving ends them.
 
     Each server has a task of its own, so that a failing server does not affect the others. ``problems`` lists the
-    servers that could not be connected, and the reasons.
+    servers that could not be connected and the tools whose schema was changed, with the reasons.
     """
 
     def __init__(self, servers: Mapping[str, McpServer], *, cwd: str | None = None) -> None:

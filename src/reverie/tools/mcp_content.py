@@ -21,7 +21,7 @@ _REFUSED: Final = ("oneOf", "anyOf", "allOf")
 
 
 def tool_names(raw: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return a unique name that the provider accepts for each (server, tool), in a stable order.
+    """Return a dict from each (server, tool) to a unique name that the provider accepts, in sorted order.
 
     A name that is too long or already taken ends in a hash of its server and tool.
     """
@@ -39,7 +39,7 @@ def tool_names(raw: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
 
 
 def schema_of(given: object) -> tuple[dict[str, Any], str]:
-    """Return an input schema that the provider accepts, and a note about keywords that were removed."""
+    """Return an input schema that the provider accepts, and a note about removed keywords (empty if none)."""
     schema = dict(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else {}
     refused = [key for key in _REFUSED if key in schema]
     for key in refused:
@@ -50,7 +50,7 @@ def schema_of(given: object) -> tuple[dict[str, Any], str]:
 
 
 def output_of(result: Mapping[str, Any]) -> Output:
-    """Convert the result of a call (``content``, ``structuredContent``, ``isError``) to an output."""
+    """Convert an MCP tool's result (``content``, ``structuredContent``, ``isError``) to an ``Output``."""
     content = result.get("content")
     parts = cast("list[Any]", content) if isinstance(content, list) else []
     blocks = [_block(cast("Mapping[str, Any]", part)) for part in parts if isinstance(part, Mapping)]
@@ -61,14 +61,14 @@ def output_of(result: Mapping[str, Any]) -> Output:
 
 
 def _joined(blocks: Sequence[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """Return one text if all blocks are text; otherwise the blocks that are not empty."""
+    """Return one text if all blocks are text; otherwise the list of blocks without empty text blocks."""
     if all(block["type"] == "text" for block in blocks):
         return "\n".join(block["text"] for block in blocks)
     return [block for block in blocks if block["type"] != "text" or block["text"].strip()]
 
 
 def _repeats(block: Mapping[str, Any], structured: object) -> bool:
-    """Say whether a text block repeats the structured content."""
+    """Return whether a text block says the same as the structured content, also as ``{"result": value}``."""
     if block["type"] != "text":
         return False
     try:

@@ -25,7 +25,7 @@ _SHOWN_CHARS: Final = 500
 
 
 class McpConnection:
-    """A server and its state; the SDK's client exists only inside the task that runs ``serve``."""
+    """The connection to one MCP server; the SDK's client exists only while the task that runs ``serve`` is up."""
 
     def __init__(self, name: str, server: McpServer, *, cwd: str | None = None) -> None:
         self.name = name
@@ -41,7 +41,7 @@ class McpConnection:
         self._errors = _Tail()
 
     async def serve(self) -> None:
-        """Connect, list the tools and stay until closed; store an error in ``problem`` instead of raising."""
+        """Connect, list the tools and wait until ``close``; store an error in ``problem`` instead of raising."""
         try:
             with anyio.CancelScope() as scope:
                 # One scope for the whole connection, because the client's own scopes outlive the connecting phase.
@@ -61,11 +61,11 @@ class McpConnection:
             self.ready.set()
 
     def close(self) -> None:
-        """End the server's task."""
+        """Tell the task that runs ``serve`` to end; do not wait for its end."""
         self._closing.set()
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Output:
-        """Call a tool; return an error output instead of raising."""
+        """Call a tool of the server and return its result; return an error output instead of raising."""
         client = self._client
         if client is None:
             why = self.problem or "it was closed"
@@ -116,7 +116,7 @@ def _own_name() -> Any:
 
 
 async def _tools_of(client: Client) -> list[dict[str, Any]]:
-    """Return every tool the server lists, page by page."""
+    """Return the descriptions of the tools that the server lists, from at most ``_MAX_PAGES`` pages."""
     if client.server_capabilities.tools is None:
         return []
     found: list[dict[str, Any]] = []
@@ -131,14 +131,14 @@ async def _tools_of(client: Client) -> list[dict[str, Any]]:
 
 
 def _root_message(error: BaseException) -> str:
-    """Return the message of an error; of a group, the message of its first error."""
+    """Return an error's message, or its type if that is empty; for a group, the message of its first error."""
     if isinstance(error, BaseExceptionGroup):
         return _root_message(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     return str(error) or type(error).__name__
 
 
 class _Tail:
-    """The end of a server's stderr, read continuously so that the server never blocks."""
+    """The last bytes of a server's stderr, read continuously so that the server never blocks on a full pipe."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -165,7 +165,7 @@ class _Tail:
                 return
 
     def _read_available(self) -> bool:
-        """Read the available bytes; return whether more may come."""
+        """Read the bytes that are available now; return whether the stream is still open."""
         with suppress(BlockingIOError):
             while chunk := os.read(self._reading, 65_536):
                 self._data = (self._data + chunk)[-_TAIL_BYTES:]
@@ -173,6 +173,6 @@ class _Tail:
         return True
 
     def shown(self) -> str:
-        """Return the last lines in brackets, or an empty text."""
+        """Return the end of the stderr text on one line in brackets; an empty text if nothing was written."""
         text = " ".join(self._data.decode("utf-8", "replace").split())[-_SHOWN_CHARS:]
         return f" ({text})" if text else ""

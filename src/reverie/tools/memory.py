@@ -82,11 +82,11 @@ class MemoryStore(Protocol):
     """The operations of the memory store that the tool uses."""
 
     def list(self) -> Sequence[MemoryRecord]:
-        """Return all memories without their text."""
+        """Return a sequence of all memories, without their text."""
         ...
 
     def get(self, file_or_name: str, /) -> MemoryRecord:
-        """Return one memory with its text."""
+        """Return one memory with its text, by its file or name."""
         ...
 
     def save(
@@ -103,7 +103,7 @@ class MemoryStore(Protocol):
         author: str,
         trust: Trust | None,
     ) -> _SavedMemory:
-        """Save a new memory; raise with the reason if it must not be kept."""
+        """Save a new memory and return its file and change id; raise with the reason if it must not be kept."""
         ...
 
     def update(
@@ -121,20 +121,20 @@ class MemoryStore(Protocol):
         author: str,
         trust: Trust | None,
     ) -> _SavedMemory:
-        """Write a new version of a memory."""
+        """Write a new version of the named memory and return its file and change id."""
         ...
 
     def forget(self, file_or_name: str, /, *, why: str, author: str) -> _RemovedMemory:
-        """Remove a memory and its index line."""
+        """Remove a memory and its index line; return the removed files and the memories that still link there."""
         ...
 
     def append_daily(self, text: str, /, *, source: str, trust: Trust) -> object:
-        """Append a line to the daily log."""
+        """Append a text to the daily log, with the session it comes from and its trust."""
         ...
 
 
 class MemoryTool:
-    """Saves, updates, forgets, lists and shows memories through the store."""
+    """The tool Memory: saves, updates, forgets, lists and shows memories through the store."""
 
     name = "Memory"
     max_chars: float | None = None
@@ -150,24 +150,24 @@ class MemoryTool:
     def __init__(
         self, memory: MemoryStore, *, trust_of: Callable[[str], Trust] | None = None, daily_logs: bool = False
     ) -> None:
-        """Use a store; ``trust_of`` returns the trust of a text that the agent wants to save.
+        """Use a store; ``trust_of`` returns the trust of a text that is to be saved (None: the store decides).
 
-        With ``daily_logs`` there is one more action, which appends to the daily log.
+        With ``daily_logs`` the tool offers one more action, ``log``, which appends to the daily log.
         """
         self._memory = memory
         self._trust_of = trust_of
         self.input_schema: dict[str, Any] = _with_action("log") if daily_logs else _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return no access: every change in the store is journaled and can be undone."""
+        """Return an access of kind ``none``: every change of a memory is journaled and can be undone."""
         return Access("none", str(input.get("file", "")))
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return the text to save."""
+        """Return the ``text`` of the input, not a diff; an empty text if there is none."""
         return str(input.get("text", ""))
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Run the action; a refusal gives the reason."""
+        """Run the input's action in a thread and return its result; a refusal is an error output with a reason."""
         action = str(input["action"])
         missing = [name for name in _NEEDS.get(action, ()) if not str(input.get(name) or "").strip()]
         if missing:
@@ -224,7 +224,7 @@ class MemoryTool:
 
 
 def _with_action(name: str) -> dict[str, Any]:
-    """Return the input schema with one more action."""
+    """Return a copy of the input schema that allows one more action with this name."""
     fields: dict[str, Any] = _INPUT["properties"]
     action = {**fields["action"], "enum": [*fields["action"]["enum"], name]}
     return {**_INPUT, "properties": {**fields, "action": action}}

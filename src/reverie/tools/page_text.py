@@ -20,7 +20,7 @@ _HEADINGS: Final = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 
 
 def page_text(html: str) -> str:
-    """Return the visible text: paragraphs, headings with #, items with -, links with their address."""
+    """Return the visible text of a page: title and headings with #, items with -, links with their address."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
@@ -30,7 +30,7 @@ def page_text(html: str) -> str:
 
 
 class _Reader(HTMLParser):
-    """Collects the text of a page."""
+    """An HTML parser that collects the visible text of a page in ``parts``."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -40,7 +40,7 @@ class _Reader(HTMLParser):
         self._title = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Add the text before an element."""
+        """Add a line break, heading mark or item mark where a block begins; note links and hidden elements."""
         if tag == "title":
             self._title = True
             self.parts.append("# ")
@@ -54,7 +54,7 @@ class _Reader(HTMLParser):
             self._links.append(next((value or "" for name, value in attrs if name == "href"), ""))
 
     def handle_endtag(self, tag: str) -> None:
-        """Add the text after an element."""
+        """Add a line break where a block ends and the address after a link; leave a hidden element."""
         if tag == "title":
             self._title = False
             self.parts.append("\n")
@@ -71,6 +71,6 @@ class _Reader(HTMLParser):
             self.parts.append("\n")
 
     def handle_data(self, data: str) -> None:
-        """Add visible text."""
+        """Add text to ``parts`` unless it is inside a hidden element; a title is always added."""
         if self._title or not self._silent:
             self.parts.append(data.replace("\n", " "))

@@ -27,7 +27,7 @@ from .tool import Access, NoPreview, Output, error_output
 __all__ = ["IMAGE_MAX_BYTES", "Read", "not_found"]
 
 IMAGE_MAX_BYTES: Final = 3_750_000
-"""The largest image that providers accept, before base64 makes it a third larger."""
+"""The largest image file that Read shows; base64 makes it a third larger, which providers still accept."""
 _SCAN_BYTES: Final = 1_048_576
 _IMAGES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -39,7 +39,7 @@ _IMAGES: Final = (
 
 @record
 class _Source:
-    """The bytes to show: the whole file, or a part of a huge one and the amount skipped before it."""
+    """The bytes to show: all of a file or stored result, or a part of a huge file and the amount before it."""
 
     data: bytes
     size_bytes: int
@@ -50,12 +50,12 @@ class _Source:
 
     @property
     def more(self) -> bool:
-        """Whether there are more bytes after this part."""
+        """Whether the file has more bytes after ``data``."""
         return self.skipped_bytes + len(self.data) < self.size_bytes
 
     @property
     def whole(self) -> bool:
-        """Whether this is the whole file."""
+        """Whether ``data`` is the whole file."""
         return len(self.data) == self.size_bytes
 
 
@@ -78,7 +78,7 @@ _READ_INPUT: Final[dict[str, Any]] = {
 
 
 class Read(NoPreview):
-    """Reads a file with its lines numbered, within limits; an image as an image; a stored result by its handle."""
+    """The tool Read: shows a file with numbered lines, an image, or a stored tool result, within limits."""
 
     name = "Read"
     max_chars = inf
@@ -92,11 +92,11 @@ class Read(NoPreview):
     input_schema = _READ_INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return read access to the file; none for a stored result, which belongs to the agent."""
+        """Return read access to the file; an access of kind ``none`` for a stored tool result."""
         return access_to_text(str(input.get("file_path", "")), context)
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Read the file and remember the lines that were shown."""
+        """Return the content of a file or stored result, and note in ``context.reads`` which lines were shown."""
         try:
             output, reading = await anyio.to_thread.run_sync(_read, input, context)
         except (InputError, StorageError) as error:
@@ -129,7 +129,7 @@ def _read(input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileR
 
 
 def _load(path: str, input: Mapping[str, Any], context: ToolContext) -> _Source:
-    """Read the whole file, or from a huge file the part that was asked for, up to the limit."""
+    """Read a whole file; of one above ``MAX_EDIT_BYTES`` only a part that starts at the asked line or byte."""
     opened = open_plain_file(path, context)
     with open(opened.descriptor, "rb") as file:
         changed = opened.stat.st_mtime_ns
@@ -159,7 +159,7 @@ def _skip_lines(file: BufferedReader, count: int, target: str) -> None:
 def _answer(
     source: _Source, text: str, input: Mapping[str, Any], context: ToolContext
 ) -> tuple[str, NumberedText | None]:
-    """Return the text of the answer, and the lines in it unless raw bytes were asked for."""
+    """Return the answer's text, and its numbered lines (None if raw bytes were asked for); raise past the end."""
     if "byte_offset" in input:
         asked = int(input["byte_offset"])
         if asked >= source.size_bytes:
@@ -201,7 +201,7 @@ def _image(source: _Source, media: str) -> Output:
 
 
 def not_found(path: str, error: OSError, context: ToolContext) -> str:
-    """Return an error message for a path, with similar names that may have been meant."""
+    """Return an error message for a path that could not be used; for a missing file, suggest similar names."""
     target = resolved_path(path, context).target or path
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         return f"{target}: {error.strerror or error}; check the path and its rights with Bash (ls -la)"

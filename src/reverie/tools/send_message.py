@@ -52,7 +52,7 @@ _INPUT: Final[dict[str, Any]] = {
 
 
 class SendMessage(NoPreview):
-    """Sends a message in the agent's own name."""
+    """The tool SendMessage: sends a message to other agents in the name of the calling agent."""
 
     name = "SendMessage"
     max_chars: float | None = None
@@ -64,12 +64,12 @@ class SendMessage(NoPreview):
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return no access, except for a bridge, which leads away from this machine."""
+        """Return an access of kind ``none``; ``other`` for a bridge, which leads away from this machine."""
         to = str(input.get("to", ""))
         return Access("other", to) if to.startswith("bridge:") else Access("none")
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Send the message and return the result of the delivery."""
+        """Send the message and return a text about its delivery; an error output if it was not sent."""
         if context.post is None:
             return error_output("There are no other agents here. Put your message into your answer.")
         given: Any = input["message"]

@@ -28,7 +28,7 @@ _INPUT: Final[dict[str, Any]] = {
 
 
 class SkillTool(NoPreview):
-    """Loads the instructions of a skill."""
+    """The tool Skill: returns the instructions of a skill."""
 
     name = "Skill"
     max_chars: float | None = None
@@ -39,11 +39,11 @@ class SkillTool(NoPreview):
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return no access: only skill files are read."""
+        """Return an access of kind ``none``: the tool reads only skill files."""
         return Access("none", str(input.get("name", "")))
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Return the text of the skill."""
+        """Return the instructions of the named skill and add its name to ``context.loaded_skills``."""
         wanted = str(input["name"]).strip().lstrip("/")
         skills = await anyio.to_thread.run_sync(available_skills, context)
         skill = next((one for one in skills if one.name == wanted), None)
@@ -60,7 +60,7 @@ class SkillTool(NoPreview):
 
 
 def available_skills(context: ToolContext) -> list[Skill]:
-    """Return the user's skills, and the project's if it is trusted."""
+    """Return the user's skills, and the project's if ``context.project_skills`` is set, sorted by name."""
     user = os.path.expanduser("~")
     folders = skill_folders(context.cwd, home=context.home, user=Path(user) if user != "~" else None)
     return find_skills(each for each in folders if each[1] == "user" or context.project_skills)

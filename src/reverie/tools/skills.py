@@ -28,7 +28,7 @@ _MAX_LISTING: Final = 8_000
 
 @record
 class Skill:
-    """A skill: its name, when to use it, and its folder."""
+    """A skill: its name, when to use it (``description``), its folder, and whether project or user provides it."""
 
     name: str
     description: str
@@ -37,9 +37,9 @@ class Skill:
 
 
 def skill_folders(cwd: Path, *, home: Path | None = None, user: Path | None = None) -> list[tuple[Path, SkillSource]]:
-    """Return the folders to search for skills, highest priority first.
+    """Return the folders to search for skills, each with its source, highest priority first; they may not exist.
 
-    ``home`` is the user's Reverie directory, ``user`` their home directory; None leaves it out.
+    ``home`` is the user's Reverie directory, ``user`` their home directory; None leaves its folder out.
     """
     found: list[tuple[Path, SkillSource]] = [
         (cwd / ".reverie" / "skills", "project"),
@@ -53,7 +53,7 @@ def skill_folders(cwd: Path, *, home: Path | None = None, user: Path | None = No
 
 
 def find_skills(folders: Iterable[tuple[Path, SkillSource]]) -> list[Skill]:
-    """Return the skills in these folders, sorted by name; of two with the same name the first one wins.
+    """Return the skills in these folders, about 200 at most, sorted by name; of two with one name the first wins.
 
     A skill that cannot be read or has no description is left out, because a model could not choose it.
     """
@@ -67,7 +67,7 @@ def find_skills(folders: Iterable[tuple[Path, SkillSource]]) -> list[Skill]:
 
 
 def brief_listing(skills: Sequence[Skill]) -> str:
-    """Return one line per skill for the model to choose from; an empty text if there are none."""
+    """Return one line per skill with name and description; past a size limit only names; empty without skills."""
     lines: list[str] = []
     size = 0
     for at, skill in enumerate(skills):
@@ -82,7 +82,7 @@ def brief_listing(skills: Sequence[Skill]) -> str:
 
 
 def load_skill(skill: Skill) -> str:
-    """Return the text of a skill, with the folder of its other files."""
+    """Return the instructions of a skill, cut at ``MAX_SKILL_CHARS``, after a line that names its folder."""
     body = _read(skill.folder).body.strip()
     if len(body) > MAX_SKILL_CHARS:
         body = f"{body[:MAX_SKILL_CHARS]}\n[cut here: Read {skill.folder / 'SKILL.md'} for the rest]"
@@ -107,7 +107,7 @@ def _in_folder(folder: Path, source: SkillSource) -> Iterator[Skill]:
 
 
 def _read(folder: Path) -> FrontMatter:
-    """Read the ``SKILL.md`` of a folder; refuse a link that leads out of it."""
+    """Return the parsed ``SKILL.md`` of a folder; refuse a link that leads out of the folder."""
     opened = open_plain_file("SKILL.md", ToolContext(cwd=folder))
     with open(opened.descriptor, "rb") as file:
         data = file.read(_MAX_BYTES)

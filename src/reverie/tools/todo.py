@@ -35,7 +35,7 @@ _INPUT: Final[dict[str, Any]] = {
 
 
 class TodoWrite(NoPreview):
-    """Replaces the agent's list of steps."""
+    """The tool TodoWrite: replaces the agent's to-do list."""
 
     name = "TodoWrite"
     max_chars: float | None = None
@@ -46,11 +46,14 @@ class TodoWrite(NoPreview):
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return no access."""
+        """Return an access of kind ``none``."""
         return Access("none")
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Replace the list in place, because the terminal shows the same list object."""
+        """Replace the items of ``context.todos`` and return the list as text; refuse two steps in progress.
+
+        The list object stays the same, because the terminal shows it.
+        """
         todos = [Todo(str(one["content"]), str(one["status"])) for one in input["todos"]]
         active = [one for one in todos if one.status == "in_progress"]
         if len(active) > 1:

@@ -31,7 +31,7 @@ class Access:
 
 @record
 class Output:
-    """The result of a tool: text or content blocks, and the absolute paths of files it read or wrote."""
+    """A tool's result: text or content blocks, whether it is an error, and absolute paths it read or wrote."""
 
     content: str | list[dict[str, Any]]
     is_error: bool = False
@@ -40,7 +40,7 @@ class Output:
 
 
 def error_output(message: object) -> Output:
-    """Return an error output with a message and advice."""
+    """Return an ``Output`` that is an error, with the message as its text."""
     return Output(str(message), is_error=True)
 
 
@@ -49,30 +49,30 @@ class Tool(Protocol):
 
     @property
     def name(self) -> str:
-        """The name the model calls it by."""
+        """The name by which the model calls the tool."""
         ...
 
     @property
     def description(self) -> str:
-        """The description for the model: its effect and when to use it."""
+        """The description for the model: the tool's effect and when to use it."""
         ...
 
     @property
     def input_schema(self) -> dict[str, Any]:
-        """The JSON schema of its input."""
+        """The JSON schema of the tool's input."""
         ...
 
     @property
     def max_chars(self) -> float | None:
-        """Characters of a result above which it is offloaded; infinite means never, None the default."""
+        """Characters above which the tool's result is offloaded; infinite means never, None the default limit."""
         ...
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return the effect of a call, before it runs; pure, quick and never raising."""
+        """Return the effect that a call would have, without running it; do not change anything and never raise."""
         ...
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return a unified diff for the person who allows the call, or an empty text."""
+        """Return a text, usually a diff, that shows the change to the person who allows the call; may be empty."""
         ...
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
@@ -81,8 +81,8 @@ class Tool(Protocol):
 
 
 class NoPreview:
-    """Gives a tool an empty preview: its access already says all, or it changes nothing."""
+    """Base class of tools without a preview: their access already says everything, or they change nothing."""
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return no preview."""
+        """Return an empty text."""
         return ""

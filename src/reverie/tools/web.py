@@ -35,7 +35,7 @@ _HEADERS: Final = {
 
 @record
 class WebPage:
-    """A fetched page; ``elsewhere`` is the target of a redirect to another host."""
+    """A fetched page; ``elsewhere`` is the address of a redirect, ``cut`` says that ``data`` is incomplete."""
 
     url: str
     status: int = 200
@@ -47,7 +47,10 @@ class WebPage:
 
 
 async def fetch(url: str, web: WebAccess) -> WebPage:
-    """Fetch a page with limits on time and size; raise ``InputError`` with advice if that fails."""
+    """Fetch a page, following redirects on the same host; cut it at ``MAX_BYTES``.
+
+    A redirect to another host is returned in ``elsewhere``. Raise ``InputError`` with advice if the fetch fails.
+    """
     try:
         with anyio.fail_after(SECONDS):
             return await _follow(url, web)
@@ -133,7 +136,7 @@ def _parts(url: str) -> SplitResult:
 
 
 async def _address(host: str, port: int, web: WebAccess) -> str:
-    """Return the address to connect to; refuse a host if any of its addresses is not public."""
+    """Return the IP address to connect to; raise if any of the host's addresses is private and not allowed."""
     resolve = web.resolve or _addresses_of
     try:
         found = await anyio.to_thread.run_sync(resolve, host, port, abandon_on_cancel=True)

@@ -27,7 +27,7 @@ _INPUT: Final[dict[str, Any]] = {
 
 
 class WebFetch(NoPreview):
-    """Fetches a page and returns its text."""
+    """The tool WebFetch: fetches a web page and returns its text."""
 
     name = "WebFetch"
     max_chars: float | None = None
@@ -39,11 +39,11 @@ class WebFetch(NoPreview):
     input_schema = _INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return the address as access."""
+        """Return an access of kind ``fetch`` with the URL as its target."""
         return Access("fetch", str(input.get("url", "")))
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Fetch the page and return its text."""
+        """Return the page's text, or the address of a redirect to another host; an error output on failure."""
         try:
             found = await fetch(str(input["url"]), context.web)
             if found.elsewhere:

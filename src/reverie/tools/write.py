@@ -32,18 +32,18 @@ _INPUT: Final[dict[str, Any]] = {
 
 
 class FileChanger:
-    """The common part of Write and Edit, which differ in the change they make to a file."""
+    """The common part of the tools Write and Edit, which differ in the change they make to a file."""
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
         """Return write access to the file."""
         return access_to("write", str(input.get("file_path", "")), context)
 
     async def preview(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Return a diff of the change; an empty text if the change is impossible."""
+        """Return a diff of the change, empty if it cannot be computed; ``run`` may still refuse the change."""
         return await anyio.to_thread.run_sync(self._diff, input, context)
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Change the file completely or not at all, and remember the result as read."""
+        """Change the file completely or not at all, and note the new content in ``context.reads``."""
         try:
             output, read = await anyio.to_thread.run_sync(self._change, input, context)
         except (InputError, StorageError) as error:
@@ -62,16 +62,16 @@ class FileChanger:
         return unified_diff(before, after, str(input["file_path"]))
 
     def _texts(self, input: Mapping[str, Any], context: ToolContext) -> tuple[str, str]:
-        """Return the text of the file before and after the change."""
+        """Return the file's text before and after the change, without changing the file."""
         raise NotImplementedError
 
     def _change(self, input: Mapping[str, Any], context: ToolContext) -> tuple[Output, FileRead]:
-        """Change the file; return the output and a read of the result."""
+        """Change the file; return the output and a ``FileRead`` of the new content."""
         raise NotImplementedError
 
 
 class Write(FileChanger):
-    """Writes a whole file."""
+    """The tool Write: creates a file, or replaces all of one that was read before."""
 
     name = "Write"
     max_chars: float | None = None
@@ -115,7 +115,7 @@ def _check_read(before: TextFile, context: ToolContext) -> None:
 
 
 def load_read(before: TextFile, context: ToolContext) -> FileRead:
-    """Return the agent's read of a file; refuse a file that it has not read, or that changed since."""
+    """Return the agent's read of a file; raise if it has not read the file, or the file changed since."""
     reading = context.reads.get(before.target)
     if reading is None:
         raise InputError(f"you have not read {before.target} yet, or no longer see it: read it first, then change it")
@@ -125,19 +125,19 @@ def load_read(before: TextFile, context: ToolContext) -> FileRead:
 
 
 def refuse_notebook(path: str) -> None:
-    """Refuse a notebook: its file content differs from the content that a person sees."""
+    """Raise ``InputError`` for a notebook (``.ipynb``), because its file differs from the text a person sees."""
     if path.lower().endswith(".ipynb"):
         raise InputError(f"{path} is a notebook; change it with Bash (a few lines of Python and nbformat or json)")
 
 
 def check_writable(before: TextFile) -> None:
-    """Refuse a write-protected file: replacing it would bypass the protection."""
+    """Raise ``InputError`` for a write-protected file, because replacing it would bypass the protection."""
     if not before.stat.st_mode & 0o222 or not os.access(before.target, os.W_OK):
         raise InputError(f"{before.target} is write-protected; ask the user whether to change that")
 
 
 def write_text(path: str, text: str, context: ToolContext, *, before: TextFile | None) -> FileRead:
-    """Write the text and return a read of the whole file."""
+    """Write a text and return a ``FileRead`` of the whole file; ``before`` is the file to replace, or None."""
     data = encoded_text(text, before)
     target, mtime_ns = replace_text(path, data, context, before=before)
     shown = show_lines(text, None, None, context.policy)

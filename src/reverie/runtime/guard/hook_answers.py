@@ -22,7 +22,7 @@ __all__ = [
 HookPermission: TypeAlias = Literal["allow", "deny", "ask"]
 
 MAX_USED_CHARS: Final = 10_000
-"""The most characters used of each text in an answer."""
+"""The most characters used of each text in a hook's answer; the rest is cut."""
 
 _CONTEXT_FROM_TEXT: Final = frozenset({"user_prompt", "session_start"})
 _STRICTER: Final[Mapping[HookPermission | None, int]] = {None: 0, "allow": 1, "ask": 2, "deny": 3}
@@ -37,33 +37,33 @@ _TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @record
 class HookOutcome:
-    """The effect that hooks ask for after an event."""
+    """The effect that the hooks of one event ask for."""
 
     block: bool = False
-    """Refuse the prompt, tool call or compaction; at ``stop``, continue working."""
+    """Whether to refuse the prompt, tool call or compaction; at the event ``stop``, to continue working."""
     reason: str = ""
     context: str = ""
-    """Text for the model."""
+    """Text to add for the model."""
     message: str = ""
-    """Text for the person."""
+    """Text to show to the person."""
     instructions: str = ""
-    """Instructions for a compaction."""
+    """Additional instructions for a compaction."""
     permission: HookPermission | None = None
     updated_input: dict[str, Any] | None = None
     stop: bool = False
-    """End the query."""
+    """Whether to end the query."""
 
 
 @record
 class HookAnswer:
-    """The outcome of one hook, and a problem with its answer."""
+    """The outcome of one hook, and a problem with its answer (empty if none)."""
 
     outcome: HookOutcome
     problem: str = ""
 
 
 def shortened_text(text: str) -> str:
-    """Return a text stripped and cut to the limit."""
+    """Return a text stripped and cut to ``MAX_USED_CHARS``, with a note if it was cut."""
     text = text.strip()
     if len(text) <= MAX_USED_CHARS:
         return text
@@ -71,7 +71,7 @@ def shortened_text(text: str) -> str:
 
 
 def read_output(event: str, code: int, out: str, err: str) -> HookAnswer:
-    """Parse the output of a command hook: exit code 0 answers, 2 blocks, any other code is a failure."""
+    """Parse the output of a command hook: exit code 0 gives an answer, 2 blocks, any other code is a problem."""
     if code == 2:
         reason = shortened_text(err) or shortened_text(out)
         return HookAnswer(_after_tool_as_context(event, HookOutcome(block=True, reason=reason)))
@@ -90,7 +90,7 @@ def read_output(event: str, code: int, out: str, err: str) -> HookAnswer:
 
 
 def read_answer(event: str, given: object) -> HookAnswer:
-    """Parse an answer (a table, text, an outcome or None); report and ignore a field of the wrong type."""
+    """Parse the answer of a hook (a mapping, text, ``HookOutcome`` or None); ignore and report wrong fields."""
     if given is None:
         return HookAnswer(HookOutcome())
     if isinstance(given, HookOutcome):
@@ -104,7 +104,10 @@ def read_answer(event: str, given: object) -> HookAnswer:
 
 
 def _from_text(event: str, text: str) -> HookOutcome:
-    """Use plain text as context at the start of a session or turn, and as instructions before a compaction."""
+    """Return an outcome for a hook's plain text: context at a prompt or session start.
+
+    Before a compaction the text is its instructions; at other events it has no effect.
+    """
     if event in _CONTEXT_FROM_TEXT:
         return HookOutcome(context=shortened_text(text))
     if event == "before_compact":
@@ -149,14 +152,14 @@ def _from_table(event: str, table: Mapping[str, object]) -> HookAnswer:
 
 
 def _after_tool_as_context(event: str, outcome: HookOutcome) -> HookOutcome:
-    """Turn a block after a tool call into context for the model, because the call has already run."""
+    """Return the outcome; after a tool call, a block's reason becomes context too, because the call has run."""
     if event == "after_tool" and outcome.block and outcome.reason:
         return replace(outcome, context=_joined([outcome.reason, outcome.context]))
     return outcome
 
 
 def merged_outcome(outcomes: Sequence[HookOutcome]) -> HookOutcome:
-    """Merge outcomes in their order: one block blocks, and the strictest permission wins."""
+    """Merge outcomes in their order: any block or stop counts, the strictest permission and the last input win."""
     permission: HookPermission | None = None
     for one in outcomes:
         if _STRICTER[one.permission] > _STRICTER[permission]:

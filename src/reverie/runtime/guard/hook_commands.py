@@ -17,30 +17,30 @@ from ...values import record
 __all__ = ["MAX_READ_BYTES", "HookCommandResult", "run_command"]
 
 MAX_READ_BYTES: Final = 1_000_000
-"""The most bytes kept of a command's output; the rest is dropped."""
+"""The most bytes kept of each of a command's stdout and stderr; the rest is dropped."""
 _GRACE_SECONDS: Final = 1.0
 _SHELL: Final = ("/bin/sh", "-c")
 
 
 @record
 class HookCommandResult:
-    """The exit code and output of a command."""
+    """The exit code and output of a hook command."""
 
     code: int | None
-    """None if it exceeded its time limit."""
+    """The exit code, negative for a signal; None if the command exceeded its time limit."""
     out: str
     err: str
 
 
 class _Output:
-    """The beginning of a stream."""
+    """The beginning of a command's output stream, up to ``MAX_READ_BYTES``."""
 
     def __init__(self) -> None:
         self.ended = False
         self._data = bytearray()
 
     async def read(self, stream: ByteReceiveStream | None) -> None:
-        """Read a stream to its end and keep at most the limit."""
+        """Read a stream to its end, keep the first ``MAX_READ_BYTES`` and set ``ended``."""
         if stream is not None:
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
                 async for chunk in stream:
@@ -48,14 +48,14 @@ class _Output:
         self.ended = True
 
     def text(self) -> str:
-        """Return the bytes as text, with replacement characters for invalid ones."""
+        """Return the kept bytes as text, with replacement characters for invalid bytes."""
         return self._data.decode("utf-8", "replace")
 
 
 async def run_command(
     command: str, given: bytes, *, cwd: str, environment: Mapping[str, str], timeout_seconds: float
 ) -> HookCommandResult:
-    """Run a command with ``/bin/sh -c`` and this input; kill its process group at the time limit."""
+    """Run a command with ``/bin/sh -c`` and ``given`` as its stdin; kill its process group at the time limit."""
     process = await _start(command, cwd, environment)
     out, err = _Output(), _Output()
     over = False
@@ -73,7 +73,10 @@ async def run_command(
 
 
 async def _start(command: str, cwd: str, environment: Mapping[str, str]) -> Process:
-    """Start a command, shielded from cancellation: a command cancelled during its start would keep running."""
+    """Start a command in a process group of its own, shielded from cancellation, and return its process.
+
+    A command that is cancelled during its start would keep running.
+    """
     with anyio.CancelScope(shield=True):
         return await anyio.open_process(
             [*_SHELL, command],
@@ -97,7 +100,7 @@ async def _talk(process: Process, given: bytes, out: _Output, err: _Output) -> N
 
 
 async def _feed(stream: ByteSendStream | None, given: bytes) -> None:
-    """Write the input of a command; ignore a command that does not read it."""
+    """Write the input to a command's stdin and close it; ignore a command that does not read its input."""
     if stream is not None:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             await stream.send(given)

@@ -30,7 +30,7 @@ _NO_CALLABLES: Final[Mapping[str, Sequence[Callable[..., Any]]]] = {}
 
 
 class Hooks:
-    """Runs the hooks of one session."""
+    """Runs the hooks of one session, commands and callables by event name, and emits ``HookRan`` for each."""
 
     def __init__(
         self,
@@ -50,11 +50,14 @@ class Hooks:
         self._callable_seconds = callable_seconds
 
     def wants(self, event: str) -> bool:
-        """Say whether there is a hook for this event."""
+        """Return whether any hook is declared for this event."""
         return bool(self._commands.get(event) or self._callables.get(event))
 
     async def run(self, event: str, payload: Mapping[str, Any], *, tool: str = "") -> HookOutcome:
-        """Run all hooks of an event and return their merged outcome; cancelling ends the running hooks."""
+        """Run all hooks of an event at the same time and return their merged outcome; cancelling ends them.
+
+        ``tool`` is the called tool's name, which a command's matcher must accept. A failing hook has no effect.
+        """
         if not self.wants(event):
             return HookOutcome()
         given = _encoded({"hook_event_name": event, "session_id": self._session, "cwd": self._cwd, **payload})
@@ -74,7 +77,10 @@ class Hooks:
         return merged_outcome([answers[place].outcome for place in sorted(answers)])
 
     def _matches(self, command: HookCommand, event: str, tool: str) -> bool:
-        """Say whether a command's matcher accepts the tool; for events without a tool every command runs."""
+        """Return whether a command hook's matcher accepts the tool; without a tool every command runs.
+
+        An invalid matcher is reported and accepts nothing.
+        """
         if not tool or command.matcher in ("", "*"):
             return True
         try:
@@ -117,7 +123,7 @@ class Hooks:
 
 
 async def _call_hook(called: Callable[..., Any], given: dict[str, Any]) -> object:
-    """Call a hook; run a synchronous one in a worker thread, because it may block."""
+    """Call a hook with the event and return its answer; a synchronous hook runs in a thread, as it may block."""
     if inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None)):  # noqa: B004 - is it async?
         return await called(given)
     found: object = await to_thread.run_sync(called, given, abandon_on_cancel=True)
@@ -125,7 +131,7 @@ async def _call_hook(called: Callable[..., Any], given: dict[str, Any]) -> objec
 
 
 def _encoded(given: Mapping[str, Any]) -> bytes:
-    """Return the event as JSON, with values that JSON cannot hold converted to the nearest form."""
+    """Return the event as one line of JSON; convert values that JSON cannot hold to the nearest form."""
     try:
         return msgspec.json.encode(given) + b"\n"
     except (TypeError, ValueError, OverflowError, RecursionError):

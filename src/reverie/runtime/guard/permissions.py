@@ -51,7 +51,10 @@ PROTECTED: Final = (
     ".bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin .kshrc .gitconfig .gitmodules .ssh "
     ".netrc .npmrc .pypirc .envrc .husky .vscode .idea"
 )
-"""Files and folders that control later commands or instructions: a write always asks, in every mode."""
+"""Names of files and folders that control later commands or instructions, separated by blanks.
+
+Tools that write there ask even if a rule allows it; only the mode bypass allows it, and plan denies it.
+"""
 
 # These places hold no data of the user.
 _SYSTEM: Final = (
@@ -71,7 +74,10 @@ _PATTERN_BY_OPTION: Final = re.compile(r"-[A-Za-z]*[ef]|--(?:regexp|file|files|e
 
 @record
 class Verdict:
-    """The decision on a call, its reason, and the rule or mode behind it; ``restricted`` runs it in the sandbox."""
+    """The decision on a tool call, its reason, and the rule or mode behind it.
+
+    ``restricted`` says that the command must run in the sandbox.
+    """
 
     outcome: PermissionOutcome
     reason: str
@@ -81,7 +87,7 @@ class Verdict:
 
 @record
 class Approval:
-    """A question for a person: the call, its access, a preview, and the rule that the answer 'always' would add."""
+    """A question for a person: the tool call, its access, a preview, and the rule that 'always' would add."""
 
     tool: str
     input: Mapping[str, Any]
@@ -93,7 +99,7 @@ class Approval:
 
 @record
 class ApprovalAnswer:
-    """The answer of a person; the model gets the message of a denial."""
+    """A person's answer to an approval; ``message`` is given to the model if the answer is a denial."""
 
     kind: Literal["once", "always", "deny"]
     message: str = ""
@@ -104,7 +110,7 @@ Approver: TypeAlias = Callable[[Approval], Awaitable[ApprovalAnswer]]
 
 @record
 class PermissionCase:
-    """One call to decide on, with the rules, paths and mode that apply."""
+    """A tool call to decide on, with the rules, mode, directories and protected paths that apply to it."""
 
     rules: PermissionRules
     mode: Mode
@@ -117,35 +123,35 @@ class PermissionCase:
     sandboxed: bool
 
     def place(self, path: str, base: str = "") -> str:
-        """Return a written path as an absolute path."""
+        """Return a path as absolute and normalized; relative to ``base``, or else to the working directory."""
         return absolute_path(path, cwd=Path(base) if base else self.cwd, home=self.home)
 
     def is_inside(self, path: str, *, roots: Sequence[str] = ()) -> bool:
-        """Say whether an absolute path lies in one of the roots."""
+        """Return whether an absolute path is in one of the session's directories or of the given roots."""
         return any(path == root or path.startswith(root.rstrip("/") + "/") for root in (*self.roots, *roots))
 
     def hits(self, rule: PermissionRule, path: str) -> bool:
-        """Say whether a rule's path pattern matches."""
+        """Return whether a rule's pattern matches an absolute path; a rule without a pattern matches any path."""
         return rule.pattern is None or matches_path(rule.pattern, path, cwd=self.cwd, home=self.home)
 
 
 @record
 class PermissionScope:
-    """The directories of a session, and whether commands can be confined."""
+    """The directories that apply to a session's tool calls, and whether the machine has a sandbox."""
 
     cwd: Path
     directories: Sequence[Path] = ()
-    """Other directories that tools may use without asking."""
+    """Directories besides ``cwd`` that tools may use without asking."""
     protected: Sequence[Path] = ()
-    """More paths where every write asks."""
+    """Paths where writes ask, in addition to ``PROTECTED``."""
     home: Path | None = None
-    """The home directory of the user; None means that of this process."""
+    """The user's home directory; None means the home directory of this process."""
     sandboxed: bool = True
     """Whether this machine has a sandbox (``sandbox.available().works``)."""
 
 
 def decide(rules: PermissionRules, mode: Mode, tool: str, access: Access, scope: PermissionScope) -> Verdict:
-    """Return the verdict on a call; the caller has resolved links in the target."""
+    """Return the verdict on a tool call: allow, ask or deny; the caller has resolved links in the target."""
     cwd, home = scope.cwd, Path.home() if scope.home is None else scope.home
     extra = [absolute_path(each, cwd=cwd, home=home) for each in rules.directories]
     case = PermissionCase(
@@ -203,7 +209,10 @@ def _is_protected(case: PermissionCase) -> bool:
 
 
 def _first(case: PermissionCase, rules: tuple[PermissionRule, ...], *, loosely: bool = False) -> PermissionRule | None:
-    """Return the first rule that matches this call; with ``loosely`` a probable match counts."""
+    """Return the first rule that matches the call, or None; with ``loosely`` a probable match counts.
+
+    Commands match only with ``loosely``; ``_allowing_rule`` finds rules that allow them.
+    """
     return next((rule for rule in rules if _matches(case, rule, loosely)), None)
 
 
@@ -270,7 +279,7 @@ def _decide_command(case: PermissionCase) -> Verdict:
 
 
 def _allowing_rule(case: PermissionCase, rules: tuple[PermissionRule, ...]) -> PermissionRule | None:
-    """Return a rule that allows the whole line: each command must match a rule or be read-only."""
+    """Return a rule that allows the whole line, or None: each command must match a rule or be read-only."""
     about = [rule for rule in rules if rule.tool == case.tool]
     for rule in about:
         if rule.pattern is None or rule.pattern == case.access.target.strip():
@@ -284,9 +293,10 @@ def _allowing_rule(case: PermissionCase, rules: tuple[PermissionRule, ...]) -> P
 
 
 def _outside(case: PermissionCase, line: object) -> str:
-    """Return the first path outside the roots that a line of read-only commands names.
+    """Return the first path in a line of read-only commands that is outside the allowed places; '' if none.
 
-    After a ``cd`` that may have failed, a path must be inside the roots from every possible working directory.
+    Allowed are the session's directories and system places such as /usr. After a ``cd`` that may have failed, a
+    path must be inside from every possible working directory.
     """
     bases = [str(case.cwd)]
     for command in line.commands if isinstance(line, Line) else ():
@@ -300,7 +310,7 @@ def _outside(case: PermissionCase, line: object) -> str:
 
 
 def _operands(command: Command) -> Iterator[str]:
-    """Yield the words of a command that may be paths, without a leading pattern or script."""
+    """Yield the words of a command that may be paths; skip the pattern or script of commands such as grep."""
     name, *words = command.argv
     skips = name in _PATTERN_FIRST and not any(_PATTERN_BY_OPTION.match(word) for word in words)
     for word in words:
@@ -326,7 +336,7 @@ _BY_SECOND_WORD: Final[Mapping[str, frozenset[str]]] = {
 
 
 def remember(tool: str, access: Access, *, cwd: Path, home: Path | None = None) -> str:
-    """Return the narrow rule that the answer 'always' adds for the session; an empty text if there is none."""
+    """Return the rule that 'always' adds: for a path, a command or its first words, a host or tool; '' if none."""
     home = Path.home() if home is None else home
     match access.kind:
         case "run":

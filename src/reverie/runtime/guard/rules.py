@@ -48,7 +48,7 @@ _MAX_DEPTH: Final = 4
 
 @record
 class PermissionRule:
-    """One parsed rule: its tool, and the pattern for the target; a pattern of None matches everything."""
+    """One parsed permission rule: a tool, and a pattern for the call's target; None matches every target."""
 
     text: str
     tool: str
@@ -57,7 +57,7 @@ class PermissionRule:
 
 @record
 class PermissionRuleSet:
-    """All parsed rules."""
+    """The parsed permission rules that deny, ask and allow."""
 
     deny: tuple[PermissionRule, ...]
     ask: tuple[PermissionRule, ...]
@@ -66,14 +66,14 @@ class PermissionRuleSet:
 
 @lru_cache(maxsize=64)
 def parse_permission_rules(rules: PermissionRules) -> PermissionRuleSet:
-    """Parse all rules; raise ``SettingsError`` with an example of the syntax for an invalid one."""
+    """Return all rules of the settings parsed; raise ``SettingsError`` with examples for an invalid one."""
     return PermissionRuleSet(
         *(tuple(map(parse_permission_rule, texts)) for texts in (rules.deny, rules.ask, rules.allow))
     )
 
 
 def parse_permission_rule(text: str) -> PermissionRule:
-    """Parse one rule."""
+    """Parse one rule such as ``Edit(src/**)``; raise ``SettingsError`` with examples if it is invalid."""
     found = _RULE.match(text.strip())
     if found is None:
         raise SettingsError(f"permissions: {text!r} is not a rule; {_SYNTAX}")
@@ -98,14 +98,14 @@ def _is_command(pattern: str) -> bool:
 
 
 def absolute_path(path: str, *, cwd: Path, home: Path) -> str:
-    """Return a written path as an absolute, normalized path, without reading the disk."""
+    """Return a path as absolute and normalized, with ``~`` as ``home``, without reading the disk."""
     if path == "~" or path.startswith("~/"):
         path = f"{home}{path[1:]}"
     return os.path.normpath(os.path.join(cwd, path))
 
 
 def matches_path(pattern: str, path: str, *, cwd: Path, home: Path) -> bool:
-    """Say whether an absolute path matches a pattern as in ``.gitignore``.
+    """Return whether an absolute path matches a rule's path pattern, ignoring case.
 
     ``/etc/**`` and ``//etc/**`` are absolute, ``~/x`` is in the home, ``src/**`` and ``./x`` are below the working
     directory, ``*.env`` without a slash matches at any depth anywhere; a directory includes everything in it.
@@ -148,7 +148,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def allows_command(pattern: str, command: Command) -> bool:
-    """Say whether a command certainly matches a pattern: exactly, or by its first words if the pattern ends in ``:*``.
+    """Return whether a command surely matches a rule's pattern: exactly, or by its first words before ``:*``.
 
     Words are compared after the shell's quoting: ``rm '*'`` is not ``rm *``.
     """
@@ -161,7 +161,7 @@ def allows_command(pattern: str, command: Command) -> bool:
 
 
 def touches_command(pattern: str, argv: tuple[str, ...]) -> bool:
-    """Say whether a command may match a pattern, for rules that deny and ask."""
+    """Return whether a command's words match a rule's pattern, in whole or before ``:*``; to deny and ask."""
     words = tuple(pattern.removesuffix(":*").split())
     return argv[: len(words)] == words if pattern.endswith(":*") else argv == words or argv == _words(pattern)
 
@@ -171,9 +171,9 @@ def _words(pattern: str) -> tuple[str, ...]:
 
 
 def runs(line: str, depth: int = 0) -> Iterator[tuple[str, ...]]:
-    """Yield every command that a line may run, including those inside wrappers, quotes and brackets.
+    """Yield the words of every command that a line may run, also inside wrappers (sudo, sh -c) and quotes.
 
-    Only for rules that deny and ask: an extra command does no harm there, a missing one would.
+    Use it only for rules that deny and ask: an extra command does no harm there, a missing one would.
     """
     for argv in loose_commands(line):
         yield from _unwrapped(argv, depth)
@@ -195,7 +195,10 @@ def _unwrapped(argv: tuple[str, ...], depth: int) -> Iterator[tuple[str, ...]]:
 
 
 def names_tool(rule: PermissionRule, tool: str, access: Access) -> bool:
-    """Say whether a rule applies to a tool: by its name, or Read and Edit for every tool that reads or writes files."""
+    """Return whether a rule is about this tool: by its name or MCP server.
+
+    A rule for Read or Edit is about every call that reads or writes files.
+    """
     if rule.tool.startswith("mcp__"):
         server = rule.tool.removesuffix("*").removesuffix("__")
         return tool == rule.tool or (
@@ -207,7 +210,7 @@ def names_tool(rule: PermissionRule, tool: str, access: Access) -> bool:
 
 
 def host_of(url: str) -> str:
-    """Return the host of a URL; an empty text if URL parsers could disagree about it."""
+    """Return the host of an http URL in lower case; an empty text if URL parsers could disagree about it."""
     if re.search(r"[\s\\\x00-\x1f\x7f]", url):
         return ""
     try:
@@ -219,6 +222,6 @@ def host_of(url: str) -> str:
 
 
 def matches_host(pattern: str, host: str) -> bool:
-    """Say whether a host equals the pattern, or is below it if the pattern begins with ``*.``."""
+    """Return whether a host equals the pattern, or is a subdomain if the pattern begins with ``*.``."""
     pattern = pattern.lower().rstrip(".")
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern

@@ -14,14 +14,14 @@ from ...memories.rules.instructions import MAX_BYTES
 __all__ = ["Consent", "ReadableFiles"]
 
 Consent: TypeAlias = bool | Callable[[str], bool]
-"""Whether files outside the project may be read: one answer for all, or a function of the path."""
+"""Whether files outside the project may be read: one answer for all files, or a function of the path."""
 
 _MAX_RULES: Final = 1_000
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
 
 class ReadableFiles:
-    """The readable files around a working directory, and the problems found on the way."""
+    """Reads files around a working directory as far as they may be read, and lists ``problems`` on the way."""
 
     def __init__(self, cwd: Path, *, consent: Consent, user_home: Path | None) -> None:
         self.cwd = Path(os.path.realpath(cwd))
@@ -31,15 +31,15 @@ class ReadableFiles:
         self._project = _top(self.cwd)
 
     def levels(self) -> list[Path]:
-        """Return the directories from the file system's root down to the working directory."""
+        """Return a list of the directories from the file system's root down to the working directory."""
         return [*reversed(self.cwd.parents), self.cwd]
 
     def in_project(self, path: Path) -> bool:
-        """Say whether a path, with its links resolved, is in the project."""
+        """Return whether a path, with its links resolved, is in the project."""
         return Path(os.path.realpath(path)).is_relative_to(self._project)
 
     def exists(self, path: Path) -> bool:
-        """Say whether a path exists; note a dangling link as a problem."""
+        """Return whether a path exists and can be reached; note a dangling link or an error as a problem."""
         try:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -55,7 +55,7 @@ class ReadableFiles:
         return True
 
     def named_by(self, importer: Path, named: str) -> Path | None:
-        """Return the path that an import names, with ``..`` and links in its directories resolved."""
+        """Return the path that an import in a file names, its directories resolved; None if it holds a NUL."""
         if "\0" in named:
             return None
         if named == "~" or named.startswith("~/"):
@@ -65,10 +65,10 @@ class ReadableFiles:
         return Path(os.path.realpath(meant.parent)) / meant.name
 
     def read(self, path: Path, *, trusted: bool, base: Path | None = None) -> str | None:
-        """Return a file's text; note a problem and return None if it cannot be read.
+        """Return a file's text; note a problem and return None if it cannot or may not be read.
 
-        ``base`` is the directory that a file applies to: the file may be there even above the project. Imports have
-        none.
+        A ``trusted`` file may be anywhere. Others must be in the project or below ``base`` (the directory to which
+        an instruction file applies; None for imports), or need consent.
         """
         real = Path(os.path.realpath(path))
         if not trusted and not self._allowed(real, base):
@@ -88,7 +88,7 @@ class ReadableFiles:
             os.close(descriptor)
 
     def rules(self, directory: Path) -> Iterator[Path]:
-        """Yield the rule files of a directory by name, the files of a directory before those of its sub-directories."""
+        """Yield the ``.md`` files in a directory's ``.claude/rules``, by name, before those of its sub-folders."""
         waiting, entered, found = [directory / ".claude" / "rules"], set[str](), 0
         while waiting:
             folder = waiting.pop(0)
@@ -111,7 +111,7 @@ class ReadableFiles:
                     yield folder / name
 
     def _allowed(self, real: Path, base: Path | None) -> bool:
-        """Say whether a file may be read: in the project, below its base directory, or with consent."""
+        """Return whether a resolved file is in the project or below ``base``; otherwise ask for consent."""
         if real.is_relative_to(self._project) or (base is not None and real.is_relative_to(base)):
             return True
         return self._consent(str(real)) if callable(self._consent) else self._consent
@@ -140,12 +140,12 @@ class ReadableFiles:
         return text.replace("\r\n", "\n")
 
     def note(self, path: Path, why: str) -> None:
-        """Add a problem once."""
+        """Add a line with the path and the reason to ``problems``, unless it is there already."""
         line = f"{path}: {why}"
         if line not in self.problems:
             self.problems.append(line)
 
 
 def _top(cwd: Path) -> Path:
-    """Return the git working tree of a directory, or the directory itself if there is none."""
+    """Return the nearest directory upwards that contains ``.git``; the directory itself if there is none."""
     return next((one for one in (cwd, *cwd.parents) if os.path.lexists(one / ".git")), cwd)

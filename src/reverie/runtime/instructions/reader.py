@@ -50,11 +50,11 @@ _MAX_FILES: Final = 500
 
 
 class InstructionRegistry(Protocol):
-    """The instruction files that a session's view shows; a compaction empties it."""
+    """The nested instruction files that a session's view shows; a compaction empties it."""
 
     @property
     def registered(self) -> set[str]:
-        """The paths of the files that the view shows."""
+        """The paths of the nested instruction files that the view shows; ``pending`` adds to this set."""
         ...
 
 
@@ -66,10 +66,10 @@ def gather(
     user_home: Path | None = None,
     permission: ReadPermission | None = None,
 ) -> InstructionSet:
-    """Read the instruction files for the start of a session: the user's, then those from the root down to ``cwd``.
+    """Return the instruction files for a session's start: the user's, then those from the root to ``cwd``.
 
-    The user's file is ``AGENTS.md`` in the Reverie directory, or else ``~/.claude/CLAUDE.md``. Imports from outside the
-    project need consent; the user's own file may import any file.
+    The user's file is ``AGENTS.md`` in the Reverie directory ``home``, or else ``~/.claude/CLAUDE.md``. Imports
+    from outside the project need consent; the user's own file may import any file.
     """
     files = ReadableFiles(Path(cwd), consent=consent, user_home=user_home)
     reading = _Collector(files, permission)
@@ -82,7 +82,7 @@ def gather(
 
 
 class NestedInstructions:
-    """The instruction files of sub-directories, attached when a tool reads or writes a file near them."""
+    """Finds the instruction files of sub-directories to attach when a tool reads or writes a file near them."""
 
     def __init__(
         self, cwd: str | Path, gathered: InstructionSet, *, consent: Consent = False, user_home: Path | None = None
@@ -97,15 +97,15 @@ class NestedInstructions:
         self._triggers: set[str] = set()
 
     def touched(self, paths: Iterable[str | Path]) -> None:
-        """Remember files that a tool read or wrote, for the next call of ``pending``."""
+        """Remember the paths that a tool read or wrote, for the next call of ``pending``; read nothing."""
         self._triggers.update(os.fspath(path) for path in paths)
 
     def pending(self, registry: InstructionRegistry, permission: ReadPermission) -> list[InstructionFile]:
-        """Return and register the instruction files to attach for the files touched since the last call.
+        """Return and register the instruction files to attach for the paths touched since the last call.
 
-        For every touched file, take the files of each directory between the working directory and it, then the rules
-        of the working directory and of those above whose ``paths`` match. Files that the view already shows, by path
-        or by text, are left out.
+        For every touched path, take the files of each directory between the working directory and that path, then
+        the rules of the working directory and of those above whose ``paths`` match. Files that the view already
+        shows, by path or by text, are left out.
         """
         triggers, self._triggers = self._triggers, set()
         files = ReadableFiles(self._cwd, consent=self._consent, user_home=self._user_home)
@@ -130,7 +130,7 @@ def _between(above: Path, below: Path) -> list[Path]:
 
 
 class _Collector:
-    """Collects instruction files, each path and each text once."""
+    """Collects instruction files and their imports in ``files``, each path and each text once."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class _Collector:
         self._rules: dict[Path, Rule | None] = {}
 
     def level(self, directory: Path, *, trigger: Path | None = None) -> None:
-        """Collect one directory's files and rules."""
+        """Add the instruction files and rules of one directory to ``files``; ``trigger`` is the touched path."""
         for name, kind in _NAMES:
             path = directory / name
             own = path == self._disk.user_home / ".claude" / "CLAUDE.md"
@@ -156,7 +156,7 @@ class _Collector:
         self.rules(directory, trigger=trigger, always=True)
 
     def rules(self, directory: Path, *, trigger: Path | None, always: bool) -> None:
-        """Collect the rules of a directory that match the touched file and, with ``always``, those without patterns."""
+        """Add a directory's rules that match the touched path and, with ``always``, those without patterns."""
         for path in self._disk.rules(directory):
             if (rule := self._rule(path, directory)) is None:
                 continue
@@ -169,7 +169,7 @@ class _Collector:
                 self._take(path, body, "rule", trusted=False)
 
     def _rule(self, path: Path, directory: Path) -> Rule | None:
-        """Return a rule that was not collected yet; each rule file is read only once."""
+        """Return the parsed rule of a file, read only once; None if it was collected already or is unusable."""
         if str(path) in self._seen:
             return None
         if path not in self._rules:
@@ -191,7 +191,7 @@ class _Collector:
         parent: str = "",
         hops: int = 0,
     ) -> bool:
-        """Collect a file and its imports; return whether the file exists."""
+        """Add a file, if it is new and may be read, and its imports; return whether it was read now or before."""
         text = self._read(path, trusted=trusted, base=base)
         if text is None:
             return str(path) in self._seen
@@ -199,7 +199,7 @@ class _Collector:
         return True
 
     def _read(self, path: Path, *, trusted: bool, base: Path | None) -> str | None:
-        """Return the text of a file that is new and may be read; otherwise None."""
+        """Return the text of a file that is new, exists and may be read; otherwise None."""
         if str(path) in self._seen or not self._disk.exists(path):
             return None
         if len(self.files) >= _MAX_FILES:

@@ -33,11 +33,11 @@ class ProcessIdentity:
 
     pid: int
     started: str
-    """Its start time in the system's form: clock ticks since boot, or the date that ps prints."""
+    """The process's start time: clock ticks since boot, or the date that ps prints; empty if unknown."""
     boot: str
     """The id of the machine's boot; empty if unknown."""
     space: str = ""
-    """Its PID namespace: in a container the same number means another process."""
+    """The process's PID namespace, because a number means another process in a container; empty if unknown."""
 
 
 def own_identity() -> ProcessIdentity:
@@ -46,14 +46,14 @@ def own_identity() -> ProcessIdentity:
 
 
 def is_alive(who: ProcessIdentity) -> bool | None:
-    """Say whether exactly this process is alive; None if that cannot be determined here."""
+    """Return whether exactly this process is alive; None if that is unknown, as for another boot or container."""
     if not who.started or not who.boot or (who.boot, who.space) != (_boot(), _space()):
         return None
     return _started(who.pid) == who.started
 
 
 def send(who: ProcessIdentity, number: signal.Signals) -> bool:
-    """Send a signal to exactly this process; return whether it was alive."""
+    """Send a signal to exactly this process; return whether it was sent."""
     handle = _handle(who.pid)
     try:
         if is_alive(who) is not True:
@@ -71,7 +71,7 @@ def send(who: ProcessIdentity, number: signal.Signals) -> bool:
 
 
 def end(who: ProcessIdentity, *, grace_seconds: float, wait_seconds: float = 5.0) -> bool:
-    """Terminate a process, kill it after a grace period, and return whether it is gone."""
+    """Send SIGTERM to a process, SIGKILL after a grace period, and return whether it is surely gone."""
     asked = send(who, signal.SIGTERM)
     send(who, signal.SIGCONT)  # a stopped process handles SIGTERM only after it continues
     if asked and not _is_gone_within(who, grace_seconds):
@@ -81,7 +81,7 @@ def end(who: ProcessIdentity, *, grace_seconds: float, wait_seconds: float = 5.0
 
 
 def _is_gone_within(who: ProcessIdentity, seconds: float) -> bool:
-    """Wait until a process is gone; return whether that happened in time."""
+    """Wait until a process is gone; return False if the time runs out first."""
     deadline = time.monotonic() + seconds
     handle = _handle(who.pid)
     try:
@@ -102,7 +102,7 @@ def _is_gone_within(who: ProcessIdentity, seconds: float) -> bool:
 
 
 def _handle(pid: int) -> int | None:
-    """Return a descriptor of the process that has this number now; it never refers to another one."""
+    """Return a descriptor (pidfd) of the process with this number, or None if the system gives none."""
     if sys.platform == "linux":
         with suppress(OSError):
             return os.pidfd_open(pid)
@@ -110,7 +110,7 @@ def _handle(pid: int) -> int | None:
 
 
 def _started(pid: int) -> str | None:
-    """Return the start time of a process; None if it does not exist or is a zombie."""
+    """Return the start time of a process as the system writes it; None if it does not exist or is a zombie."""
     try:
         data = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -140,7 +140,7 @@ def _space() -> str:
 
 
 def _output_of(command: list[str]) -> str:
-    """Return the output of a system command; an empty text if it cannot run."""
+    """Return the stdout of a system command; an empty text if it cannot run or takes too long."""
     with suppress(OSError, subprocess.SubprocessError):
         environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
         ran = subprocess.run(

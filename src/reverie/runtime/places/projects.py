@@ -20,7 +20,7 @@ _SESSION: Final = pattern(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}\Z")
 
 
 def canonical_root(directory: Path) -> Path:
-    """Return the git root of a directory (for a worktree the main repository), or the directory itself."""
+    """Return the git root of a directory (for a worktree the main repository), or its real path outside git."""
     return type(directory)(root_of(str(directory)))
 
 
@@ -40,7 +40,7 @@ def root_of(directory: str) -> str:
 
 
 def _main_worktree(marker: str) -> str | None:
-    """Follow a worktree's ``.git`` file to its main repository, if that repository lists the worktree too.
+    """Return the main repository of a worktree by its ``.git`` file; None unless the repository lists it too.
 
     Anyone can put a ``.git`` file into a folder that others download; only git writes the entry in the repository.
     """
@@ -67,14 +67,14 @@ def _beginning(path: str) -> str | None:
 
 
 def project_slug(directory: Path | str) -> str:
-    """Return a readable, unique name for the project of a directory."""
+    """Return a name for a directory's project: the folder name of its root and a hash of the root's path."""
     root = root_of(str(directory))
     readable = _UNSAFE.sub("-", os.path.basename(root)).strip("-.") or "root"
     return f"{readable[:48]}-{hex_of(root.encode('utf-8', 'surrogateescape'))[:8]}"
 
 
 def session_key(slug: str, session: str) -> str:
-    """Return the folder key of a session's files."""
+    """Return the storage key of a session's folder; raise ``InputError`` for an invalid session name."""
     if not _SESSION.match(session) or session.endswith(".jsonl"):
         raise InputError(
             f"{session!r} cannot name a session: use letters, digits, '.', '_' and '-', at most 128, starting with a "
@@ -84,10 +84,10 @@ def session_key(slug: str, session: str) -> str:
 
 
 def log_key(slug: str, session: str) -> str:
-    """Return the key of a session's log."""
+    """Return the storage key of a session's log; raise ``InputError`` for an invalid session name."""
     return f"{session_key(slug, session)}.jsonl"
 
 
 def inbox_key(slug: str, session: str) -> str:
-    """Return the folder key where other processes put commands for a session."""
+    """Return the storage key of the folder where other processes put commands for a session."""
     return f"{session_key(slug, session)}/inbox"

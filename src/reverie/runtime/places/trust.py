@@ -34,7 +34,7 @@ _MAX_MARKER_BYTES: Final = 4_096
 
 @record
 class TrustedDirectory:
-    """A trusted directory with its device and inode at that time."""
+    """A directory that the user trusts, with its device and inode when it was trusted (``since``)."""
 
     path: str
     device: int
@@ -42,7 +42,7 @@ class TrustedDirectory:
     since: str
 
     def is_same_directory(self) -> bool:
-        """Say whether the path still is the directory that was trusted."""
+        """Return whether the path is still the directory that was trusted, by device and inode."""
         try:
             found = os.stat(self.path, follow_symlinks=False)
         except OSError:
@@ -51,22 +51,25 @@ class TrustedDirectory:
 
 
 class TrustList:
-    """The trusted directories of one user."""
+    """The directories that one user trusts, stored in ``trust.toml`` of the Reverie directory ``home``."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
 
     @classmethod
     def open(cls, home: Path) -> TrustList:
-        """Open the list in a Reverie directory; the file is read again at every call."""
+        """Return the trust list of a Reverie directory; its file is read anew by every method."""
         return cls(home)
 
     def of(self, directory: Path) -> TrustLevel:
-        """Return the trust level of a directory."""
+        """Return ``trusted`` or ``untrusted``, as ``is_trusted`` decides."""
         return "trusted" if self.is_trusted(directory) else "untrusted"
 
     def is_trusted(self, directory: Path) -> bool:
-        """Say whether the user trusts the repository, or the plain directory, of a directory."""
+        """Return whether the user trusts a directory's repository; outside git, the directory or one above it.
+
+        The user's home and the directories above it do not make those beneath them trusted.
+        """
         root = root_of(directory)
         entries = {entry.path: entry for entry in self.list()}
         if str(root) in entries:
@@ -78,7 +81,7 @@ class TrustList:
         return any(entry.is_same_directory() for entry in above)
 
     def trust(self, directory: Path) -> TrustedDirectory:
-        """Add the repository, or the plain directory, of a directory to the list."""
+        """Add a directory's repository, or the directory itself outside git, to the file; return the new entry."""
         root = root_of(directory)
         try:
             str(root).encode()
@@ -95,7 +98,7 @@ class TrustList:
         return entry
 
     def forget(self, directory: Path) -> bool:
-        """Remove a directory from the list; return whether it was on it."""
+        """Remove a directory, or its repository, from the file; return whether it was listed."""
         names = {str(root_of(directory)), os.path.abspath(directory)}
         with self._lock():
             before = self.list()
@@ -105,7 +108,7 @@ class TrustList:
         return len(left) != len(before)
 
     def list(self) -> list[TrustedDirectory]:
-        """Return all entries, oldest first; refuse a file that other users could have written."""
+        """Return all trusted directories, oldest first; raise if other users could have written the file."""
         path = str(self._home / FILE)
         try:
             with explained("read", path):
@@ -131,7 +134,7 @@ class TrustList:
 
     @contextmanager
     def _lock(self) -> Generator[None]:
-        """Lock the list against other processes."""
+        """Lock the trust list against other processes for the ``with`` block."""
         path = str(self._home / _LOCK)
         with explained("lock", path):
             lock = open_file(str(self._home), _LOCK, os.O_RDWR | os.O_CREAT)
@@ -143,7 +146,7 @@ class TrustList:
 
 
 def root_of(directory: Path) -> Path:
-    """Return the real path of a directory's repository.
+    """Return the real path of a directory's repository, or of the directory itself outside git.
 
     A worktree belongs to its main repository only if that repository lists it: a ``.git`` file is easily forged.
     """

@@ -14,7 +14,7 @@ _MAX_LINE_CHARS: Final = 500
 
 
 def unified_diff(before: str, after: str, path: str) -> str:
-    """Return a unified diff; a long one is cut, with a note."""
+    """Return a unified diff of two texts under ``path``, cut with a note if long; empty if they are equal."""
     old, new = before.split("\n"), after.split("\n")
     start = _shared_line_count(old, new)
     end = _shared_line_count(old[start:][::-1], new[start:][::-1])
@@ -39,7 +39,7 @@ def _hunks(old: list[str], new: list[str], first: int) -> list[str]:
 
 
 def _moved(header: str, lines: int) -> str:
-    """Return a hunk header with its line numbers moved by a number of lines."""
+    """Return a hunk header (``@@``) with ``lines`` added to its line numbers."""
     _, old, new, _ = header.split(" ")
     return f"@@ -{_later(old[1:], lines)} +{_later(new[1:], lines)} @@"
 

@@ -19,12 +19,12 @@ _TOKEN: Final = re.compile(r"\\(.)|(\*+)|(\?)|\[([!^]?)(\]?[^\]]*)\]|(.)", re.DO
 
 @lru_cache(maxsize=512)
 def path_regex(pattern: str) -> re.Pattern[str]:
-    """Return an expression that a relative path must match in full; ``**`` matches any number of directories."""
+    """Return a regular expression that a relative path must match in full; ``**`` matches any directories."""
     return re.compile("|".join(_path(one) for one in expanded_patterns(pattern)), re.DOTALL)
 
 
 def literal_prefix(pattern: str) -> tuple[str, str]:
-    """Split a pattern into its leading directories without wildcards and the rest."""
+    """Split a path pattern into its leading directories without wildcards and the remaining pattern."""
     parts = pattern.split("/")
     count = next((at for at, part in enumerate(parts) if _WILD.search(part)), len(parts) - 1)
     head = "/".join(parts[:count])
@@ -32,7 +32,7 @@ def literal_prefix(pattern: str) -> tuple[str, str]:
 
 
 def expanded_patterns(pattern: str) -> list[str]:
-    """Return one pattern for each combination of the choices in braces."""
+    """Return a list with a pattern for each combination of the choices in braces; raise if they are too many."""
     done: list[str] = []
     waiting = [pattern]
     while waiting:
@@ -49,7 +49,7 @@ def expanded_patterns(pattern: str) -> list[str]:
 
 
 def _braces(pattern: str) -> tuple[int, int, list[str]] | None:
-    """Return the start, the end and the choices of the first group in braces with a comma."""
+    """Return start, end and choices of the first group in braces that has a comma; None if there is none."""
     masked = _ESCAPED.sub("..", pattern)  # an escaped brace is literal
     start = masked.find("{")
     while start >= 0:
@@ -87,7 +87,7 @@ def _path(pattern: str) -> str:
 
 
 def _name(pattern: str) -> str:
-    """Translate one path component; each star takes its first match and keeps it, which is enough for globs."""
+    """Return a regular expression for one path component; each star keeps its first match, enough for globs."""
     chunks = [""]
     for escaped, stars, any_one, negated, letters, plain in _TOKEN.findall(pattern):
         if stars:

@@ -25,16 +25,19 @@ class _Rule:
 
 @record
 class IgnoreRules:
-    """The rules of one file; ``prefix`` is the path from its directory to the start of the search, with a slash."""
+    """The rules of one ``.gitignore`` file, in or above the directory where a search starts.
+
+    For a file above the start, ``prefix`` is the path from the file's directory to the start, with a slash.
+    """
 
     rules: tuple[_Rule, ...]
     prefix: str = ""
     depth: int = 0
-    """The depth of the file's directory below the start of the search."""
+    """How many directories below the start of the search the file's own directory is."""
 
 
 def parse_ignore_rules(text: str, *, prefix: str = "", depth: int = 0) -> IgnoreRules:
-    """Parse a ``.gitignore``; skip invalid lines, as git does."""
+    """Return the rules in the text of a ``.gitignore``; skip invalid lines, as git does."""
     found: list[_Rule] = []
     for line in text.splitlines():
         rule = _rule(_TRAILING_SPACES.sub("", line))
@@ -63,7 +66,10 @@ def _rule(line: str) -> _Rule | None:
 
 
 def is_ignored(path: str, is_folder: bool, files: Sequence[IgnoreRules]) -> bool:
-    """Say whether the last rule that matches a path (relative to the start of the search) ignores it."""
+    """Return whether the last rule that matches a path ignores it; False if no rule matches.
+
+    ``path`` is relative to the start of the search; rules of later ``files`` override those of earlier ones.
+    """
     for rules in reversed(files):
         relative = rules.prefix + path if rules.prefix else path.split("/", rules.depth)[-1]
         for rule in reversed(rules.rules):

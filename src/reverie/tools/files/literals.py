@@ -17,7 +17,7 @@ _ESCAPE: Final = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{
 
 
 def required_literal(pattern: str, ignore_case: bool) -> str:
-    """Return the longest plain ASCII text that every match contains; an empty text if none is certain."""
+    """Return a plain ASCII text that every match of the pattern contains; an empty text if none is certain."""
     if "|" in pattern or "(?" in pattern:
         return ""  # a choice, flag or lookaround makes the required text uncertain
     runs = [""]
@@ -37,7 +37,7 @@ def required_literal(pattern: str, ignore_case: bool) -> str:
 
 
 def _next(pattern: str, at: int) -> tuple[str, str]:
-    """Return the next token of a pattern, and its character if it matches exactly one."""
+    """Return the pattern's token at ``at``, and the one character it matches (empty if it may match others)."""
     letter = pattern[at]
     if letter == "[":
         found = _CLASS.match(pattern, at)

@@ -15,7 +15,10 @@ MAX_LINE_CHARS: Final = 2_000
 
 @record
 class NumberedText:
-    """Numbered lines: the text, the first and last line (from 1), the total, and whether nothing was cut."""
+    """Numbered lines of a text: first and last line (from 1), the text's total, and whether all of it is shown.
+
+    ``note`` is a line for the model that says which lines are shown; empty if all are.
+    """
 
     text: str
     first: int
@@ -28,9 +31,9 @@ class NumberedText:
 def show_lines(
     text: str, offset: int | None, limit: int | None, policy: AgentPolicy, *, skipped: int = 0, more: bool = False
 ) -> NumberedText:
-    """Return the numbered lines from ``offset`` on, as many as the limits allow.
+    """Return the numbered lines from ``offset`` on, at most ``limit`` and as many as the policy's limits allow.
 
-    ``skipped`` is the number of lines before the text; ``more`` says that there are lines after it.
+    ``skipped`` is the number of lines before ``text``; ``more`` says that there are lines after it.
     """
     lines = text.split("\n")
     if lines[-1] == "":
@@ -68,7 +71,7 @@ def _note(first: int, last: int, total: int, more: bool, reason: str) -> str:
 
 
 def show_bytes(data: bytes, offset: int, limit: int | None, policy: AgentPolicy) -> tuple[str, int]:
-    """Return the text from a byte offset on, as much as the limits allow, and its end offset."""
+    """Return the text from a byte offset on, as long as the limits allow, and the offset of its end."""
     end = min(len(data), offset + min(limit or policy.read_max_bytes, policy.read_max_bytes))
     while end > offset + 4 and end < len(data) and data[end] & 0xC0 == 0x80:
         end -= 1  # not in the middle of a character
@@ -88,7 +91,7 @@ def _row(number: int, line: str) -> str:
 
 
 def _fitting_count(rows: list[str], policy: AgentPolicy) -> int:
-    """Return how many rows fit the limits; at least one, because a cut line always fits."""
+    """Return how many of the rows fit the policy's limits; at least one, unless there are no rows."""
     low, high = 1, len(rows)
     while low <= high:
         middle = (low + high) // 2

@@ -30,18 +30,18 @@ class FileRead:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the shown text."""
+        """The size of ``text`` in UTF-8."""
         return len(self.text.encode("utf-8", "surrogatepass"))
 
     def shows(self, first: int, last: int) -> bool:
-        """Say whether all of these lines were shown."""
+        """Return whether all lines from ``first`` to ``last`` (both included) were shown."""
         if self.spans is None:
             return True
         return any(start <= first and last <= end for start, end in self.spans)
 
 
 class ReadState:
-    """The files read last; the least recently used ones are dropped when there are too many or they are too large."""
+    """The files an agent has read; the least recently used ones are dropped beyond a number or a total size."""
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
         self._max_entries = max_entries
@@ -57,11 +57,11 @@ class ReadState:
 
     @property
     def size_bytes(self) -> int:
-        """The size of all shown texts."""
+        """The size of the shown texts of all files, in bytes."""
         return self._bytes
 
     def note(self, read: FileRead) -> None:
-        """Remember a read; parts of the same version of a file add up."""
+        """Remember a read of a file; join it with an earlier read of the same version, or replace an older one."""
         before = self._drop(read.path)
         if before is not None and before.version == read.version:
             read = _merged(before, read)
@@ -73,23 +73,23 @@ class ReadState:
             self._drop(next(iter(self._reads)))
 
     def get(self, path: str) -> FileRead | None:
-        """Return the read of a file, and count that as a use; None if it was not read."""
+        """Return the remembered read of a file and count that as a use; None if there is none."""
         found = self._reads.get(path)
         if found is not None:
             self._reads.move_to_end(path)
         return found
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Forget files whose content left the view: they must be read again before an edit."""
+        """Forget the reads of these files, which must then be read again before an edit."""
         for path in paths:
             self._drop(path)
 
     def snapshot(self) -> tuple[FileRead, ...]:
-        """Return all reads, the latest last."""
+        """Return a tuple of all remembered reads, the most recently used last."""
         return tuple(self._reads.values())
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget the reads of all files."""
         self._reads.clear()
         self._bytes = 0
 
@@ -108,7 +108,7 @@ class ReadState:
 
 
 def version_of(data: bytes) -> str:
-    """Return the hash of a file's content."""
+    """Return the SHA-256 of a file's content as hexadecimal text."""
     return hashlib.sha256(data).hexdigest()
 
 

@@ -21,14 +21,17 @@ _SHOWN: Final = 3
 
 @record
 class TextEdit:
-    """The text after an edit, and each replaced range of lines (first, last, change in line count)."""
+    """The text after an edit, and the line range of each replaced passage (first, last, change in line count)."""
 
     text: str
     places: tuple[tuple[int, int, int], ...]
 
 
 def text_edit(text: str, old: str, new: str, *, everywhere: bool, path: str) -> TextEdit:
-    """Replace one or all occurrences of a passage; raise ``InputError`` with advice if it is missing or ambiguous."""
+    """Replace the one occurrence of ``old``, or all with ``everywhere``, and return the new text.
+
+    Raise ``InputError`` with advice if ``old`` is missing, or occurs more than once without ``everywhere``.
+    """
     found = _spans_of(text, old)
     if not found:
         raise InputError(f"old_string was not found in {path}. {_advice(text, old)}")
@@ -53,7 +56,9 @@ def text_edit(text: str, old: str, new: str, *, everywhere: bool, path: str) -> 
 
 
 def _spans_of(text: str, old: str) -> list[tuple[int, int]]:
-    """Return the spans of a passage; in a file with mixed line ends both kinds match a newline."""
+    """Return (start, end) of each occurrence of a passage; in a text with ``\\r\
+    `` both line ends match a newline.
+    """
     pattern = re.escape(old)
     if "\r\n" in text and "\n" in old:
         pattern = re.escape(old.replace("\r\n", "\n")).replace("\\\n", "\r?\n")
@@ -71,7 +76,7 @@ def _starts(text: str) -> list[int]:
 
 
 def _advice(text: str, old: str) -> str:
-    """Return advice that quotes the passage of the file most similar to the given one."""
+    """Return advice on a passage that was not found, with the most similar passage of the text if there is one."""
     plain = _NUMBERED.sub("", old)
     if plain != old and plain in text:
         return "It holds line numbers as Read shows them; leave the numbers and the tab out."
@@ -93,7 +98,7 @@ def _advice(text: str, old: str) -> str:
 
 
 def _bare(line: str) -> str:
-    """Return a line without white space and typographic variants, for a tolerant comparison."""
+    """Return a line without white space and with plain quotes and dashes, for a tolerant comparison."""
     return "".join(unicodedata.normalize("NFKC", line.translate(_LOOKALIKES)).split())
 
 

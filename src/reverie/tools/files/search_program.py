@@ -39,13 +39,13 @@ _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), 
 
 
 def main() -> None:
-    """Read a request from stdin, search, and write the result to stdout as JSON."""
+    """Read a search request from stdin as JSON, search, and write the result to stdout as JSON."""
     request: dict[str, Any] = json.load(sys.stdin)
     json.dump(search(request), sys.stdout)
 
 
 def search(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the matching rows, whether there are more, and the files that were too large to search."""
+    """Run a search request; return its rows, whether there are more, and the files too large to search."""
     flags = re.MULTILINE | re.DOTALL if request["multiline"] else re.NOFLAG
     pattern = re.compile(request["pattern"], flags | (re.IGNORECASE if request["ignore_case"] else re.NOFLAG))
     found = _Rows(request, pattern)
@@ -56,7 +56,7 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Rows:
-    """Collects rows up to the limit."""
+    """Collects the rows of the result, up to the limits on their number and size."""
 
     def __init__(self, request: dict[str, Any], pattern: re.Pattern[str]) -> None:
         self.rows: list[str] = []
@@ -68,7 +68,7 @@ class _Rows:
         self._chars = 0
 
     def search(self, path: str, text: str) -> bool:
-        """Search one text; return whether to continue."""
+        """Search one text and add its rows; return False if a limit was reached, so that the search ends."""
         lines = text.split("\n")
         if lines[-1] == "":
             lines.pop()
@@ -104,7 +104,7 @@ class _Rows:
 
 
 def _matching_lines(lines: list[str], text: str, pattern: re.Pattern[str], multiline: bool) -> Iterator[int]:
-    """Yield the numbers of matching lines, from 0: each line by itself, or every line of a multi-line match."""
+    """Yield the numbers of matching lines, from 0; with ``multiline`` every line that a match covers."""
     if not multiline:
         find = pattern.search
         yield from (at for at, line in enumerate(lines) if find(line))
@@ -119,7 +119,7 @@ def _matching_lines(lines: list[str], text: str, pattern: re.Pattern[str], multi
 
 
 def _texts(request: dict[str, Any], too_large: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the displayed path and the text of every file to search."""
+    """Yield the displayed path and the text of every file to search; add the paths of too large ones to a list."""
     label: str = request["label"]
     if request["text"] is not None:
         yield label, request["text"].replace("\r\n", "\n")
@@ -171,7 +171,7 @@ _RIPGREP: Final = ("--no-config", "--no-ignore", "--hidden", "--text", "--no-mes
 
 
 def _files_with_literal(paths: list[str], start: int, command: list[str]) -> list[str]:
-    """Return the files in which ripgrep finds the text; all files if ripgrep fails."""
+    """Return those of the paths in which ripgrep (``command``) finds its text; all paths if ripgrep fails."""
     hits: set[bytes] = set()
     for batch in _batches(paths):
         try:
@@ -204,7 +204,7 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _text(descriptor: int, path: str, too_large: list[str]) -> str | None:
-    """Read a text file and close it; None if it is binary or too large."""
+    """Read a file and close it; return its text, or None if it is binary or too large (then note its path)."""
     with open(descriptor, "rb", buffering=0) as file:
         if os.fstat(descriptor).st_size > MAX_FILE_BYTES:
             too_large.append(path)

@@ -16,7 +16,7 @@ _MAX_RULES_CHARS = 1_000_000
 
 
 def label_of(target: str, context: ToolContext) -> str:
-    """Return the displayed path of a directory: relative to the working directory if it is inside."""
+    """Return how a resolved path is displayed: relative to the working directory if inside, empty for itself."""
     cwd = os.path.realpath(context.cwd)
     if target == cwd:
         return ""
@@ -24,7 +24,10 @@ def label_of(target: str, context: ToolContext) -> str:
 
 
 def rules_above(target: str, context: ToolContext) -> list[tuple[str, str]] | None:
-    """Return the ignore files above a directory, each with the path from there; None if they ignore the directory."""
+    """Return (path from there to the directory, text) of each ``.gitignore`` above a directory, outermost first.
+
+    None if these files ignore the directory itself. Only files within the same allowed root are read.
+    """
     root = next((folder for folder in allowed_roots(context) if is_inside(target, (folder,))), None)
     found: list[tuple[str, str]] = []
     if root is None or root == target:

@@ -18,12 +18,12 @@ _FOLDER: Final = "tool-results"
 
 
 def access_to_text(name: str, context: ToolContext) -> Access:
-    """Return read access to a path; none for a stored result, which belongs to the agent."""
+    """Return read access to a path; an access of kind ``none`` if the name is that of a stored tool result."""
     return access_to("read", name, context) if stored_result(name, context) is None else Access("none", name)
 
 
 def _looks_stored(name: str, context: ToolContext) -> bool:
-    """Say whether a path may be the handle or file of a stored result; an existing file takes precedence."""
+    """Return whether a name may be a stored tool result: an existing file with a handle's name comes first."""
     if "\0" in name:
         return False
     parts = name.split("/")
@@ -38,7 +38,7 @@ def _looks_stored(name: str, context: ToolContext) -> bool:
 
 
 def stored_result(name: str, context: ToolContext) -> bytes | None:
-    """Return a whole stored result; None if the name refers to none."""
+    """Return the bytes of a stored tool result by its handle or path; None if the name is neither."""
     if not _looks_stored(name, context):
         return None
     try:

@@ -30,7 +30,12 @@ _BOMS: Final = (
 
 @record
 class TextFile:
-    """A file as it is on disk, and its text with ``\\n`` as the only line end."""
+    """A file as it is on disk, and its text; ``newline`` is the line end of the file.
+
+    ``text`` has ``\
+    `` as its only line end if every line of the file ends with ``\\r\
+    ``; mixed ends stay.
+    """
 
     target: str
     data: bytes
@@ -42,12 +47,12 @@ class TextFile:
 
     @property
     def version(self) -> str:
-        """The hash of the content."""
+        """The SHA-256 of the file's content."""
         return version_of(self.data)
 
 
 def load(path: str, context: ToolContext) -> TextFile:
-    """Read a whole text file; raise an error with advice if it is too large or binary."""
+    """Read a whole text file; raise an error with advice if it is too large, binary or may not be opened."""
     opened = open_plain_file(path, context)
     with open(opened.descriptor, "rb", buffering=0) as file:
         if opened.stat.st_size > MAX_EDIT_BYTES:
@@ -65,7 +70,7 @@ def load(path: str, context: ToolContext) -> TextFile:
 
 
 def decoded_text(data: bytes, path: str) -> tuple[str, str, bytes]:
-    """Return the text of a file, its encoding and its byte order mark; refuse a binary file."""
+    """Return the text of a file, its encoding and its byte order mark; raise ``InputError`` for a binary file."""
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             with suppress(UnicodeDecodeError):
@@ -79,7 +84,7 @@ def decoded_text(data: bytes, path: str) -> tuple[str, str, bytes]:
 
 
 def encoded_text(text: str, file: TextFile | None) -> bytes:
-    """Return the bytes of a text in the encoding and with the line ends of the file it replaces."""
+    """Return a text as bytes with the encoding and line ends of the file it replaces; UTF-8 for None."""
     if file is None:
         return _bytes(text, "utf-8")
     if file.newline == "\r\n":
@@ -99,16 +104,19 @@ def _bytes(text: str, encoding: str) -> bytes:
 
 
 def _newline(text: str) -> str:
-    """Return ``\\r\\n`` if every line of the file ends with it; otherwise ``\\n``."""
+    """Return ``\\r\
+    `` if every line of the text ends with it; otherwise ``\
+    ``.
+    """
     ends = text.count("\r\n")
     return "\r\n" if ends and ends == text.count("\n") and ends == text.count("\r") else "\n"
 
 
 def replace_text(path: str, data: bytes, context: ToolContext, *, before: TextFile | None) -> tuple[str, int]:
-    """Replace a file's content atomically; return its resolved path and modification time.
+    """Write a file's content atomically; return its resolved path and modification time in nanoseconds.
 
-    ``before`` is the file to replace, whose rights are kept; None creates a new file. If the file has changed since
-    ``before`` was loaded, raise and change nothing.
+    ``before`` is the file to replace, whose rights are kept; None creates a new file. If the file has changed
+    since ``before`` was loaded, or the new file exists already, raise and change nothing.
     """
     with open_parent_folder(path, context, create=before is None) as (folder, name, target):
         temporary = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"

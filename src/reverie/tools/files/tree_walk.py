@@ -21,7 +21,10 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_
 
 @record
 class FoundFile:
-    """A plain file: its path relative to the start, and the descriptor and name to open it without that path."""
+    """A plain file found by a walk: its path relative to the start, its folder's descriptor, and its name.
+
+    The descriptor is open only while the walk is in that folder.
+    """
 
     path: str
     folder: int
@@ -46,7 +49,7 @@ def walk(
 
 
 def open_found(walked: FoundFile) -> int | None:
-    """Open a file of the walk for reading; None if it is gone or no longer a plain file."""
+    """Open a found file for reading and return its descriptor; None if it is gone or no longer a plain file."""
     try:
         descriptor = os.open(walked.name, _FILE, dir_fd=walked.folder)
     except OSError:

@@ -44,7 +44,7 @@ _OTHER_NAMES: Final = "the file has another name (a hard link), which may be out
 
 @record
 class ResolvedPath:
-    """A path as it was given, and as it resolves; ``problem`` says why it cannot be used at all."""
+    """A path as it was given, and its absolute path without links; ``problem`` says why it cannot be used."""
 
     given: str
     target: str
@@ -53,7 +53,7 @@ class ResolvedPath:
 
 @record
 class OpenFile:
-    """A plain file that is open for reading; the caller closes the descriptor."""
+    """A plain file that is open for reading, with its resolved path; the caller closes the descriptor."""
 
     descriptor: int
     target: str
@@ -61,7 +61,7 @@ class OpenFile:
 
 
 def resolved_path(path: str, context: ToolContext) -> ResolvedPath:
-    """Resolve a path with all its links; never raise."""
+    """Return the absolute path without links for a path relative to the working directory; never raise."""
     problem = _problem(path)
     if problem:
         return ResolvedPath(path, "", problem)
@@ -87,17 +87,20 @@ def _problem(path: str) -> str:
 
 
 def allowed_roots(context: ToolContext) -> list[str]:
-    """Return the directories that file tools may use without asking, resolved."""
+    """Return a list of the directories that file tools may use without asking, resolved."""
     return [os.path.realpath(folder) for folder in (context.cwd, *context.directories)]
 
 
 def is_inside(target: str, folders: Iterable[str]) -> bool:
-    """Say whether a resolved path is one of the folders or lies beneath one."""
+    """Return whether a resolved path is one of the folders or lies beneath one of them."""
     return any(target == folder or target.startswith(folder.rstrip("/") + "/") for folder in folders if folder)
 
 
 def access_to(kind: AccessKind, path: str, context: ToolContext) -> Access:
-    """Return the access of a call to a path: its resolved target, and a doubt if the file has other hard links."""
+    """Return the access of a call to a path: the resolved path, and a doubt if a file inside has hard links.
+
+    For a path that cannot be used the kind is ``none``, because the call will fail.
+    """
     place = resolved_path(path, context)
     if place.problem:
         return Access("none", path)  # nothing will be touched: the call fails with the problem
@@ -106,7 +109,7 @@ def access_to(kind: AccessKind, path: str, context: ToolContext) -> Access:
 
 
 def needs_grant(target: str, context: ToolContext) -> bool:
-    """Say whether a resolved path may be opened only after a person allowed it."""
+    """Return whether a person must allow a resolved path first: it is outside, or has other hard links."""
     if not is_inside(target, allowed_roots(context)):
         return True
     with suppress(OSError, ValueError):
@@ -130,7 +133,10 @@ def _has_other_names(found: os.stat_result) -> bool:
 
 @contextmanager
 def open_parent_folder(path: str, context: ToolContext, *, create: bool = False) -> Generator[tuple[int, str, str]]:
-    """Open the parent directory of a path; yield its descriptor, the file name and the resolved path."""
+    """Open a path's parent directory for the ``with`` block; yield its descriptor, file name, resolved path.
+
+    With ``create``, make missing directories. Raise if the path was not allowed.
+    """
     descriptor, target = _open(path, context, parent=True, create=create)
     try:
         yield descriptor, os.path.basename(target), target
@@ -140,7 +146,7 @@ def open_parent_folder(path: str, context: ToolContext, *, create: bool = False)
 
 @contextmanager
 def open_folder(path: str, context: ToolContext) -> Generator[tuple[int, str]]:
-    """Open a directory; yield its descriptor and the resolved path."""
+    """Open a directory for the ``with`` block; yield its descriptor and resolved path, or raise if not allowed."""
     descriptor, target = _open(path, context, parent=False, create=False)
     try:
         yield descriptor, target
@@ -149,7 +155,7 @@ def open_folder(path: str, context: ToolContext) -> Generator[tuple[int, str]]:
 
 
 def open_plain_file(path: str, context: ToolContext) -> OpenFile:
-    """Open a plain file for reading; raise an error with advice if it cannot be opened."""
+    """Open a plain file for reading; raise an error with advice if it is not allowed, not plain or missing."""
     for _ in range(_MAX_RACES):
         with open_parent_folder(path, context) as (folder, name, target):
             before = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -174,7 +180,10 @@ def open_plain_file(path: str, context: ToolContext) -> OpenFile:
 
 
 def _open(path: str, context: ToolContext, *, parent: bool, create: bool) -> tuple[int, str]:
-    """Open a path's folder, or its parent folder, without following a link that was not resolved and checked."""
+    """Return a descriptor of the directory at a path, or of its parent, and the resolved path.
+
+    No link is followed that was not resolved and checked; ``create`` makes missing directories.
+    """
     for _ in range(_MAX_RACES):
         place = resolved_path(path, context)
         if place.problem:
@@ -194,7 +203,7 @@ def _open(path: str, context: ToolContext, *, parent: bool, create: bool) -> tup
 
 
 def _root_for(place: ResolvedPath, context: ToolContext) -> str:
-    """Return the root directory to open a path from; refuse a path that was not allowed."""
+    """Return the root directory to open a path from; raise ``UnsafePath`` for a path that was not allowed."""
     for root in allowed_roots(context):
         if is_inside(place.target, (root,)):
             return root
@@ -233,7 +242,7 @@ def _open_below(root: str, below: str, create: bool) -> int:
 
 
 def _check_plain(found: os.stat_result, target: str, context: ToolContext) -> None:
-    """Refuse everything but a plain file, and a file with other hard links that was not allowed."""
+    """Raise unless it is a plain file, not in /proc or /sys, and any other hard links were allowed."""
     if stat.S_ISDIR(found.st_mode):
         raise InputError(f"{target} is a directory; name a file in it, or list it with Glob")
     if not stat.S_ISREG(found.st_mode):

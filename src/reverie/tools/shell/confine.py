@@ -98,11 +98,11 @@ GIT_SETTINGS = {
 
 
 class RestrictionFailed(Exception):
-    """A restriction could not be applied."""
+    """Raised when a restriction could not be applied."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command or the probe, and return the exit code."""
+    """Run the probe or a confined command, as the arguments say, and return the exit code."""
     if arguments[:1] == ["probe"]:
         return probe()
     if arguments[:1] != ["run"] or len(arguments) < 3:
@@ -117,7 +117,10 @@ def main(arguments: list[str]) -> int:
 
 
 def run(command: list[str]) -> int:
-    """Apply all restrictions and run the command; return its exit code in the shell's form."""
+    """Apply all restrictions in a child, run the command there, kill its leftovers; return its exit code.
+
+    A command that a signal ended has the code 128 plus the signal's number.
+    """
     version = landlock_version()
     if version < 1:
         raise RestrictionFailed("this kernel has no Landlock")
@@ -147,7 +150,10 @@ def run(command: list[str]) -> int:
 
 
 def apply_restrictions(version: int) -> None:
-    """Forbid writes, network access and effects on other processes, for this process and its children."""
+    """Forbid writes, network access and effects on other processes, for this process and its children.
+
+    ``version`` is the kernel's Landlock version.
+    """
     drop_capabilities()
     check(call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     restrict_files(version)
@@ -155,7 +161,7 @@ def apply_restrictions(version: int) -> None:
 
 
 def probe() -> int:
-    """Try each restriction in a child process, and print the results as JSON."""
+    """Try namespaces and seccomp in child processes, and print the results and Landlock's version as JSON."""
     version = landlock_version()
     results: dict[str, bool] = {}
     for name, attempt in (("namespaces", enter_namespaces), ("seccomp", can_filter)):
@@ -172,14 +178,17 @@ def probe() -> int:
 
 
 def can_filter() -> bool:
-    """Install the filter and say whether a forbidden call fails."""
+    """Install the seccomp filter in this process and return whether a forbidden call then fails."""
     check(call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     forbid_calls(scoped=True)
     return call("socket", 2, 1, 0) < 0
 
 
 def wait_for(child: int) -> int:
-    """Wait for one child, reap others, and return its exit code; a signal gives 128 plus its number."""
+    """Wait for one child, reap all others, and return its exit code; a signal gives 128 plus its number.
+
+    Signals that ask this process to end kill the child from now on.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, lambda received, _frame: os.kill(child, signal.SIGKILL))
     while True:
@@ -193,7 +202,7 @@ def wait_for(child: int) -> int:
 
 
 def sweep() -> None:
-    """Kill every process that the command left running; each becomes our child when its parent ends."""
+    """Kill and reap all child processes until none is left; orphans of the command have become children."""
     while True:
         for task in os.listdir("/proc/self/task"):
             try:
@@ -213,7 +222,7 @@ def sweep() -> None:
 
 
 def close_descriptors() -> None:
-    """Close everything but the three standard streams; replace an input that is writable."""
+    """Close all files but the three standard streams; replace a closed stream or a writable stdin by /dev/null."""
     import fcntl
 
     os.closerange(3, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 1 << 20 else 1 << 20)
@@ -229,7 +238,10 @@ def close_descriptors() -> None:
 
 
 def enter_namespaces() -> bool:
-    """Enter new user, network, IPC and host name namespaces; return whether the kernel allows it."""
+    """Enter new user, network, IPC and host name namespaces; return False if the kernel refuses them.
+
+    Raise ``RestrictionFailed`` if the new namespace cannot be set up.
+    """
     user, group = os.getuid(), os.getgid()
     if call("unshare", NEW_NAMESPACES) != 0:
         return False
@@ -265,12 +277,12 @@ class Beneath(ctypes.Structure):
 
 
 def landlock_version() -> int:
-    """Return the kernel's Landlock version; below 1 means none."""
+    """Return the version of the kernel's Landlock; below 1 means that there is no Landlock."""
     return call("syscall", ctypes.c_long(CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(1))
 
 
 def restrict_files(version: int) -> None:
-    """Forbid every write except to /dev/null; later versions also forbid TCP, signals and abstract sockets."""
+    """Forbid writing any file but /dev/null; Landlock 4 also forbids TCP, 6 signals and abstract sockets."""
     writes = WRITES[min(version, 5)] & ~READS
     rules = Ruleset(writes, NETWORK if version >= 4 else 0, SCOPES if version >= 6 else 0)
     size = 8 if version < 4 else 16 if version < 6 else 24
@@ -290,7 +302,7 @@ def restrict_files(version: int) -> None:
 
 
 def forbid_calls(*, scoped: bool) -> None:
-    """Install a filter that makes the system calls of the table fail with EPERM."""
+    """Install a seccomp filter that makes the calls of ``CALLS`` fail; without ``scoped`` also signals."""
     processor = PROCESSORS.get(os.uname().machine)
     if processor is None or struct.calcsize("P") != 8:
         raise RestrictionFailed(f"no filter is known for the processor {os.uname().machine}")
@@ -304,7 +316,10 @@ def forbid_calls(*, scoped: bool) -> None:
 
 
 def assemble(numbers: list[int], architecture: int, column: int) -> bytes:
-    """Return the filter as classic BPF: kill on another architecture, and fail with EPERM for the given calls."""
+    """Return the filter as BPF code: kill on another architecture, fail with EPERM for the given calls.
+
+    ``column`` is the processor's column in the table of calls.
+    """
     load, equal, at_least, any_bit, finish = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, kill, refuse, no_such_call = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
 
@@ -330,7 +345,7 @@ def assemble(numbers: list[int], architecture: int, column: int) -> bytes:
 
 
 def safe_environment(environment: dict[str, str]) -> dict[str, str]:
-    """Return the environment without variables that run other programs, and with safe settings for git."""
+    """Return a copy of the environment without variables that make programs run others, with safe git settings."""
     kept = {
         name: value
         for name, value in environment.items()
@@ -349,7 +364,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def call(name: str, *arguments: object) -> int:
-    """Call a function of the C library with integers as ``long``, and return its result."""
+    """Call a function of the C library by its name, with integers as ``unsigned long``; return its result."""
     function = getattr(LIBC, name)
     function.restype = ctypes.c_long if name == "syscall" else ctypes.c_int
     ready = [ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments]
@@ -357,7 +372,7 @@ def call(name: str, *arguments: object) -> int:
 
 
 def check(returned: int, restriction: str) -> None:
-    """Raise if a restriction was not applied."""
+    """Raise ``RestrictionFailed`` with the restriction's name if the returned code is not 0."""
     if returned != 0:
         raise RestrictionFailed(f"{restriction}: {os.strerror(ctypes.get_errno())}")
 

@@ -41,25 +41,28 @@ _CONNECTORS: Final = frozenset({"&&", "||", "|", ";"})
 
 @record
 class Word:
-    """One word as the command receives it; ``prefix`` is the part before its first pattern character."""
+    """One word of a command without its quotes; ``prefix`` is the part before its first glob character.
+
+    ``is_pattern`` says that the shell would expand the word as a glob.
+    """
 
     text: str
     prefix: str
     is_pattern: bool = False
     is_plain: bool = True
-    """Whether it is written without quotes and escapes."""
+    """Whether the word is written without quotes and escapes."""
 
 
 @record
 class Command:
-    """A simple command, and the files that its redirections read."""
+    """A simple command: its words, and the files from which its redirections (``<``) read."""
 
     words: tuple[Word, ...]
     reads: tuple[str, ...] = ()
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The words, before patterns are expanded."""
+        """The texts of the words, with globs not expanded."""
         return tuple(word.text for word in self.words)
 
 
@@ -81,7 +84,7 @@ ParsedLine: TypeAlias = "Line | UnclearLine"
 
 
 def parse(text: str) -> ParsedLine:
-    """Parse a line; any part that is not fully understood makes it unclear."""
+    """Return the simple commands of a line of shell, or an ``UnclearLine`` if any part is not fully understood."""
     try:
         _refuse_characters(text)
         commands = _Lexer(text).commands()
@@ -106,7 +109,7 @@ def _refuse_characters(text: str) -> None:
 
 
 class _Lexer:
-    """The first parser: left to right, one character at a time, stopping at the first unknown construct."""
+    """The first parser: reads a line character by character and raises ``ValueError`` at an unknown construct."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -195,14 +198,14 @@ class _Lexer:
 
 
 def _double_quoted(inside: str) -> str:
-    """Return the text between double quotes as bash reads it."""
+    """Return the text between double quotes as bash reads it; raise if it holds ``$``, ``!`` or a backquote."""
     if re.search(r"(?<!\\)(?:\\\\)*(?:\$(?!$)|`|!)", inside) or "`" in inside or "!" in inside:
         raise ValueError("it holds '$', a backquote or '!' inside double quotes")
     return re.sub(r'\\([\\"$])', r"\1", inside)
 
 
 def unquoted(raw: str) -> str:
-    """Return a word without its quotes and escapes, as far as that is possible without running it."""
+    """Return a word without its quotes and backslashes; variables and commands in it are not expanded."""
     pieces = re.findall(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^'\"\\]+|['\"\\]", raw, re.DOTALL)
     out: list[str] = []
     for piece in pieces:
@@ -224,7 +227,7 @@ def _parser() -> Parser:
 
 
 def _by_grammar(text: str) -> list[tuple[str, ...]]:
-    """Return the commands of a line according to tree-sitter's bash grammar (the second parser)."""
+    """Return the words of each command by tree-sitter's grammar, the second parser; raise if not understood."""
     root = _parser().parse(text.encode()).root_node
     if root.has_error:
         raise ValueError("it is not complete shell syntax")

@@ -27,7 +27,7 @@ FALLBACK: Final = "read-only commands do not run automatically; each one asks"
 
 @record
 class Availability:
-    """The confinement features of this machine, and a description for people."""
+    """Whether the sandbox works on this machine, the kernel features found, and a description for people."""
 
     works: bool
     landlock_version: int
@@ -37,7 +37,7 @@ class Availability:
 
 
 def confined_command(argv: Sequence[str], *, cwd: Path) -> list[str]:
-    """Return a command line that runs ``argv`` confined in ``cwd``; raise if this machine cannot do that."""
+    """Return a command line that runs ``argv`` in the sandbox in ``cwd``; raise if there is no sandbox."""
     found = available()
     if not found.works:
         raise SandboxUnavailable(f"no sandbox here: {found.detail}; run the command with permission instead")
@@ -48,7 +48,7 @@ def confined_command(argv: Sequence[str], *, cwd: Path) -> list[str]:
 
 @cache
 def available() -> Availability:
-    """Return the features of this machine; they are tried once per process."""
+    """Return whether the sandbox works here; the first call tries it, later calls return the same answer."""
     if not sys.platform.startswith("linux"):
         return Availability(False, 0, False, False, f"Landlock and seccomp are Linux's; {FALLBACK}")
     try:

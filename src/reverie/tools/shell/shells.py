@@ -21,7 +21,7 @@ import anyio.to_thread
 __all__ = ["EDGE_BYTES", "OutputBuffer", "Shell", "Shells"]
 
 EDGE_BYTES: Final = 1_000_000
-"""The bytes kept of the beginning, and also of the end, of a long output."""
+"""How many bytes of the beginning, and as many of the end, of a long output are kept."""
 _GRACE_SECONDS: Final = 2.0
 _DRAIN_SECONDS: Final = 0.5
 _CHUNK_BYTES: Final = 65_536
@@ -30,7 +30,7 @@ _SUPERVISOR: Final = Path(__file__).with_name("supervise.py")
 
 
 class OutputBuffer:
-    """Keeps the beginning and the end of an output of any length."""
+    """A buffer that keeps the beginning and the end of a command's output and drops the middle."""
 
     def __init__(self, edge_bytes: int = EDGE_BYTES) -> None:
         self._edge = edge_bytes
@@ -40,7 +40,7 @@ class OutputBuffer:
         self.total_bytes = 0
 
     def add(self, data: bytes) -> None:
-        """Add output."""
+        """Append bytes of output."""
         self.total_bytes += len(data)
         room = self._edge - len(self._head)
         if room > 0:
@@ -51,11 +51,11 @@ class OutputBuffer:
             del self._tail[: -self._edge]
 
     def all(self) -> bytes:
-        """Return the kept output, with a note about the size of a dropped middle part."""
+        """Return the kept output; a note in it says how many bytes of the middle were dropped."""
         return self._since(0)
 
     def new(self) -> bytes:
-        """Return the output since the last call."""
+        """Return the kept output since the last call of ``new``, and mark it as read."""
         data = self._since(self._read)
         self._read = self.total_bytes
         return data
@@ -78,7 +78,8 @@ class OutputBuffer:
 class Shell:
     """A command in a process group of its own, with empty stdin and one stream for stdout and stderr.
 
-    It runs under a small supervisor, which kills all its processes when this process asks for it or ends.
+    Creating it starts the command, under a small supervisor that kills all processes of the command when
+    this process asks for it or ends.
     """
 
     def __init__(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], command: str = "") -> None:
@@ -126,11 +127,11 @@ class Shell:
 
     @property
     def returncode(self) -> int | None:
-        """The exit code, the negative number of a signal, or None while it runs."""
+        """The exit code, or the negative number of the signal that ended the command; None while it runs."""
         return self._process.returncode if self._ended.is_set() else None
 
     async def wait(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for the end; return whether it came in time."""
+        """Wait until the command and its group have ended; return False if the time runs out first."""
         # One thread per wait: many waits at once must not exhaust the shared thread limit.
         return await anyio.to_thread.run_sync(
             self._ended.wait, timeout_seconds, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
@@ -143,12 +144,12 @@ class Shell:
         )
 
     async def stop(self) -> None:
-        """Terminate, then kill, the whole group; return when it is gone, even if the caller is cancelled."""
+        """Terminate, then kill, the process group, and wait for its end, even if the caller is cancelled."""
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.kill, limiter=anyio.CapacityLimiter(1))
 
     def kill(self) -> None:
-        """Terminate, then kill, the whole group, and wait until it is gone."""
+        """Terminate, then kill, the process group; block until it is gone, a few seconds at most."""
         self._signal(signal.SIGTERM)
         if not self._ended.wait(_GRACE_SECONDS):
             self.kill_soon()
@@ -157,19 +158,19 @@ class Shell:
                 self._ended.wait(_GRACE_SECONDS)
 
     def kill_soon(self) -> None:
-        """Make the supervisor kill all processes at once, without waiting."""
+        """Make the supervisor kill all processes of the command, without waiting for their end."""
         with self._lock:
             life, self._life = self._life, -1
         if life >= 0:
             os.close(life)
 
     def all_output(self) -> str:
-        """Return the kept output."""
+        """Return the kept output as text; a note in it says how many bytes of the middle were dropped."""
         with self._lock:
             return self.output.all().decode("utf-8", "replace")
 
     def new_output(self) -> str:
-        """Return the output since the last call."""
+        """Return the output since the last call of ``new_output`` as text."""
         with self._lock:
             return self.output.new().decode("utf-8", "replace")
 
@@ -183,7 +184,7 @@ class Shell:
                 os.killpg(self.pid, number)
 
     def _collect(self) -> None:
-        """Read until the output is closed, or for a short time after the exit was signalled."""
+        """Read output into the buffer until the stream closes, or shortly after the command has ended."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._source, selectors.EVENT_READ)
             selector.register(self._exit_reader, selectors.EVENT_READ)
@@ -209,7 +210,7 @@ class Shell:
         return bool(data)
 
     def _reap(self) -> None:
-        """Wait for the command, end the remaining processes of its group, then read the rest of the output."""
+        """Wait for the command, end the rest of its group, wait for all output, and mark the shell as ended."""
         _await_exit(self._process)
         # The leader has ended but is not reaped, so the numbers of process and group are not reused.
         with suppress(ProcessLookupError, PermissionError):
@@ -233,7 +234,7 @@ class Shell:
 
 
 def _await_exit(process: subprocess.Popen[bytes]) -> None:
-    """Wait until a child has ended, without reaping it if the system allows that."""
+    """Wait until a child process has ended; leave it unreaped where the system allows that."""
     if not hasattr(os, "waitid"):
         process.wait()
         return
@@ -248,7 +249,7 @@ def _await_group(pid: int, timeout_seconds: float) -> None:
 
 
 def _group_has_others(pid: int) -> bool:
-    """Say whether a group has living members besides its leader."""
+    """Return whether a process group has living members besides its leader ``pid``."""
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -266,14 +267,14 @@ def _lives_in(name: str, group: int) -> bool:
 
 
 def _group_listed(group: int) -> bool:
-    """Use ps to find members of a group, on systems without /proc."""
+    """Return whether ``ps`` lists living members of a group besides its leader, for systems without /proc."""
     listed = subprocess.run(["ps", "-A", "-o", "pgid=,pid=,stat="], capture_output=True, text=True, check=False)
     rows = (line.split() for line in listed.stdout.splitlines())
     return any(row[0] == str(group) and row[1] != str(group) and row[2][0] != "Z" for row in rows if len(row) >= 3)
 
 
 class Shells:
-    """The background commands of one agent, by their ids."""
+    """The shell commands of one agent: background commands by their ids, and foreground commands being awaited."""
 
     def __init__(self) -> None:
         self._shells: dict[str, Shell] = {}
@@ -285,16 +286,16 @@ class Shells:
 
     @property
     def running(self) -> list[str]:
-        """The ids of commands that still run."""
+        """The ids of background commands that still run."""
         return [name for name, shell in self._shells.items() if shell.running]
 
     @property
     def full(self) -> bool:
-        """Whether the limit of background commands is reached."""
+        """Whether as many background commands run as are allowed."""
         return len(self.running) >= _MAX_BACKGROUND
 
     def keep(self, shell: Shell) -> str:
-        """Keep a background command and return its id; it ends with this process at the latest."""
+        """Register a background command and return its new id; it is ended when this process exits."""
         if not self._shells:
             atexit.register(self.close)
         self._count += 1
@@ -304,7 +305,7 @@ class Shells:
 
     @contextmanager
     def awaiting(self, shell: Shell) -> Generator[None]:
-        """Register a foreground command while its caller waits for it."""
+        """Register a foreground command during the ``with`` block, so that ``kill_soon`` reaches it."""
         self._awaited.add(shell)
         try:
             yield
@@ -312,21 +313,21 @@ class Shells:
             self._awaited.discard(shell)
 
     def kill_soon(self) -> None:
-        """Kill all foreground and background commands at once, without waiting."""
+        """Kill all foreground and background commands, without waiting for their end."""
         for shell in (*self._awaited, *self._shells.values()):
             shell.kill_soon()
 
     def get(self, name: str) -> Shell | None:
-        """Return a command by its id, running or ended."""
+        """Return a background command by its id, running or ended; None if the id is unknown."""
         return self._shells.get(name)
 
     async def aclose(self) -> None:
-        """End all background commands."""
+        """End all background commands and wait for their end, even if the caller is cancelled."""
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.close)
 
     def close(self) -> None:
-        """End all background commands; a second call has no effect."""
+        """End all background commands at the same time and block until they have ended."""
         atexit.unregister(self.close)
         ending = [threading.Thread(target=shell.kill) for shell in self._shells.values() if shell.running]
         for thread in ending:

@@ -29,13 +29,13 @@ __all__ = ["main"]
 
 
 def control(option: int, value: int) -> None:
-    """Set a prctl option of this process; do nothing on other systems than Linux."""
+    """Set a prctl option of this process; do nothing on systems other than Linux."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
 def start(command: list[str], signals: tuple[signal.Signals, ...]) -> int:
-    """Start the command and return its process number."""
+    """Start the command in a child process with default handlers for ``signals``; return its process id."""
     here = os.getpid()
     child = os.fork()
     if child:
@@ -54,7 +54,7 @@ def start(command: list[str], signals: tuple[signal.Signals, ...]) -> int:
 
 
 def descendants() -> list[int]:
-    """Return every living descendant of this process."""
+    """Return the ids of all living descendants of this process; an empty list without /proc."""
     parents: dict[int, list[int]] = {}
     try:
         names = [name for name in os.listdir("/proc") if name.isdigit()]
@@ -77,7 +77,7 @@ def descendants() -> list[int]:
 
 
 def send(number: int, to: list[int]) -> None:
-    """Send a signal to processes; ignore those that are gone."""
+    """Send a signal to each process; skip those that are gone or may not be signalled."""
     for pid in to:
         try:
             os.kill(pid, number)
@@ -86,7 +86,7 @@ def send(number: int, to: list[int]) -> None:
 
 
 def reap(wanted: int) -> int | None:
-    """Reap all ended children; return the status of the wanted one if it has ended."""
+    """Reap all children that have ended; return the wait status of ``wanted`` if it is among them, or None."""
     ended: int | None = None
     while True:
         try:
@@ -100,7 +100,10 @@ def reap(wanted: int) -> int | None:
 
 
 def end_all(child: int) -> int | None:
-    """Kill all descendants until none is left; return the status of the command if it ended here."""
+    """Kill all descendants until none is left or ``END_SECONDS`` are over.
+
+    Return the wait status of ``child``, the command, if it ended here; otherwise None.
+    """
     ended: int | None = None
     until = time.monotonic() + END_SECONDS  # a process of another user cannot be killed
     while True:
@@ -114,7 +117,10 @@ def end_all(child: int) -> int | None:
 
 
 def wait(life: int, bell: int, child: int) -> int | None:
-    """Wait for the command and return its status; None if the caller asks for the end or is gone."""
+    """Wait for the command and return its wait status; None if the caller closes ``life`` or is gone.
+
+    ``bell`` is a pipe that becomes readable when a child ends.
+    """
     parent = os.getppid()
     poll = select.poll()
     poll.register(life, select.POLLIN)
@@ -131,7 +137,7 @@ def wait(life: int, bell: int, child: int) -> int | None:
 
 
 def leave(status: int | None) -> None:
-    """Exit with the command's exit code or signal."""
+    """End this process as the command ended: with its exit code or by its signal; None means SIGKILL."""
     if status is None:
         status = signal.SIGKILL
     if os.WIFSIGNALED(status):
@@ -145,7 +151,7 @@ def leave(status: int | None) -> None:
 
 
 def main() -> None:
-    """Run one command until it and all its processes have ended."""
+    """Run the command of the arguments, end all its processes after it, and exit as it did."""
     life, status, grace_seconds, command = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]
     polite = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     for one in polite:

@@ -16,19 +16,19 @@ from .options import problem_with
 __all__ = ["ReadOnlyVerdict", "is_read_only", "problem_of"]
 
 MAX_CHARS: Final = 1_000
-"""A longer line is not checked, because the answer must be quick."""
+"""A line with more characters is not checked and counts as not read-only, because the answer must be quick."""
 
 
 @record
 class ReadOnlyVerdict:
-    """Whether a line may run as read-only, and the reason."""
+    """Whether a line of shell may run as read-only, and the reason."""
 
     allowed: bool
     reason: str
 
 
 def is_read_only(command: str) -> ReadOnlyVerdict:
-    """Return whether a line of shell can only read; a line that is not understood is not allowed."""
+    """Return a verdict whether a line of shell can only read; a line that is not understood is not allowed."""
     if len(command) > MAX_CHARS:
         return ReadOnlyVerdict(False, f"it is longer than {MAX_CHARS} characters")
     line = parse(command)

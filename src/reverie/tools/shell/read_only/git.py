@@ -19,7 +19,7 @@ _LISTING: Final = ("list", "contains", "no-contains", "merged", "no-merged", "po
 
 
 def _has_safe_format(given: ParsedArguments) -> str:
-    """Refuse formats that check signatures, and format names that the repository's configuration can define."""
+    """Return a problem if a format checks signatures or is a name that a repository can define; else empty."""
     for name, value in given.options:
         if name not in ("format", "pretty") or not value:
             continue
@@ -31,7 +31,7 @@ def _has_safe_format(given: ParsedArguments) -> str:
 
 
 def _lists(*options: str) -> ArgumentCheck:
-    """Return a check that allows arguments only together with listing options."""
+    """Return a check that allows operands only together with a listing option or one of ``options``."""
 
     def check(given: ParsedArguments) -> str:
         if given.operands and not given.has(*_LISTING, *options):
@@ -42,7 +42,10 @@ def _lists(*options: str) -> ArgumentCheck:
 
 
 def _first_is(*words: str, exactly: int | None = None, or_none: bool = False) -> ArgumentCheck:
-    """Return a check that the first argument is one of these words."""
+    """Return a check that the first operand is one of ``words``.
+
+    ``exactly`` is the needed number of operands; ``or_none`` also allows no operand.
+    """
 
     def check(given: ParsedArguments) -> str:
         texts = given.texts

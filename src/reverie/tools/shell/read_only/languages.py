@@ -23,7 +23,7 @@ _FIND_NEWER: Final = re.compile(r"-newer[aBcm][aBcmt]\Z")
 
 
 def judge_find(words: tuple[Word, ...]) -> str:
-    """Allow paths and then tests, but no action that runs, removes or writes."""
+    """Return a problem unless find's words are paths and tests, with no action that runs, removes or writes."""
     at = 0
     while at < len(words) and words[at].text in ("-H", "-L", "-P"):
         at += 1
@@ -66,7 +66,7 @@ _SED_OPTIONS: Final = option_rule(
 
 
 def judge_sed(words: tuple[Word, ...]) -> str:
-    """Allow scripts that print, quit, delete lines from the output, and substitute text."""
+    """Return a problem unless sed's scripts only print, quit, skip or delete lines of output, and substitute."""
     try:
         given = parsed_arguments(_SED_OPTIONS, words)
     except ValueError as problem:
@@ -120,7 +120,7 @@ _AWK_MAX_CHARS: Final = 300
 
 
 def judge_awk(words: tuple[Word, ...]) -> str:
-    """Allow programs that print fields of lines that pass a simple test."""
+    """Return a problem unless awk's program only prints fields of lines that pass a simple test."""
     try:
         given = parsed_arguments(option_rule(valued="F"), words)
     except ValueError as problem:
@@ -147,7 +147,7 @@ _JQ_REACHES_OUT: Final = re.compile(
 
 
 def judge_jq(words: tuple[Word, ...]) -> str:
-    """Allow filters that do not read the environment, modules or other files."""
+    """Return a problem if jq's filter reads the environment or modules, or an option is not on the list."""
     left: list[Word] = []
     at = 0
     while at < len(words):
@@ -175,7 +175,10 @@ _TEST_WORDS: Final = words_of(
 
 
 def judge_test(words: tuple[Word, ...]) -> str:
-    """Allow tests of files, texts and numbers, but not of variables, because bash evaluates their subscripts."""
+    """Return a problem unless the words only test files, texts and numbers; an empty text if they do.
+
+    Tests of variables are refused, because bash evaluates their subscripts.
+    """
     for word in words:
         if word.is_pattern and not (word.prefix and word.prefix[0] not in "-(!=<>"):
             return "a pattern that is not quoted could become a test of its own"

@@ -1,4 +1,4 @@
-"""Parse the options of a command against a rule that lists every allowed one."""
+"""Parse the options of a command against a rule that lists every allowed option."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _LONG: Final = re.compile(r"--[A-Za-z0-9][A-Za-z0-9-]*\Z")
 
 @record
 class ParsedArguments:
-    """The options (with their values) and operands of a command line."""
+    """The options (name without dashes, value) and the operands of a command line."""
 
     options: tuple[tuple[str, str], ...]
     operands: tuple[Word, ...]
 
     def has(self, *names: str) -> bool:
-        """Say whether one of these options was given."""
+        """Return whether at least one of these options was given; names are without dashes."""
         return any(name in names for name, _ in self.options)
 
     @property
@@ -55,15 +55,15 @@ def _fine(given: ParsedArguments) -> str:
 
 @record
 class OptionRule:
-    """The allowed options of a command; a long option must be written in full."""
+    """The allowed options of a command, short as letters, long as words; long ones must be written in full."""
 
     flags: frozenset[str]
     valued: frozenset[str]
     attached: frozenset[str]
-    """Options whose value, if any, is part of the same word."""
+    """Options whose value, if they have one, is part of the same word (``-M50``, ``--color=never``)."""
     max_operands: int | None
     has_counts: bool
-    """Whether ``-5`` is a number of lines."""
+    """Whether a number with a dash, such as ``-5``, is an allowed option."""
     is_tame: bool
     """Whether every option of the command is harmless, so that a file named like an option is harmless too."""
     check: ArgumentCheck
@@ -71,7 +71,7 @@ class OptionRule:
 
 @record
 class Subcommands:
-    """A command with subcommands, such as git."""
+    """The rules of a command with subcommands, such as git: its own options, and a rule for each subcommand."""
 
     flags: frozenset[str]
     valued: frozenset[str]
@@ -79,7 +79,7 @@ class Subcommands:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text as a set."""
+    """Return the words of a text, split at white space, as a frozen set."""
     return frozenset(text.split())
 
 
@@ -96,7 +96,7 @@ def option_rule(
     is_tame: bool = False,
     check: ArgumentCheck = _fine,
 ) -> OptionRule:
-    """Return a rule; short options are given as letters, long ones as words."""
+    """List the allowed options of a command as an ``OptionRule``: short ones as letters, long ones as words."""
     return OptionRule(
         flags=frozenset([*flags.replace(" ", ""), *long.split(), *long_optional.split()]),
         valued=frozenset([*valued.replace(" ", ""), *long_valued.split()]),
@@ -109,7 +109,7 @@ def option_rule(
 
 
 def problem_with(how: OptionRule | Subcommands | WordCheck, words: tuple[Word, ...]) -> str:
-    """Return the first problem of a command's words; an empty text if all are allowed."""
+    """Return the first reason why a rule does not allow a command's words; an empty text if it allows them."""
     if isinstance(how, Subcommands):
         return _with_subcommand(how, words)
     if not isinstance(how, OptionRule):
@@ -141,7 +141,10 @@ def _with_subcommand(how: Subcommands, words: tuple[Word, ...]) -> str:
 
 
 def parsed_arguments(how: OptionRule, words: tuple[Word, ...]) -> ParsedArguments:
-    """Return the options and operands; raise ``ValueError`` at the first option that the rule does not list."""
+    """Return the options and operands of a command's words.
+
+    Raise ``ValueError`` at the first option that the rule does not list, or at a pattern that may become one.
+    """
     options: list[tuple[str, str]] = []
     operands: list[Word] = []
     left = list(reversed(words))
@@ -163,7 +166,7 @@ def parsed_arguments(how: OptionRule, words: tuple[Word, ...]) -> ParsedArgument
 
 
 def _refuse_pattern(how: OptionRule, word: Word, ended: bool) -> None:
-    """Refuse a pattern whose matches could be options, or where the number of arguments matters."""
+    """Raise for a glob whose matches could be options, or where the number of operands matters."""
     if not word.is_pattern or how.is_tame:
         return
     if how.max_operands is not None:
