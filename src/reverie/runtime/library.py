@@ -36,7 +36,7 @@ class SessionListing:
 
 @record
 class RemovedSession:
-    """The storage keys and the memories that a deletion removed."""
+    """The storage keys and memories that deleting a session removed, or would remove in a dry run."""
 
     session: str
     keys: list[str]
@@ -44,20 +44,21 @@ class RemovedSession:
 
 
 class Library:
-    """All sessions of a storage."""
+    """All sessions of a storage; ``project`` is the slug of the project that ``find`` prefers."""
 
     def __init__(self, storage: Storage, *, project: str = "") -> None:
         self._storage = storage
         self._project = project
 
     def keys(self) -> list[str]:
-        """Return the keys of all session logs."""
+        """Return the storage keys of all session logs, of all projects."""
         return [key for key in self._storage.list("projects") if key.endswith(".jsonl") and key.count("/") == 2]
 
     def find(self, name: str) -> str:
-        """Return the key of the session with this name, or of the only session whose name starts with it.
+        """Return the log key of the session with this name, or of the only session whose name starts with it.
 
-        ``project/name`` selects a project; a bare name prefers the library's own project.
+        ``project/name`` selects a project; a bare name prefers the library's own project. A deleted session with
+        files left is found too. Raise ``SessionNotFound`` if none matches, and ``InputError`` if several do.
         """
         keys = self.keys() or []
         keys += [key for key in self._deleted_logs() if key not in keys]
@@ -77,7 +78,7 @@ class Library:
         return [f"{'/'.join(parts)}.jsonl" for parts in sorted(folders) if parts[2] != "memory"]
 
     def load(self, key: str) -> ParsedLog:
-        """Read and parse a session's log; damaged lines are reported in the result."""
+        """Return a session's parsed log, which lists damaged lines; raise ``SessionNotFound`` without a log."""
         data = self._storage.load(key)
         if data is None:
             raise SessionNotFound(f"no log at {key}")
@@ -115,14 +116,14 @@ class Library:
         )
 
     def export(self, key: str) -> bytes:
-        """Return the bytes of a session's log."""
+        """Return the bytes of a session's log; raise ``SessionNotFound`` if there is no log."""
         data = self._storage.load(key)
         if data is None:
             raise SessionNotFound(f"no log at {key}")
         return data
 
     def store(self, key: str, entries: list[Entry]) -> None:
-        """Write imported entries as a new log; raise ``InputError`` if the log exists."""
+        """Write imported entries as a new log under a key; raise ``InputError`` if the log exists."""
         if self._storage.load(key) is not None:
             raise InputError(f"session {_session(key)} exists already and was not changed")
         lease = self._storage.lease(key, holder="import")
@@ -137,7 +138,11 @@ class Library:
         return list(self._storage.list(key.removesuffix(".jsonl")))
 
     def remove(self, key: str, *, purge: bool = False, dry_run: bool = False) -> RemovedSession:
-        """Delete a session's log; ``purge`` also deletes its results, notes, inbox and the memories derived from it."""
+        """Delete a session's log; ``purge`` also deletes its results, notes, inbox and memories derived from it.
+
+        ``dry_run`` deletes nothing and returns what would be removed. Raise ``SessionBusy`` if the session is
+        open.
+        """
         holder = self._storage.holder(key)
         if holder is not None:
             raise SessionBusy(f"session {_session(key)} is open ({holder}); close it first", holder=holder)
@@ -149,7 +154,10 @@ class Library:
         return RemovedSession(_session(key), keys, memories)
 
     def _forget_memories(self, key: str, *, dry_run: bool) -> list[str]:
-        """Forget the memories derived from a session, through their journal if there is one; return their keys."""
+        """Forget the memories derived from a session, through their journal if there is one; return their keys.
+
+        ``dry_run`` only returns the keys.
+        """
         memories = self._derived_memories(key)
         if memories and not dry_run and isinstance(self._storage, FileStorage):
             folder = self._storage.root / key.rsplit("/", 1)[0] / "memory"
@@ -159,7 +167,7 @@ class Library:
         return memories
 
     def _derived_memories(self, key: str) -> list[str]:
-        """Return the memories whose source is this session."""
+        """Return the keys of the memories whose source is this session."""
         session = _session(key)
         folder = f"{key.rsplit('/', 1)[0]}/memory"
         found: list[str] = []

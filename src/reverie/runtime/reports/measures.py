@@ -32,7 +32,7 @@ __all__ = ["FactRetention", "Measures", "UnusedMemories", "measure", "total_of"]
 
 @record
 class FactRetention:
-    """The exact names that compactions removed and their summaries kept, weighted by how often each was used."""
+    """The uses of exact names in messages that compactions removed, and how many of them the summaries kept."""
 
     used: int = 0
     kept: int = 0
@@ -41,18 +41,18 @@ class FactRetention:
 
     @property
     def share(self) -> float | None:
-        """The share of uses that was kept; None if there was no compaction."""
+        """The share of uses that was kept; None if no name was removed."""
         return self.kept / self.used if self.used else None
 
     @property
     def per_1000_tokens(self) -> float | None:
-        """Kept uses of exact names per thousand tokens of summary."""
+        """Kept uses of exact names per thousand tokens of summary; None without a summary."""
         return 1000 * self.kept / self.tokens if self.tokens else None
 
 
 @record
 class UnusedMemories:
-    """The number of memories that were shown, and of those that the rest of the session never used."""
+    """The number of memories that were shown to the model, and of those that no later reply used."""
 
     surfaced: int = 0
     unused: int = 0
@@ -85,17 +85,17 @@ class Measures:
 
     @property
     def hit_rate(self) -> float | None:
-        """The share of input tokens read from the provider's cache."""
+        """The share of input tokens read from the provider's cache; None without input tokens."""
         return self.read_tokens / self.input_tokens if self.input_tokens else None
 
     @property
     def compactions_per_session(self) -> float | None:
-        """The average number of compactions per session."""
+        """The average number of compactions per session; None without sessions."""
         return self.compactions / self.sessions if self.sessions else None
 
     @property
     def background_share(self) -> float | None:
-        """The share of the cost that background work caused."""
+        """The share of the cost that background work caused; None if there was no cost."""
         return self.background_usd / self.usd if self.usd else None
 
 
@@ -149,7 +149,7 @@ def measure(entries: Sequence[Entry], prices: PriceList, *, failures_open: int =
 
 
 def total_of(found: Iterable[Measures]) -> Measures:
-    """Return the totals of several measures."""
+    """Return the sums of several measures as one ``Measures``."""
     total = Measures()
     for one in found:
         total = Measures(
@@ -179,7 +179,7 @@ def _plus(one: FactRetention, other: FactRetention) -> FactRetention:
 
 
 def _retention(before: View, after: View, made: Compacted) -> FactRetention:
-    """Count the exact names in the messages a compaction removed, and how many of them its summary contains."""
+    """Count the uses of exact names in messages a compaction removed, and of those names that its summary has."""
     left = {piece.uuid for group in after.groups for piece in group.pieces}
     shown = {piece.uuid for group in before.groups for piece in group.pieces}
     used: Counter[Identifier] = Counter()
@@ -192,7 +192,7 @@ def _retention(before: View, after: View, made: Compacted) -> FactRetention:
 
 
 def _reported_calls(entries: Sequence[Entry]) -> dict[str, CallRecorded]:
-    """Return the calls reported by imported replies, by the uuid of each last entry; none if the log records calls."""
+    """Return the calls that imported replies report, by each reply's entry uuid; none if the log records calls."""
     if any(entry.kind == DECISION and entry.body.get("decision") == "call_recorded" for entry in entries):
         return {}
     replies = {str(entry.reply.get("id") or entry.uuid): entry for entry in entries if entry.kind == ASSISTANT}

@@ -27,9 +27,9 @@ class MemoryPollution:
     reasons: Mapping[str, int]
     """The number of memories by fault: ``wrong``, ``duplicate``, ``stale``, ``unsupported``."""
     before: float | None = None
-    """The share of faulty memories before the last dreams, if there were any."""
+    """The share of faulty memories before the last dreams; None if there were no dreams."""
     after: float | None = None
-    """The share after the last dreams."""
+    """The share of faulty memories now, in directories that had a dream; None if there were none."""
 
     @property
     def rate(self) -> float | None:
@@ -38,7 +38,7 @@ class MemoryPollution:
 
 
 def pollution_of(settings: Settings, *, now: datetime, project: str | None = None) -> MemoryPollution | None:
-    """Check the memories of one project or of all without changing them; return None if there are none."""
+    """Check the memories of one project or of all without changing them; return None if there are no memories."""
     found: list[Findings] = []
     before: list[Findings] = []
     after: list[Findings] = []
@@ -62,7 +62,7 @@ def pollution_of(settings: Settings, *, now: datetime, project: str | None = Non
 
 
 def _directories(settings: Settings, project: str | None) -> list[tuple[str, str]]:
-    """Return the existing memory directories, each with its project."""
+    """Return a list of the existing memory directories as pairs of project slug and path."""
     if settings.memory_dir is not None:
         return [(project or "", str(settings.memory_dir))] if settings.memory_dir.is_dir() else []
     projects: Path = settings.home / "projects"
@@ -83,7 +83,7 @@ def _checked(files: Mapping[str, bytes], settings: Settings, slug: str, root: st
 
 
 def _before_last_dream(store: MemoryStore, files: Mapping[str, bytes]) -> dict[str, bytes] | None:
-    """Return the files without the changes of the last dream; None if the last dream is missing or undone."""
+    """Return the files without the changes of the last dream; None if there was no dream or it is undone."""
     history = store.history()
     last = next((one for one in reversed(history.entries) if one.act == "dreamed"), None)
     if last is None or any(last.id in one.undoes for one in history.entries):

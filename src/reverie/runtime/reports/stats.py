@@ -26,7 +26,7 @@ __all__ = ["BudgetUse", "Stats", "measured_logs", "price_list", "stats_of", "tou
 
 @record
 class BudgetUse:
-    """The use of one kind of background work, and its budget."""
+    """The cost and tokens that one kind of background work used, and its budget."""
 
     what: str
     usd: float
@@ -39,7 +39,7 @@ class BudgetUse:
 
 @record
 class Stats:
-    """The statistics of a number of days."""
+    """The statistics of the days since ``since``, for one project or all."""
 
     since: str
     """The first day included, in UTC."""
@@ -54,7 +54,7 @@ class Stats:
 
     @property
     def background_usd(self) -> float:
-        """The cost of background work."""
+        """The cost of all layers but that of the main conversation, in USD."""
         return sum(one.usd for layer, one in self.by_layer.items() if layer != layer_of(MAIN))
 
 
@@ -66,7 +66,7 @@ def stats_of(
     project: str | None = None,
     track: Callable[[list[str]], Iterable[str]] = iter,
 ) -> Stats:
-    """Return the statistics of the last days of one project or of all; ``track`` wraps the log keys for progress."""
+    """Return statistics of the last ``days`` days, of one project or all; ``track`` wraps the list of log keys."""
     since = (now.astimezone(UTC) - timedelta(days=days - 1)).strftime("%Y-%m-%d")
     axes: tuple[LedgerAxis, ...] = ("layer", "day", "project", "session")
     with LedgerStore(settings.home) as store:
@@ -85,7 +85,7 @@ def measured_logs(
     project: str | None = None,
     track: Callable[[list[str]], Iterable[str]] = iter,
 ) -> dict[str, Measures]:
-    """Measure the logs written since a day; return the measures by ``project/session``."""
+    """Measure the logs written on the UTC day ``since`` or later; return the measures by ``project/session``."""
     storage = FileStorage(settings.home, durability=settings.durability)
     found: dict[str, Measures] = {}
     try:
@@ -101,7 +101,7 @@ def measured_logs(
 
 
 def touched_keys(keys: Iterable[str], home: Path, *, since: str, project: str | None = None) -> list[str]:
-    """Return the keys of the logs written on this day or later."""
+    """Return the keys of the logs, of one project or all, that were written on the UTC day ``since`` or later."""
     first = datetime.fromisoformat(since).replace(tzinfo=UTC).timestamp() if since else 0.0
     wanted = [key for key in keys if project is None or key.split("/")[1] == project]
     return [key for key in wanted if (home / key).stat().st_mtime >= first]

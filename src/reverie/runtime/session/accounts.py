@@ -20,7 +20,7 @@ __all__ = ["Accounts", "CallBill", "cleared_by_provider", "rates_of"]
 
 @record
 class CallBill:
-    """The bill of one reply: the call to log, and the cache break it reveals, if any."""
+    """The bill of one reply: the call to log, the input token counts, and the cache break it reveals, if any."""
 
     call: CallRecorded
     broke: CacheBreak | None
@@ -32,7 +32,7 @@ class CallBill:
 
 
 def rates_of(prices: Prices | None) -> RelativeRates:
-    """Return prices as ratios to the input price; the usual ratios where the price is unknown."""
+    """Return cache prices as ratios to the input price; ``CLASSIC``, the usual ratios, if prices are unknown."""
     if prices is None or prices.input <= 0:
         return CLASSIC
     return RelativeRates(
@@ -41,7 +41,7 @@ def rates_of(prices: Prices | None) -> RelativeRates:
 
 
 class Accounts:
-    """Keeps the cache watch and the ledger entries of one session."""
+    """Watches one session's cache, prices its calls, and enters them in the ledger if there is one."""
 
     def __init__(self, store: LedgerStore | None, *, session: str, project: str, clock: Callable[[], float]) -> None:
         self._store = store
@@ -52,32 +52,32 @@ class Accounts:
         self._prices: dict[str, Prices | None] = {}
 
     def resume(self, request: Mapping[str, Any], call: CallRecorded) -> None:
-        """Continue from the last call of an earlier process: its request and the cache state it left."""
+        """Restart the cache watch from the last logged call and its request; ignore a call without cache time."""
         at = call.cache.get("at")
         if isinstance(at, int | float) and "model" in request:
             watch = CacheWatch().before(request, float(at))
             self._watch, _ = watch.after(usage_of(call.usage), float(at))
 
     def before(self, request: Mapping[str, Any], registered: list[str], settled: SettledMessages | None) -> None:
-        """Record a request that is about to be sent."""
+        """Tell the cache watch of the next request; ``registered`` names decisions that explain a cache miss."""
         self._watch = self._watch.before(request, self._clock(), registered=registered, settled=settled)
 
     def prices(self, model: str) -> Prices | None:
-        """Return a model's prices, cached; the first look-up loads a table and may take half a second."""
+        """Return a model's prices, None if unknown; cached, but the first look-up may take half a second."""
         if model not in self._prices:
             self._prices[model] = prices_for(model, at=self._clock()) if model else None
         return self._prices[model]
 
     def knows(self, reply: Mapping[str, Any]) -> bool:
-        """Return whether a reply can be priced without loading the price table."""
+        """Return whether a reply's model has cached prices, or the reply reports no usage and needs none."""
         return not isinstance(reply.get("usage"), Mapping) or _model(reply) in self._prices
 
     def learn(self, reply: Mapping[str, Any]) -> None:
-        """Load the prices of a reply's model."""
+        """Load the prices of a reply's model into the cache; this may block."""
         self.prices(_model(reply))
 
     def after(self, reply: Mapping[str, Any], *, cache: dict[str, Any], source: str = "main") -> CallBill | None:
-        """Compare a reply's usage with the readable cache and return its bill; None where it reports no usage."""
+        """Compare a reply's usage with the expected cache read and return its bill; None if it has no usage."""
         if not isinstance(reply.get("usage"), Mapping):
             return None
         usage = cast(Mapping[str, Any], reply["usage"])
@@ -99,7 +99,7 @@ class Accounts:
         return CallBill(call, broke, lost, expected, used.input, cleared)
 
     def side_call(self, reply: Mapping[str, Any], *, source: str) -> CallBill | None:
-        """Return the bill of a call outside the conversation; the cache watch ignores it."""
+        """Return the bill of a call outside the conversation, without the cache watch; None if it has no usage."""
         if not isinstance(reply.get("usage"), Mapping):
             return None
         usage = cast(Mapping[str, Any], reply["usage"])
@@ -111,7 +111,7 @@ class Accounts:
         return CallBill(call, None, None, None, used.input)
 
     def enter(self, billed: CallBill, entry_id: str) -> None:
-        """Enter a logged call in the ledger."""
+        """Enter a logged call in the ledger, if there is one; ``entry_id`` is the uuid of the call's log entry."""
         if self._store is None:
             return
         prices = self._prices.get(billed.call.model)
@@ -129,7 +129,7 @@ class Accounts:
         )
 
     def close(self) -> None:
-        """Close the ledger."""
+        """Close the ledger, if there is one."""
         if self._store is not None:
             self._store.close()
 

@@ -21,7 +21,7 @@ class BackgroundTasks:
         self._tasks: TaskGroup | None = None
 
     async def open(self) -> None:
-        """Start a task group for notes that a model writes."""
+        """Start a task group for updates of the notes; do nothing if no model writes the notes."""
         if self._notes.forks is None:
             return
         async with AsyncExitStack() as stack:
@@ -29,7 +29,7 @@ class BackgroundTasks:
             self._stack = stack.pop_all()
 
     async def close(self, wait_seconds: float) -> None:
-        """Wait this long for a running update, then cancel it."""
+        """Wait at most ``wait_seconds`` for an update of the notes, then cancel it and end the task group."""
         stack, self._stack = self._stack, None
         if stack is None or self._tasks is None:
             return

@@ -57,7 +57,7 @@ def _place(spelled: tuple[int, int] | None) -> BlockPosition | None:
 
 
 def _first_difference(before: Message, after: Message) -> int:
-    """Return the index of the first block that differs, or the shorter length where none does."""
+    """Return the index of the first differing block; 0 if the roles differ, the shorter length if none does."""
     old, new = as_blocks(before), as_blocks(after)
     if before["role"] != after["role"]:
         return 0
@@ -79,7 +79,7 @@ class CachePlan:
     """Places the breakpoints of each request and tracks the entries of the provider's cache."""
 
     def __init__(self, *, compact_at: int, rates: RelativeRates = CLASSIC, ttl: str | None = None) -> None:
-        """Choose a TTL by price unless one is given; ``compact_at`` is the token count of the next compaction."""
+        """Choose the TTL by price unless given; ``compact_at`` is the token count of the next compaction."""
         self.placed: CacheState | None = None
         self.compact_at = compact_at
         self.rates = rates
@@ -96,7 +96,7 @@ class CachePlan:
         self._rest: list[Any] = []
 
     def state(self) -> dict[str, Any]:
-        """Return the state that a resumed session continues from."""
+        """Return the state to log, from which a resumed session continues; empty before the first request."""
         placed = self.placed
         if placed is None:
             return {}
@@ -132,7 +132,7 @@ class CachePlan:
     def mark(
         self, view: View, messages: list[Any], now: float, *, settled: int | None, tail_offset: int
     ) -> BreakpointPlan:
-        """Place the breakpoints of a request and record the cache entries it writes.
+        """Return the breakpoints of a request, and record them and the cache entries that the request writes.
 
         ``settled`` counts the view's messages before the results that may be cleared soon; ``tail_offset`` is the
         token count before those results.
@@ -154,7 +154,7 @@ class CachePlan:
         return planned
 
     def mark_fork(self, view: View, messages: Sequence[Message], now: float) -> BreakpointPlan:
-        """Return the breakpoints that this request would get, without recording them."""
+        """Return the breakpoints that a request with these messages would get, without recording them."""
         before = self._first, self._known, self._rest
         try:
             changed = self._first_change(view, list(messages), _inserted_messages(view))
@@ -163,10 +163,10 @@ class CachePlan:
         return plan_marks(messages, now=now, ttl=self.ttl(now), before=self.placed, changed=changed)
 
     def _first_change(self, view: View, messages: list[Any], inserted: int) -> BlockPosition | None:
-        """Return the first block that differs from the last request; None where this one extends it.
+        """Return the first block that differs from the last request, None if none does; store this request.
 
-        The view keeps finished messages in a list that only grows while nothing is cut, so most turns compare no more
-        than the last few messages.
+        The view keeps finished messages in a list that only grows while nothing is cut, so most turns compare no
+        more than the last few messages.
         """
         first, known, rest = self._first, self._known, self._rest
         # Where the view has cache edits, the builder may send its messages without them.
@@ -186,18 +186,18 @@ class CachePlan:
         return None
 
     def life(self, now: float) -> Life:
-        """Return how much of the last request the provider's cache still holds: all, its head, or nothing."""
+        """Return how much of the last request is cached: ``live`` (all), ``tail dead`` (its head) or ``cold``."""
         if self.placed is None:
             return "cold"
         life = self.placed.life(now)
         return "live" if life == "live" else "tail dead" if life == "tail dead" else "cold"
 
     def ttl(self, now: float) -> str:
-        """Return the TTL of the entries in use, or the one to choose where the cache is cold."""
+        """Return the TTL of the cache entries in use; if the cache is cold, the TTL to choose for new entries."""
         return self.placed.ttl if self.placed is not None and self.life(now) != "cold" else self.chosen_ttl()
 
     def chosen_ttl(self) -> str:
-        """Return the TTL that costs least given the pauses of this session."""
+        """Return the TTL given at construction, else the one that costs least with this session's pauses."""
         return self._ttl or choose_ttl(pauses=self._pauses, requests=self._requests, rates=self.rates)
 
     def turns_ahead(self, view: View) -> float:
@@ -207,7 +207,7 @@ class CachePlan:
         )
 
     def weigh_compaction(self, view: View, compaction: Compaction, *, need: float, margin: float) -> Verdict:
-        """Price a compaction at this session's prices and expected number of turns."""
+        """Return the cost and savings of a compaction at this session's prices, and whether to do it."""
         turns = self.turns_ahead(view)
         return weigh_compaction(
             compaction, turns=turns, need=need, margin=margin, ttl=self.chosen_ttl(), rates=self.rates

@@ -45,13 +45,13 @@ _source: ContextVar[str] = ContextVar("reverie_fork_source", default="")
 
 
 def forking() -> str:
-    """Return the source of the fork that runs here; empty in the main conversation."""
+    """Return the source of the fork that runs the current task; an empty string outside forks."""
     return _source.get()
 
 
 @dataclass(slots=True)
 class ForkState:
-    """The state of one fork: the files it has read, by tool call, and the calls it was denied."""
+    """The state of one fork: the paths it has read, each with its call's id, and the names of denied tools."""
 
     source: str
     reads: dict[str, str]
@@ -74,7 +74,7 @@ ForkBounds: TypeAlias = Callable[[int, Usage, "float | None"], bool]
 
 
 class ForkBatch:
-    """Forks of one view: they share every byte but their directive, and the first starts before the others."""
+    """Forks of one view: they share every byte but their directive, and the first is sent before the others."""
 
     def __init__(self, forked: ForkBase) -> None:
         self.forked = forked
@@ -92,7 +92,7 @@ class ForkBatch:
 
 @record
 class ForkReply:
-    """The last answer of a fork, and the usage of all its calls."""
+    """The last answer of a fork, and the usage of all its calls; ``denied`` names the tools it was refused."""
 
     text: str
     content: list[Block]
@@ -130,7 +130,11 @@ class Forks:
         within: ForkBounds | None = None,
         batch: ForkBatch | None = None,
     ) -> ForkReply:
-        """Ask one question; with ``tools``, run the calls they allow, for at most ``max_turns`` turns."""
+        """Ask one question and return the last reply; ``tools`` runs tool calls, for at most ``max_turns`` turns.
+
+        Raise ``ModelUnavailable`` if there is no answer within ``timeout_seconds``, and ``SessionError`` inside a
+        fork.
+        """
         batch = batch if batch is not None else self.batch(max_tokens)
         view = self._view if self._view is not None else self._session.view
         run = _Run(self._session, self._model, view, source, tools, on_text, await batch.turn(), within, self._on_call)
@@ -141,7 +145,7 @@ class Forks:
                 run.began.set()
 
     def batch(self, max_tokens: int) -> ForkBatch:
-        """Return the branching point of one or several forks; raise ``SessionError`` inside a fork."""
+        """Return a ``ForkBatch`` of the view for one or more forks; raise ``SessionError`` inside a fork."""
         return ForkBatch(self._forked(max_tokens))
 
     async def ask_many(
@@ -154,9 +158,10 @@ class Forks:
         max_turns: int = 1,
         timeout_seconds: float | None = None,
     ) -> list[ForkReply | BaseException]:
-        """Ask several questions at once on one prefix; the others are sent after the first answer begins.
+        """Ask several questions at once on one prefix and return a list of replies, in the order of the questions.
 
-        The exception of a failed question takes the place of its answer.
+        The exception of a failed question takes the place of its reply. The other questions are sent after the
+        first answer begins.
         """
         batch = self.batch(max_tokens)
         out: list[ForkReply | BaseException] = [SessionError("this side question was not asked")] * len(directives)
@@ -181,7 +186,7 @@ class Forks:
         return out
 
     def cancel(self) -> None:
-        """Cancel every question that waits for its answer."""
+        """Cancel every running question; its ``ask`` raises ``ModelUnavailable``."""
         for scope in list(self._running):
             scope.cancel()
 
@@ -259,7 +264,7 @@ class _Run:
         return ForkReply(text, content, used, share, None if unpriced else cost, turns, tuple(state.denied), stop)
 
     async def _sent(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Send a request and return the whole reply, passing its text on as it arrives."""
+        """Send a request and return the body of the reply; pass its text to ``on_text`` as it arrives."""
         async with aclosing(self.model.stream(request)) as stream:
             async for piece in stream:
                 if self.began is not None:

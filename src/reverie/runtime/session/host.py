@@ -52,7 +52,7 @@ class SessionHost:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force."""
+        """The session's settings in force; a flag provider may change them between requests."""
         return self._policy.settings
 
     @property
@@ -79,7 +79,7 @@ class SessionHost:
         return await self._log.decide(decision)
 
     async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
-        """Log content that the program adds for the model."""
+        """Log an attachment: content that the program, not the user, adds for the model."""
         return await self._log.attach(content, type=type)
 
     async def foresee(self, decision: Decision) -> View:
@@ -87,24 +87,24 @@ class SessionHost:
         return await self._log.foresee(decision)
 
     def emit(self, event: Event) -> None:
-        """Send an event to every listener."""
+        """Send an event to every listener of the session; a listener that raises stops nothing."""
         self._log.emit(event)
 
     async def run_blocking(self, act: Callable[[], T]) -> T:
-        """Run a blocking function without blocking the event loop."""
+        """Run a function in a worker thread, or here if the storage never blocks, and return its result."""
         return await self._log.run_blocking(act)
 
     def mark_fork(self, messages: Sequence[Message]) -> BreakpointPlan:
-        """Return the cache breakpoints of a fork without recording them."""
+        """Return the cache breakpoints of a fork's messages without recording them."""
         return self._cache.mark_fork(self.view, messages, self.clock())
 
     async def load_prices(self, reply: Mapping[str, Any]) -> None:
-        """Load the table of prices for a reply's model, once."""
+        """Load the prices of a reply's model in a worker thread, unless they are cached or not needed."""
         if not self._accounts.knows(reply):
             await to_thread.run_sync(lambda: self._accounts.learn(reply))
 
     async def record_call(self, reply: Mapping[str, Any], *, source: str) -> float | None:
-        """Record the usage of a call outside the conversation; return its cost where the price is known."""
+        """Log a call outside the conversation, also in the ledger; return its cost in USD, None if unknown."""
         await self.load_prices(reply)
         billed = self._accounts.side_call(reply, source=source)
         if billed is None:

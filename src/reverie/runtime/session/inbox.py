@@ -23,7 +23,7 @@ __all__ = ["Command", "Inbox", "delivered", "post", "set_aside", "waiting"]
 
 @record
 class Command:
-    """A command that another process leaves for a session."""
+    """A command that another process leaves for a session: ``compact``, ``undo``, or any name with a text."""
 
     id: str
     name: str
@@ -32,7 +32,7 @@ class Command:
 
 
 def post(storage: Storage, inbox: str, name: str, body: dict[str, Any], *, sender: str = "") -> Command:
-    """Leave a command; the session reads it at its next round boundary."""
+    """Leave a command in a session's inbox and return it; the session runs it before its next request."""
     while True:
         command = Command(new_uuid(), name, body, sender)
         try:
@@ -43,7 +43,7 @@ def post(storage: Storage, inbox: str, name: str, body: dict[str, Any], *, sende
 
 
 def waiting(storage: Storage, inbox: str) -> list[tuple[str, Command | None]]:
-    """Return the waiting commands, oldest first, each with its key; None replaces one that cannot be read."""
+    """Return the keys and commands in an inbox, oldest first; None replaces a command that cannot be read."""
     found: list[tuple[str, Command | None]] = []
     for key in storage.list(inbox):
         document = storage.read(key)
@@ -58,7 +58,7 @@ def delivered(storage: Storage, key: str) -> None:
 
 
 def set_aside(storage: Storage, key: str) -> str:
-    """Move an unreadable command out of the inbox, keeping its bytes, and return its new key."""
+    """Move an unreadable command out of the inbox into ``<inbox>-unread``, unchanged, and return its new key."""
     folder, name = key.rsplit("/", 1)
     kept = f"{folder}-unread/{name}"
     document = storage.read(key)
@@ -76,7 +76,7 @@ def _command(data: bytes) -> Command | None:
 
 
 class Inbox:
-    """Takes in the commands that other processes left for a session, each once, at a round boundary."""
+    """Runs the commands that other processes left for a session, each once, before a request."""
 
     def __init__(self, storage: Storage, key: str, compact: Compactor) -> None:
         self._storage = storage
@@ -104,7 +104,10 @@ class Inbox:
             log.emit(InboxDrained(log.name, len(found)))
 
     async def _obey(self, log: SessionLog, command: Command) -> None:
-        """Run a command. Running it twice does no harm, so it is logged as done afterwards."""
+        """Run a ``compact`` or ``undo`` command, ignore others, and report a failure as an event.
+
+        Running a command twice does no harm, so the caller logs it as done afterwards.
+        """
         body = command.body
         try:
             if command.name == "compact":

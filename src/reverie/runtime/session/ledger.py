@@ -49,7 +49,7 @@ _INSERT: Final = (
 
 
 class LedgerStore:
-    """The calls of all sessions of a home; one thread at a time."""
+    """The ledger file of a home: one row per model call of all sessions; use it in one thread at a time."""
 
     def __init__(self, home: Path, *, session: str = "", listener: Listener | None = None) -> None:
         self.path = home / FILE_NAME
@@ -66,7 +66,7 @@ class LedgerStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the ledger file, if it is open; the next use opens it again."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(sqlite3.Error):
@@ -75,11 +75,11 @@ class LedgerStore:
     # -- writing
 
     def enter(self, call: LedgerCall) -> bool:
-        """Write one call, once however often it is given; say whether it is in the ledger. Never raises."""
+        """Write one call unless the ledger has it; return False, after an event, on failure. Never raises."""
         return self.enter_all([call])
 
     def enter_all(self, calls: Iterable[LedgerCall]) -> bool:
-        """Write calls, all or none; say whether they are in the ledger. Never raises."""
+        """Write the calls that are new, all or none; return False, after an event, on failure. Never raises."""
         rows = [_row(call) for call in calls]
         try:
             connection = self._opened(create=True)
@@ -93,7 +93,7 @@ class LedgerStore:
         return True
 
     def forget(self, session: str) -> int:
-        """Take out every call of a session and return how many there were."""
+        """Delete every call of a session from the ledger and return how many there were."""
         return self._asked(lambda connection: _forgotten(connection, session), 0)
 
     # -- reading
@@ -101,7 +101,7 @@ class LedgerStore:
     def by(
         self, axis: LedgerAxis, *, session: str | None = None, project: str | None = None, since: str | None = None
     ) -> dict[str, Totals]:
-        """Sum the calls by session, day, project or layer, the most expensive first; days in their order.
+        """Return the totals of calls by session, day, project or layer, most expensive first, but days in order.
 
         ``since`` is the first day that counts, a date in UTC.
         """
@@ -126,7 +126,7 @@ class LedgerStore:
         source: str | None = None,
         day: str | None = None,
     ) -> list[LedgerCall]:
-        """Return the calls, oldest first; ``day`` is a date in UTC."""
+        """Return a list of the calls that match every given filter, oldest first; ``day`` is a date in UTC."""
         where, given = _where(session=session, project=project, source=source, day=day)
         query = f"SELECT {', '.join(_COLUMNS)} FROM calls {where} ORDER BY at, rowid"
         return [_call(row) for row in self._asked(lambda connection: connection.execute(query, given).fetchall(), [])]
@@ -144,7 +144,7 @@ class LedgerStore:
     # -- the file
 
     def _asked(self, ask: Callable[[sqlite3.Connection], Any], nothing: Any) -> Any:
-        """Ask the ledger, if there is one; a file that cannot be read is an error that names it."""
+        """Return the result of ``ask``, or ``nothing`` without a file; raise ``StorageError`` if unreadable."""
         try:
             connection = self._opened(create=False)
             return nothing if connection is None else ask(connection)

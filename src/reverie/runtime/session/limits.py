@@ -41,7 +41,7 @@ def _thresholds(model: str, window: int | None, percent: float | None, betas: tu
 
 
 def betas_of(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the beta features a call asks for, by option or by header."""
+    """Return the beta features a call asks for, by the option ``betas`` or the header ``anthropic-beta``."""
     headers: Any = options.get("extra_headers")
     named: list[Any] = list(options.get("betas") or ())
     for name, value in cast("Mapping[str, Any]", headers).items() if isinstance(headers, Mapping) else ():
@@ -51,7 +51,7 @@ def betas_of(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def window_tokens(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:
-    """Return the model's window in tokens, or the smaller one in the settings."""
+    """Return the model's window in tokens, or the window in the settings if that is smaller."""
     tokens = _window(model, betas).tokens
     return min(tokens, settings.window_tokens) if settings.window_tokens is not None else tokens
 
@@ -62,7 +62,7 @@ def max_output_tokens(model: str) -> int | None:
 
 
 def compact_at(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:
-    """Return the token count at which a session is compacted."""
+    """Return the token count at which a session with this model is compacted automatically."""
     return thresholds_for(model, settings, betas).auto_compact
 
 
@@ -72,7 +72,7 @@ def thresholds_for(model: str, settings: Settings, betas: tuple[str, ...] = ()) 
 
 
 def trim_policy(settings: Settings) -> TrimPolicy:
-    """Return layer 2's policy with the switches applied."""
+    """Return layer 2's policy from the settings, with the parts turned off that a switch turns off."""
     switches, policy = settings.switches, settings.trim
     if policy.mode == "cache_edit" and not switches.cache_edit:
         policy = replace(policy, mode="off")
@@ -80,6 +80,6 @@ def trim_policy(settings: Settings) -> TrimPolicy:
 
 
 def offload_policy(settings: Settings) -> OffloadPolicy:
-    """Return layer 1's policy; duplicates stay whole where the provider may have cleared the first copy."""
+    """Return layer 1's policy; with clearing by the provider, duplicates are not replaced by a reference."""
     policy = OffloadPolicy(override_chars=settings.offload_limits)
     return replace(policy, duplicate_max_bytes=0) if settings.trim.mode == "provider" else policy

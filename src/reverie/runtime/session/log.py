@@ -43,13 +43,13 @@ class SessionLog:
         return self._writer.view
 
     async def open(self) -> ParsedLog:
-        """Take the lease in write mode, load the log and fold it."""
+        """Take the lease in write mode, load the log, fold it into the view, and return the parsed log."""
         loaded = await self.run_blocking(lambda: self._writer.open(write=self.mode == "write"))
         self._since_request = _since_last_call(loaded.entries)
         return loaded
 
     async def settle(self) -> None:
-        """Load the log again if an append failed since, because its line may have been written."""
+        """Load the log again if the last append failed, because its line may have been written."""
         if self._writer.in_doubt:
             await self.run_blocking(self._writer.settle)
 
@@ -70,18 +70,18 @@ class SessionLog:
                 continue
 
     async def append(self, kind: str, body: dict[str, Any]) -> Entry:
-        """Log one entry; it is durable when this returns."""
+        """Log one entry and return it; it is durable and in the view when this returns."""
         async with self._lock:
             entry = await self.run_blocking(lambda: self._writer.append(kind, body))
         self.emit(EntryAppended(self.name, entry.uuid, kind))
         return entry
 
     async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
-        """Log content that the program adds for the model, such as a date, a changed file or a listing."""
+        """Log an attachment: content that the program adds for the model, such as a date or a changed file."""
         return await self.append(ATTACHMENT, {"type": type, "message": {"role": "user", "content": content}})
 
     async def decide(self, decision: Decision) -> Entry:
-        """Log one decision; it is durable and in the view when this returns."""
+        """Log one decision and return its entry; it is durable and in the view when this returns."""
         async with self._lock:
             entry = (await self.run_blocking(lambda: self._writer.decide([decision])))[0]
         self._since_request.append(decision)
@@ -100,17 +100,17 @@ class SessionLog:
             return self.view.fold(entry)
 
     def pop_decisions(self) -> list[Decision | Unknown]:
-        """Return the decisions logged since the last call of this method."""
+        """Return the decisions since the last call of this method, at first since the log's last main call."""
         decisions, self._since_request = self._since_request, []
         return decisions
 
     async def run_blocking(self, act: Callable[[], T]) -> T:
-        """Run a blocking function in a worker thread, or here where the storage never blocks."""
+        """Run a function in a worker thread, or here if the storage never blocks, and return its result."""
         return act() if self._inline else await to_thread.run_sync(act)
 
 
 def _since_last_call(entries: list[Entry]) -> list[Decision | Unknown]:
-    """Return the decisions that follow the last call of the conversation."""
+    """Return the decisions after the conversation's last recorded call; an empty list if there is no such call."""
     found: list[Decision | Unknown] = []
     for entry in reversed(entries):
         if entry.kind != DECISION:

@@ -47,11 +47,11 @@ class SessionOptions:
     cwd: str = ""
     clock: Callable[[], float] = time.time
     owns_storage: bool = False
-    """Whether closing the session closes the storage."""
+    """Whether closing the session closes the storage, and its calls are entered in the home's ledger."""
     capabilities: frozenset[str] = frozenset()
     model: Model | None = None
     folder: str = ""
-    """The key of the session's folder, if not among its project's sessions."""
+    """The key of the session's folder; empty for its default place among its project's sessions."""
 
     @property
     def key(self) -> str:
@@ -84,20 +84,20 @@ class SessionParts:
     background: BackgroundTasks
 
     async def configure(self, log: SessionLog, asked: RequestOptions) -> None:
-        """Apply flags and the model of the next request to every layer."""
+        """Apply the flag provider's switches and the next request's model to policy, layers and cache plan."""
         if self.policy.apply_flags(log):
             self.apply_policy()
         await self.policy.use(asked)
         self.cache.compact_at = self.policy.thresholds.auto_compact
 
     def apply_policy(self) -> None:
-        """Give the layers the settings in force."""
+        """Give layers 1 and 2 the policies and switches of the settings in force."""
         settings = self.policy.settings
         self.offload.policy, self.offload.enabled = offload_policy(settings), settings.switches.offload
         self.trim.policy, self.trim.by_budget = trim_policy(settings), settings.switches.budget_trim
 
     def resume(self, loaded: ParsedLog, view: View) -> None:
-        """Continue from the state that the log holds."""
+        """Restore the state of cache plan, trimmer, accounts, model name and circuit breaker from the log."""
         call, prefix, meta = view.facts.last_call, view.facts.prefix, view.facts.meta
         if call is not None:
             sent = last_sent(loaded.entries, view)
@@ -110,7 +110,7 @@ class SessionParts:
         self.compact.resume(loaded.entries)
 
     def stored(self, view: View, handle: str) -> bytes | None:
-        """Return content that left a view, by its path or handle, or None where there is none; this may block."""
+        """Return content that left a view, by its path or handle; None if it is not readable. This may block."""
         try:
             return self.read_back(view).read(handle)
         except (InputError, StorageError):

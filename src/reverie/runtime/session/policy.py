@@ -42,7 +42,10 @@ class SessionPolicy:
         return window_tokens(self.model_name, self.settings, self._betas)
 
     def apply_flags(self, log: SessionLog) -> bool:
-        """Switch layers off as the flag provider says, report its failure once, and return whether there is one."""
+        """Apply the flag provider's switches and limits to the settings; return False if there is no provider.
+
+        The provider's first failure is reported as an event.
+        """
         if self.flags is None:
             return False
 
@@ -57,7 +60,7 @@ class SessionPolicy:
         return True
 
     async def use(self, asked: RequestOptions) -> None:
-        """Take over model, betas and extra arguments of the next request."""
+        """Adopt the model, betas and extra arguments of the next request."""
         self.request_extras, self._betas = asked.extras, asked.betas
         if asked.model != self.model_name:
             # The first look-up loads a table of models.

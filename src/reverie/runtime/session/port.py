@@ -73,7 +73,7 @@ class SessionPort(Protocol):
         ...
 
     async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
-        """Log content that the program adds for the model."""
+        """Log an attachment: content that the program, not the user, adds for the model."""
         ...
 
     async def foresee(self, decision: Decision) -> View:
@@ -81,17 +81,17 @@ class SessionPort(Protocol):
         ...
 
     def emit(self, event: Event) -> None:
-        """Send an event to every listener."""
+        """Send an event to every listener of the session."""
         ...
 
     async def run_blocking(self, act: Callable[[], T]) -> T:
-        """Run a blocking function without blocking the event loop."""
+        """Run a function in a worker thread, or here if the storage never blocks, and return its result."""
         ...
 
     def mark_fork(self, messages: Sequence[Message]) -> BreakpointPlan:
-        """Return the cache breakpoints of a fork without recording them."""
+        """Return the cache breakpoints of a fork's messages without recording them."""
         ...
 
     async def record_call(self, reply: Mapping[str, Any], *, source: str) -> float | None:
-        """Record the usage of a call outside the conversation; return its cost where the price is known."""
+        """Log a call outside the conversation, also in the ledger; return its cost in USD, None if unknown."""
         ...

@@ -39,7 +39,7 @@ class RequestOptions:
         tools: list[dict[str, Any]] | None,
         options: Mapping[str, Any],
     ) -> RequestOptions:
-        """Split the caller's options into fields of the body and extras."""
+        """Split the caller's options into body fields and extras; raise ``InputError`` for ``cache_control``."""
         if "cache_control" in options:
             raise InputError("prepare() places the cache breakpoints itself: leave cache_control out")
         body = {key: value for key, value in options.items() if key in REQUEST_FIELDS}
@@ -50,9 +50,11 @@ class RequestOptions:
 async def render_prefix(
     log: SessionLog, asked: RequestOptions, *, mode: str, compact_at: int, capabilities: frozenset[str]
 ) -> None:
-    """Log system prompt, tools, model and options where they differ from those sent last.
+    """Log system prompt, tools, model and options if they changed; add a user message if a reply comes last.
 
-    ``mode`` is the mode of layer 2: the provider is asked to clear where it is ``provider``.
+    ``mode`` is the mode of layer 2: with ``provider``, the options ask the provider to clear old results. Raise
+    ``SessionError`` if the conversation is empty, and ``InputError`` for tools or options that a provider would
+    refuse.
     """
     if not log.view.length:
         raise SessionError("the conversation is empty: call say() first")
@@ -80,7 +82,10 @@ async def render_prefix(
 
 
 def last_sent(entries: Sequence[Entry], view: View) -> dict[str, Any]:
-    """Return a request that begins as the last answered one did, given a log and the view of all of it."""
+    """Return a request that begins as the last answered one did; it has no messages if none was answered.
+
+    ``view`` is the fold of all ``entries``.
+    """
     moved = False
     for at in range(len(entries) - 1, -1, -1):
         body = entries[at].body if entries[at].kind == DECISION else {}
@@ -91,14 +96,14 @@ def last_sent(entries: Sequence[Entry], view: View) -> dict[str, Any]:
 
 
 def _clearing_request(view: View, thinking: Any, *, now: float, compact_at: int) -> dict[str, object]:
-    """Return the context edits that the provider is asked to make."""
+    """Return the ``context_management`` option that asks the provider to clear old content."""
     kind = cast(Mapping[str, Any], thinking).get("type") if isinstance(thinking, Mapping) else None
     idle = now - seconds(view.last_reply_time) if view.last_reply_time else 0.0
     return provider_edits(compact_at=compact_at, idle_seconds=idle, thinking=kind in ("enabled", "adaptive"))
 
 
 def _refuse_unusable(prefix: PrefixRendered) -> None:
-    """Refuse tools and options that a provider would refuse, before anything is logged."""
+    """Raise ``InputError`` for a tool or an option that a provider would refuse."""
     usable = tools_of(prefix)
     if len(usable) != len(prefix.tools):
         kept = [tool["name"] for tool in usable]

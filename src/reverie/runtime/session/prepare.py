@@ -16,7 +16,7 @@ __all__ = ["prepare"]
 
 
 async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -> dict[str, Any]:
-    """Bring the window into bounds and return the next request."""
+    """Run the inbox's commands and layers 1, 2 and 4, and return the next request with its cache breakpoints."""
     await log.settle()
     await parts.inbox.drain(log)
     await parts.configure(log, asked)
@@ -31,7 +31,7 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
 
 
 def _marked(log: SessionLog, parts: SessionParts, request: dict[str, Any]) -> dict[str, Any]:
-    """Place the cache breakpoints of a request, tell the cache watch of it, and emit its event."""
+    """Return a request with its cache breakpoints, after telling the cache watch and emitting its event."""
     parts.accounts.before(request, registered_by(log.pop_decisions()), log.view.finished_messages)
     messages: list[Any] = request["messages"]
     settled, tail_offset = parts.trim.unsettled()

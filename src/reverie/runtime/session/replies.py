@@ -27,7 +27,7 @@ class Call:
 
 
 def plain_reply(reply: Any) -> tuple[Message, dict[str, Any]]:
-    """Split a provider's reply, an SDK object or a mapping, into its message and its other fields."""
+    """Split a provider's reply, an SDK object or a mapping, into its message and a dict of its other fields."""
     body: Any = reply
     if not isinstance(body, Mapping):
         dump = getattr(reply, "to_dict", None) or getattr(reply, "model_dump", None)
@@ -45,7 +45,7 @@ def plain_reply(reply: Any) -> tuple[Message, dict[str, Any]]:
 
 
 def calls_of(message: Message, tools: Sequence[Mapping[str, Any]] = ()) -> list[Call]:
-    """Return the tool calls of a reply, each checked against its tool's schema."""
+    """Return a list of the tool calls of a reply; ``problem`` is set if an input breaks its tool's schema."""
     content = message["content"]
     if isinstance(content, str):
         return []
@@ -63,7 +63,7 @@ def _is_call(block: dict[str, Any]) -> bool:
 
 
 def result_content(output: Any) -> str | list[Any]:
-    """Return a tool's output as the content of a tool result."""
+    """Return a tool's output as the content of a tool result: text, content blocks, or else JSON text."""
     if isinstance(output, str):
         return output
     if isinstance(output, (bytes, bytearray)):

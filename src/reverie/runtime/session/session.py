@@ -36,7 +36,7 @@ class Session:
     """An agent's conversation: kept whole in its log, and inside the window in its requests."""
 
     def __init__(self, options: SessionOptions) -> None:
-        """Name a session by a record of options; most callers use ``open``."""
+        """Build a session from its options without opening its log; most callers use ``open``."""
         self._options = options
         self.log = SessionLog(
             options.name,
@@ -63,10 +63,10 @@ class Session:
         model: Model | None = None,
         folder: str = "",
     ) -> Session:
-        """Name a session to be entered with ``async with``; it is created where it does not exist yet.
+        """Return a session to enter with ``async with``, which opens its log; write mode creates a missing one.
 
-        ``capabilities`` names provider features beyond the public rules (``cache_edits``); ``model`` writes notes and
-        summaries; ``folder`` is the session's place in the storage, if not among its project's sessions.
+        ``capabilities`` names provider features beyond the public rules (``cache_edits``); ``model`` writes notes
+        and summaries; ``folder`` is the session's place in the storage, if not among its project's sessions.
         """
         directory = Path(cwd)
         settings = settings or load_settings(project=canonical_root(directory))
@@ -156,17 +156,20 @@ class Session:
     # -- the conversation
 
     async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:
-        """Log content that the program adds for the model, such as a date, a changed file or a listing."""
+        """Log an attachment: content that the program adds for the model, such as a date or a changed file."""
         return await self.log.attach(content, type=type)
 
     async def say(self, content: str | list[dict[str, Any]]) -> Entry:
-        """Log a message of the user."""
+        """Log a message of the user and return its entry; raise ``InputError`` if the message is empty."""
         if not content or (isinstance(content, str) and not content.strip()):
             raise InputError("the message is empty: pass some text")
         return await self.log.append(USER, {"message": {"role": "user", "content": content}})
 
     async def observe(self, reply: Any) -> list[Call]:
-        """Log the provider's reply and its cost, and return the tool calls it asks for."""
+        """Log the provider's reply and its cost, update the notes if due, and return a list of its tool calls.
+
+        A reply that repeats the one before is not logged again.
+        """
         message, rest = plain_reply(reply)
         fingerprint = (rest.get("id"), message["content"])
         if self._observed != fingerprint:  # a repeated reply follows a call that was cut off
@@ -201,7 +204,8 @@ class Session:
     ) -> Entry:
         """Log the result of a tool call; a big one moves to disk at once and a preview is logged in its place.
 
-        ``max_chars`` is the limit that the tool declares for its own results.
+        ``max_chars`` is the limit that the tool declares for its own results. A result that arrives after its
+        placeholder was sent is logged as an attachment.
         """
         use = self.view.tool_call(tool_use_id)
         if use is None:
@@ -230,18 +234,28 @@ class Session:
         tools: list[dict[str, Any]] | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Return the next request: always valid, and an extension of the last one unless a decision says otherwise."""
+        """Bring the window into bounds and return the next request, which extends the last if no decision differs.
+
+        The request is always valid. ``options`` are its other fields and arguments of the SDK call. Raise
+        ``WindowFull`` if the request cannot fit.
+        """
         asked = RequestOptions.of(model, system, tools, {"max_tokens": max_tokens, **options})
         return {**await prepare(self.log, self.parts, asked), **asked.extras}
 
     # -- the window
 
     async def trim(self, target_tokens: int | None = None) -> ResultsTrimmed | None:
-        """Clear the oldest tool results until the rest fits the target; return the event, or None where all fits."""
+        """Clear the oldest tool results until the clearable ones fit a target; return the event, None if all fit.
+
+        Without ``target_tokens``, the target is the policy's budget.
+        """
         return await self.parts.trim.clear_to(self.log, target_tokens)
 
     async def restore(self, tool_use_ids: list[str]) -> Entry:
-        """Bring cleared results back into the view and pin them there."""
+        """Bring cleared or offloaded results back into the view, pin them there, and return the logged entry.
+
+        Raise ``InputError`` if the list is empty or a result was not removed.
+        """
         unknown = [called for called in tool_use_ids if called not in self.view.overrides.results]
         if unknown or not tool_use_ids:
             raise InputError(f"{', '.join(unknown) or 'nothing'} was not cleared here: name results that were")
@@ -258,25 +272,26 @@ class Session:
         up_to: str | None = None,
         dry_run: bool = False,
     ) -> CompactionReport:
-        """Turn the past into a summary: all of it, from a message on, or up to one; ``dry_run`` changes nothing.
+        """Replace old messages, or those from or up to a named message, by a summary, and return a report.
 
-        Raise ``CompactionError`` where it cannot be done or would free too little; nothing is changed then.
+        ``dry_run`` only reports the effect, but may call the model. Raise ``CompactionError`` where it cannot be
+        done or would free too little; the view is not changed then.
         """
         return await self.parts.compact.compact(
             trigger=trigger, instructions=instructions, from_message=from_message, up_to=up_to, dry_run=dry_run
         )
 
     async def compact_reactively(self, error: PromptTooLong | None = None) -> CompactionReport:
-        """Compact because the provider refused the prompt as too long; ``error`` names its count and limit."""
+        """Compact because the provider refused the prompt as too long; ``error`` has its token count and limit."""
         tokens, limit = (error.tokens, error.limit) if error is not None else (None, None)
         return await self.parts.compact.reactively(tokens, limit)
 
     async def undo(self, compaction: str | None = None) -> Entry:
-        """Undo the last compaction: every removed message is restored byte for byte, and later ones stay."""
+        """Undo the last compaction, or the one with this entry id: its messages return, and later ones stay."""
         return await self.parts.compact.undo(compaction)
 
     async def read_back(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """Return content that left the view, by the handle in its place."""
+        """Return bytes of content that left the view, by its handle: ``limit`` bytes from ``offset``, or all."""
         self.parts.trim.read_backs += 1
         reader = self.parts.read_back(self.view)
         return await self.log.run_blocking(lambda: reader.read(handle, offset=offset, limit=limit))
@@ -297,7 +312,8 @@ class Session:
     ) -> list[ForkReply | BaseException]:
         """Ask side questions about the conversation, all at once and without tools; the conversation is unchanged.
 
-        Return one answer per question, or the exception it raised. All of them read one cached prefix.
+        Return a list with one answer per question, or with the exception that it raised. All questions read one
+        cached prefix.
         """
         asked = model or self.model
         if asked is None:

@@ -40,10 +40,10 @@ class _TrimState:
 
 
 class Trimmer:
-    """Runs layer 2 for one session."""
+    """Runs layer 2 for one session: clears old tool results."""
 
     def __init__(self, policy: TrimPolicy, cache: CachePlan, *, least_cached: int = 1_024) -> None:
-        """Clear by a policy."""
+        """Clear by a policy; ``least_cached`` is the smallest prefix in tokens that the provider caches."""
         self.policy = policy
         self.by_budget = False
         """Whether results are also cleared before a request until they fit the policy's budget."""
@@ -55,7 +55,7 @@ class Trimmer:
         self._next_look = 0
 
     def state(self) -> dict[str, Any]:
-        """Return the counts that a resumed session continues from."""
+        """Return the counts of cleared results and of read-backs, from which a resumed session continues."""
         return {"cleared": self._cleared, "read_backs": self.read_backs}
 
     def resume(self, state: Mapping[str, Any]) -> None:
@@ -67,7 +67,7 @@ class Trimmer:
         self._cleared, self.read_backs = found.cleared, found.read_backs
 
     async def before_request(self, log: SessionLog) -> None:
-        """Clear the results that should leave before this request."""
+        """Log the clearing or cache edit due before this request; with ``by_budget``, also clear to the budget."""
         planned = self.plan(log.view, log.clock())
         if isinstance(planned, TrimPlan):
             await self._clear(log, planned)
@@ -78,7 +78,10 @@ class Trimmer:
             await self.clear_to(log)
 
     async def clear_to(self, log: SessionLog, target_tokens: int | None = None) -> ResultsTrimmed | None:
-        """Clear the oldest results until the rest fits a budget; return the event, or None where all of it fits."""
+        """Clear the oldest results until the clearable ones fit a budget; return the event, None if all fit.
+
+        Raise ``SessionError`` if the provider clears in this session.
+        """
         if self.policy.mode == "provider":
             raise SessionError("the provider clears in this session: set trim.mode to 'client' to clear from here")
         self._pending.follow(log.view)
@@ -87,7 +90,7 @@ class Trimmer:
         return await self._clear(log, planned) if planned is not None else None
 
     def plan(self, view: View, now: float) -> TrimPlan | Decision | None:
-        """Return the clearing or the cache edit that layer 2 wants before this request."""
+        """Return the clearing or the cache edit that layer 2 wants before this request; None if it wants none."""
         if view.cuts != self._cache.cuts:
             self._next_look = 0
         self._pending.follow(view)
@@ -106,14 +109,17 @@ class Trimmer:
         self._cleared += len(gone)
 
     def unsettled(self) -> tuple[int | None, int]:
-        """Return how many messages and how many tokens come before the results that may be cleared soon."""
+        """Return how many messages and how many tokens come before the results that may be cleared soon.
+
+        The number of messages is None where it is 0 or there are no such results.
+        """
         recent: list[ClearableResult] = self._pending.candidates[-max(1, self.policy.keep_priced) :]
         if not recent:
             return None, self._pending.written
         return recent[0].group if recent[0].group > 0 else None, self._pending.start(recent[0])
 
     async def _clear(self, log: SessionLog, planned: TrimPlan) -> ResultsTrimmed:
-        """Log a clearing and emit its event."""
+        """Log a clearing, count its results, and emit and return its event."""
         before = log.view
         gone = [one.tool_use_id for one in planned.decision.cleared]
         uses = [use for use in map(before.tool_call, gone) if use is not None]
@@ -125,7 +131,7 @@ class Trimmer:
         return event
 
     def _worth_looking(self, view: View, life: Life) -> bool:
-        """Look through all candidates only now and then on a live cache, so that a turn's work stays flat."""
+        """Return whether to look through all candidates; rarely on a live cache, to keep a turn's work flat."""
         looks = life != "live" or view.length // 2 >= self._next_look
         return looks or view.token_count.tokens >= self._cache.compact_at
 

@@ -20,7 +20,7 @@ __all__ = ["LogWriter", "holder_text"]
 
 
 def holder_text(at: float) -> str:
-    """Return a description of this process, for people who find its lease."""
+    """Return the text that names this process in its lease: process id, host and the time ``at``."""
     return f"pid {os.getpid()} on {socket.gethostname()} since {iso(at)}"
 
 
@@ -41,7 +41,7 @@ class LogWriter:
         """Whether an append failed, so that its line may or may not be in the log."""
 
     def open(self, *, write: bool = True) -> ParsedLog:
-        """Take the lease for writing, read the log and fold it."""
+        """Take the lease if ``write``, read the log, fold it into the view, and return the parsed log."""
         if write:
             self._lease = self._storage.lease(self.key, holder=holder_text(self.clock()))
         try:
@@ -57,17 +57,17 @@ class LogWriter:
         return loaded
 
     def refresh(self) -> None:
-        """Read the log again, to see entries that another process appended."""
+        """Read the log again and fold it into the view, to see entries that another process appended."""
         self._load()
 
     def close(self) -> None:
-        """Release the lease."""
+        """Release the lease, if it is held; later appends raise ``SessionReadOnly``."""
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.release()
 
     def append(self, kind: str, body: dict[str, Any]) -> Entry:
-        """Append one entry; it is durable and in the view when this returns."""
+        """Append one entry and return it, durable and in the view; raise ``SessionReadOnly`` without the lease."""
         if self._lease is None:
             raise SessionReadOnly(
                 f"session {self.session} is open for reading only; open it with mode='write', or leave a command in "
@@ -99,7 +99,7 @@ class LogWriter:
             self.in_doubt = False
 
     def decide(self, decisions: Sequence[Decision]) -> list[Entry]:
-        """Append decisions, in order."""
+        """Append decisions in order and return their entries."""
         return [self.append(DECISION, body_of(decision)) for decision in decisions]
 
 

@@ -18,10 +18,10 @@ __all__ = ["Breaker", "breaker_of"]
 
 @record
 class Breaker:
-    """The state of the circuit breaker, folded from the log."""
+    """The state of the circuit breaker of automatic compaction, folded from the log."""
 
     failures: int = 0
-    """Failures in a row."""
+    """Failed compactions in a row."""
     refills: int = 0
     """Compactions in a row that followed the one before within a few turns."""
     replies: int | None = None
@@ -29,16 +29,16 @@ class Breaker:
     acted_at: float = 0.0
     """The time of the last compaction or failure."""
     probes: int = 0
-    """Tries made while the breaker was open."""
+    """Compactions tried while the breaker was open."""
     suspended: bool = False
-    """A compaction was undone: only the blocking limit, or a person, starts another."""
+    """Whether a compaction was undone, so that only the blocking limit, or a person, starts another."""
 
     def refilling(self, policy: CompactPolicy) -> int:
-        """Return the number of refills in a row, the present one included."""
+        """Return the refills in a row, plus one if only a few replies have followed the last compaction."""
         return self.refills + (self.replies is not None and self.replies <= policy.refill_turns)
 
     def is_open(self, policy: CompactPolicy) -> bool:
-        """Return whether automatic compaction is stopped."""
+        """Return whether the breaker is open, after too many failures or refills in a row."""
         return self.failures >= policy.failures or self.refilling(policy) >= policy.failures
 
     def why_not(self, policy: CompactPolicy, now: float, *, blocked: bool) -> str | None:
@@ -54,11 +54,11 @@ class Breaker:
         return None
 
     def replied(self) -> Breaker:
-        """Return the state after one more reply."""
+        """Return the breaker's state after one more reply."""
         return self if self.replies is None else replace(self, replies=self.replies + 1)
 
     def after(self, decision: Decision | Unknown, at: float, policy: CompactPolicy) -> Breaker:
-        """Return the state after a decision of that time."""
+        """Return the breaker's next state after a decision that was made at the time ``at``."""
         probes = self.probes + self.is_open(policy)
         match decision:
             case CompactionFailed():
@@ -75,7 +75,7 @@ class Breaker:
 
 
 def breaker_of(entries: Iterable[Entry], policy: CompactPolicy) -> Breaker:
-    """Fold a log into the state it leaves."""
+    """Return the breaker's state after all entries of a log."""
     state = Breaker()
     last = ""
     for entry in entries:

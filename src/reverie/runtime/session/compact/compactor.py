@@ -26,7 +26,7 @@ _COLLAPSE_TO = 0.75
 
 
 class Compactor:
-    """Runs layer 4 for one session."""
+    """Runs layer 4 for one session: compacts, snips or collapses the view, and undoes compactions."""
 
     def __init__(self, session: SessionPort, cache: CachePlan, notes: NotesKeeper, activity: SessionActivity) -> None:
         self._session = session
@@ -38,7 +38,7 @@ class Compactor:
 
     @property
     def restorer(self) -> Restorer | None:
-        """The source of open files, skills and steps to show again after a compaction."""
+        """The source of open files, skills and steps to show again after a compaction, if there is one."""
         return self._draft.restorer
 
     @restorer.setter
@@ -50,7 +50,7 @@ class Compactor:
         self.breaker = breaker_of(entries, self._session.settings.compact)
 
     def on_event(self, event: Event) -> None:
-        """Update the circuit breaker from an event."""
+        """Update the circuit breaker from an event about a reply, a compaction, its failure or its undo."""
         if isinstance(event, ReplyObserved):
             self.breaker = self.breaker.replied()
         elif isinstance(event, DecisionMade) and isinstance(
@@ -62,7 +62,10 @@ class Compactor:
     # -- before a request
 
     async def before_request(self) -> None:
-        """Compact where the window is nearly full or it is cheap; raise ``WindowFull`` where the request cannot fit."""
+        """Cut the view if the window is nearly full or it pays; raise ``WindowFull`` if the request cannot fit.
+
+        Nothing happens in a fork or while the switch ``compact`` is off.
+        """
         session = self._session
         switches, policy = session.settings.switches, session.settings.compact
         if not switches.compact or forking():
@@ -84,7 +87,7 @@ class Compactor:
         self._check(at.blocking)
 
     def _unbilled(self) -> int:
-        """Estimate the tokens of system prompt and tools while no reply has reported them."""
+        """Estimate the tokens of system prompt and tools; return 0 once a reply has reported them."""
         counted, prefix = self._session.view.token_count, self._session.view.facts.prefix
         if counted.known or counted.overhead or prefix is None:
             return 0
@@ -129,7 +132,7 @@ class Compactor:
         return report
 
     async def _when_cold(self, at: Thresholds) -> None:
-        """Compact early where the cache is cold, no call is needed, and it pays by a margin."""
+        """Compact early, without a model call, if the cache is cold and it pays by a margin."""
         session = self._session
         policy, now = session.settings.compact, session.clock()
         if self._cache.placed is None or self._cache.life(now) != "cold":
@@ -158,7 +161,10 @@ class Compactor:
         dry_run: bool = False,
         limit: int | None = None,
     ) -> CompactionReport:
-        """Compact, or only report the effect in a dry run; raise ``CompactionError`` where it cannot be done."""
+        """Compact and return the report, or only plan it in a dry run; raise ``CompactionError`` if it fails.
+
+        ``limit`` is the token count that the window must get below.
+        """
         session = self._session
         if not session.settings.switches.compact:
             raise CompactionError("compaction is switched off: turn the switch 'compact' on")
@@ -173,11 +179,11 @@ class Compactor:
         return report
 
     async def apply(self, report: CompactionReport) -> Entry:
-        """Log a planned compaction; the view must not have changed since it was planned."""
+        """Log a planned compaction, run hooks, and return its entry; raise if the view changed since the plan."""
         return await self._applied(report, CompactionRequest(report.decision.trigger, "", self._session.thresholds))
 
     async def reactively(self, tokens: int | None, limit: int | None) -> CompactionReport:
-        """Compact after the provider refused the prompt, to well below the limit it named."""
+        """Compact well below the limit that the provider named in its refusal; log a failure and raise it."""
         count = self._session.view.token_count.tokens
         target = int(limit * min(1.0, count / tokens)) if limit is not None and tokens else count  # in our own count
         try:
@@ -187,7 +193,7 @@ class Compactor:
             raise
 
     async def undo(self, compaction: str | None = None) -> Entry:
-        """Undo the last compaction, or the one named."""
+        """Undo the last compaction, or the named one, and return the entry; raise ``SessionError`` without one."""
         facts = self._session.view.facts
         active = [one for one in facts.compactions if one not in facts.undone]
         if not active:
@@ -199,7 +205,7 @@ class Compactor:
         return entry
 
     async def _applied(self, report: CompactionReport, asked: CompactionRequest) -> Entry:
-        """Log a compaction, append the metadata again, run the hooks and emit the event."""
+        """Log a compaction and the metadata again, run hooks, emit the event, and return the first entry."""
         session = self._session
         cut_from = {item.uuid for item in visible_items(session.view)}
         if report.decision.last_before not in cut_from:

@@ -49,7 +49,7 @@ _SCALES = (1.0, 0.5, 0.25, 0.0)
 
 @record
 class CompactionReport:
-    """A planned or finished compaction: its decision, its effect on window and cost, its words and its losses."""
+    """A planned or finished compaction: its decision, effect on window and cost, quoted messages and losses."""
 
     decision: Compacted
     tokens_before: int
@@ -98,7 +98,7 @@ class CompactionRequest:
 
 
 class CompactionDraft:
-    """Drafts compactions for one session; it logs only the cost of its calls."""
+    """Plans compactions for one session without logging them; it logs only the cost of its calls."""
 
     def __init__(self, session: SessionPort, cache: CachePlan, notes: NotesKeeper, activity: SessionActivity) -> None:
         self.restorer: Restorer | None = None
@@ -110,7 +110,7 @@ class CompactionDraft:
         self._saying = UserMessages()
 
     def progress(self, phase: str, characters: int = 0) -> None:
-        """Emit the phase of a compaction."""
+        """Emit the phase of a compaction and the number of characters written so far."""
         self._session.emit(CompactionProgressed(self._session.name, phase, characters))
 
     async def plan(self, asked: CompactionRequest) -> CompactionReport:
@@ -124,7 +124,7 @@ class CompactionDraft:
             self.progress("done")
 
     async def _written(self, asked: CompactionRequest) -> CompactionReport:
-        """Try the methods, cheapest first: notes, the model, the local note-taker."""
+        """Return the first report that succeeds, cheapest method first: notes, the model, the local note-taker."""
         session = self._session
         policy, switches = session.settings.compact, session.settings.switches
         room = summary_budget(policy, asked.thresholds.effective)
@@ -149,7 +149,10 @@ class CompactionDraft:
         return replace(report, model_calls=failed.calls) if failed is not None else report
 
     async def _from_notes(self, asked: CompactionRequest, room: SummaryBudget) -> CompactionReport | None:
-        """Draft from existing notes without a call; return None, with an event, where they cannot be used."""
+        """Draft from existing notes without a call; return None, after an event, if the notes are unusable.
+
+        Without notes, return None at once.
+        """
         session = self._session
         facts = session.view.facts
         if not session.settings.switches.notes or not any(text.strip() for text in facts.notes.values()):
@@ -194,7 +197,7 @@ class CompactionDraft:
             raise CompactionError(str(error), calls=made.calls) from error
 
     async def _locally(self, asked: CompactionRequest, room: SummaryBudget) -> CompactionReport:
-        """Write notes now and draft from them, with a shorter tail while the result is too large."""
+        """Draft from notes that the local note-taker writes now, with a shorter tail while they are too large."""
         view = self._session.view
         wrong = CompactionError("there is nothing to compact")
         names = await self._names()
@@ -222,7 +225,7 @@ class CompactionDraft:
         raise wrong
 
     async def _local_notes(self, view: View, before: Notes, budget: NotesBudget) -> Notes:
-        """Return notes on the whole session, written from its activity."""
+        """Return notes on the whole session, which the local note-taker writes from its activity."""
         return await self._session.run_blocking(
             lambda: self._activity.read(view, lambda gathered: take_notes(gathered, before, budget=budget))
         )
@@ -251,7 +254,7 @@ class CompactionDraft:
         calls: int,
         cost: float | None,
     ) -> CompactionReport:
-        """Build the decision, foresee its effect, and refuse one that would free too little."""
+        """Build the decision, foresee its effect and return a report; raise if it would free too little."""
         session = self._session
         view, policy = session.view, session.settings.compact
         handle = f"cut-{new_uuid()[:12]}"
@@ -284,7 +287,7 @@ class CompactionDraft:
         return CompactionReport(decision, before, left, len(taking.kept), words, loss, calls, cost, price)
 
     async def _restored(self, asked: CompactionRequest, after: View, *, plan_only: bool) -> list[dict[str, Any]]:
-        """Return the blocks to show again; the whole result stays within half of the threshold."""
+        """Return the blocks to show again; the window stays within half of the compaction threshold."""
         session = self._session
         if self.restorer is None:
             return []
@@ -302,7 +305,7 @@ class CompactionDraft:
         )
 
     def _priced(self, view: View, after: View, calls: int) -> Verdict:
-        """Price the compaction against carrying the window on."""
+        """Return the price of the compaction against carrying the window on, and whether it pays."""
         cache, policy = self._cache, self._session.settings.compact
         window, overhead = view.token_count.tokens, round(view.token_count.overhead)
         live = window if cache.placed is not None and cache.life(self._session.clock()) == "live" else 0

@@ -25,7 +25,7 @@ class RestorableText:
 
 @record
 class OpenContent:
-    """The content an agent had open, most recent first."""
+    """The content an agent had open: files, skills, plan and listings; files and skills most recent first."""
 
     files: tuple[RestorableText, ...] = ()
     """Files read lately, as they are on disk; without the plan and instruction files."""
@@ -52,9 +52,10 @@ def restored_blocks(
     shown: Sequence[str] = (),
     plan_only: bool,
 ) -> list[dict[str, Any]]:
-    """Choose the blocks to show again within a token budget; ``shown`` names files that the kept part still shows.
+    """Return the blocks to show again within a token budget; ``shown`` names files that the kept part still shows.
 
-    The plan comes first, then listings, then skills, then files: files shrink first because they can be read again.
+    The plan comes first, then listings, then skills, then files: files shrink first because they can be read
+    again. ``plan_only`` leaves out all but the plan; ``effective`` is the size of the window in tokens.
     """
     left = tokens
     out: list[str] = []
@@ -82,7 +83,7 @@ def restored_blocks(
 
 
 def _fitting(found: Sequence[RestorableText], each: int, tokens: int, count: int) -> list[RestorableText]:
-    """Return at most ``count`` texts, each cut to its own budget, while they fit the whole budget."""
+    """Return the first texts, at most ``count``, each cut to ``each`` tokens, while all fit ``tokens``."""
     out: list[RestorableText] = []
     left = tokens
     for one in found[:count]:

@@ -42,7 +42,7 @@ class ModelSummary:
 
 
 class _SummaryCalls:
-    """The calls that ask for one summary."""
+    """The calls to a model that ask for one summary, with their number and cost."""
 
     def __init__(self, session: SessionPort, model: Model, on_text: Callable[[int], None]) -> None:
         at = session.thresholds
@@ -56,7 +56,7 @@ class _SummaryCalls:
         self.cost: float | None = 0.0
 
     def add_text(self, text: str) -> None:
-        """Report how many characters have been written."""
+        """Count the characters of a text and report how many have been written so far."""
         self._characters += len(text)
         self._on_text(self._characters)
 
@@ -65,7 +65,7 @@ class _SummaryCalls:
         self.cost = None if cost is None or self.cost is None else self.cost + cost
 
     async def by_fork(self, asked: str) -> str:
-        """Ask by a fork on the warm prefix; return the summary, or an empty text."""
+        """Ask by a fork on the warm prefix; return the summary, or an empty text if the reply holds none."""
         policy = self._policy
         self.calls += 1
         reply = await Forks(self._session, self._model).ask(
@@ -79,7 +79,7 @@ class _SummaryCalls:
         return summary_of(reply.text)
 
     async def by_request(self, asked: str, limit: int) -> str:
-        """Ask by a request of its own, without the oldest rounds while it is too long."""
+        """Ask by a separate request, without the oldest rounds while it is too long; return the summary or ""."""
         policy, view = self._policy, self._session.view
         messages = fitted_messages(plain_messages(view), limit - self.max_tokens - estimate_text(asked))
         self.calls += 1
@@ -124,7 +124,10 @@ async def summarise(
     limit: int,
     on_text: Callable[[int], None],
 ) -> ModelSummary:
-    """Return a model's summary of the view; raise ``CompactionError`` with the reason where there is none."""
+    """Return a model's summary of the view; raise ``CompactionError`` with the reason where there is none.
+
+    ``limit`` is the window in tokens; ``on_text`` gets the number of characters written so far.
+    """
     asked = directive(method, quote=quote, instructions=instructions)
     calls = _SummaryCalls(session, model, on_text)
     wrong = ""

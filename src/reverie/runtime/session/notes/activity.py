@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class SessionActivity:
-    """Follows a session's view; one reader at a time, from any thread."""
+    """The activity gathered from a session's growing view; a lock makes threads read it one after another."""
 
     def __init__(self) -> None:
         self._gathered = Activity()
         self._lock = Lock()
 
     def read(self, view: View, act: Callable[[Activity], T]) -> T:
-        """Add the new entries of a view, then return the result of a function of all activity; this may block."""
+        """Add the new entries of a view to the activity, then return ``act`` of all activity; this may block."""
         with self._lock:
             return act(self._gathered.follow(view))

@@ -53,7 +53,7 @@ _RETRIES: Final = 2
 
 
 class NotesKeeper:
-    """Keeps the notes of one session."""
+    """Keeps the notes of one session in its log, and writes them to a file."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class NotesKeeper:
         root: str = "",
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """Keep the file under a session's folder; ``root`` is the directory where a person finds the storage."""
+        """Keep the notes file in a session's folder; ``root`` is the storage's directory, for a person's path."""
         self.forks: Forks | None = None
         """The way to ask a model for notes; without one the local note-taker writes them."""
         self.tasks: TaskGroup | None = None
@@ -96,12 +96,12 @@ class NotesKeeper:
 
     @property
     def notes(self) -> Notes:
-        """The notes as the log has them."""
+        """The session's notes as the log has them, without unlogged edits of the file."""
         return Notes(dict(self._session.view.facts.notes))
 
     @property
     def path(self) -> str:
-        """The path of the notes file."""
+        """The path of the notes file on disk; its storage key if the storage is not a directory."""
         return f"{self._root}/{self._key}" if self._root else self._key
 
     async def document(self) -> str:
@@ -112,7 +112,7 @@ class NotesKeeper:
     # -- acting
 
     async def after_reply(self) -> None:
-        """Update the notes if they are due; with a model and a task group, in the background."""
+        """Update the notes if due and no update is running; with a model and a task group, in the background."""
         if self._running is not None or not self._allowed() or not self.due():
             return
         if self.forks is None or self.tasks is None:
@@ -122,7 +122,7 @@ class NotesKeeper:
         self.tasks.start_soon(self._in_background)
 
     def due(self) -> bool:
-        """Say whether an update is due; new entries are read only after enough tokens were added."""
+        """Return whether an update is due; new entries are read only after enough tokens were added."""
         limits, view = self._limits(), self._session.view
         if not enough_tokens(view, limits):
             return False
@@ -131,7 +131,8 @@ class NotesKeeper:
     async def update(self, *, manual: bool = False, local: bool = False) -> NotesUpdated | None:
         """Update the notes now and return the logged decision, or None where nothing changed.
 
-        Wait for a running update instead; ``manual`` logs every changed section, ``local`` asks no model.
+        If an update is running, wait for it, and then update again only if ``manual``. ``manual`` logs every
+        changed section; ``local`` asks no model.
         """
         running = self._running
         if running is not None and not self._is_dead():
@@ -142,7 +143,7 @@ class NotesKeeper:
         return await self._finish(manual=manual, local=local)
 
     async def wait(self, timeout_seconds: float) -> bool:
-        """Wait for a running update and return whether none runs now; one that takes too long counts as dead."""
+        """Wait for a running update and return whether none runs now; False at once if it has run far too long."""
         running = self._running
         if running is None:
             return True
@@ -153,12 +154,12 @@ class NotesKeeper:
         return running.is_set()
 
     async def adopt(self) -> NotesUpdated | None:
-        """Log a person's edit of the file, if there is one."""
+        """Log a person's edit of the notes file and return the decision; None if there is no valid edit."""
         template: Template = await self._session.run_blocking(lambda: template_of(self._policy))
         return (await self._adopted(template))[0]
 
     async def edit(self, document: str) -> NotesUpdated | None:
-        """Log a person's edit that arrives as text, and write the file."""
+        """Log a person's edit given as Markdown, write the file, and return the decision; None if unchanged."""
         template: Template = await self._session.run_blocking(lambda: template_of(self._policy))
         after = parse_notes(document, template)
         _, found = await self._adopted(template)
@@ -191,7 +192,7 @@ class NotesKeeper:
             raise
 
     async def _finish(self, *, manual: bool, local: bool) -> NotesUpdated | None:
-        """Run one update, then allow the next one even if this one fails."""
+        """Run one update and return its decision, None if nothing changed; a failure still allows the next one."""
         running = self._running
         try:
             template: Template = await self._session.run_blocking(lambda: template_of(self._policy))
@@ -279,7 +280,7 @@ class NotesKeeper:
         covered: str | None = None,
         calls: int = 0,
     ) -> NotesUpdated:
-        """Log an update and emit its event; the caller writes the file."""
+        """Log changed sections, emit the event, and return the logged decision; the caller writes the file."""
         after = Notes({**self.notes.sections, **sections})
         update = NotesUpdated(
             Cause(_LAYER, reason),
@@ -295,7 +296,7 @@ class NotesKeeper:
         return update
 
     async def _project(self, template: Template, found: Document | None) -> None:
-        """Write the file; adopt a person's edit that was made meanwhile first."""
+        """Write the notes of the log to the file; first adopt a person's edit that was made meanwhile."""
         for _ in range(_RETRIES):
             data = render_notes(self.notes, template).encode("utf-8", "replace")
             if found is not None and found.data == data:

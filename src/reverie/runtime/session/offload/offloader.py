@@ -35,12 +35,12 @@ class Offloader:
         self._known = SeenResults()
 
     def on_event(self, event: Event) -> None:
-        """Rebuild the index of earlier results after a decision that brings others into view."""
+        """Restart the index of earlier results after a decision that changes which results the view shows."""
         if isinstance(event, DecisionMade) and isinstance(event.decision, _REDRAWS):
             self._known.restart()
 
     async def result(self, log: SessionLog, tool: str, handle: str, output: Any, max_chars: float | None) -> Content:
-        """Log the decision about one result and return the content to log in its place."""
+        """Move a big result to disk, log the decision about it, and return the content to log as the result."""
         if not self.enabled:
             return result_content(output)
         given = bytes(output) if isinstance(output, (bytes, bytearray)) else result_content(output)
@@ -61,7 +61,7 @@ class Offloader:
         return applied.content
 
     async def before_request(self, log: SessionLog) -> None:
-        """Offload results of the message about to be sent until they fit its budget together."""
+        """Offload results of the message about to be sent until together they fit the budget of a message."""
         if not self.enabled:
             return
         applied = await log.run_blocking(

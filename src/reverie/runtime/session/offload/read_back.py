@@ -46,7 +46,7 @@ class StoredContent:
 
     @property
     def sha256(self) -> str:
-        """The hash of the bytes."""
+        """The SHA-256 hash of the bytes, in hexadecimal."""
         return hashlib.sha256(self.data).hexdigest()
 
     @property
@@ -56,7 +56,7 @@ class StoredContent:
         return lines[:-1] if lines[-1] == "" else lines
 
     def search(self, pattern: str | None) -> list[TextLine]:
-        """Return the lines in which a regular expression is found, or all of them."""
+        """Return a list of the lines in which a regular expression is found; all lines if ``pattern`` is None."""
         try:
             wanted = re.compile(pattern or "")
         except re.error as error:
@@ -68,13 +68,13 @@ class ReadBack:
     """Reads content that a session's view no longer shows."""
 
     def __init__(self, storage: Storage, key: str, view: View) -> None:
-        """``key`` is the session's folder in the store; its log is beside it."""
+        """Read from the session's folder ``key`` in the storage, and from the log beside it."""
         self._storage = storage
         self._key = key
         self._view = view
 
     def find(self, handle: str) -> StoredContent:
-        """Return the content of a handle, verified by its hash where the log has one."""
+        """Return the content of a handle, verified by its logged hash, if any; raise ``InputError`` if unknown."""
         found = self._result(handle) or self._file(handle) or self._message(handle) or self._cut(handle)
         if found is None:
             raise InputError(
@@ -84,18 +84,18 @@ class ReadBack:
         return found
 
     def read(self, handle: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """Return the bytes, or a part of them."""
+        """Return the bytes of a handle's content, or at most ``limit`` of them from ``offset`` on."""
         data = self.find(handle).data
         start = max(0, offset)
         return data[start:] if limit is None else data[start : start + max(0, limit)]
 
     def lines(self, handle: str, *, first: int = 1, count: int | None = None) -> list[TextLine]:
-        """Return lines of the text, beginning with line ``first``, counted from 1."""
+        """Return a list of at most ``count`` lines of a handle's text from line ``first`` on, counted from 1."""
         start = max(1, first) - 1
         return self.find(handle).search(None)[start : None if count is None else start + max(0, count)]
 
     def search(self, handle: str, pattern: str) -> list[TextLine]:
-        """Return the lines in which a regular expression is found."""
+        """Return a list of the lines of a handle's text in which a regular expression is found."""
         return self.find(handle).search(pattern)
 
     def _result(self, called: str) -> StoredContent | None:
@@ -117,7 +117,7 @@ class ReadBack:
         return StoredContent(handle, "file", data, _as_text(data, decision.media), decision.path)
 
     def _file(self, handle: str) -> StoredContent | None:
-        """Find a stored result by its path in the store, on this machine, or by its file name alone."""
+        """Return a stored result by its storage path, its path on this machine, or its file name; else None."""
         name = handle.rsplit("/", 1)[-1]
         for called in (name.rsplit(".", 1)[0], *self._called()):
             decision = self._view.offloaded(called)
@@ -153,7 +153,7 @@ class ReadBack:
                 yield called
 
     def _blocks(self) -> Iterator[dict[str, Any]]:
-        """Yield every result block of the log."""
+        """Yield every tool result block of the log."""
         for entry in self._view.history:
             content: Any = _content(entry)
             for block in cast("list[Any]", content) if isinstance(content, list) else ():
@@ -162,7 +162,7 @@ class ReadBack:
 
 
 def _content(entry: Entry) -> Any:
-    """Return the message of an entry, or the text that a decision puts into the view."""
+    """Return the content of an entry's message, or the text that a decision puts into the view."""
     message = message_of(entry)
     return entry.body.get("text", "") if message is None else message.get("content") or ""
 
