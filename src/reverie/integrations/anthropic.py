@@ -50,7 +50,7 @@ _NO_LONGER_TRUE: Final = ("content-encoding", "content-length")
 
 
 def reverie_middleware(session: Session, *, memory: Memory | None = None) -> Middleware:
-    """Return a client middleware that sends a session's view in place of the history a loop sends.
+    """Return a client middleware that sends a session's view in place of a loop's history, and logs the replies.
 
     With ``memory`` the memory index opens the conversation, and memories that fit are recalled.
     """
@@ -58,14 +58,18 @@ def reverie_middleware(session: Session, *, memory: Memory | None = None) -> Mid
 
 
 class _SessionMiddleware(Middleware):
-    """Prepares, sends and observes the calls of one conversation."""
+    """The middleware for one conversation: sends the session's view, logs replies, and lets other requests pass."""
 
     def __init__(self, session: Session, memory: Memory | None) -> None:
         self._bridge = SessionBridge(session)
         self._host_session = HostSession(session, memory)
 
     def handle(self, request: Any, call_next: Callable[[Any], APIResponse[Any]]) -> APIResponse[Any]:
-        """Handle one attempt of a synchronous client."""
+        """Send a synchronous client's request with the session's view, log the reply, and return the response.
+
+        A prompt that is too long is compacted and sent once more. If we fail, or our request is refused, the
+        client's own request is sent.
+        """
         body = _body(request)
         if body is None:
             return call_next(request)
@@ -90,7 +94,11 @@ class _SessionMiddleware(Middleware):
         return response
 
     async def handle_async(self, request: Any, call_next: Callable[[Any], Any]) -> AsyncAPIResponse[Any]:
-        """Handle one attempt of an asynchronous client."""
+        """Send an asynchronous client's request with the session's view, log the reply, and return the response.
+
+        A prompt that is too long is compacted and sent once more. If we fail, or our request is refused, the
+        client's own request is sent.
+        """
         body = _body(request)
         if body is None:
             return await call_next(request)
@@ -115,7 +123,7 @@ class _SessionMiddleware(Middleware):
         return response
 
     def _refused(self, failure: Exception) -> None:
-        """Report that the provider refused our request, so that the host's own is sent instead."""
+        """Report, as an event, that the provider refused our request and that the host's own is sent; return None."""
         self._bridge.report_fallback(_WHAT, f"the request was refused and the host's own is sent instead: {failure}")
 
     def _observe(self, reply: bytes | Body) -> None:
@@ -129,7 +137,7 @@ class _SessionMiddleware(Middleware):
 
 
 def _body(request: Any) -> Body | None:
-    """Return the body of a request to the Messages endpoint; None for other requests."""
+    """Return the body of a POST to the Messages endpoint that has a list of messages; None for other requests."""
     path = str(request.url).split("?", 1)[0]
     body = request.json
     if str(request.method).lower() != "post" or not path.endswith(_PATH) or not isinstance(body, dict):
@@ -139,14 +147,16 @@ def _body(request: Any) -> Body | None:
 
 
 def _asked(request: Any, body: Body) -> Body:
-    """Return the request's body with the betas from its headers, which determine the window."""
+    """Return the body with the beta names from the request's header as ``betas``; the same body if there are none."""
     headers = cast("Mapping[str, Any]", request.headers)
     named = next((value for key, value in headers.items() if key.lower() == _BETA and isinstance(value, str)), "")
     return {**body, "betas": [one.strip() for one in named.split(",") if one.strip()]} if named else body
 
 
 def _with_body(request: Any, sent: Body) -> Any:
-    """Return the request with another body, and with the beta that context editing needs."""
+    """Return a copy of the request with another body; if only that body edits the context, add the beta header for
+    it.
+    """
     body = {key: value for key, value in sent.items() if key != "betas"}
     headers: dict[str, Any] = dict(request.headers)
     if "context_management" in body and "context_management" not in request.json:
@@ -175,7 +185,9 @@ class _StreamObserver:
         self._reply: MessageAssembly | None = MessageAssembly("the provider")
 
     def feed(self, chunk: bytes) -> Body | None:
-        """Add some bytes and return the reply they complete, else None."""
+        """Add bytes of a stream; return the reply's body when these bytes complete it, None before, after and on
+        errors.
+        """
         if self._reply is None:
             return None
         try:
@@ -192,7 +204,7 @@ class _StreamObserver:
 
 
 class _ObservedStream(httpx2.SyncByteStream):
-    """A stream with unchanged bytes; its reply is observed before the host sees the end."""
+    """A stream with unchanged bytes that passes the complete reply to ``observe`` before it yields the last bytes."""
 
     def __init__(self, response: httpx2.Response, observe: Callable[[Body], None]) -> None:
         self._response = response
@@ -211,7 +223,7 @@ class _ObservedStream(httpx2.SyncByteStream):
 
 
 class _AsyncObservedStream(httpx2.AsyncByteStream):
-    """The same for an asynchronous client."""
+    """``_ObservedStream`` for an asynchronous client."""
 
     def __init__(self, response: httpx2.Response, observe: Callable[[Body], Any]) -> None:
         self._response = response
@@ -230,7 +242,7 @@ class _AsyncObservedStream(httpx2.AsyncByteStream):
 
 
 def _with_stream(response: httpx2.Response, stream: httpx2.SyncByteStream | httpx2.AsyncByteStream) -> httpx2.Response:
-    """Return a response with the same head and another body."""
+    """Return a response with another body and the same status and headers, except its encoding and length."""
     headers = response.headers.copy()
     for name in _NO_LONGER_TRUE:
         if name in headers:
@@ -242,7 +254,7 @@ def _with_stream(response: httpx2.Response, stream: httpx2.SyncByteStream | http
 
 
 def _tool_answer(command: Callable[..., str], *arguments: Any) -> str:
-    """Run a command of the memory tool; raise ``ToolError`` for an error that the model should see."""
+    """Run a command of the memory tool and return its text; raise ``ToolError`` in place of an error of Reverie."""
     try:
         return command(*arguments)
     except InputError as error:
@@ -270,36 +282,36 @@ class ReverieMemoryTool(BetaAbstractMemoryTool):
         self._files = MemoryFiles(str(memory.path), author=author, source=source, trust=trust)
 
     def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
-        """Show a directory, or a file with line numbers."""
+        """Return the listing of a directory, or a file's text with line numbers."""
         return _tool_answer(self._files.view, command.path, command.view_range)
 
     def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
-        """Create a file; an existing one is left unchanged."""
+        """Create a file and return a confirmation; raise ``ToolError`` if the path exists."""
         return _tool_answer(self._files.create, command.path, command.file_text)
 
     def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
-        """Replace a text that occurs once in a file."""
+        """Replace a text that occurs once in a file and return the changed lines; raise ``ToolError`` otherwise."""
         return _tool_answer(self._files.str_replace, command.path, command.old_str, command.new_str)
 
     def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
-        """Insert lines after a line of a file."""
+        """Insert a text after a line of a file and return a confirmation."""
         return _tool_answer(self._files.insert, command.path, command.insert_line, command.insert_text)
 
     def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
-        """Delete a file, or every file of a directory."""
+        """Delete a file, or every file of a directory, and return a confirmation."""
         return _tool_answer(self._files.delete, command.path)
 
     def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
-        """Rename a file or a directory."""
+        """Rename a file or a directory and return a confirmation; raise ``ToolError`` if the new path exists."""
         return _tool_answer(self._files.rename, command.old_path, command.new_path)
 
     def clear_all_memory(self) -> str:
-        """Delete all memories; the journal can restore them."""
+        """Delete all memories and return a confirmation; the journal can restore them."""
         return _tool_answer(self._files.clear)
 
 
 class AsyncReverieMemoryTool(BetaAsyncAbstractMemoryTool):
-    """The same for an asynchronous client; commands run in a worker thread."""
+    """``ReverieMemoryTool`` for an asynchronous client; its commands run in a worker thread."""
 
     def __init__(
         self,
@@ -315,29 +327,29 @@ class AsyncReverieMemoryTool(BetaAsyncAbstractMemoryTool):
         self._tool = ReverieMemoryTool(memory, author=author, source=source, trust=trust)
 
     async def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
-        """Show a directory, or a file with line numbers."""
+        """Return the listing of a directory, or a file's text with line numbers."""
         return await to_thread.run_sync(self._tool.view, command)
 
     async def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
-        """Create a file; an existing one is left unchanged."""
+        """Create a file and return a confirmation; raise ``ToolError`` if the path exists."""
         return await to_thread.run_sync(self._tool.create, command)
 
     async def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
-        """Replace a text that occurs once in a file."""
+        """Replace a text that occurs once in a file and return the changed lines; raise ``ToolError`` otherwise."""
         return await to_thread.run_sync(self._tool.str_replace, command)
 
     async def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
-        """Insert lines after a line of a file."""
+        """Insert a text after a line of a file and return a confirmation."""
         return await to_thread.run_sync(self._tool.insert, command)
 
     async def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
-        """Delete a file, or every file of a directory."""
+        """Delete a file, or every file of a directory, and return a confirmation."""
         return await to_thread.run_sync(self._tool.delete, command)
 
     async def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
-        """Rename a file or a directory."""
+        """Rename a file or a directory and return a confirmation; raise ``ToolError`` if the new path exists."""
         return await to_thread.run_sync(self._tool.rename, command)
 
     async def clear_all_memory(self) -> str:
-        """Delete all memories; the journal can restore them."""
+        """Delete all memories and return a confirmation; the journal can restore them."""
         return await to_thread.run_sync(self._tool.clear_all_memory)

@@ -44,10 +44,11 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 @record
 class HistoryPiece:
-    """One piece of a conversation; ``id`` is the call that a result answers.
+    """A message, a reply or one tool result of a host's history; ``key`` is the digest by which it is recognised.
 
-    ``own`` is the host's form of the piece where the wire's form holds less; it is stored in the log. A piece with
-    ``stands`` opens the conversation, as an instruction or the host's own summary does, and no compaction removes it.
+    ``id`` is the call that a result answers. ``own`` is the host's form of the piece where the wire's form holds
+    less; it is stored in the log. A piece with ``stands`` opens the conversation, as an instruction or the host's
+    own summary does, and no compaction removes it.
     """
 
     kind: Literal["said", "reply", "result"]
@@ -60,7 +61,10 @@ class HistoryPiece:
 
 
 def pieces_of(messages: Iterable[Mapping[str, Any]]) -> list[HistoryPiece]:
-    """Return the pieces of a history in the wire's shape; the results of a message come before its words."""
+    """Return a list of the pieces of messages in the wire's shape; replies in a row become one piece.
+
+    The results of a message come before its text.
+    """
     pieces: list[HistoryPiece] = []
     for message in messages:
         _read(message, pieces)
@@ -113,13 +117,15 @@ class HistoryReader:
         return list(self._pieces)
 
     def _ends_a_piece(self, at: int) -> bool:
-        """Return whether no later message can continue the piece of this one, as replies in several messages do."""
+        """Return whether the message at an index added a piece that no later message can extend; a reply can be
+        extended.
+        """
         before = self._ends[at - 1] if at else 0
         return self._messages[at].get("role") != "assistant" and self._ends[at] > before
 
 
 def common_length(known: Sequence[Any], given: Sequence[Any]) -> int:
-    """Return how many leading items of two sequences are equal."""
+    """Return how many leading items of two sequences are equal; 0 if the items cannot be compared."""
     try:
         if known == given[: len(known)]:  # the usual case: a history grows at its end
             return len(known)
@@ -130,7 +136,7 @@ def common_length(known: Sequence[Any], given: Sequence[Any]) -> int:
 
 
 def detached(value: Any) -> Any:
-    """Return a deep copy of a value, which later changes by its owner do not affect."""
+    """Return a deep copy of a value, with a new plain object in place of each object that cannot be copied."""
     if isinstance(value, dict):
         return {key: detached(item) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list):
@@ -146,12 +152,12 @@ def detached(value: Any) -> Any:
 
 
 def message_key(content: Any) -> bytes:
-    """Return a digest of a message's content."""
+    """Return a digest of a message's content, without cache marks and fields that are None."""
     return _digest(["said", *(_bare(block) for block in _blocks(content))])
 
 
 def reply_key(content: Any) -> bytes:
-    """Return a digest of a reply: its words and its calls, without its thinking."""
+    """Return a digest of a reply's text, calls and other blocks, without thinking and cache marks."""
     words: list[str] = []
     rest: list[Any] = []
     for block in _blocks(content):
@@ -166,7 +172,7 @@ def reply_key(content: Any) -> bytes:
 
 
 def content_key(content: Any) -> bytes:
-    """Return a digest of a result's content."""
+    """Return a digest of a result's content; a list of text blocks has the digest of the joined text."""
     if isinstance(content, Sequence) and not isinstance(content, (str, bytes)):
         blocks = cast("Sequence[Any]", content)
         if blocks and all(_is_text(block) for block in blocks):
@@ -221,7 +227,7 @@ def _is_text(block: Any) -> bool:
 
 
 def _bare(block: Any) -> Any:
-    """Return a block without cache marks and empty fields."""
+    """Return a block, or a list of blocks, without cache marks and fields that are None, at every depth."""
     if isinstance(block, list):
         return [_bare(item) for item in cast("list[Any]", block)]
     if not isinstance(block, dict):
@@ -244,15 +250,17 @@ class ReplyIndex(Generic[T]):
         self._known: dict[bytes, list[T]] = {}
 
     def add(self, key: bytes, reply: T) -> None:
-        """Add a reply after the earlier ones."""
+        """Add a reply after earlier ones with the same digest."""
         self._known.setdefault(key, []).append(reply)
 
     def drop(self, key: bytes) -> None:
-        """Remove the last reply with this digest."""
+        """Remove the last reply with this digest; raise if the digest is unknown."""
         self._known[key].pop()
 
     def found(self, keys: Sequence[bytes]) -> list[T | None]:
-        """Return the host's form of each reply, None if unknown; equal replies are matched from the last one."""
+        """Return the reply for each digest, None if unknown; a digest that occurs n times gets the last n replies
+        in order.
+        """
         left = Counter(keys)
         found: list[T | None] = []
         for key in keys:
@@ -269,8 +277,9 @@ class Placeholders:
         self._things: dict[str, Any] = {}
 
     def block(self, kind: str, thing: Any, says: Any = None) -> Block:
-        """Return a text block that replaces a host's object; ``says`` is the content that names it, by default all of
-        it.
+        """Return a text block that replaces a host's object, and remember the object.
+
+        The text names ``kind`` and a digest of ``says``, or of the object if ``says`` is None.
         """
         text = f"[{kind} {_digest(thing if says is None else says).hex()[:_NAME_LENGTH]}]"
         self._things[text] = thing

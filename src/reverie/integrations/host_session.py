@@ -78,10 +78,10 @@ class HostSession:
     # -- the three operations
 
     async def prepare(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the request to send in place of the host's own; both are in the wire's shape.
+        """Log the changes of the host's history and return the request to send in place of the host's own.
 
-        Raise ``InputError`` or ``SessionError`` for a request that must pass unchanged: it belongs to another
-        conversation, or it ends in a reply that the model should continue.
+        Both requests are in the wire's shape. Raise ``InputError`` or ``SessionError`` for a request that must
+        pass unchanged: it belongs to another conversation, or it ends in a reply that the model should continue.
         """
         async with self._lock:
             pieces = self._reader.pieces(body.get("messages") or [])
@@ -104,13 +104,13 @@ class HostSession:
             return self._sent(await self.session.prepare(**self._asked), body)
 
     async def make_room(self, error: PromptTooLong, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Compact because the provider rejected the prompt as too long, and return the new request."""
+        """Compact after the provider rejected the last prepared prompt as too long, and return a shorter request."""
         async with self._lock:
             await self.session.compact_reactively(error)
             return self._sent(await self.session.prepare(**self._asked), body)
 
     async def observe(self, reply: Any) -> None:
-        """Log a reply and its cost."""
+        """Log a reply and its cost; a reply that was logged before is not logged again."""
         async with self._lock:
             self._logged = ""
             await self.session.observe(detached(reply))
@@ -120,7 +120,10 @@ class HostSession:
                 self._replied = reply_id(entry)
 
     async def result(self, call_id: str, output: Any, *, is_error: bool = False) -> str | list[Block] | None:
-        """Log the output of a tool and return the content to show instead; None where the call is unknown."""
+        """Log the output of a tool and return the content to show instead.
+
+        Return None, without logging, if the call is unknown or has a result already.
+        """
         async with self._lock:
             turns = self._turns()
             owner = turns[-1] if turns else self._first
@@ -145,7 +148,7 @@ class HostSession:
                     self._added = len(turns)
 
     async def replace_last(self, pieces: Sequence[HistoryPiece]) -> None:
-        """Remove the last message or reply with its results, and log these pieces in its place."""
+        """Remove the last message or reply, with its results, from the view, and log these pieces in its place."""
         async with self._lock:
             turns = self._turns()
             await self._remove([turns.pop()])
@@ -182,11 +185,13 @@ class HostSession:
 
     @property
     def count(self) -> int:
-        """The number of messages and replies in the view."""
+        """The number of messages and replies of the host's history that the log holds and no snip removed."""
         return len(self._turns())
 
     def _known_entries(self) -> dict[str, Entry]:
-        """Return all logged messages by their uuid, reading only the new ones."""
+        """Return a dict of all logged messages by their uuid; only entries that are new since the last call are
+        read.
+        """
         new = self.session.view.history_from(self._entries_read)
         self._entries_read += len(new)
         self._entries.update((one.uuid, one.entry) for one in new if isinstance(one, Item))
@@ -206,8 +211,10 @@ class HostSession:
         return self._logged_turns
 
     def _refuse_others(self, pieces: Sequence[HistoryPiece], body: Mapping[str, Any]) -> None:
-        """Raise ``SessionError`` for a request of another conversation: another system prompt or tools, and no common
-        reply.
+        """Raise ``SessionError`` for a request with another system prompt or tools and no reply in common with the
+        log.
+
+        Until a request continues the first reply, some of these are accepted.
         """
         prefix = self.session.view.facts.prefix
         if prefix is None or (self._goes_on(pieces) and any(piece.kind == "reply" for piece in self._followed)):
@@ -231,7 +238,9 @@ class HostSession:
             )
 
     async def _go_on(self, pieces: Sequence[HistoryPiece], previous: str) -> None:
-        """Append the pieces of a host whose provider keeps the history, which continue from the last reply."""
+        """Log the pieces sent by a host whose provider keeps the history; raise ``SessionError`` if they follow
+        another reply than the last.
+        """
         turns = self._turns()
         if not self._asked or previous != self._replied:
             raise SessionError(f"the request continues {previous!r}, not the last reply: it passes unchanged")
@@ -246,7 +255,10 @@ class HostSession:
         return bool(self._followed) and common_length(self._followed, pieces) == len(self._followed)
 
     async def _follow(self, pieces: Sequence[HistoryPiece]) -> None:
-        """Bring the log to the state of the host's history; where it only grew, only the new part is compared."""
+        """Log the differences between the host's history and the log, then attach the memories that were recalled.
+
+        Of a history that only grew, only the new part is compared.
+        """
         turns = self._turns()
         done, met = (len(self._followed), self._met) if self._goes_on(pieces) else (0, 0)
         self._followed = []
@@ -274,7 +286,9 @@ class HostSession:
             await self._recalling.surface()
 
     async def _open_memory(self) -> None:
-        """Attach the memory index before the first message."""
+        """Attach the memory index if the view is still empty; an index that cannot be read is reported as an
+        event.
+        """
         if self._memory is None or self.session.view.length or not self.session.settings.switches.memory:
             return
         memory, tag = self._memory, os.urandom(_TAG_BYTES).hex()
@@ -346,7 +360,9 @@ def _list(content: Any) -> list[Any]:
 
 
 def _shown(entry: Entry, piece: HistoryPiece) -> str | list[Block]:
-    """Return the content with which a result was logged."""
+    """Return the content of a result as its entry holds it; the piece's own content if the entry has no such
+    result.
+    """
     content: Any = (entry.message or {}).get("content")
     for block in _list(content) if content else ():
         if block.get("type") == "tool_result" and block.get("tool_use_id") == piece.id:

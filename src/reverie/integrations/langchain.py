@@ -37,7 +37,10 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
     """Keeps an agent's conversations in sessions: one for all, or one per thread."""
 
     def __init__(self, session: Session | Callable[[str], Session], *, memory: Memory | None = None) -> None:
-        """Use an open session, or a function that returns the open session for a thread id."""
+        """Use an open session, or a function that returns the open session for a thread id.
+
+        With ``memory`` the memory index opens each conversation, and memories that fit are recalled.
+        """
         super().__init__()
         self._session = session
         self._memory = memory
@@ -48,7 +51,12 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
     # -- called by the agent
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        """Send the session's view in place of the agent's history."""
+        """Call the model with the session's view in place of the agent's history, log the reply, and return the
+        response.
+
+        A prompt that is too long is compacted and sent once more. If we fail, or our request is refused, the
+        agent's own request is sent; other errors of the provider are raised.
+        """
         thread = self._here()
         prepared = thread.bridge.try_call(_WHAT, partial(thread.prepared, request))
         if prepared is None:
@@ -67,7 +75,12 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        """Send the session's view in place of the agent's history."""
+        """Call the model with the session's view in place of the agent's history, log the reply, and return the
+        response.
+
+        A prompt that is too long is compacted and sent once more. If we fail, or our request is refused, the
+        agent's own request is sent; other errors of the provider are raised.
+        """
         thread = self._here()
         prepared = await thread.bridge.try_acall(_WHAT, partial(thread.prepared, request))
         if prepared is None:
@@ -84,7 +97,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         return response
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Move a big result to disk at once, and leave its preview in the agent's state."""
+        """Run the tool, log its result, and return its message, with a preview in place of a big result."""
         thread = self._here()
         message = handler(request)
         if not isinstance(message, ToolMessage):
@@ -92,7 +105,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         return with_preview(message, thread.bridge.try_call(_WHAT, partial(_offload, thread.host_session, message)))
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Move a big result to disk at once, and leave its preview in the agent's state."""
+        """Run the tool, log its result, and return its message, with a preview in place of a big result."""
         thread = self._here()
         message = await handler(request)
         if not isinstance(message, ToolMessage):
@@ -104,7 +117,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
     # -- sessions
 
     def _here(self) -> _ThreadSession:
-        """Return the session of the running thread."""
+        """Return the session for the agent's current thread id, or the one session that serves all."""
         if isinstance(self._session, Session):
             return self._thread(self._session)
         settings = get_config().get("configurable", {})
@@ -136,7 +149,9 @@ class _ThreadSession:
         self._translator = LangChainTranslator()
 
     async def prepared(self, request: ModelRequest[Any]) -> _PreparedRequest:
-        """Return a model request with the session's view, and its parts for a retry."""
+        """Log the changes of the agent's history and return its request with the session's view, and its parts for
+        a retry.
+        """
         translator, body = self._body(request)
         sent = await self.host_session.prepare(body)
         return _PreparedRequest(request, translator, body, translator.overridden(request, sent))
@@ -162,7 +177,10 @@ class _ThreadSession:
     def shorter(
         self, prepared: _PreparedRequest, error: Exception
     ) -> Callable[[], Awaitable[ModelRequest[Any]]] | None:
-        """Return a function that makes room where the prompt was too long; raise errors of the provider."""
+        """Return a function that compacts and returns a shorter request, if the prompt was too long.
+
+        Report a request refused with status 400 as an event and return None; raise any other error again.
+        """
         status = getattr(error, "status_code", None)
         failure = failure_of_exception("the provider", error)
         if isinstance(failure, PromptTooLong):

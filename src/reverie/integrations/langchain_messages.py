@@ -43,7 +43,7 @@ def wire_request(request: ModelRequest[Any], translator: LangChainTranslator) ->
 
 
 def wire_message(message: AnyMessage, placeholders: Placeholders) -> Body:
-    """Return a message in the wire's shape."""
+    """Return a message in the wire's shape, with placeholders for blocks that the wire does not know."""
     if isinstance(message, ToolMessage):
         content = result_content(message, placeholders)
         block: Block = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": content}
@@ -81,7 +81,7 @@ def _unmarked(block: Block) -> Block:
 
 
 def reply_blocks(message: AIMessage) -> list[Block]:
-    """Return a reply as blocks, including its calls."""
+    """Return a reply as a list of blocks in the wire's shape: its content without empty texts, then its calls."""
     blocks = [block for block in _list(message.content) if block.get("type") not in ("tool_use", "tool_call")]
     blocks = [{key: value for key, value in block.items() if key != "index"} for block in blocks]
     calls = [
@@ -92,7 +92,7 @@ def reply_blocks(message: AIMessage) -> list[Block]:
 
 
 def wire_reply(response: Any) -> Body:
-    """Return a model's response as a reply in the wire's shape."""
+    """Return the first AI message of a response as a reply in the wire's shape, with its token usage."""
     if isinstance(response, ExtendedModelResponse):
         response = cast(Any, response).model_response
     result = cast("Sequence[Any]", response.result) if isinstance(response, ModelResponse) else [response]
@@ -131,7 +131,7 @@ def result_content(message: ToolMessage, placeholders: Placeholders) -> str | li
 
 
 def with_preview(message: ToolMessage, shown: str | list[Block] | None) -> ToolMessage:
-    """Return a tool's message with the given content; the same message where it is unchanged or None."""
+    """Return a copy of a tool's message with the given content; the same message if that is None or no change."""
     placeholders = Placeholders()
     if shown is None or shown == result_content(message, placeholders):
         return message
@@ -146,7 +146,7 @@ def _list(content: Any) -> list[Block]:
 
 
 def _tool(tool: Any) -> Block | None:
-    """Return a tool's declaration; None for a tool of the provider's own."""
+    """Return a tool's declaration in the wire's shape; None for a tool of the provider's own."""
     try:
         known = convert_to_openai_tool(tool)["function"]
     except (ValueError, TypeError, KeyError):
@@ -183,7 +183,9 @@ class LangChainTranslator:
         return common_length(self._facts, [_facts(one) for one in messages]) == len(self._facts)
 
     def history(self, messages: Sequence[AnyMessage]) -> list[Body]:
-        """Return a history in the wire's shape; it must begin with the translated one."""
+        """Return a history in the wire's shape; it must begin with the messages translated before, which are
+        reused.
+        """
         for message in messages[len(self._facts) :]:
             wired = wire_message(message, self._placeholders)
             if isinstance(message, AIMessage):
@@ -193,7 +195,9 @@ class LangChainTranslator:
         return list(self._wired)
 
     def overridden(self, request: ModelRequest[Any], sent: Body) -> ModelRequest[Any]:
-        """Return the request with the session's view in it."""
+        """Return the request with the session's view as its messages; for Anthropic's models also with our cache
+        breakpoints.
+        """
         marks = str(getattr(request.model, "_llm_type", "")) == _ANTHROPIC
         with self.lock:
             changes: dict[str, Any] = {"messages": self._messages(_movable(sent["messages"]), marks)}
@@ -284,7 +288,7 @@ def _user_messages(
 
 
 def _put_back(block: Block, placeholders: Placeholders, marks: bool) -> Block:
-    """Return the host's block for a placeholder, with its cache mark where the provider reads marks."""
+    """Return the host's block for a placeholder, any other block itself; the cache mark stays only if ``marks``."""
     thing: Block | None = placeholders.thing(block)
     if thing is None:
         return block if marks else _bare(block)
@@ -307,7 +311,9 @@ def _reply(content: list[Block]) -> AIMessage:
 
 
 def _result(block: Block, placeholders: Placeholders, marks: bool) -> ToolMessage:
-    """Return a result; for a provider with cache marks, as the provider's own block, which keeps its shape."""
+    """Return a result as a ``ToolMessage``; with ``marks`` it holds the provider's own block, which keeps its
+    shape.
+    """
     status = "error" if block.get("is_error") else "success"
     content: Any = block.get("content", "")
     if not isinstance(content, str):

@@ -49,7 +49,10 @@ class MemoryFiles:
     # -- the six commands
 
     def view(self, path: str, view_range: Sequence[int] | None = None) -> str:
-        """Show a directory two levels deep with sizes, or a file with line numbers."""
+        """Return the listing of a directory, two levels deep with sizes, or a file's text with line numbers.
+
+        ``view_range`` is the first and the last line to show; -1 as the last means the end of the file.
+        """
         inner = _inner(path)
         text = self._text(inner)
         if text is None:
@@ -65,7 +68,7 @@ class MemoryFiles:
         return f"Here's the content of {path} with line numbers:\n{shown}"
 
     def create(self, path: str, file_text: str) -> str:
-        """Create a file; an existing one is left unchanged."""
+        """Create a file and return a confirmation; raise ``InputError`` if the path exists."""
         inner = _inner(path)
         if not inner or inner == INDEX or self._is_folder(inner):
             raise InputError(f"File {path} already exists")
@@ -79,7 +82,7 @@ class MemoryFiles:
         return f"File created successfully at: {path}"
 
     def str_replace(self, path: str, old_str: str, new_str: str) -> str:
-        """Replace a text that occurs exactly once."""
+        """Replace a text that occurs exactly once in a file and return the lines around the change."""
 
         def edited(text: str) -> str:
             places = _places(text, old_str)
@@ -103,7 +106,7 @@ class MemoryFiles:
         return head + "\n".join(_numbered(lines[start:end], start + 1))
 
     def insert(self, path: str, insert_line: int, insert_text: str) -> str:
-        """Insert a text after a line; 0 is the start."""
+        """Insert a text after a line of a file, 0 being the start, and return a confirmation."""
 
         def edited(text: str) -> str:
             lines = text.split("\n")
@@ -121,7 +124,7 @@ class MemoryFiles:
         return f"The file {path} has been edited."
 
     def delete(self, path: str) -> str:
-        """Delete a file or all files of a directory; the journal can restore them."""
+        """Delete a file or all files of a directory and return a confirmation; the journal can restore them."""
         inner = _inner(path)
         if not inner:
             raise InputError("Cannot delete the /memories directory itself")
@@ -138,7 +141,7 @@ class MemoryFiles:
         return f"Successfully deleted {path}"
 
     def rename(self, old_path: str, new_path: str) -> str:
-        """Rename a file or a directory; nothing is overwritten."""
+        """Rename a file or a directory and return a confirmation; raise ``InputError`` if the new path exists."""
         old, new = _inner(old_path), _inner(new_path)
         if not old:
             raise InputError("Cannot rename the /memories directory itself")
@@ -160,7 +163,7 @@ class MemoryFiles:
         return f"Successfully renamed {old_path} to {new_path}"
 
     def clear(self) -> str:
-        """Delete all memories."""
+        """Delete all memories and return a confirmation; the journal can restore them."""
 
         def plan(desk: Transaction) -> Draft | None:
             gone = [head.file for head in desk.heads()]
@@ -173,7 +176,7 @@ class MemoryFiles:
     # -- reading
 
     def _text(self, inner: str) -> str | None:
-        """Return the part of a file that the model sees; None where there is no such file."""
+        """Return the part of a file that the model sees; None if the file does not exist."""
         if inner == INDEX:
             return self._shelf.read_index() or None
         if not inner:
@@ -186,7 +189,7 @@ class MemoryFiles:
         return _visible(data)
 
     def _names(self) -> dict[str, int]:
-        """Return the files under the model's names, with the size of the visible part."""
+        """Return a dict from each file's name, as the model knows it, to the size of its visible part in bytes."""
         names: dict[str, int] = {}
         for head in self._shelf.scan().memories:
             data = read_plain(self._shelf.root, head.file)
@@ -212,7 +215,7 @@ class MemoryFiles:
         return "\n".join([head, *lines])
 
     def _tree(self, beneath: Mapping[str, int], inner: str, level: int) -> list[tuple[str, str]]:
-        """Return names and sizes in order, a folder before its files."""
+        """Return sorted pairs of name and size, a folder before its files, down to the second level."""
         found: list[tuple[str, str]] = []
         for name in sorted({one.split("/", 1)[0] for one in beneath}):
             if name in beneath:
@@ -234,7 +237,7 @@ class MemoryFiles:
     # -- changing
 
     def _edit(self, path: str, edited: Callable[[str], str]) -> tuple[str, str]:
-        """Change the visible text of a file under the store's lock; return it before and after."""
+        """Change the visible text of a file under the store's lock; return the text before and after the change."""
         inner = _inner(path)
         _refuse_index(inner, path)
         seen: list[str] = []
@@ -255,7 +258,7 @@ class MemoryFiles:
         return seen[0], seen[1]
 
     def _found(self, inner: str) -> list[str]:
-        """Return the files of a path: the file itself, or all files beneath it."""
+        """Return the names of a path's files without the index: the file itself, or all files beneath a folder."""
         return [name for name in self._names() if name != INDEX and (name == inner or name.startswith(f"{inner}/"))]
 
     def _draft(
@@ -267,7 +270,11 @@ class MemoryFiles:
         gone: Sequence[str] = (),
         edited: bool = True,
     ) -> Draft:
-        """Plan a change that gives files these visible texts, and updates the index."""
+        """Return a draft that writes visible texts, deletes the files ``gone`` and updates the index; raise on a
+        secret.
+
+        ``texts`` maps a file to its new visible text and its bytes before, None for a new file.
+        """
         files: dict[str, bytes | None] = dict.fromkeys(gone)
         lines: dict[str, str | None] = dict.fromkeys(gone)
         expect: dict[str, str | None] = {}
@@ -287,7 +294,10 @@ class MemoryFiles:
         )
 
     def _kept(self, inner: str, text: str, before: bytes | None, now: str, *, edited: bool) -> bytes:
-        """Return the bytes to store for a visible text: the text itself, or the text with derived front matter."""
+        """Return the bytes to store for a visible text: the text itself, or the text with derived front matter.
+
+        With ``edited`` the trust can fall to this tool's, and never rises.
+        """
         known = read_record(_file(inner), before) if before is not None else None
         trust = self._trust if known is None else worst((known.trust, self._trust)) if edited else known.trust
         fields = _own_fields(text)
@@ -349,7 +359,7 @@ def _fields(text: str) -> Mapping[str, Value]:
 
 
 def _own_fields(text: str) -> Mapping[str, Value] | None:
-    """Return the front matter that the text itself brings; None where it has none."""
+    """Return the front matter fields of a text; None if it has none or they were derived by this module."""
     fields = _fields(text)
     return fields if fields and _MARK not in fields else None
 

@@ -63,13 +63,13 @@ class ReverieSession:
         """Agents whose last request passed unchanged: their replies are not part of this conversation."""
 
     def run_config(self, **options: Any) -> RunConfig:
-        """Return a run configuration with the filter in it."""
+        """Return a run configuration with these options and ``input_filter``."""
         return RunConfig(call_model_input_filter=self.input_filter, **options)
 
     # -- the history
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the latest items, as many as ``limit``, or all."""
+        """Return the latest items, oldest first: all, or at most ``limit``."""
         return cast(Any, await self._bridge.acall(partial(self._items, limit)))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -77,7 +77,7 @@ class ReverieSession:
         await self._bridge.acall(partial(self._add, cast("list[Body]", items)))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Remove the latest item from the history and return it."""
+        """Remove the latest item from the history and return it; None if the history is empty."""
         return cast(Any, await self._bridge.acall(self._pop))
 
     async def clear_session(self) -> None:
@@ -86,7 +86,7 @@ class ReverieSession:
         await self._bridge.acall(self._host_session.remove_all)
 
     async def _read_compaction_items(self, limit: int | None) -> tuple[list[TResponseInputItem], bool]:
-        """Return the items that the SDK's compaction may shorten, and whether these are all.
+        """Return the items that the SDK's compaction may shorten, and whether there are fewer than ``limit``.
 
         The SDK calls this method by name and compacts only items of the last request. The items of the log differ:
         cleared results are whole in them. So this returns the items that were sent, and the newer ones.
@@ -104,7 +104,7 @@ class ReverieSession:
         ]
 
     async def _items(self, limit: int | None = None) -> list[Body]:
-        """Return the latest items, read from the end."""
+        """Return the latest items, oldest first: all, or at most ``limit``; older ones are not read."""
         found: list[list[Body]] = []
         left = limit
         for entries in self._host_session.latest():
@@ -116,7 +116,7 @@ class ReverieSession:
         return items if limit is None else items[-limit:] if limit > 0 else []
 
     def _items_of(self, entry: Entry) -> list[Body]:
-        """Return a logged message as items that the host may change."""
+        """Return a logged message as new items, which the host may change."""
         known = self._known.get(entry.uuid)
         if known is None:
             known = self._known[entry.uuid] = _encode(items_of(entry))
@@ -138,7 +138,7 @@ class ReverieSession:
     # -- requests and responses
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
-        """Return the session's view in place of the items that would be sent."""
+        """Return the session's view in place of the items that would be sent; those items unchanged if that fails."""
         sent = await self._bridge.try_acall(_WHAT, partial(self._prepared, data))
         if sent is None:
             self._sent = None

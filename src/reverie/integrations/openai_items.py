@@ -24,13 +24,13 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def model_name(agent: Agent[Any]) -> str:
-    """Return the name of an agent's model."""
+    """Return the name of an agent's model; an empty string if it has none."""
     model = agent.model
     return model if isinstance(model, str) else str(getattr(model, "model", "") or "")
 
 
 def wire_reply(response: ModelResponse, model: str) -> Body:
-    """Return a response as a reply in the wire's shape, with its own items beside it."""
+    """Return a response as a reply in the wire's shape, which also holds the response's own items."""
     items = cast("list[Body]", response.to_input_items())
     messages = OpenAITranslator().messages(items)
     usage = response.usage
@@ -84,7 +84,7 @@ class OpenAITranslator:
 
     @property
     def held_elsewhere(self) -> bool:
-        """Return whether the history has results but no replies: then the provider keeps the replies."""
+        """Whether the history has tool outputs but no replies, because the provider keeps the replies."""
         return not self._called.issuperset(self._outputs) and all(one["role"] == "user" for one in self._told_messages)
 
     def continues(self, items: Sequence[Any]) -> bool:
@@ -92,7 +92,7 @@ class OpenAITranslator:
         return common_length(self._told_items, items) == len(self._told_items)
 
     def history(self, items: Sequence[Body]) -> list[Body]:
-        """Return a history as messages; it must begin with the translated one."""
+        """Return a history as wire messages; it must begin with the items translated before, which are reused."""
         if self._told_messages and self._told_messages[-1]["role"] == "assistant":  # the reply may have grown
             last = self._told_messages.pop()
             self._replies.drop(reply_key(last["content"]))
@@ -103,7 +103,7 @@ class OpenAITranslator:
         return list(self._told_messages)
 
     def messages(self, items: Sequence[Body]) -> list[Body]:
-        """Return items as messages: neighbouring items of the model as one reply, each other item by itself."""
+        """Return items as wire messages: neighbouring items of the model as one reply, each other item by itself."""
         messages: list[Body] = []
         reply: list[Body] = []
         for item in items:
@@ -203,7 +203,9 @@ class OpenAITranslator:
 
 
 def reply_items(content: Sequence[Block], placeholders: Placeholders) -> list[Body]:
-    """Return a reply as new items."""
+    """Return a reply's blocks as items; a placeholder gives the host's own item, other blocks than text and calls
+    none.
+    """
     items: list[Body] = []
     for block in content:
         if block.get("type") == "tool_use":
@@ -215,7 +217,7 @@ def reply_items(content: Sequence[Block], placeholders: Placeholders) -> list[Bo
 
 
 def items_of(entry: Entry) -> list[Body]:
-    """Return a logged message as items."""
+    """Return a logged message as items: the host's own if the log holds them, else new ones."""
     given: Any = (entry.reply if entry.kind == ASSISTANT else entry.body).get(OWN)
     if isinstance(given, list):
         return cast("list[Body]", given)
@@ -238,7 +240,7 @@ def _input_text(text: str) -> Body:
 
 
 def _said(parts: list[Body]) -> list[Body]:
-    """Return a user's parts as one item; a single text becomes a plain string."""
+    """Return a list with a user's parts as one item, empty without parts; a single text becomes a plain string."""
     if not parts:
         return []
     plain = len(parts) == 1 and parts[0].get("type") == "input_text"

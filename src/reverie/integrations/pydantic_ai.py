@@ -42,7 +42,10 @@ class _ConversationSession:
         self.translator = PydanticTranslator()
 
     async def prepared(self, context: ModelRequestContext, failure: PromptTooLong | None) -> ModelRequestContext:
-        """Return a request with the session's view, shorter after a prompt that was too long."""
+        """Log the changes of the run's history and return the request with the session's view.
+
+        After a ``failure`` compact first, so that the request is shorter.
+        """
         if not self.translator.continues(context.messages):
             self.translator = PydanticTranslator()
         translator = self.translator
@@ -59,7 +62,10 @@ class ReverieCapability(AbstractCapability[Any]):
     """Keeps an agent's conversations in sessions: one for all, or one per conversation."""
 
     def __init__(self, session: Session | Callable[[str], Session], *, memory: Memory | None = None) -> None:
-        """Use an open session, or a function that returns the open session for a conversation id."""
+        """Use an open session, or a function that returns the open session for a conversation id.
+
+        With ``memory`` the memory index opens each conversation, and memories that fit are recalled.
+        """
         self._session = session
         self._memory = memory
         self._conversations: WeakKeyDictionary[Session, _ConversationSession] = WeakKeyDictionary()
@@ -76,13 +82,15 @@ class ReverieCapability(AbstractCapability[Any]):
         return None
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
-        """Return a copy for one run, which has its own attempts."""
+        """Return a copy of this capability for one run, so that each run counts its own retries."""
         return copy(self)
 
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Replace the run's history by the session's view for this attempt."""
+        """Return the request with the session's view in place of the run's history; the same request if that
+        fails.
+        """
         self._sent = False
         if self._passes:
             self._passes = False
@@ -96,7 +104,7 @@ class ReverieCapability(AbstractCapability[Any]):
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        """Log the response and its cost if the request was ours."""
+        """Log the response and its cost if the session's view was sent; return the response unchanged."""
         conversation = self._here(ctx)
         if self._sent:
             await conversation.bridge.try_acall(_WHAT, partial(conversation.observe, response))
@@ -105,7 +113,10 @@ class ReverieCapability(AbstractCapability[Any]):
     async def on_model_request_error(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, error: Exception
     ) -> ModelResponse:
-        """Make room where the prompt was too long, and send the run's own request where ours was refused."""
+        """Raise ``RetryModelRequest`` if our request was refused; raise any other error again.
+
+        The retry sends a compacted request if the prompt was too long, else the run's own request.
+        """
         conversation = self._here(ctx)
         status: Any = getattr(error, "status_code", None)
         if not self._sent or status not in (400, 413) or request_context.attempt > 2:
@@ -123,7 +134,9 @@ class ReverieCapability(AbstractCapability[Any]):
     async def after_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: Any, args: Any, result: Any
     ) -> Any:
-        """Move a big result to disk at once, and leave its preview in the run's history."""
+        """Log a tool's result and return it, or its preview if it is big; a result that is more than text is not
+        logged.
+        """
         conversation = self._here(ctx)
         text = result if isinstance(result, str) else _text_of(call, result)
         if text is None:

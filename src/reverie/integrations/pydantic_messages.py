@@ -104,7 +104,9 @@ class PydanticTranslator:
         return common_length(self._facts, [_facts(one) for one in messages]) == len(self._facts)
 
     def request(self, context: ModelRequestContext) -> Body:
-        """Return a request in the wire's shape; its history must begin with the translated one."""
+        """Return a request in the wire's shape; its history must begin with the messages translated before, which
+        are reused.
+        """
         for message in context.messages[len(self._facts) :]:
             if isinstance(message, ModelResponse):
                 blocks = _reply_blocks(message, self._placeholders)
@@ -167,7 +169,9 @@ class PydanticTranslator:
     # -- from the wire to Pydantic AI
 
     def overridden(self, context: ModelRequestContext, sent: Body) -> ModelRequestContext:
-        """Return the context with the session's view in it."""
+        """Return the context with the session's view as its messages; for Anthropic's models also with our cache
+        breakpoints.
+        """
         marks = context.model.system == "anthropic"
         messages = self._messages(sent["messages"], marks)
         last = next((one for one in reversed(context.messages) if isinstance(one, ModelRequest)), None)
@@ -248,7 +252,7 @@ class PydanticTranslator:
 
 
 def _facts(message: ModelMessage) -> list[Any]:
-    """Return the parts of a message that count in a comparison; metadata of a result is never sent and does not."""
+    """Return the parts of a message that count in a comparison, without a result's metadata, which is never sent."""
     return [
         message.kind,
         *(
@@ -261,7 +265,7 @@ def _facts(message: ModelMessage) -> list[Any]:
 
 
 def _mark_of(message: Body) -> str | None:
-    """Return the lifetime of the cache mark on a reply; None where it has none."""
+    """Return the lifetime of the cache mark on a reply; None for a reply without a mark and for other messages."""
     if message["role"] != "assistant":
         return None
     return next((_ttl(block) for block in _list(message["content"]) if _MARK in block), None)

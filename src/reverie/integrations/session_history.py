@@ -19,7 +19,7 @@ OWN: Final = "items"
 
 
 class LoggedResult:
-    """The result of one call: its entry, and the digests of every content that the host may show for it."""
+    """The entry of one call's result, and the digests of every content that the host may show for the result."""
 
     def __init__(self, uuid: str, contents: Iterable[bytes] = ()) -> None:
         self.uuid = uuid
@@ -27,7 +27,7 @@ class LoggedResult:
 
 
 class LoggedTurn:
-    """A message, or a reply with the results of its calls."""
+    """A logged message, or a logged reply, with the results that follow it; ``key`` is its digest."""
 
     def __init__(self, key: bytes, uuids: list[str]) -> None:
         self.key = key
@@ -40,10 +40,11 @@ class LoggedTurn:
 
 
 def kept_positions(known: Sequence[bytes], host: Sequence[bytes]) -> list[int]:
-    """Return the positions of the logged turns with which the host's history begins; the rest of the history is new.
+    """Return the positions of the logged turns that the host's history still begins with; later turns of it are
+    new.
 
-    Turns that the host left out are skipped where its history continues with a logged one, so that a history without
-    its oldest turns does not count as a new one.
+    Turns that the host left out are skipped where its history continues with a logged one, so that a history
+    without its oldest turns does not count as a new one.
     """
     kept: list[int] = []
     at = 0
@@ -70,7 +71,10 @@ def _run(known: Sequence[bytes], at: int, host: Sequence[bytes], number: int) ->
 
 
 def logged_turns(view: View, first: LoggedTurn) -> list[LoggedTurn]:
-    """Return the turns in the log, for a host that resumes."""
+    """Return a list of the turns in a view's log, without those that a snip removed.
+
+    Results before the first turn are added to ``first``.
+    """
     turns: list[LoggedTurn] = []
     replies: dict[str, LoggedTurn] = {}
     blocks: dict[str, list[Any]] = {}

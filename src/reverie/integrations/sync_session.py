@@ -25,7 +25,7 @@ _homes: WeakKeyDictionary[Session, asyncio.AbstractEventLoop] = WeakKeyDictionar
 
 @contextmanager
 def sync_session(session: Session) -> Generator[Session]:
-    """Keep a session open on its own thread, for hosts with no event loop or with several."""
+    """Open a session on an event loop in its own thread and yield it; close it at the end of the ``with`` block."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(session) as entered:
         _homes[entered] = portal.call(_current_loop)
         try:
@@ -46,14 +46,17 @@ def _loop_here() -> asyncio.AbstractEventLoop | None:
 
 
 class SessionBridge:
-    """Runs operations on the event loop of a session, and keeps its failures away from the host."""
+    """A way to run operations on the event loop of a session; the ``try_`` methods keep failures from the host."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self._home = _homes.get(session) or _loop_here()
 
     def call(self, action: Action[T]) -> T:
-        """Run an operation from a thread without an event loop, and wait for the result."""
+        """Run an operation on the session's event loop from another thread, and wait for its result.
+
+        Raise ``SessionError`` if the session has no open event loop, or if the call would block that loop.
+        """
         home = self._home = self._home or _homes.get(self.session)
         if home is None or home.is_closed():
             raise SessionError(
@@ -67,7 +70,9 @@ class SessionBridge:
         return asyncio.run_coroutine_threadsafe(_awaited(action), home).result()
 
     async def acall(self, action: Action[T]) -> T:
-        """Run an operation from any event loop."""
+        """Run an operation from any event loop and return its result; raise ``SessionError`` if the session's is
+        closed.
+        """
         here = _loop_here()
         self._home = home = self._home or _homes.get(self.session) or here
         if home is None or home is here:
@@ -80,7 +85,7 @@ class SessionBridge:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(action), home))
 
     def try_call(self, what: str, action: Action[T]) -> T | None:
-        """Run an operation; on failure emit ``FellBack`` and return None."""
+        """Run an operation as ``call`` does; on failure emit ``FellBack`` with the name ``what`` and return None."""
         try:
             return self.call(action)
         except Exception as error:
@@ -88,7 +93,7 @@ class SessionBridge:
             return None
 
     async def try_acall(self, what: str, action: Action[T]) -> T | None:
-        """Run an operation from any event loop; on failure emit ``FellBack`` and return None."""
+        """Run an operation as ``acall`` does; on failure emit ``FellBack`` with the name ``what`` and return None."""
         try:
             return await self.acall(action)
         except Exception as error:
@@ -96,7 +101,7 @@ class SessionBridge:
             return None
 
     def report_fallback(self, what: str, why: BaseException | str) -> None:
-        """Emit ``FellBack``: the host continues without us here."""
+        """Emit ``FellBack``: for the reason ``why`` the host goes on without the part named ``what``."""
         said = why if isinstance(why, str) else str(why) or type(why).__name__
         self.session.log.emit(FellBack(self.session.name, what, said))
 

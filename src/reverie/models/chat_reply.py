@@ -44,7 +44,7 @@ class _Call:
 
 
 class ChatAssembly:
-    """Assembles a reply from chunks in their order and yields its pieces; new calls get no id from ``taken``."""
+    """A reply that is assembled from chunks in their order; its new calls get no id from ``taken``."""
 
     def __init__(self, who: str, taken: set[str] | None = None) -> None:
         self.done = False
@@ -61,7 +61,9 @@ class ChatAssembly:
         self._at: dict[int, _Call] = {}
 
     def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
-        """Add one event and yield the pieces in it; raise ``ModelError`` for an error event."""
+        """Take one event and yield the pieces in it; raise ``ModelError`` for an error event or one that is not
+        JSON.
+        """
         if event.data.startswith(_DONE):
             self.done = True
             return
@@ -71,7 +73,9 @@ class ChatAssembly:
         yield from self._take(chunk)
 
     def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
-        """Add a completion that came in one piece, from a server that does not stream."""
+        """Take a completion that came in one piece, not streamed, and yield its pieces; raise ``ModelError`` for
+        an error.
+        """
         completion = self._read(body.decode("utf-8", "replace"))
         if completion.get("error"):
             raise failure_of_stream(self._who, completion)
@@ -82,7 +86,7 @@ class ChatAssembly:
         self.done = True
 
     def reply(self) -> Reply:
-        """Return the whole reply; raise ``ReplyBroken`` where no finish reason has come."""
+        """Return the whole reply; raise ``ReplyBroken`` if no finish reason has come."""
         if self._reason is None:
             raise self._broken("it ended before its end")
         content: list[dict[str, Any]] = []
@@ -190,7 +194,7 @@ class ChatAssembly:
 
 
 def usage_of(counted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return chat usage as the Messages API counts it: ``input_tokens`` without cached ones; None if not reported."""
+    """Return chat usage as the Messages API counts it, ``input_tokens`` without cached ones; None if not reported."""
     prompt, output = _count(counted.get("prompt_tokens")), _count(counted.get("completion_tokens"))
     if not prompt and not output:
         return None

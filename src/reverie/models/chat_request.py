@@ -27,7 +27,10 @@ _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def chat_request(request: Mapping[str, Any], *, limit_field: str = "max_tokens") -> dict[str, Any]:
-    """Return the body of a streamed chat completion; ``limit_field`` is the server's name for ``max_tokens``."""
+    """Return the body of a streamed chat completion for a request of the Messages API.
+
+    ``limit_field`` is the server's name for ``max_tokens``.
+    """
     system: Any = request.get("system")
     messages: Any = request.get("messages") or ()
     said = _joined(_blocks(system))
@@ -45,7 +48,10 @@ def chat_request(request: Mapping[str, Any], *, limit_field: str = "max_tokens")
 
 
 def chat_messages(messages: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return messages as chat messages: a result after each call, and no result without a call."""
+    """Return messages of the Messages API as chat messages, with a result or a placeholder after each call.
+
+    A result without a call becomes text of the user's message.
+    """
     out: list[ChatMessage] = []
     open_calls: list[str] = []
     for message in messages:
@@ -89,7 +95,9 @@ def _assistant(blocks: Sequence[Block]) -> ChatMessage:
 
 
 def _user(blocks: Sequence[Block], open_calls: Sequence[str]) -> Iterator[ChatMessage]:
-    """Yield the results of open calls in the calls' order, then the rest of the user's message."""
+    """Yield a result or a placeholder for each open call in the calls' order, then the other content as one
+    message.
+    """
     results: dict[str, str] = {}
     parts: list[dict[str, Any]] = []
     for block in blocks:
@@ -126,7 +134,7 @@ def _result(block: Block) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _parts(block: Block) -> list[dict[str, Any]]:
-    """Return a user's block as parts of chat content."""
+    """Return a user's block as a list of parts of chat content; a block without text may give none."""
     source: Any = block.get("source")
     if isinstance(source, Mapping) and block.get("type") in ("image", "document"):
         fields = cast("Mapping[str, Any]", source)
@@ -144,7 +152,9 @@ def _parts(block: Block) -> list[dict[str, Any]]:
 
 
 def _words(block: Block) -> str:
-    """Return the text of a block; for a block without text, a placeholder with its type."""
+    """Return the text of a block; a placeholder with its type if it has none; nothing for thinking and cache
+    edits.
+    """
     if block.get("type") in _UNSENT:
         return ""
     for key in ("text", "content"):
@@ -174,7 +184,10 @@ def _text_part(text: str) -> dict[str, Any]:
 
 
 def _tools(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tools a model may call; those that run at Anthropic have no schema and are left out."""
+    """Return the request fields for tools and their choice, empty without tools that have a schema.
+
+    Tools that run at Anthropic have no schema and are left out.
+    """
     given: Any = request.get("tools") or ()
     tools = [
         {
@@ -205,7 +218,7 @@ def _tools(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _format(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema for the reply, where the request asks for one."""
+    """Return the request field for the reply's JSON schema; an empty dict if the request asks for none."""
     config: Any = request.get("output_config") or {}
     asked: Any = config.get("format") or request.get("output_format") or {}
     if asked.get("type") != "json_schema":

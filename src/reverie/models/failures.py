@@ -62,7 +62,7 @@ _NO_KEY: Final = ("authentication method", "credentials")
 
 
 def failure_of_status(who: str, status: int, body: Any, headers: Mapping[str, str] | None = None) -> ModelError:
-    """Return the error for an HTTP status and its body; ``who`` is the model's name."""
+    """Return, not raise, the error for an HTTP status and its body; ``who`` is the model's name."""
     kind, message, fields = _read(body)
     said = f"{who}: {message or 'no reason given'} (HTTP {status})"
     if status == 413 or (400 <= status <= 500 and _is_too_long(kind, message)):
@@ -78,7 +78,7 @@ def failure_of_status(who: str, status: int, body: Any, headers: Mapping[str, st
 
 
 def failure_of_stream(who: str, body: Any) -> ModelError:
-    """Return the error for an error event inside a stream."""
+    """Return, not raise, the error for the body of an error event inside a stream; ``who`` is the model's name."""
     kind, _, fields = _read(body)
     code = fields.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else _STATUSES.get(kind, 500)
@@ -86,7 +86,8 @@ def failure_of_stream(who: str, body: Any) -> ModelError:
 
 
 def failure_of_exception(who: str, error: BaseException, *, begun: bool = False) -> ModelError:
-    """Return the error for a client library's exception; ``begun`` where part of a reply had come.
+    """Return, not raise, the error for a client library's exception; ``begun`` means that part of a reply had
+    come.
 
     Exceptions are recognised by their class names, because importing a library only for a check costs seconds.
     """
@@ -112,7 +113,9 @@ def failure_of_exception(who: str, error: BaseException, *, begun: bool = False)
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
-    """Return how long a provider asks to wait, from milliseconds, seconds or a date; None where it does not."""
+    """Return the seconds a provider asks to wait, from headers in milliseconds, seconds or a date; None if it does
+    not.
+    """
     for name, unit in (("retry-after-ms", 1_000.0), ("retry-after", 1.0)):
         said = (headers.get(name) or "").strip()
         try:
@@ -154,7 +157,7 @@ def _is_too_long(kind: str, message: str) -> bool:
 
 
 def _counts(message: str, fields: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the length of the prompt and its limit in tokens, where the message names them."""
+    """Return the length of the prompt and its limit in tokens, each None if the error does not name it."""
     tokens, limit = fields.get("n_prompt_tokens"), fields.get("n_ctx")
     if isinstance(tokens, int) and isinstance(limit, int):
         return tokens, limit

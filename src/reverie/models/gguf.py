@@ -29,7 +29,7 @@ class GgufWeights:
 
 
 def read_weights(path: Path) -> GgufWeights:
-    """Return the metadata of a file; raise ``ModelUnknown`` where it is not a GGUF file."""
+    """Return the path, name and context length of a GGUF file; raise ``ModelUnknown`` if it cannot be read as one."""
     try:
         with path.open("rb") as file:
             found = _head(file)

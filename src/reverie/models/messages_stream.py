@@ -25,7 +25,7 @@ _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 
 
 class MessageAssembly:
-    """Assembles a reply from events in their order and yields its pieces; ``done`` is set by ``message_stop``."""
+    """A reply that is assembled from events in their order; ``done`` is set by ``message_stop``."""
 
     def __init__(self, who: str) -> None:
         self.done = False
@@ -37,11 +37,13 @@ class MessageAssembly:
 
     @property
     def begun(self) -> bool:
-        """Whether any part of the reply has come."""
+        """Whether the message has begun to arrive."""
         return self._message is not None
 
     def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
-        """Add one event and yield the pieces in it; raise ``ModelError`` for an error event."""
+        """Take one event and yield the pieces in it; raise ``ModelError`` for an error event or one that does not
+        fit.
+        """
         try:
             fields: Any = _decode(event.data)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -58,7 +60,7 @@ class MessageAssembly:
             raise self._broken(f"an event {str(kind)[:40]!r} does not fit: {error!r}") from error
 
     def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
-        """Add a reply that came in one piece, from a server that does not stream."""
+        """Take a reply that came in one piece, not streamed, and yield its pieces; raise if it is no message."""
         read = self._read(body.decode("utf-8", "replace"))
         message = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
         if message.get("type") != "message" or not isinstance(message.get("content"), list):
@@ -69,7 +71,7 @@ class MessageAssembly:
             yield from _shown(block)
 
     def reply(self) -> Reply:
-        """Return the whole reply; raise ``ReplyBroken`` where it is not whole."""
+        """Return the whole reply; raise ``ReplyBroken`` if the provider has not finished it."""
         if self._message is None or not self.done:
             raise self._broken("it ended before its end")
         if self._open or not self._message.get("stop_reason"):

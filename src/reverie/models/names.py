@@ -43,7 +43,7 @@ def open_model(
     local_threads: int = 1,
     local_window: int | None = None,
 ) -> Model:
-    """Return the model of a name, or the default one; ``ModelUnknown`` says how to get a model."""
+    """Return the model of a name, or the default one; raise ``ModelUnknown``, which says how to get a model."""
     known = os.environ if environ is None else environ
     full = full_name(name, aliases=aliases, environ=known)
     provider, _, model_id = full.partition(":")
@@ -69,7 +69,11 @@ def full_name(
     aliases: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a name as ``provider:id``, with aliases resolved, the provider found, and the default filled in."""
+    """Return a model's name as ``provider:id``, with aliases resolved, the provider found, and the default filled
+    in.
+
+    Raise ``ModelUnknown`` if the name implies no provider.
+    """
     known = os.environ if environ is None else environ
     asked = _resolved((name or "").strip(), aliases or {}) or default_name(known)
     provider, colon, model_id = asked.partition(":")
@@ -82,7 +86,10 @@ def full_name(
 
 
 def default_name(environ: Mapping[str, str]) -> str:
-    """Return the provider of the default model, chosen by the keys in the environment; never the tiny local one."""
+    """Return the provider of the default model by the keys in the environment: ``anthropic`` before ``openai``.
+
+    Raise ``ModelUnknown`` if neither is set up; the local model is never the default.
+    """
     if any(environ.get(key) for key in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")):
         return "anthropic"
     if any(environ.get(key) for key in ("OPENAI_API_KEY", "OPENAI_BASE_URL")):
@@ -91,7 +98,9 @@ def default_name(environ: Mapping[str, str]) -> str:
 
 
 def _unnamed(provider: str, environ: Mapping[str, str]) -> str:
-    """Return the default model of a provider; a server with a single model needs no name for it."""
+    """Return the id of a provider's default model; ``default`` means the only model of a server at
+    ``OPENAI_BASE_URL``.
+    """
     if provider == "local":
         return "smollm2"
     if provider == "anthropic":
@@ -100,7 +109,7 @@ def _unnamed(provider: str, environ: Mapping[str, str]) -> str:
 
 
 def _resolved(name: str, aliases: Mapping[str, str]) -> str:
-    """Resolve aliases to the end; raise ``ModelUnknown`` with the chain where they form a circle."""
+    """Return the name at the end of a chain of aliases; raise ``ModelUnknown`` if the chain is a circle."""
     way = [name]
     while way[-1] in aliases:
         following = aliases[way[-1]].strip()

@@ -54,7 +54,9 @@ class OpenAIModel(SdkModel):
         return response, ChatAssembly(self.name, used_ids(request))
 
     async def _single_model(self) -> str:
-        """Return the id of the only model of the server, so that the user need not name it."""
+        """Ask the server, once, for its models and return the id of the only one; raise ``ModelUnknown`` if it has
+        more or none.
+        """
         if self._only_model is None:
             try:
                 client, _ = await self._client.open()

@@ -31,7 +31,7 @@ _PROVIDERS_OWN: Final = ("context_management", "betas", "extra_headers", "extra_
 
 @record
 class Retry:
-    """A failed try and the plan for the next one."""
+    """A failed try of a request, and the delay and the model of the next one."""
 
     error: ModelError
     attempt: int
@@ -98,7 +98,10 @@ class RetryingModel:
         return self._model
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Yield pieces as they arrive, then the whole reply, which may be the fallback's."""
+        """Yield pieces as they arrive, then the whole reply; retry failed tries, then ask the fallback.
+
+        Pieces of a failed try were yielded already; ``on_retry`` says how many the reader must discard.
+        """
         attempt, model, asked = 0, self._model, request
         while True:
             attempt += 1
@@ -126,7 +129,7 @@ class RetryingModel:
             await self._sleep(delay)
 
     async def complete(self, request: Mapping[str, Any]) -> Reply:
-        """Return the whole reply, which may be the fallback's."""
+        """Return the whole reply, which may be the fallback's, after retries if needed."""
         return await whole_reply(self.stream(request))
 
     async def aclose(self) -> None:
@@ -141,7 +144,9 @@ class RetryingModel:
         return 1 if self._absent and model is self._model and self._fallback is not None else self._attempts
 
     def _delay(self, error: ModelError, attempt: int) -> float | None:
-        """Return the seconds to wait, or None where the provider asks for more than the allowed maximum."""
+        """Return the seconds to wait before the next try; None if the provider asks for more than the allowed
+        maximum.
+        """
         asked = error.retry_after if isinstance(error, ModelUnavailable) else None
         if asked is not None and asked > self._max_retry_after_seconds:
             return None
@@ -154,7 +159,7 @@ class RetryingModel:
 
 
 def _request_for(model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request for another model: its id, its output limit, and no field that only the first one has."""
+    """Return the request with another model's id and output limit, without fields that this model does not accept."""
     known = model.capabilities
     lost = {"diagnostics"}  # names a message of the other model
     if not known.caching:

@@ -72,21 +72,25 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """The name a user gives the model."""
+        """The full name of the model, as given."""
         return self._name
 
     @property
     def model_id(self) -> str:
-        """The value of a request's ``model`` field."""
+        """The part of the name after the first colon, else the whole name."""
         return self._name.partition(":")[2] or self._name
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities it was created with."""
+        """The capabilities that the model was created with."""
         return self._capabilities
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Yield pieces, then the whole reply; raise the script's errors."""
+        """Keep the request, yield the pieces of the script's next reply, then the whole reply; raise the script's
+        errors.
+
+        Raise ``PromptTooLong`` beyond the window and ``ModelRefused`` if the script has no more replies.
+        """
         given = dict(request)
         self.requests.append(given)
         number = len(self.requests)
@@ -109,7 +113,7 @@ class ScriptedModel:
         yield Reply(body)
 
     async def complete(self, request: Mapping[str, Any]) -> Reply:
-        """Return the whole reply."""
+        """Keep the request and return the script's next reply whole; raise the script's errors."""
         return await whole_reply(self.stream(request))
 
     async def aclose(self) -> None:
@@ -126,7 +130,7 @@ class ScriptedModel:
             raise ModelRefused(f"{self._name}: the script has no reply for request {len(self.requests)}") from None
 
     def _admit(self, request: Mapping[str, Any]) -> list[SimBlock]:
-        """Return the request as blocks of the simulated cache; raise ``PromptTooLong`` beyond the window."""
+        """Return the request as blocks of the simulated cache; raise ``PromptTooLong`` if it exceeds the window."""
         blocks = [
             SimBlock(blake2b(said, digest_size=16).digest(), max(1, len(said) // _BYTES_PER_TOKEN))
             for said in canonical(request)
@@ -220,7 +224,7 @@ def _marks(request: Mapping[str, Any]) -> Iterator[Mark]:
 
 
 def _ttl(block: Any) -> str:
-    """Return the lifetime of the breakpoint on a block or inside it; empty where there is none."""
+    """Return the lifetime of the breakpoint on a block or inside it; an empty string if there is none."""
     if not isinstance(block, Mapping):
         return ""
     fields = cast("Mapping[str, Any]", block)

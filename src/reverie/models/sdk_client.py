@@ -24,10 +24,14 @@ __all__ = ["SdkClient", "SdkModel"]
 
 
 class SdkClient:
-    """One connection to a provider; ``load`` imports the SDK and ``connect`` makes a client of it, both may block."""
+    """The client of a provider's SDK, opened on first use; ``load`` imports the SDK and ``connect`` makes the
+    client.
+    """
 
     def __init__(self, model: str, load: Callable[[], Any], connect: Callable[[Any], Any]) -> None:
-        """Name the model that error messages start with, and say how to load and connect."""
+        """Store the model's name, which starts error messages, and the functions; both may block and run in a
+        thread.
+        """
         self._model = model
         self._load = load
         self._connect = connect
@@ -77,7 +81,10 @@ class SdkModel:
         window: int | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """Name the model; ``window`` is for models that are not in the installed table."""
+        """Name the model, without connecting; the address and key may also come from ``environ``.
+
+        ``window`` is for models that are not in the installed table.
+        """
         known = os.environ if environ is None else environ
         self._id = model_id
         self._environ = known
@@ -95,30 +102,30 @@ class SdkModel:
 
     @property
     def model_id(self) -> str:
-        """The value of a request's ``model`` field."""
+        """The value of a request's ``model`` field for this model."""
         return self._id
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Yield pieces as they arrive, then the whole reply."""
+        """Send a request and yield the pieces of the reply as they arrive, then the whole reply."""
         response, assembly = await self._send(request)
         async with aclosing(read_reply(response, assembly, self.name)) as parts:
             async for part in parts:
                 yield part
 
     async def complete(self, request: Mapping[str, Any]) -> Reply:
-        """Return the whole reply."""
+        """Send a request and return the whole reply."""
         return await whole_reply(self.stream(request))
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the client; the next request opens a new one."""
         await self._client.aclose()
 
     def _load(self) -> Any:
-        """Import the SDK; raise ``ModelUnknown`` if it is not installed."""
+        """Import the SDK and return its module; raise ``ModelUnknown`` if it is not installed."""
         raise NotImplementedError
 
     def _connect(self, sdk: Any) -> Any:
-        """Return a client of the SDK."""
+        """Return a new client of the SDK module."""
         raise NotImplementedError
 
     async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
@@ -126,7 +133,7 @@ class SdkModel:
         raise NotImplementedError
 
     def _connection_options(self, sdk: Any) -> dict[str, Any]:
-        """Return the client arguments that both SDKs share.
+        """Return the arguments for a client that both SDKs share.
 
         A server on this machine is reached without a proxy, and its connections are not kept: some servers close a
         kept connection after a stream.

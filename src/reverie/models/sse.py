@@ -20,7 +20,7 @@ class ServerEvent:
 
 
 class EventDecoder:
-    """Collects bytes and yields the events that they complete."""
+    """A decoder that collects bytes and yields the events that they complete."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -26,7 +26,7 @@ def read_json(text: str | bytes) -> Any:
 
 
 def tool_input(text: str) -> dict[str, Any]:
-    """Return arguments as an object; other text goes under the key ``INVALID_JSON``."""
+    """Return a call's arguments, given as JSON text, as an object; other text goes under the key ``INVALID_JSON``."""
     if not text.strip():
         return {}
     try:
@@ -37,7 +37,7 @@ def tool_input(text: str) -> dict[str, Any]:
 
 
 def malformed_input(block: Mapping[str, Any]) -> str | None:
-    """Return the model's text where the arguments were not a JSON object; None where they were."""
+    """Return the model's text if a call's arguments were not a JSON object; None if they were."""
     given: Any = block.get("input")
     if not isinstance(given, dict):
         return None

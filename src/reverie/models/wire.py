@@ -30,7 +30,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class ReplyAssembly(Protocol):
-    """Assembles a reply from the events of one provider."""
+    """A reply that is assembled from the events of one provider."""
 
     @property
     def done(self) -> bool:
@@ -38,20 +38,23 @@ class ReplyAssembly(Protocol):
         ...
 
     def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
-        """Add one event and yield the pieces in it."""
+        """Take one event and yield the pieces in it; raise ``ModelError`` for an error event."""
         ...
 
     def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
-        """Add a reply that came in one piece."""
+        """Take a reply that came in one piece, not streamed, and yield its pieces."""
         ...
 
     def reply(self) -> Reply:
-        """Return the whole reply; raise ``ReplyBroken`` where it is not whole."""
+        """Return the whole reply; raise ``ReplyBroken`` if it is not finished."""
         ...
 
 
 def body_bytes(body: Mapping[str, Any]) -> bytes:
-    """Return a request as JSON bytes, with its values unchanged and in their order."""
+    """Return a request as JSON bytes with its values in their order; values that are not JSON are made so.
+
+    Raise ``ModelRefused`` if that fails.
+    """
     try:
         return _encode(body)
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -73,7 +76,10 @@ def is_loopback(url: str) -> bool:
 async def read_reply(
     response: httpx2.Response, assembly: ReplyAssembly, who: str
 ) -> AsyncGenerator[ReplyDelta | Reply, None]:
-    """Yield the pieces of a response, then the reply; close the response in every case, also when cancelled."""
+    """Yield the pieces of a response, then the reply; close the response in every case, also when cancelled.
+
+    Errors are raised as ``ModelError``; ``who`` is the model's name.
+    """
     try:
         if "json" in response.headers.get("content-type", ""):
             for piece in assembly.take_whole(await response.aread()):
@@ -99,7 +105,7 @@ async def read_reply(
 
 
 async def whole_reply(stream: AsyncGenerator[ReplyDelta | Reply, None]) -> Reply:
-    """Read a stream to its end and return its reply."""
+    """Read a stream to its end and return its reply; raise ``ReplyBroken`` if it has none."""
     found: Reply | None = None
     async with aclosing(stream):
         async for part in stream:

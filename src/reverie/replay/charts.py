@@ -21,30 +21,32 @@ MARKS: Final = 60
 
 @record
 class ChartStyle:
-    """Colours of policies and layers, and the largest number of points of a curve."""
+    """Numbers that select the colour of each policy and layer, and the largest number of points of a curve."""
 
     policies: Mapping[str, int]
     layers: Mapping[str, int]
     most_points: int = 360
 
     def curve(self, policy: str) -> str:
-        """Return the colour of a policy."""
+        """Return the colour of a policy as a CSS value."""
         return "var(--c5)" if policy == OURS else f"var(--c{(0, 1, 2, 3, 4, 6, 7)[self.policies[policy] % 7]})"
 
     def mark(self, layer: str) -> str:
-        """Return the colour of a layer."""
+        """Return the colour of a layer as a CSS value."""
         return f"var(--l{self.layers[layer] % 7})"
 
     def shape(self, layer: str) -> str:
-        """Return the shape of a layer's marks, so that they differ without colour too."""
+        """Return the CSS class for a layer's marks: one of two shapes, so that marks differ without colour too."""
         return "dot cut" if self.layers[layer] % 2 else "dot"
 
 
 def window_chart(
     outcome: ReplayOutcome, other: ReplayOutcome | None, axis: Axis, look: ChartStyle, *, top: int, name: str
 ) -> Html:
-    """Draw the window of each request by how it was billed, another policy's window as an outline, and the layers'
-    actions.
+    """Return a chart of the tokens of each request by how they were billed, with the layers' actions and the
+    breaks.
+
+    The window under ``other``, another policy, is drawn as an outline.
     """
     points = outcome.points
     if not points:
@@ -70,7 +72,7 @@ def window_chart(
 
 
 def cost_chart(outcomes: Sequence[ReplayOutcome], axes: Mapping[str, Axis], look: ChartStyle, *, name: str) -> Html:
-    """Draw the cost of each policy after each request; a curve far above the others runs off the chart."""
+    """Return a chart of each policy's summed input cost after each request; a curve far above the others runs off."""
     curves = {one.policy: list(accumulate(point.input_usd for point in one.points)) for one in outcomes if one.points}
     for one in outcomes:
         if one.points:
@@ -96,14 +98,14 @@ def cost_chart(outcomes: Sequence[ReplayOutcome], axes: Mapping[str, Axis], look
 
 
 def cost_top(outcomes: Iterable[ReplayOutcome]) -> float:
-    """Return the top of the cost chart: a little above the most expensive policy that caches."""
+    """Return the top of the cost chart in dollars: a little above the most expensive policy that caches."""
     costs = {one.policy: one.input_usd for one in outcomes}
     cached = [usd for policy, usd in costs.items() if policy != UNCACHED]
     return max(cached or costs.values(), default=0.0) * 1.06 or 1.0
 
 
 def _edges(points: Sequence[Point], groups: Sequence[Sequence[int]]) -> Iterable[tuple[str, list[float]]]:
-    """Return the upper edges of the areas, the highest first; requests at the same position show their mean."""
+    """Yield the kind and the upper edge of each area, the highest area first; a group of requests has their mean."""
     read = [point.read for point in points]
     written = [point.read + point.write_5m + point.write_1h for point in points]
     whole = [edge + point.uncached for edge, point in zip(written, points, strict=True)]
@@ -144,7 +146,7 @@ def _height(amount: float, top: float) -> int:
 
 
 def _path(along: Sequence[float], amounts: Sequence[float], top: float) -> str:
-    """Return a step curve: each amount holds until the next request."""
+    """Return the SVG path of a step curve, in which each amount holds until the next request."""
     if not along:
         return ""
     x, y = round(along[0] * WIDTH), _height(amounts[0], top)
@@ -171,7 +173,7 @@ def _x(axis: Axis) -> Html:
 
 
 def _act_lanes(acts: Sequence[LayerAction], axis: Axis, look: ChartStyle) -> Iterable[Html]:
-    """Return one lane per layer with a mark for each action; neighbours share a mark where there are too many."""
+    """Yield the name and then the marks of each layer that acted; if there are too many, neighbours share a mark."""
     for layer in look.layers:
         mine = [act for act in acts if act.layer == layer]
         if not mine:

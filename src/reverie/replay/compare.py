@@ -34,9 +34,10 @@ Progress = Callable[[str], None]
 
 
 def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list[Recording], list[str]]:
-    """Return the sessions in these files and directories, and a note for each file that was left out.
+    """Return a list of the sessions in these files and directories, and a list of notes about those left out.
 
-    A named file that cannot be read is an error, unless ``lenient``.
+    A named file that cannot be read raises ``InputError``, unless ``lenient``, and so does a directory without
+    sessions.
     """
     found: list[Recording] = []
     skipped: list[str] = []
@@ -62,7 +63,9 @@ def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list
 
 
 def settings_named(files: Iterable[Path]) -> dict[str, Settings]:
-    """Return the settings of files to replay as policies, each under the file's name."""
+    """Read settings files and return each one's settings by its name without ending; raise ``InputError`` on a
+    clash.
+    """
     out: dict[str, Settings] = {}
     for file in files:
         if file.stem in NAMES or file.stem in out:
@@ -83,7 +86,11 @@ def compare(
     progress: Progress | None = None,
     check: bool = True,
 ) -> ReplayReport:
-    """Replay each recording under each policy and return a report of the costs."""
+    """Replay each recording under each policy and return a report of the costs.
+
+    ``extra`` are settings to replay as further policies, ``skipped`` are notes for the report, ``model`` sets the
+    prices for all recordings, and ``check`` counts requests that a provider would refuse.
+    """
     settings = settings or load_settings()
     extra = extra or {}
     unknown = [name for name in policies if name not in NAMES]
@@ -120,7 +127,7 @@ def compare(
 
 
 def _note(reason: str, where: list[str]) -> str:
-    """Return one line of text about several files."""
+    """Return one line: a reason, the first three files that it holds for, and the number of others."""
     named = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if len(where) > 3 else "")
     return f"{reason}: {named}"
 
@@ -162,7 +169,7 @@ def _reverie(recording: Recording, settings: Settings, prices: Prices, name: str
 
 
 def _simulator(pairs: Sequence[tuple[ReplayOutcome, ReplayOutcome]]) -> SimulatorAccuracy | None:
-    """Return the simulator's figures beside the billed ones; None where no recording has a bill."""
+    """Return the simulator's figures beside the billed ones; None if no recording has a bill."""
     if not pairs:
         return None
     simulated, billed = totals(one for one, _ in pairs), totals(one for _, one in pairs)

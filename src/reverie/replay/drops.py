@@ -55,7 +55,7 @@ class CacheDrop:
 
 
 def drops(recording: Recording) -> list[CacheDrop]:
-    """Return every drop of a recording; one without usage has none."""
+    """Return a list of a recording's drops in cache reads; requests without billed usage are left out."""
     found: list[CacheDrop] = []
     watch, older, total, opening = CacheWatch(), 0, 0, dict[str, Any]()
     for step in recording.steps:
@@ -87,7 +87,7 @@ def _decisions(step: RecordedRequest) -> list[Decision]:
 
 
 def _falls(watch: CacheWatch, used: Usage) -> bool:
-    """Return whether a request reads so little that the cache watch would report it, announced or not."""
+    """Return whether a request read so much less than was cached that a cache watch would count it as a break."""
     policy = watch.policy
     fallen = used.read < policy.least_share * watch.readable
     return watch.sent is not None and fallen and watch.readable - used.read >= policy.least_tokens
@@ -98,7 +98,10 @@ def _announced(watch: CacheWatch) -> str | None:
 
 
 def _reason(watch: CacheWatch, used: Usage, step: RecordedRequest, older: int, total: int) -> str:
-    """Return the reason of an unannounced drop; ``older`` was readable two calls ago, ``total`` was sent last."""
+    """Return the reason of a drop that no decision announced.
+
+    ``older`` tokens could be read two calls ago, and ``total`` tokens were sent in the last call.
+    """
     _, broke = watch.after(used, step.at)
     named = broke.reason if broke is not None else SERVER
     if broke is not None and broke.changes:

@@ -28,12 +28,16 @@ def text(value: object) -> Html:
 
 
 def join(parts: Iterable[Html]) -> Html:
-    """Return parts one after another."""
+    """Return parts as one piece of markup, without anything between them."""
     return Html("".join(part.source for part in parts))
 
 
 def el(tag: str, /, *inside: object, **attributes: object) -> Html:
-    """Return an element; content that is not ``Html`` becomes text, and ``class_`` loses its underscore."""
+    """Return an element; content that is not ``Html`` becomes escaped text.
+
+    In the names of attributes an underscore becomes a hyphen and one at the end is dropped (``class_``).
+    Attributes that are None or False are left out.
+    """
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(value).source}"')
         for key, value in attributes.items()

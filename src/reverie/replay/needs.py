@@ -21,7 +21,7 @@ _NUMBERED: Final = re.compile(r"^\s*\d+(?:→|\t|: |\| )")
 
 
 class NeededResults:
-    """An index of the lines of all results, and of the lines that later messages repeat."""
+    """An index of the lines in all results and in other messages, which finds removed results that are used later."""
 
     def __init__(self) -> None:
         self._results_with: dict[str, list[str]] = {}
@@ -30,7 +30,7 @@ class NeededResults:
         self._gone: dict[str, int] = {}
 
     def add(self, entry: Entry) -> list[str]:
-        """Add an entry; return the removed results whose file it reads again."""
+        """Add the lines of an entry; return the call ids of removed results whose file the entry reads again."""
         again: list[str] = []
         for block in _blocks(entry):
             kind = block["type"]
@@ -45,7 +45,7 @@ class NeededResults:
         return again
 
     def _read(self, block: Block) -> list[str]:
-        """Note which file a call reads, and return the removed results that it replaces."""
+        """Note the file that a call of ``Read`` reads, and return the call ids of removed results of that file."""
         arguments = cast("dict[str, Any]", block["input"])
         path = arguments.get("file_path") or arguments.get("path")
         if block["name"].lower() != "read" or not isinstance(path, str):
@@ -57,12 +57,14 @@ class NeededResults:
         return again
 
     def removed(self, tool_use_id: str, tokens: int, preview: str = "") -> None:
-        """Note that a result left the view, except for a preview."""
+        """Note that the result of a call, with its size in tokens, left the view, except for a preview."""
         self._gone[tool_use_id] = tokens
         self._said.update(_lines(preview))
 
     def wanted(self, reply: tuple[Entry, ...]) -> list[tuple[str, int]]:
-        """Return the removed results that this reply needs, with their sizes; they count as in view from now on."""
+        """Return the call ids and sizes of the removed results that a reply needs; they count as in view from now
+        on.
+        """
         found: list[tuple[str, int]] = []
         if not self._gone:
             return found
@@ -76,12 +78,12 @@ class NeededResults:
 
 
 def lines_of_result(block: Block) -> Iterator[str]:
-    """Yield the lines of a tool result that are long enough to be distinctive."""
+    """Yield the long lines of a tool result, without line numbers; shorter lines are not distinctive."""
     return _lines(_text(block.get("content")))
 
 
 def lines_of_block(block: Block) -> Iterator[str]:
-    """Yield the lines that a text or a call's arguments quote."""
+    """Yield the long lines of a text block, or of the arguments of a call; other blocks have none."""
     if block["type"] == "tool_use":
         return _lines(_inputs(block))
     return _lines(block.get("text", "")) if block["type"] == "text" else iter(())
@@ -109,7 +111,7 @@ def _text(content: Any) -> str:
 
 
 def _inputs(block: Block) -> str:
-    """Return the texts of a call: its string arguments, also those one level down."""
+    """Return the string arguments of a call, and those of the objects in its lists, joined by line ends."""
     found: list[str] = []
     for value in cast("dict[str, Any]", block["input"]).values():
         if isinstance(value, str):

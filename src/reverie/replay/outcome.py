@@ -12,7 +12,7 @@ __all__ = ["LayerAction", "Point", "ReplayBreak", "ReplayOutcome", "ReplayReport
 
 @record
 class Point:
-    """One request: when it was sent, its window, how its tokens were billed and their cost."""
+    """One request: its time, its window in tokens, its tokens by how they were billed, and their cost."""
 
     number: int
     at: float
@@ -28,7 +28,7 @@ class Point:
 
 @record
 class LayerAction:
-    """An action of a layer before a request."""
+    """An action of a layer before a request: its reason, the number of items it changed, and the tokens it freed."""
 
     number: int
     at: float
@@ -40,10 +40,10 @@ class LayerAction:
 
 @record
 class ReplayBreak:
-    """A part of a live cache that was not read: the reason, the tokens, and the cost of writing it again.
+    """A cached part of a prompt that was not read: the reason, the tokens, and the cost of writing them again.
 
-    ``registered`` means that a logged decision announced it; an unregistered break is a fault of the policy, or the
-    cache had expired.
+    ``registered`` means that a logged decision explains the break, or, in a simulation, an idle time of five
+    minutes.
     """
 
     number: int
@@ -56,7 +56,7 @@ class ReplayBreak:
 
 @record
 class ReplayOutcome:
-    """The result of one session under one policy."""
+    """The requests, layer actions, breaks and totals of one session under one policy."""
 
     policy: str
     file: str
@@ -75,28 +75,28 @@ class ReplayOutcome:
 
     @property
     def input_usd(self) -> float:
-        """The cost of all input, including content that was read back."""
+        """The cost of all input in dollars, including content that was read back."""
         return sum(point.input_usd for point in self.points) + self.read_back_usd
 
     @property
     def output_usd(self) -> float:
-        """The cost of all output."""
+        """The cost of all output in dollars."""
         return sum(point.output_usd for point in self.points)
 
     @property
     def peak_window(self) -> int:
-        """The largest window."""
+        """The tokens of the largest request; 0 without requests."""
         return max((point.window for point in self.points), default=0)
 
     @property
     def mean_window(self) -> int:
-        """The mean window."""
+        """The mean tokens of a request, rounded; 0 without requests."""
         return round(sum(point.window for point in self.points) / len(self.points)) if self.points else 0
 
 
 @record
 class SimulatorAccuracy:
-    """The simulator's share of cached input and its cost, beside the billed ones, for the recorded requests."""
+    """The share of input read from the cache, simulated and billed, and the simulated cost over the billed one."""
 
     read_share: float
     billed_read_share: float
@@ -105,7 +105,7 @@ class SimulatorAccuracy:
 
 @record
 class ReplayReport:
-    """Several sessions under several policies; the outcomes are grouped by file, one per policy."""
+    """The outcomes of several sessions under several policies, grouped by session; ``skipped`` holds notes."""
 
     files: tuple[str, ...]
     policies: tuple[str, ...]
@@ -116,7 +116,7 @@ class ReplayReport:
     simulator: SimulatorAccuracy | None = None
 
     def of(self, *, policy: str | None = None, file: str | None = None) -> list[ReplayOutcome]:
-        """Return the outcomes of a policy, of a file, or of both."""
+        """Return a list of the outcomes of a policy, of a file, or of both; all outcomes without either."""
         return [
             outcome
             for outcome in self.outcomes
@@ -125,7 +125,7 @@ class ReplayReport:
 
 
 def totals(outcomes: Iterable[ReplayOutcome]) -> dict[str, Any]:
-    """Return the totals of outcomes, as a report shows them for each policy."""
+    """Return a dict with the sums, means and largest values over all given outcomes."""
     found: Sequence[ReplayOutcome] = list(outcomes)
     points = [point for outcome in found for point in outcome.points]
     breaks = [one for outcome in found for one in outcome.breaks]

@@ -40,7 +40,7 @@ CURVES: Final = (
 
 
 def page(report: ReplayReport) -> str:
-    """Return the whole page."""
+    """Return a replay report as the text of one HTML page."""
     found = figures(report)
     layers = list(dict.fromkeys(act.layer for outcome in report.outcomes for act in outcome.acts))
     sessions = sessions_of(report)
@@ -77,7 +77,7 @@ def _head(report: ReplayReport, policies: Sequence[str]) -> Html:
 
 
 def _switches(policies: Sequence[str]) -> str:
-    """Return CSS rules that show the chosen panel and hide the others, without script."""
+    """Return CSS rules that show the panel of the chosen policy and axis and hide the others, without script."""
     shown = f".policy{{display:none}}.{panel_name(_chosen(policies))}{{display:block}}.by-time{{display:none}}"
     rules = [
         ".choice:checked+label{background:var(--ink);border-color:var(--ink);color:var(--paper)}",
@@ -168,7 +168,7 @@ def _ratios(one: dict[str, Any]) -> tuple[float | None, float | None]:
 
 
 def _meter(amount: float, whole: float, colour: str) -> Html:
-    """Return a bar; one that is far longer than the others runs off."""
+    """Return a bar that shows an amount as a share of ``whole``; a larger amount is cut off and marked."""
     width = f"width:{min(100.0, amount / whole * 100):.1f}%;--fill:{colour}"
     return el("span", class_="over" if amount > whole * 1.02 else None, style=width)
 
@@ -235,7 +235,7 @@ def _lost(report: ReplayReport) -> Html:
 
 
 def _overview(report: ReplayReport, sessions: Sequence[tuple[str, str]]) -> Html:
-    """Return one row per session with a link to its charts."""
+    """Return a table with one row per session, each with a link to the session's charts."""
     named = [policy for policy in (APPEND_ONLY, OURS) if policy in report.policies] or list(report.policies[:2])
     rows: list[Html] = []
     for at, (file, session) in enumerate(sessions):

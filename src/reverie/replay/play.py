@@ -29,7 +29,7 @@ class PlayedClock:
 
 @record
 class PlayedRequest:
-    """One request of the played session."""
+    """One request of the played session: its time, usage and tokens, and the first text of its reply."""
 
     number: int
     at: float
@@ -50,7 +50,11 @@ async def play_session(
     check: Callable[[dict[str, Any]], None] | None = None,
     on_said: Callable[[str], None] | None = None,
 ) -> AsyncIterator[PlayedRequest]:
-    """Append all messages again, in order and at their time, and yield each request with its bill."""
+    """Append the messages and compactions of recorded entries to a session; yield each request with its usage.
+
+    ``clock`` is set to the time of each entry, ``check`` gets each request, and ``on_said`` the text of each user
+    message.
+    """
     provider = provider or SimulatedProvider()
     renamed: dict[str, str] = {}
     number = 0
@@ -82,7 +86,7 @@ async def play_session(
 
 
 def _replies_together(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return the entries grouped by reply: the pieces of a reply answer one request."""
+    """Return the entries as groups: the pieces of one reply together, each other entry by itself."""
     out: list[list[Entry]] = []
     for entry in entries:
         last = out[-1][0] if out else None
@@ -94,7 +98,9 @@ def _replies_together(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 async def _say(session: Session, entry: Entry, on_said: Callable[[str], None] | None) -> str:
-    """Log results as results and the rest as a message; return the uuid of the last entry."""
+    """Log results of known calls, then other content as a message or a note; return the uuid of the view's last
+    entry.
+    """
     rest: list[Block] = []
     for block in as_blocks(entry.message or {"content": []}):
         known = block["type"] == "tool_result" and session.view.tool_call(block["tool_use_id"]) is not None

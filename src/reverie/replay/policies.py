@@ -35,20 +35,20 @@ KEPT_RESULTS: Final = 5
 
 
 class ReplayPolicy(Protocol):
-    """The decisions before each request, and the places of the breakpoints."""
+    """The decisions of a policy about each entry and before each request, and the places of its breakpoints."""
 
     name: str
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
-        """Return the decisions about a new entry, before it is folded."""
+        """Return the decisions about a new entry, which is not yet part of the view."""
         ...
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Return the decisions before a request."""
+        """Return the decisions to fold into the view before a request."""
         ...
 
     def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
-        """Return the breakpoints; None means that nothing is cached."""
+        """Return the breakpoints of a request; None means that nothing is cached."""
         ...
 
 
@@ -58,15 +58,15 @@ class UncachedPolicy:
     name = "uncached"
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
-        """Decide nothing."""
+        """Return an empty list: there is nothing to decide."""
         return []
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Decide nothing."""
+        """Return an empty list: there is nothing to decide."""
         return []
 
     def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
-        """Ask for no caching."""
+        """Return None, so that nothing is cached."""
         return None
 
 
@@ -82,7 +82,11 @@ class AppendOnlyPolicy(UncachedPolicy):
         self._cuts = 0
 
     def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
-        """Mark the system prompt, the end of the last request, and the end."""
+        """Return breakpoints at the system prompt, at the end of the last request or before the first change, and
+        at the end.
+
+        This forgets the change that ``changed_at`` remembers.
+        """
         ttl = self.ttl_of(step)
         changed = 0 if view.cuts != self._cuts else self._changed
         self._cuts, self._changed = view.cuts, None
@@ -97,11 +101,11 @@ class AppendOnlyPolicy(UncachedPolicy):
         return BreakpointPlan(tuple(marks), ttl, True, False, planned.after)
 
     def ttl_of(self, step: RecordedRequest) -> str:
-        """Return the lifetime of this request's breakpoints."""
+        """Return the cache lifetime of a request's breakpoints, here the same for all requests."""
         return self.ttl
 
     def changed_at(self, group: int) -> None:
-        """Note the first message that a decision changed."""
+        """Remember the lowest index of a message that decisions changed since the last call of ``mark``."""
         self._changed = group if self._changed is None else min(self._changed, group)
 
 
@@ -115,7 +119,9 @@ class AsRecordedPolicy(AppendOnlyPolicy):
     name = "as-recorded"
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Clear the results that the recorded client must have cleared."""
+        """Return a decision that clears the oldest results until the view has the billed size; none if nothing was
+        removed.
+        """
         if not step.removed or step.billed is None:
             return []
         surplus = view.token_count.tokens - step.billed.input
@@ -131,14 +137,16 @@ class AsRecordedPolicy(AppendOnlyPolicy):
         return [ResultsCleared(Cause("recorded client", "content removed by the client", frees, True), gone)]
 
     def ttl_of(self, step: RecordedRequest) -> str:
-        """Return the lifetime that the recording paid for, or the given one where it does not say."""
+        """Return the lifetime that the request paid for and remember it; if its bill does not say, the last one
+        known.
+        """
         if step.billed is not None and (step.billed.write_1h or step.billed.write_5m):
             self.ttl = "1h" if step.billed.write_1h else "5m"
         return self.ttl
 
 
 class SlidingWindowPolicy(AppendOnlyPolicy):
-    """Keep the newest rounds that fit, and drop the oldest."""
+    """Drop the oldest rounds that do not fit a number of tokens, but never the first and the last round."""
 
     name = "sliding-window"
 
@@ -147,7 +155,7 @@ class SlidingWindowPolicy(AppendOnlyPolicy):
         self._window_tokens = window_tokens
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Drop the oldest rounds beyond the window."""
+        """Return a decision that drops the oldest rounds beyond the window; an empty list if the view fits."""
         surplus = view.token_count.tokens - self._window_tokens
         if surplus <= 0:
             return []
@@ -173,7 +181,7 @@ class ClearEveryTurnPolicy(AppendOnlyPolicy):
         self._policy = TrimPolicy()
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Clear the results that are not among the newest."""
+        """Return a decision that clears all but the newest results; an empty list if there are no older ones."""
         shown = view.overrides.results
         results = [one for one in view.results if self._policy.may_clear(one.tool) and one.tool_use_id not in shown]
         old = results[: -self._keep]
@@ -186,7 +194,7 @@ class ClearEveryTurnPolicy(AppendOnlyPolicy):
 
 
 class ReveriePolicy(UncachedPolicy):
-    """The layers of this package, as a live session runs them."""
+    """Layers 1 and 2 and the breakpoints, as a live session runs them; compactions stay as recorded."""
 
     name = "reverie"
 
@@ -209,7 +217,7 @@ class ReveriePolicy(UncachedPolicy):
         self._store = ResultStore(InMemoryStorage(), "replay")
 
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
-        """Run layer 1 on each new result."""
+        """Run layer 1 on each result of a new entry, storing big results in memory, and return the decisions."""
         decisions: list[Decision] = []
         if entry.kind != USER or entry.message is None:
             return decisions
@@ -222,7 +230,7 @@ class ReveriePolicy(UncachedPolicy):
         return decisions
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Run layer 1 on the results of one message together, then layer 2."""
+        """Run layer 1 on the results of one message together, then layer 2, and return the decisions."""
         together = offload_aggregate(self._store, view, self._offload).before
         planned = self.trimmer.plan(view, step.at)
         if isinstance(planned, TrimPlan):
@@ -231,7 +239,7 @@ class ReveriePolicy(UncachedPolicy):
         return [*together, *([planned] if planned is not None else ())]
 
     def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
-        """Place breakpoints as a live session does."""
+        """Return breakpoints placed as a live session places them."""
         settled, tail_offset = self.trimmer.unsettled()
         return self._cache.mark(view, messages, step.at, settled=settled, tail_offset=tail_offset)
 

@@ -24,7 +24,10 @@ class SimulatedProvider:
         self.last = SimUsage()
 
     def bill(self, request: Mapping[str, Any], now: float, *, output: int = 0) -> dict[str, Any]:
-        """Return the usage of a request in the provider's own fields."""
+        """Send a request to the simulated cache and return its usage in the provider's own fields.
+
+        The usage is also kept as ``last``.
+        """
         blocks: list[SimBlock] = []
         marks: list[Mark] = []
         for role, block in _walk(request):
@@ -53,7 +56,7 @@ class SimulatedProvider:
 
 
 def _walk(request: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the blocks of a request in the provider's order, each with its role."""
+    """Return the blocks of a request with their roles, in the provider's order: tools, system prompt, messages."""
     tools: list[dict[str, Any]] = request.get("tools") or []
     out: list[tuple[str, dict[str, Any]]] = [("tool", tool) for tool in tools]
     system: Any = request.get("system")

@@ -28,7 +28,10 @@ _REMOVED: Final = 2_000  # fewer missing tokens do not count as removed
 
 @record
 class RecordedRequest:
-    """One request of a recording."""
+    """One request of a recording: the entries since the request before, the reply, and the billed usage.
+
+    ``removed`` means that the client left out earlier content without a recorded reason.
+    """
 
     number: int
     at: float
@@ -48,11 +51,11 @@ class BlockSizes:
         self.factor = 1.0
 
     def set(self, block: Block, tokens: int) -> None:
-        """Set the size of a block, which is identified by its identity."""
+        """Set the size of a block in tokens; a block is recognised as an object, not by its content."""
         self._known[id(block)] = (block, tokens)
 
     def of(self, block: Block) -> int:
-        """Return the size of a block."""
+        """Return the size of a block in tokens: the one that was set, else an estimate times ``factor``."""
         found = self._known.get(id(block))
         return found[1] if found is not None else round(estimate_block(block) * self.factor)
 
@@ -75,7 +78,7 @@ class Recording:
 
 
 def recording_of(imported: ImportedSession, name: str) -> Recording:
-    """Return an imported session as a recording."""
+    """Return an imported session as a recording, with sizes scaled to its bill if it has one."""
     entries = [_normal(entry) for entry in imported.entries]
     steps = _steps(entries)
     timed = any(entry.at > 0 for entry in entries)
@@ -93,7 +96,9 @@ def recording_of(imported: ImportedSession, name: str) -> Recording:
 
 
 def _normal(entry: Entry) -> Entry:
-    """Return the entry with its message as valid blocks, which keep their identity from here on."""
+    """Return an entry whose message holds valid blocks, the objects by which sizes are known; other entries as
+    they are.
+    """
     if entry.kind not in (USER, ASSISTANT, ATTACHMENT) or entry.message is None:
         return entry
     role = ASSISTANT if entry.kind == ASSISTANT else USER
@@ -103,7 +108,7 @@ def _normal(entry: Entry) -> Entry:
 
 
 def _steps(entries: list[Entry]) -> list[RecordedRequest]:
-    """Split a log at its requests: one before the first piece of each reply."""
+    """Return the requests of a log: one before the first piece of each reply."""
     pieces: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.kind == ASSISTANT:
@@ -133,7 +138,7 @@ def _step(number: int, at: float, entries: list[Entry], reply: list[Entry]) -> R
 
 
 def _billed(reply: list[Entry]) -> Usage | None:
-    """Return the billed usage of a reply; its pieces repeat it, and the last has the full output."""
+    """Return the billed usage of a reply, with the largest output that its pieces report; None if there is none."""
     reported = [entry.reply["usage"] for entry in reply if isinstance(entry.reply.get("usage"), dict)]
     usages = [usage_of(cast(Mapping[str, Any], one)) for one in reported]
     if not usages or not usages[0].input:
@@ -146,7 +151,9 @@ def _blocks(entry: Entry) -> list[Block]:
 
 
 def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[RecordedRequest], tuple[int, ...]]:
-    """Scale estimates to the bill, request by request, and return the tokens before the messages."""
+    """Scale block sizes to the bill; return the requests, with unrecorded content added, and the prefix's pieces
+    in tokens.
+    """
     first = steps[0].billed
     assert first is not None
     opening = sum(estimate_block(block) for entry in steps[0].entries for block in _blocks(entry))
@@ -177,7 +184,9 @@ def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[Record
 
 
 def _spread(blocks: Iterable[Block], grown: int, sizes: BlockSizes) -> int:
-    """Give each new block its share of the billed tokens, within bounds, and return the sum."""
+    """Set the size of each block to its share of the billed tokens, within bounds, and return the sum of the
+    sizes.
+    """
     estimates = [(block, estimate_block(block)) for block in blocks]
     raw = sum(tokens for _, tokens in estimates)
     if not raw:
@@ -202,7 +211,7 @@ def _unseen(step: RecordedRequest, tokens: int, sizes: BlockSizes) -> Entry:
 
 
 def _pieces(steps: list[RecordedRequest], base: int) -> tuple[int, ...]:
-    """Split the tokens before the messages where the recording shows that a shorter prefix was read."""
+    """Return the tokens before the messages, in pieces if the recording shows that a shorter prefix was read."""
     reads = {step.billed.read for step in steps if step.billed is not None and 0 < step.billed.read < base}
     cuts = sorted(reads)[:2]
     return tuple(later - earlier for earlier, later in zip([0, *cuts], [*cuts, base], strict=True))

@@ -36,7 +36,9 @@ OURS: Final = "reverie"
 
 @record
 class BreakCosts:
-    """The cost of the breaks with one reason under one policy."""
+    """The number, tokens and cost of the breaks with one reason under one policy; ``unannounced`` counts some of
+    them.
+    """
 
     policy: str
     reason: str
@@ -69,9 +71,10 @@ def report_json(report: ReplayReport) -> dict[str, Any]:
 
 
 def figures(report: ReplayReport, *, file: str | None = None, session: str | None = None) -> dict[str, dict[str, Any]]:
-    """Return the totals of each policy with outcomes, and the ratio of its cost to two other policies.
+    """Return, by policy, the totals of its outcomes and its cost relative to ``uncached`` and ``append-only``.
 
-    A policy with outcomes for only some sessions (``recorded`` needs a bill) is compared on those sessions.
+    ``file`` and ``session`` limit the outcomes. A policy with outcomes for only some sessions (``recorded`` needs
+    a bill) is compared on those sessions.
     """
     found: dict[str, dict[str, Any]] = {}
     for policy in report.policies:
@@ -90,7 +93,9 @@ def figures(report: ReplayReport, *, file: str | None = None, session: str | Non
 
 
 def _cost_ratio(report: ReplayReport, outcomes: Sequence[ReplayOutcome], policy: str) -> float | None:
-    """Return the input cost of outcomes over that of the same sessions under a policy; None where one is missing."""
+    """Return the input cost of outcomes over that of the same sessions under a policy; None if a session is
+    missing.
+    """
     wanted = {(outcome.file, outcome.session) for outcome in outcomes}
     base = [one for one in report.of(policy=policy) if (one.file, one.session) in wanted]
     usd = sum(outcome.input_usd for outcome in base)
@@ -100,7 +105,7 @@ def _cost_ratio(report: ReplayReport, outcomes: Sequence[ReplayOutcome], policy:
 
 
 def cheapest(report: ReplayReport) -> str | None:
-    """Return the policy with the lowest input cost among those that ran on every session."""
+    """Return the policy with the lowest input cost among those that ran on every session; None without costs."""
     every = len(sessions_of(report))
     costs = {
         policy: sum(outcome.input_usd for outcome in report.of(policy=policy))
@@ -111,12 +116,12 @@ def cheapest(report: ReplayReport) -> str | None:
 
 
 def sessions_of(report: ReplayReport) -> list[tuple[str, str]]:
-    """Return each session as its file and its name, in the order of the report."""
+    """Return a list of pairs of file and session name, in the order of the report."""
     return list(dict.fromkeys((outcome.file, outcome.session) for outcome in report.outcomes))
 
 
 def break_costs(policy: str, breaks: Iterable[ReplayBreak]) -> list[BreakCosts]:
-    """Return the breaks grouped by reason, the most expensive first."""
+    """Return a list of the costs of breaks, one per reason, the most expensive first."""
     found: dict[str, list[ReplayBreak]] = {}
     for one in breaks:
         found.setdefault(one.reason, []).append(one)
@@ -135,7 +140,9 @@ def break_costs(policy: str, breaks: Iterable[ReplayBreak]) -> list[BreakCosts]:
 
 
 def costs_by_reason(report: ReplayReport) -> list[BreakCosts]:
-    """Return the cost of breaks by policy and reason, in the order of policies, the most expensive reason first."""
+    """Return a list of the costs of breaks by policy and reason, in the order of policies, then the most expensive
+    first.
+    """
     return [
         row
         for policy in report.policies
@@ -144,7 +151,7 @@ def costs_by_reason(report: ReplayReport) -> list[BreakCosts]:
 
 
 def count_text(count: float) -> str:
-    """Return a number of tokens in about five characters."""
+    """Return a number of tokens as text of at most three digits with ``k``, ``M`` or ``G``."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if count >= size * 0.9995:
             amount = count / size
@@ -159,7 +166,7 @@ def count_text(count: float) -> str:
 
 
 def places(amounts: Iterable[float]) -> int:
-    """Return the number of decimals with which the largest amount of a column shows at least three digits."""
+    """Return the number of decimals for a column of amounts: 2 if the largest is at least 10, 3 from 1 on, else 4."""
     largest = max((abs(amount) for amount in amounts), default=0.0)
     return 2 if largest >= 10 else 3 if largest >= 1 else 4
 
@@ -178,7 +185,7 @@ def summary_line(report: ReplayReport, found: dict[str, dict[str, Any]]) -> str:
 
 
 def notes_of(report: ReplayReport) -> list[str]:
-    """Return the assumptions of all replays, each once."""
+    """Return a list of the notes of all outcomes, each once; they name assumptions of a replay."""
     return list(dict.fromkeys(note for outcome in report.outcomes for note in outcome.notes))
 
 

@@ -28,7 +28,7 @@ _BROKEN_TOKENS: Final = 2_000
 
 
 def billed_outcome(recording: Recording, prices: Prices) -> ReplayOutcome | None:
-    """Return the outcome that the provider billed; None where the recording has no bill."""
+    """Return the outcome that the provider billed; None if a request of the recording has no bill."""
     if not recording.billed:
         return None
     points: list[Point] = []
@@ -49,7 +49,10 @@ def billed_outcome(recording: Recording, prices: Prices) -> ReplayOutcome | None
 def replay_recording(
     recording: Recording, policy: ReplayPolicy, prices: Prices, *, check: bool = True
 ) -> ReplayOutcome:
-    """Replay every request of a recording under a policy and return the outcome."""
+    """Replay every request of a recording under a policy and return the outcome.
+
+    With ``check`` the outcome counts requests that a provider would refuse.
+    """
     run = _PolicyRun(recording, policy, prices, check)
     for step in recording.steps:
         run.step(step)
@@ -57,7 +60,7 @@ def replay_recording(
 
 
 class _PolicyRun:
-    """One recording under one policy."""
+    """The replay of one recording under one policy, request by request."""
 
     def __init__(self, recording: Recording, policy: ReplayPolicy, prices: Prices, check: bool) -> None:
         self.recording = recording
@@ -81,7 +84,7 @@ class _PolicyRun:
         self.made = 0
 
     def step(self, step: RecordedRequest) -> None:
-        """Add the entries since the last request, decide, send, and find the results that the reply needed."""
+        """Replay one request: fold its entries and decisions, send it, and record its cost, breaks and read-backs."""
         moved = self.arrive(step)
         moved += self.decide(step, self.policy.prepare(self.view, step))
         request = build_request(self.view)
@@ -94,7 +97,7 @@ class _PolicyRun:
         self.sent, self.usage = step, usage
 
     def arrive(self, step: RecordedRequest) -> list[str]:
-        """Fold the entries between two requests; return why the prefix moved, if it did."""
+        """Fold the entries between two requests; return a reason for each recorded compaction among them."""
         moved: list[str] = []
         for entry in step.entries:
             for called in self.needs.add(entry):
@@ -112,14 +115,14 @@ class _PolicyRun:
         return found.tokens if found is not None else 0
 
     def _as_simulated(self, entry: Entry) -> Entry:
-        """Return a reply with the usage that the provider would have reported under this policy."""
+        """Return the reply to the last request with its simulated usage; any other entry unchanged."""
         if entry.kind != ASSISTANT or self.sent is None or reply_id(entry) != reply_id(self.sent.reply[0]):
             return entry
         usage = reply_usage(self.usage, output=self.sent.output_tokens)
         return replace(entry, body={**entry.body, "reply": {**entry.reply, "usage": usage}})
 
     def decide(self, step: RecordedRequest, decisions: Sequence[Decision]) -> list[str]:
-        """Log decisions and record their effects; return the names of those that move the prefix."""
+        """Fold decisions into the view and record their effects; return the names of those that move the prefix."""
         moved: list[str] = []
         for decision in decisions:
             cause = decision.cause
@@ -144,7 +147,7 @@ class _PolicyRun:
         return moved
 
     def snip(self, decision: Snipped) -> None:
-        """Record the results that left with whole rounds, and count the freed tokens."""
+        """Record the results that leave with the messages of a snip, and count the freed tokens."""
         gone = set(decision.messages)
         for one in self.view.results:
             if one.message in gone:
@@ -152,7 +155,7 @@ class _PolicyRun:
         self.removed += decision.cause.frees
 
     def send(self, step: RecordedRequest, messages: list[dict[str, object]]) -> SimUsage:
-        """Send one request to the simulated provider."""
+        """Send one request to the simulated cache and return its usage."""
         blocks, starts = self.sender.blocks(messages)
         planned = self.policy.mark(self.view, messages, step)
         if planned is None:
@@ -165,7 +168,10 @@ class _PolicyRun:
         return self.cache.request(blocks, marks, model=self.recording.model, now=step.at)
 
     def watch(self, step: RecordedRequest, usage: SimUsage, moved: list[str]) -> None:
-        """Record a break where a large part of the cached tokens was not read."""
+        """Record a break if a large part of the tokens that the last request left in the cache was not read.
+
+        ``moved`` are the reasons for which the prefix moved.
+        """
         held = self.usage.read + self.usage.write
         lost = held - usage.read
         if self.sent is None or usage.read >= _BROKEN_SHARE * held or lost < _BROKEN_TOKENS:
@@ -193,7 +199,7 @@ class _PolicyRun:
                 trimmer.read_backs += 1
 
     def outcome(self) -> ReplayOutcome:
-        """Return the outcome."""
+        """Return the outcome of all requests replayed so far."""
         notes = () if self.recording.timed else ("the recording has no times: 10 s between requests were assumed",)
         return ReplayOutcome(
             self.policy.name,

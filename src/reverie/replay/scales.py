@@ -30,13 +30,13 @@ class Axis:
     numbers: dict[int, int]
 
     def at(self, number: int) -> float:
-        """Return the position of a request by its number."""
+        """Return the position of a request by its number; 0 if the number is unknown."""
         index = self.numbers.get(number)
         return self.places[index] if index is not None else 0.0
 
 
 def by_number(points: Sequence[Point]) -> Axis:
-    """Return an axis with requests at equal distances."""
+    """Return an axis with requests at equal distances, labelled by their position in the session."""
     count = len(points)
     whole = max(1, count - 1)
     ticks = [(at, at / whole) for at in nice_ticks(whole, 8)] if count > 1 else [(0.0, 0.0)]
@@ -45,7 +45,10 @@ def by_number(points: Sequence[Point]) -> Axis:
 
 
 def by_time(points: Sequence[Point]) -> Axis:
-    """Return an axis with requests at their times; a time that goes backwards counts as the one before."""
+    """Return an axis with requests at their times; a time that goes backwards counts as the time before.
+
+    If no time passes, return the axis of ``by_number``.
+    """
     times = list(accumulate((point.at if isfinite(point.at) else 0.0 for point in points), max))
     whole = times[-1] - times[0] if times else 0.0
     if whole <= 0:
@@ -80,7 +83,7 @@ def nice_ticks(largest: float, most: int = 5) -> list[float]:
 
 
 def buckets(items: Sequence[T], most: int) -> list[Sequence[T]]:
-    """Split items into at most ``most`` groups of neighbours of about the same size."""
+    """Return items in at most ``most`` groups of neighbours of about the same size."""
     count = min(len(items), most)
     edges = [len(items) * at // count for at in range(count + 1)] if count else [0]
     return [items[start:end] for start, end in pairwise(edges)]

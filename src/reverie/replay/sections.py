@@ -18,12 +18,14 @@ LISTED_BREAKS: Final = 40
 
 
 def panel_name(index: int) -> str:
-    """Return the CSS class of a panel that is shown for one policy only."""
+    """Return the CSS class of a panel that is shown for one policy only, by the policy's index."""
     return f"policy-{index}"
 
 
 def scrolling_table(name: str, headings: Sequence[str], rows: Sequence[Html], *, text: Container[int] = ()) -> Html:
-    """Return a table that scrolls by itself on a narrow screen."""
+    """Return a table that scrolls by itself on a narrow screen; ``text`` are the indices of columns that hold
+    text.
+    """
     heads = [
         el("th", heading, scope="col", class_="text" if at in text else None) for at, heading in enumerate(headings)
     ]
@@ -32,7 +34,10 @@ def scrolling_table(name: str, headings: Sequence[str], rows: Sequence[Html], *,
 
 
 def session_section(report: ReplayReport, session: tuple[str, str], look: ChartStyle, at: int, opened: bool) -> Html:
-    """Return the section of one session."""
+    """Return the section of one session, given by file and name: its window, its cost and its breaks.
+
+    ``at`` is the session's index in the page; the section is unfolded if ``opened``.
+    """
     file, name = session
     outcomes = [one for one in report.of(file=file) if one.session == name]
     longest = max(outcomes, key=lambda one: len(one.points))
@@ -58,7 +63,7 @@ def session_section(report: ReplayReport, session: tuple[str, str], look: ChartS
 
 
 def _windows(outcomes: Sequence[ReplayOutcome], policies: Sequence[str], look: ChartStyle, at: int) -> list[Html]:
-    """Return one panel per policy, each with the window along both axes."""
+    """Return one panel per policy, each with the window by request and by time."""
     top = max((one.peak_window for one in outcomes), default=0) or 1
     by_policy = {one.policy: one for one in outcomes}
     panels: list[Html] = []
@@ -114,7 +119,7 @@ def _costs(outcomes: Sequence[ReplayOutcome], look: ChartStyle, at: int) -> list
 
 
 def _breaks(outcomes: Sequence[ReplayOutcome], policies: Sequence[str]) -> list[Html]:
-    """Return one panel per policy with its breaks in order; of many, only the most expensive."""
+    """Return one panel per policy with a table of its breaks in order; of many breaks, only the most expensive."""
     by_policy = {one.policy: one for one in outcomes}
     unannounced = el("span", "unannounced", class_="tag loud")
     panels: list[Html] = []

@@ -18,7 +18,8 @@ _DIGEST: Final = 12
 
 
 def prefix_blocks(recording: Recording) -> tuple[list[SimBlock], int]:
-    """Return the blocks before the messages that every request shares, and the size of the rest of that part.
+    """Return the blocks before the messages that every request shares, and the tokens of other content before
+    them.
 
     The last piece, where the recording shows several, is context that a client sends again after a compaction.
     """
@@ -29,7 +30,7 @@ def prefix_blocks(recording: Recording) -> tuple[list[SimBlock], int]:
 
 
 class RequestSimulator:
-    """Turns messages into simulated blocks, each message once."""
+    """Turns requests into simulated blocks; the blocks of a message are made once."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -39,7 +40,7 @@ class RequestSimulator:
         self.epoch = 0
 
     def blocks(self, messages: list[Message]) -> tuple[list[SimBlock], list[int]]:
-        """Return the whole request as blocks, and the position of each message."""
+        """Return the blocks of a whole request, and the index of each message's first block."""
         out = list(self.prefix)
         if self._context:
             out.append(SimBlock(b"context %d" % self.epoch, self._context))
@@ -65,14 +66,16 @@ class RequestSimulator:
         return found[1]
 
     def marks(self, planned: BreakpointPlan, starts: list[int], size: int) -> list[Mark]:
-        """Return planned breakpoints by position, the prefix's first."""
+        """Return planned breakpoints by the index of their block, in order; ``size`` is the number of all blocks."""
         prefix = {len(self.prefix) - 1: planned.prefix_ttl} if planned.marks_system else {}
         for place, ttl in planned.marks:
             prefix[min(starts[place.message] + place.block, size - 1)] = ttl
         return [Mark(at, ttl) for at, ttl in sorted(prefix.items())]
 
     def warmed(self, step: RecordedRequest) -> int | None:
-        """Return the number of prefix blocks that other requests had cached; None where the recording shows none."""
+        """Return how many prefix blocks a request read by its bill; None if the read tokens match no number of
+        blocks.
+        """
         read = step.billed.read if step.billed is not None else 0
         total = 0
         for number, block in enumerate(self.prefix):
