@@ -113,7 +113,7 @@ def command(
 
 
 def run(options: Options, settings: Settings, *, once: bool, output: OutputFormat) -> int:
-    """Start the chat in the mode that the options and the terminal allow, and return the exit code."""
+    """Print one answer if ``once``, else chat, interactively if on a terminal; return the exit code."""
     from ..models import open_model
 
     # Fails early with setup instructions when there is no model; it loads and connects nothing.
@@ -137,7 +137,7 @@ def run(options: Options, settings: Settings, *, once: bool, output: OutputForma
 
 
 async def converse(options: Options, settings: Settings) -> int:
-    """Run the interactive terminal and return 0."""
+    """Run the interactive chat until the user leaves, and return 0."""
     from .terminal.conversation import Conversation
 
     await Conversation(options, settings, colour=not os.environ.get("NO_COLOR")).run()
@@ -157,14 +157,14 @@ def project_settings(cwd: Path) -> Settings:
 
 
 def with_rules(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...]) -> Settings:
-    """Return the settings with the permission rules of this run added."""
+    """Return the settings with these permission rules added to their own."""
     rules = settings.permissions
     rules = replace(rules, allow=(*rules.allow, *allow), deny=(*rules.deny, *deny))
     return replace(settings, permissions=rules)
 
 
 def requested_session(settings: Settings, cwd: Path, go_on: bool, resume: str | None) -> str | None:
-    """Return the session to continue, or None for a new session or one that the user still has to choose."""
+    """Return the name of the session to continue, or None if it is a new one or the user still has to choose."""
     from .terminal.sessions import named_session, newest_session
 
     if go_on:
@@ -180,11 +180,11 @@ def piped_text() -> str:
 
 
 def full_prompt(prompt: str, piped: str) -> str:
-    """Return the prompt followed by the piped text."""
+    """Return the prompt, an empty line and the piped text; a blank part is left out."""
     return "\n\n".join(part for part in (prompt, piped.rstrip("\n")) if part.strip())
 
 
 def refuse_silence(options: Options) -> None:
-    """Raise InputError if the prompt is empty."""
+    """Raise InputError if the prompt of the options is blank."""
     if not options.prompt.strip():
         raise InputError("there is no prompt: pass one as an argument or on stdin")

@@ -97,7 +97,7 @@ class LazyGroup(click.Group):
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's module and return the command."""
+        """Import the command's module and return the command; return None for an unknown name."""
         if cmd_name not in self.table:
             return None
         module_name, _ = self.table[cmd_name]
@@ -112,7 +112,7 @@ class LazyGroup(click.Group):
 
 
 def show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
-    """Print the installed version and exit."""
+    """Print the installed version and exit, if the option ``--version`` was given."""
     if not wanted or ctx.resilient_parsing:
         return
     from importlib.metadata import version
@@ -151,7 +151,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: Sequence[str] | None = None, *, commands: click.Command = group) -> int:
-    """Run one command and return its exit code: 0 done, 2 bad input, 130 interrupted, 141 output pipe closed."""
+    """Run one command and return its exit code; after an error, print it as one line and return 2.
+
+    130 means that the user interrupted the command, 141 that its output pipe was closed.
+    """
     never_fail_to_encode()
     try:
         code = invoke(commands, sys.argv[1:] if arguments is None else arguments)
@@ -215,7 +218,7 @@ def never_fail_to_encode() -> None:
 
 
 def can_flush() -> bool:
-    """Return whether stdout can still be flushed; on a full disk it cannot."""
+    """Flush stdout and return whether that worked; on a full disk it fails."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -224,7 +227,7 @@ def can_flush() -> bool:
 
 
 def let_go_of_stdout() -> int:
-    """Redirect stdout to /dev/null, so that the interpreter's final flush raises no error, and return the code."""
+    """Redirect stdout to /dev/null, so that the interpreter's final flush raises no error, and return 141."""
     with open(os.devnull, "w") as nowhere:
         try:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())

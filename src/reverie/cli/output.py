@@ -65,7 +65,7 @@ class StyledCell:
 
 
 def printable(text: str) -> str:
-    """Return text with control characters removed (except newline, tab) and hidden ones shown as <U+XXXX>."""
+    """Return text without control characters except newline and tab, with hidden characters shown as <U+XXXX>."""
     if SUSPECT.search(text) is None:
         return text
     text = CONTROL.sub("", ESCAPE_SEQUENCE.sub("", text))
@@ -78,7 +78,7 @@ def say(text: str = "") -> None:
 
 
 def warn(text: str) -> None:
-    """Print text as one line on stderr, after removing control characters."""
+    """Print ``reverie:`` and the text as one line on stderr, without control characters."""
     sys.stderr.write("reverie: " + " ".join(printable(text).split()) + "\n")
 
 
@@ -103,7 +103,7 @@ def paint(pieces: Iterable[tuple[str, str]], *, wrap: bool = False) -> None:
 
 
 def tracked(items: Sequence[T], label: str) -> Iterable[T]:
-    """Return the items; if stderr is a terminal, iterating over them shows a progress bar there."""
+    """Return the items; iterating over two or more of them shows a progress bar if stderr is a terminal."""
     if len(items) < 2 or not sys.stderr.isatty():
         return items
     from rich.console import Console
@@ -115,7 +115,7 @@ def tracked(items: Sequence[T], label: str) -> Iterable[T]:
 
 @contextmanager
 def progressing(label: str, total: int) -> Generator[Callable[[], None], None, None]:
-    """Show a progress bar if stderr is a terminal, and yield the function to call after each step."""
+    """Yield the function to call after each step; it moves a progress bar if stderr is a terminal."""
     if total < 2 or not sys.stderr.isatty():
         yield lambda: None
         return
@@ -129,7 +129,7 @@ def progressing(label: str, total: int) -> Generator[Callable[[], None], None, N
 
 
 def confirmed(question: str, refusal: str) -> bool:
-    """Ask a yes/no question on the terminal; without a terminal raise InputError with the refusal."""
+    """Ask a yes/no question and return the answer; without a terminal, raise InputError with ``refusal``."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InputError(refusal)
     import click
@@ -176,7 +176,7 @@ def console() -> Console:
 def table(
     headings: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = (), cut: int | None = None
 ) -> None:
-    """Print rows under headings; columns in ``right`` align right, column ``cut`` is shortened to fit the screen."""
+    """Print rows under headings; columns ``right`` align right, column ``cut`` is shortened to fit a terminal."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
@@ -200,14 +200,14 @@ def coloured() -> bool:
 
 
 def bars(rows: Sequence[tuple[str, float, str]], *, whole: float | None = None, width: int = 40) -> None:
-    """Print one labelled bar per row, scaled to ``whole``, or to the largest amount if no ``whole`` is given."""
+    """Print a label, a bar and a note per row; a full bar is ``whole``, or the largest amount if that is None."""
     largest = max((amount for _, amount, _ in rows), default=0.0)
     base = largest if whole is None else whole
     table(["", "", ""], [(label, bar(amount, base, width=width), note) for label, amount, note in rows], right=(2,))
 
 
 def bar(amount: float, whole: float, *, width: int = 40) -> str:
-    """Return a bar of at most ``width`` cells; a positive amount gets at least one cell."""
+    """Return a bar for ``amount`` of ``whole``: 1 to ``width`` cells, or none if either is not positive."""
     if whole <= 0 or amount <= 0:
         return ""
     filled = min(width, max(1, round(amount / whole * width)))

@@ -19,7 +19,7 @@ class LoopbackThread:
     """A uvicorn server on a free port of loopback, started at once and stopped by ``stop``."""
 
     def __init__(self, application: Any, name: str) -> None:
-        """Start serving and return when the server accepts connections; the thread gets the given name."""
+        """Start serving and return when the server accepts connections; raise InputError if it cannot start."""
         try:
             import uvicorn
         except ImportError as error:
@@ -51,7 +51,7 @@ class LoopbackThread:
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
     def stop(self) -> None:
-        """Stop serving and wait for the thread; open requests get a second, then they are dropped."""
+        """Stop serving and wait for the thread, up to 20 seconds; open requests are dropped after a second."""
         self._server.should_exit = True
         self._thread.join(_STOP_SECONDS)
         if self._thread.is_alive():

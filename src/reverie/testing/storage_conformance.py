@@ -90,12 +90,12 @@ GOOD_KEYS = (
 
 
 class StorageConformance:
-    """The promises of ``reverie.ports.Storage``, one test each."""
+    """The promises of ``reverie.ports.Storage``, one test each; inherit it and write ``open_storage``."""
 
     shared: bool = True
 
     def open_storage(self, folder: Path) -> Storage:
-        """Return a storage in the folder; write this method."""
+        """Return a storage in the folder, which may not exist yet; the inheriting class must write this method."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -356,7 +356,7 @@ def _acts(key: str) -> list[Callable[[Storage], object]]:
 
 
 def _together(many: int, act: Callable[[int], str], refusal: type[Exception]) -> list[str]:
-    """Run an action in several threads at once; return the results that were not refused, and raise other errors."""
+    """Run an action in ``many`` threads at once; return the results without a ``refusal``, raise other errors."""
     ready = threading.Barrier(many)
     got: list[str] = []
     wrong: list[BaseException] = []

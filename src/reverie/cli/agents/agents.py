@@ -58,7 +58,7 @@ def _selected_agents(running: bool, session: str | None) -> list[AgentRecord]:
 
 
 def draw(found: list[AgentRecord]) -> None:
-    """Print one row per agent."""
+    """Print a table with one row per agent, at most 50, and the number of further agents."""
     if not found:
         say("No agents yet. A session starts agents with its Agent tool.")
         return
@@ -83,7 +83,7 @@ def draw(found: list[AgentRecord]) -> None:
 
 
 def age(passed: float) -> str:
-    """Return a duration in its largest whole unit, such as "3 h"."""
+    """Return a duration in seconds as text in its largest unit, rounded, such as "3 h"."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if passed >= size:
             return f"{passed / size:.0f} {unit}"

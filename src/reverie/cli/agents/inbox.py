@@ -66,7 +66,7 @@ def command(name: str, team: str | None, limit: int, everything: bool, take: boo
 
 
 def unread_letters(mailbox: Mailbox, limit: int, take: bool) -> list[Letter]:
-    """Return the unread messages without duplicates, and warn about each message that the mailbox refused."""
+    """Return at most ``limit`` unread messages without duplicates; warn about each that the mailbox refused."""
     letters = mailbox.poll(limit) if take else mailbox.look(limit)
     while mailbox.refused:
         refused = mailbox.refused.pop(0)
@@ -82,7 +82,7 @@ def put_away(mailbox: Mailbox, letters: list[Letter]) -> None:
 
 
 def follow(mailbox: Mailbox, read: list[Letter], waiting: list[Letter], limit: int, take: bool, as_json: bool) -> None:
-    """Show messages as they arrive, until interrupted."""
+    """Print the given messages, then new ones as they arrive, until interrupted; mark them as read if ``take``."""
     known: set[str] = set()
     while True:
         fresh = [one for one in waiting if one.id not in known]
@@ -101,7 +101,7 @@ def follow(mailbox: Mailbox, read: list[Letter], waiting: list[Letter], limit: i
 
 
 def body(letter: Letter, *, read: bool = False) -> dict[str, Any]:
-    """Return a letter as a JSON object."""
+    """Return a letter as a dict for JSON."""
     return {
         "id": letter.id,
         "from": letter.sender,

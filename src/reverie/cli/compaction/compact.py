@@ -104,7 +104,7 @@ async def _compact(
 
 
 def _queue_compaction(name: str, settings: Settings, asked: dict[str, Any], busy: SessionBusy, as_json: bool) -> int:
-    """Queue a compaction for the process that has the session open, and return 0."""
+    """Queue a compaction for the process that has the session open, print that, and return 0."""
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
         project, session = place_of(storage, name)
@@ -123,7 +123,7 @@ def _queue_compaction(name: str, settings: Settings, asked: dict[str, Any], busy
 
 @asynccontextmanager
 async def opened_for_writing(name: str, settings: Settings, model: Model | None = None) -> AsyncGenerator[Session]:
-    """Open a session in the library for writing and close it at the end; a second writer gets SessionBusy."""
+    """Yield a session open for writing and close it at the end; raise SessionBusy if it is open elsewhere."""
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
         project, session = place_of(storage, name)
@@ -136,7 +136,7 @@ async def opened_for_writing(name: str, settings: Settings, model: Model | None 
 
 
 def place_of(storage: FileStorage, name: str) -> tuple[str, str]:
-    """Return the project and the full name of the session that a name or its start refers to."""
+    """Return the project slug and the full name of the session that a name or its start refers to."""
     key = Library(storage, project=project_slug(Path.cwd())).find(name)
     project, session = key.removeprefix("projects/").removesuffix(".jsonl").split("/", 1)
     return project, session
@@ -150,7 +150,7 @@ def _prices(session: Session) -> Prices | None:
 
 
 def as_json_report(report: CompactionReport, prices: Prices | None = None) -> dict[str, Any]:
-    """Return a compaction report as a JSON object."""
+    """Return a compaction report as a dict for JSON; amounts in dollars are None without prices."""
     return {
         "method": report.method,
         "trigger": report.decision.trigger,
@@ -179,7 +179,7 @@ def as_json_report(report: CompactionReport, prices: Prices | None = None) -> di
 
 
 def loss_report(loss: LossReport) -> dict[str, Any]:
-    """Return a loss as a JSON object: counts by kind, share of names kept, and the lost names."""
+    """Return a loss as a dict for JSON: counts by kind of name, share of names kept, and the lost names."""
     return {"by_kind": loss.counts, "share_kept": loss.share_kept, "lost": list(loss.lost)}
 
 

@@ -21,7 +21,7 @@ __all__ = ["command", "losses"]
 
 @record
 class CompactionLoss:
-    """One compaction in a log and the names it removed from view."""
+    """One compaction in a log, with its token counts and a report of the names it kept and removed from view."""
 
     uuid: str
     time: str
@@ -59,7 +59,7 @@ def command(session: str, as_json: bool) -> None:
 
 
 def losses(entries: Iterable[Entry]) -> list[CompactionLoss]:
-    """Return the loss of each compaction in a log, by comparing the view before and after it."""
+    """Return a log's compactions, each with the names that the view had before but not after it."""
     out: list[CompactionLoss] = []
     view = View()
     for entry in entries:

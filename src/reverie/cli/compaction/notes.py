@@ -61,7 +61,7 @@ def command(session: str, update: bool, edit: bool, as_json: bool) -> None:
 
 
 def show(notes: Notes, settings: Settings, about: dict[str, Any], as_json: bool) -> None:
-    """Print notes as a Markdown document or as JSON."""
+    """Print notes as a Markdown document, or as JSON together with the values of ``about``."""
     if as_json:
         tokens = {name: estimate_text(content) for name, content in notes.sections.items()}
         emit_json({**about, "sections": dict(notes.sections), "tokens": tokens, "total_tokens": sum(tokens.values())})
@@ -70,7 +70,7 @@ def show(notes: Notes, settings: Settings, about: dict[str, Any], as_json: bool)
 
 
 async def _change_notes(name: str, settings: Settings, edit: bool) -> dict[str, Any]:
-    """Update or edit the notes of a session, and return them with the names of the changed sections."""
+    """Update or ``edit`` the notes of a session and log that; return a dict of the notes and facts about them."""
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
         key = Library(storage).find(name)
@@ -97,7 +97,7 @@ def _on_event(event: Event) -> None:
 
 
 async def _edit_notes(noting: NotesKeeper) -> NotesUpdated | None:
-    """Open the notes in the user's editor and log the result; on failure keep the file and name its path."""
+    """Open the notes in the user's editor and log the changes; on failure keep the file and raise InputError."""
     await noting.adopt()
     with tempfile.NamedTemporaryFile("w", suffix=".md", prefix="notes-", delete=False, encoding="utf-8") as file:
         file.write(await noting.document())

@@ -48,14 +48,14 @@ def command(session: str, name: str, folder: str, dry_run: bool, as_json: bool) 
 
 
 def skill_text(view: View, name: str = "") -> tuple[str, str]:
-    """Return the name of a session's skill and the text of its SKILL.md."""
+    """Return the name of the skill made from a session's view, and the text of its SKILL.md."""
     notes = Notes(dict(view.facts.notes))
     skill = skill_of(take_notes(view) if notes.empty else notes, words_since_compaction(view), name=name)
     return skill.name, render_skill(skill)
 
 
 def write_skill(path: Path, text: str) -> None:
-    """Write a new skill file, and raise InputError if the file exists."""
+    """Write a new skill file and its folders; raise InputError if the file exists or cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:

@@ -44,7 +44,7 @@ async def _undo(name: str, settings: Settings, as_json: bool) -> None:
 
 
 def _queue_undo(name: str, settings: Settings, as_json: bool) -> None:
-    """Queue an undo of the session's last compaction for the process that has the session open."""
+    """Queue an undo of the last compaction for the process that has the session open, and print that."""
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
         project, session = place_of(storage, name)

@@ -70,7 +70,7 @@ def command(session: str, model: str, window_tokens: int | None, whole: bool, as
 
 
 def draw(one: dict[str, Any]) -> None:
-    """Print the context usage of one session."""
+    """Print the context usage of one session, given as a result of ``window_usage``."""
     window = one["window"]
     about = [one["format"], one["model"] or "unknown model", f"{counted(one['messages'], 'message')} in view"]
     if one["compactions"]:
@@ -87,7 +87,7 @@ def draw(one: dict[str, Any]) -> None:
 
 
 def window_bar(shares: dict[str, int], window_tokens: int) -> list[tuple[str, str]]:
-    """Return the window as one bar with a segment per category; dots show free space."""
+    """Return the window as a bar in (text, style) pieces, one per category; dots show free space."""
     screen = console()
     width = min(screen.width, MAX_BAR)
     whole = max(window_tokens, sum(shares.values()))
@@ -104,7 +104,7 @@ def window_bar(shares: dict[str, int], window_tokens: int) -> list[tuple[str, st
 
 
 def verdict(window: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return one coloured line: tokens used, window size, and percent left."""
+    """Return one line as a (text, style) piece: tokens used, window size, and percent left."""
     colour = {"fine": "green", "warning": "yellow", "error": "yellow"}.get(window["level"], "red")
     base = "auto-compact" if window["auto_compact_on"] else "the effective window"
     text = f"{window['used']:,} of {window['window_tokens']:,} tokens; {window['percent_left']} % left before {base}"
@@ -112,7 +112,7 @@ def verdict(window: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def draw_categories(one: dict[str, Any], shares: dict[str, int]) -> None:
-    """Print one row per category, largest first, then the sum, then tokens billed outside messages."""
+    """Print a row per category, largest first, then the sum, then the tokens billed outside messages, if any."""
     total = one["total_tokens"]
     width = max(8, min(40, console().width - 44))
     largest = max(shares.values())
@@ -136,12 +136,12 @@ def label(name: str) -> str:
 
 
 def percent(part: int, whole: int) -> int:
-    """Return ``part`` as a rounded percentage of ``whole``."""
+    """Return ``part`` as a rounded percentage of ``whole``, 0 if that is 0."""
     return round(part / whole * 100) if whole else 0
 
 
 def draw_tools(tools: Sequence[dict[str, Any]]) -> None:
-    """Print one row per tool."""
+    """Print one row with request and result tokens per tool, at most 10, and count the others."""
     if not tools:
         return
     say()
@@ -151,7 +151,7 @@ def draw_tools(tools: Sequence[dict[str, Any]]) -> None:
 
 
 def draw_duplicates(reads: Sequence[dict[str, Any]]) -> None:
-    """Print one row per file that was read more than once."""
+    """Print one row per file that was read more than once, at most 10, and count the others."""
     if not reads:
         return
     say()
@@ -161,7 +161,7 @@ def draw_duplicates(reads: Sequence[dict[str, Any]]) -> None:
 
 
 def more(rows: Sequence[object]) -> None:
-    """Print how many rows were not listed."""
+    """Print the number of rows beyond the 10 that were listed, if any."""
     if len(rows) > LISTED:
         say(f"... and {len(rows) - LISTED} more; --json has them all")
 

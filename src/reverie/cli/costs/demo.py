@@ -47,7 +47,7 @@ def command(seed: int, tokens: int, fast: bool, as_json: bool) -> None:
 
 
 class _Stage:
-    """Prints one line per step and, on a terminal, a live bar of the window."""
+    """The demo's output, unless quiet, and its counts: a line per step and, on a terminal, a bar of the window."""
 
     def __init__(self, *, quiet: bool, pace: float) -> None:
         self.quiet = quiet
@@ -58,7 +58,7 @@ class _Stage:
         self._live = sys.stdout.isatty() and not quiet
 
     def on_event(self, event: Any) -> None:
-        """Print and count one action of a layer."""
+        """Print and count one action of a layer, or print a fallback; ignore any other event."""
         from ...conversation.decisions import ResultOffloaded
         from ...events import CompactionEnded, DecisionMade, FellBack, NotesWritten, ResultsTrimmed
 
@@ -91,7 +91,7 @@ class _Stage:
         self.line(f"> {' '.join(words.split())[:100]}", "", style="bold")
 
     def turn(self, number: int, window: int, spent: float) -> None:
-        """Redraw the bar that shows context usage and cost so far."""
+        """Redraw the bar of context usage and cost so far, note the peak, and wait for the pace of the demo."""
         self.peak = max(self.peak, window)
         if self._live:
             filled = bar(window, _WINDOW, width=24).ljust(24, "·")
@@ -106,7 +106,7 @@ class _Stage:
             sys.stdout.write("\r\x1b[2K")
 
     def line(self, text: str, why: str, *, style: str = "") -> None:
-        """Print one line, replacing the bar if there is one."""
+        """Print one line with its reason, replacing the bar if there is one; print nothing if quiet."""
         if self.quiet:
             return
         if self._live:
@@ -165,7 +165,7 @@ async def _perform(home: Path, seed: int, tokens: int, stage: _Stage) -> dict[st
 
 
 async def _compact_and_undo(session: Session, stage: _Stage) -> float:
-    """Compact the session, undo that, print both results, and return the share of exact names kept."""
+    """Compact the session, undo the compaction, print both results, and return the share of exact names kept."""
     before = session.view.messages()
     stage.line("> /compact", "", style="bold")
     report = await session.compact()

@@ -41,7 +41,7 @@ def command(axis: str, session: str | None, project: str | None, as_json: bool) 
 
 
 def summed(rows: list[Totals]) -> Totals:
-    """Return the sum of all rows."""
+    """Return the sum of all rows, empty totals if there are none."""
     whole = Totals()
     for row in rows:
         whole = whole.and_also(row)
@@ -49,7 +49,7 @@ def summed(rows: list[Totals]) -> Totals:
 
 
 def as_json_row(row: Totals) -> dict[str, Any]:
-    """Return totals as a JSON object."""
+    """Return totals as a dict for JSON."""
     return {
         "calls": row.calls,
         "hit_rate": row.hit_rate,
@@ -67,7 +67,7 @@ def as_json_row(row: Totals) -> dict[str, Any]:
 
 
 def draw(axis: str, found: dict[str, Totals], whole: Totals) -> None:
-    """Print one row per group, the sum, and the losses by reason."""
+    """Print one row per group, their sum, the losses by reason of cache breaks, and the unpriced calls."""
     headings = [axis, "calls", *KINDS, "hit rate", "expected", "USD", "breaks", "lost USD"]
     rows = [cells(key or "(none)", row) for key, row in found.items()]
     if len(rows) > 1:
@@ -83,7 +83,7 @@ def draw(axis: str, found: dict[str, Totals], whole: Totals) -> None:
 
 
 def cells(key: str, row: Totals) -> list[str]:
-    """Return the cells of one table row."""
+    """Return the cells of one table row: the name of a group and its totals."""
     used = row.actual
     return [
         key,

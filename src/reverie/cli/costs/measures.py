@@ -47,7 +47,7 @@ def _logs(names: tuple[str, ...]) -> list[tuple[str, tuple[Entry, ...]]]:
 
 
 def as_row(one: Measures) -> dict[str, Any]:
-    """Return measures as a JSON object, with null for an unknown rate."""
+    """Return measures as a dict for JSON, with None for an unknown rate."""
     return {
         "sessions": one.sessions,
         "calls": one.calls,
@@ -101,7 +101,7 @@ def draw(one: Measures) -> None:
 
 
 def facts_row(facts: FactRetention) -> tuple[str, str, str]:
-    """Return the table row about the exact names that summaries keep."""
+    """Return the table row about the exact names that summaries keep: title, share, and uses per 1,000 tokens."""
     density = facts.per_1000_tokens
     detail = "no summary yet" if density is None else f"{density:,.0f} uses of exact names per 1,000 tokens of summary"
     return "facts kept", percent_text(facts.share), detail

@@ -90,7 +90,7 @@ def _page_file(html: str | None, force: bool) -> Path | None:
 
 
 def _sessions_of_chosen_project(quiet: bool) -> list[Path]:
-    """Find recorded sessions of other agents on this machine and return those of the project the user chooses."""
+    """Return the Claude Code and Codex session files of a project that the user chooses; raise if ``quiet``."""
     import sys
 
     from ...importers import usual_places

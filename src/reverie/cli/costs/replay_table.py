@@ -30,7 +30,7 @@ MAX_BAR: Final = 30
 
 
 def show(report: ReplayReport) -> None:
-    """Print the report."""
+    """Print the report's tables and notes, laid out for the width of the terminal."""
     found = figures(report)
     if not found:
         say("Nothing was replayed.")
@@ -52,7 +52,7 @@ def show(report: ReplayReport) -> None:
 
 
 def draw_all(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:
-    """Print cost and tokens in one table, for wide screens."""
+    """Print the cost and the tokens of each policy in one table, for wide screens."""
     money = money_rows(report, found, taken=90)
     rows = [[*one[:4], *tokens[1:], one[4]] for one, tokens in zip(money, token_rows(found), strict=True)]
     headings = ["policy", "input", "/uncached", "/append", "read", "written", "uncached", "breaks", "backs", "peak"]
@@ -60,24 +60,24 @@ def draw_all(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:
 
 
 def draw_money(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:
-    """Print the cost of each policy."""
+    """Print a table with the input cost of each policy."""
     rows = money_rows(report, found, taken=35)
     table(["policy", "input", "/uncached", "/append", ""], rows, right=(1, 2, 3))
 
 
 def draw_tokens(found: dict[str, dict[str, Any]]) -> None:
-    """Print the tokens of each policy: read from the cache, written to it, uncached."""
+    """Print a table with the tokens, cache breaks, read-backs and window of each policy."""
     headings = ["policy", "read", "written", "uncached", "breaks", "backs", "peak", "mean"]
     table(headings, token_rows(found), right=range(1, 8))
 
 
 def room_for_bar(labels: Iterable[str], taken: int) -> int:
-    """Return the width left for a bar next to the labels and columns of ``taken`` characters."""
+    """Return the width (6 to 30) left for a bar next to the labels and columns of ``taken`` characters."""
     return max(6, min(MAX_BAR, console().width - taken - max(map(len, labels))))
 
 
 def money_rows(report: ReplayReport, found: dict[str, dict[str, Any]], *, taken: int) -> list[list[object]]:
-    """Return one row per policy: its cost, the ratio to two other policies, and a bar; mark the cheapest."""
+    """Return a row per policy: label, input cost, its ratios to uncached and append-only, and a bar."""
     best, labels = cheapest(report), labels_of(report, found)
     width = room_for_bar(labels.values(), taken)
     decimals = places(one["input_usd"] for one in found.values())
@@ -102,14 +102,14 @@ def money_rows(report: ReplayReport, found: dict[str, dict[str, Any]], *, taken:
 
 
 def labels_of(report: ReplayReport, found: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Return each policy's label: a star for the cheapest, the session count for one that skipped sessions."""
+    """Return each policy's label: its name, with a star if cheapest, or a session count if it skipped sessions."""
     best, every = cheapest(report), len(sessions_of(report))
     partly = {policy: f" ({one['sessions']} of {every})" for policy, one in found.items() if one["sessions"] < every}
     return {policy: policy + (" *" if policy == best else partly.get(policy, "")) for policy in found}
 
 
 def fits(character: str) -> bool:
-    """Return whether the terminal's encoding has a character."""
+    """Return whether stdout can show a character: it is ASCII, or the encoding has the block of bars."""
     return bar_cell() != "#" or character.isascii()
 
 
@@ -144,7 +144,7 @@ def draw_invalid(found: dict[str, dict[str, Any]]) -> None:
 
 
 def draw_layers(found: dict[str, dict[str, Any]]) -> None:
-    """Print the actions of each layer under our own policy, or under each policy that has layers."""
+    """Print each layer's actions under Reverie's own policy, or without that, under each policy with layers."""
     chosen = [OURS] if found.get(OURS, {}).get("layers") else [name for name, one in found.items() if one["layers"]]
     for policy in chosen:
         one = found[policy]
@@ -170,7 +170,7 @@ def read_back_line(one: dict[str, Any]) -> str:
 
 
 def draw_breaks(rows: Sequence[BreakCosts]) -> None:
-    """Print cache breaks by reason with their cost, most expensive first."""
+    """Print the 12 most expensive rows of cache breaks per policy and reason, with count, tokens and cost."""
     if not rows:
         return
     paint([("\nCache breaks\n", "bold")])
@@ -186,14 +186,14 @@ def draw_breaks(rows: Sequence[BreakCosts]) -> None:
 
 
 def reason(row: BreakCosts) -> StyledCell:
-    """Return a break's reason, highlighted if no decision announced it."""
+    """Return a cell with the reason for cache breaks, highlighted if no decision announced some of them."""
     if not row.unannounced:
         return StyledCell(row.reason, "")
     return StyledCell(f"{row.reason} ({row.unannounced:,} unannounced)", "yellow" if coloured() else "")
 
 
 def draw_left_out(report: ReplayReport) -> None:
-    """Print the assumptions, and the sessions that could not be replayed."""
+    """Print the assumptions, the check of the simulator, and the sessions that could not be replayed."""
     notes = notes_of(report)
     left_out = [f"note: {one}" for one in report.skipped]
     if report.simulator is not None:

@@ -42,7 +42,7 @@ def command(days: int, project: str | None, as_json: bool) -> None:
 
 
 def as_figures(found: Stats) -> dict[str, Any]:
-    """Return the figures as a JSON object."""
+    """Return the figures as a dict for JSON."""
 
     def rows(by: Mapping[str, Totals]) -> dict[str, Any]:
         return {key: as_json_row(one) for key, one in by.items()}

@@ -31,7 +31,7 @@ def window_usage(
     window_tokens: int | None = None,
     whole: bool = False,
 ) -> dict[str, Any]:
-    """Return the context usage of one session, as the values that ``reverie context --json`` prints."""
+    """Return the context usage of one session as a dict for JSON; ``whole`` counts removed content as well."""
     entries = [entry for entry in recording.entries if not whole or not removes(entry)]
     view = View().fold_all(entries)
     model = model or recording.model or view.token_count.model
@@ -78,7 +78,7 @@ def removes(entry: Entry) -> bool:
 
 
 def accounting_of(view: View) -> Accounting:
-    """Return a view's tokens by category, estimated with the correction learned from its replies."""
+    """Return a view's tokens by category of messages, estimated with the correction learned from its replies."""
     correction = view.token_count.estimator.correction(view.token_count.model)
 
     def weigh(block: Any) -> float:
@@ -90,7 +90,7 @@ def accounting_of(view: View) -> Accounting:
 
 
 def tools_of(found: Accounting) -> list[dict[str, Any]]:
-    """Return request and result tokens per tool, largest first."""
+    """Return one dict per tool with its request and result tokens, largest sum first."""
     names = {*found.tool_requests, *found.tool_results}
     rows = [(name, found.tool_requests.get(name, 0), found.tool_results.get(name, 0)) for name in names]
     rows.sort(key=lambda row: (-(row[1] + row[2]), row[0]))
@@ -98,7 +98,7 @@ def tools_of(found: Accounting) -> list[dict[str, Any]]:
 
 
 def duplicates_of(found: Accounting) -> list[dict[str, Any]]:
-    """Return the files that were read more than once, most wasted tokens first."""
+    """Return one dict per file that was read more than once: path, reads, tokens and wasted tokens."""
     return [
         {"path": read.path, "reads": read.reads, "tokens": read.tokens, "wasted_tokens": read.wasted_tokens}
         for read in found.duplicate_reads
@@ -106,7 +106,7 @@ def duplicates_of(found: Accounting) -> list[dict[str, Any]]:
 
 
 def window_of(window: Window, lines: Thresholds, used: int) -> dict[str, Any]:
-    """Return the window, its thresholds, and the tokens left to each."""
+    """Return a dict of the window, its thresholds, the used tokens, and the tokens left to each threshold."""
     limits = {
         "warning": lines.warning,
         "error": lines.error,
@@ -127,7 +127,7 @@ def window_of(window: Window, lines: Thresholds, used: int) -> dict[str, Any]:
 
 
 def combined_usage(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Sum the sessions of one file; report the window of the fullest session, since each has its own."""
+    """Return the sum of the context usages of a file's sessions, with the window of the fullest session."""
     fullest = max(found, key=lambda one: one["window"]["used"] / max(1, one["window"]["effective"]))
     report = dict(fullest)
     if len(found) == 1:
@@ -147,13 +147,13 @@ def combined_usage(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def summed(counts: Sequence[dict[str, int]]) -> dict[str, int]:
-    """Return the sum of the counts under each name."""
+    """Return the sum of the counts under each name over all dicts."""
     names = dict.fromkeys(name for one in counts for name in one)
     return {name: sum(one.get(name, 0) for one in counts) for name in names}
 
 
 def summed_tools(lists: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the sum of each tool's tokens over all sessions."""
+    """Return one dict per tool with the sum of its tokens over all sessions, largest first."""
     rows: dict[str, dict[str, Any]] = {}
     for row in (row for rows_of_one in lists for row in rows_of_one):
         total = rows.setdefault(row["tool"], {"tool": row["tool"], "request_tokens": 0, "result_tokens": 0})

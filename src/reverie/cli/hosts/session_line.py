@@ -90,7 +90,7 @@ def _window_of(host: Mapping[str, Any]) -> float:
 
 
 def _last_usage(transcript: str) -> Mapping[str, Any]:
-    """Return the usage of the last reply, searched in the last part of a host's transcript."""
+    """Return the usage of the main agent's last reply in the end of a host's transcript; empty if not found."""
     for line in reversed(_tail(transcript).split(b"\n")):
         if b'"usage"' in line:
             entry = _decoded(line)
@@ -120,7 +120,7 @@ def _tail(path: str) -> bytes:
 
 
 def _memory_counts(directory: str) -> dict[str, Any]:
-    """Return the number of memories, the number waiting for review, and the time of the last dream."""
+    """Return the counts of memories and of those waiting for review, and the time of the last dream, in a dict."""
     unknown: dict[str, Any] = {"memories": None, "pending_reviews": None, "last_dream": None}
     try:
         folders = _memory_directories(directory)
@@ -255,7 +255,7 @@ def _has_blocks() -> bool:
 
 
 def _read_stdin() -> bytes:
-    """Return the bytes on stdin up to a limit, or none if stdin is a terminal or stays silent."""
+    """Return the bytes on stdin up to about 1 MB, or none if stdin is a terminal or silent for a second."""
     from select import select
 
     data = bytearray()

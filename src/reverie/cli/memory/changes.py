@@ -109,7 +109,7 @@ def edit(
 
 
 def print_saved(saved: SavedMemory, *, as_json: bool) -> None:
-    """Print the saved file and any warnings."""
+    """Print whether a memory was saved, in which file, and any warnings; with ``as_json`` as a document."""
     if as_json:
         emit_json(
             {
@@ -179,7 +179,7 @@ def rm(
 
 
 def print_forgotten(gone: ForgottenMemories, *, dry_run: bool, as_json: bool) -> None:
-    """Print the deleted and restored files, and warn about session logs and links that still mention them."""
+    """Print the deleted and restored files; warn about copies in session logs and links in other memories."""
     if as_json:
         emit_json(
             {

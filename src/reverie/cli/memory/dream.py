@@ -148,7 +148,7 @@ class _DreamCommand:
         return 0
 
     async def _follow(self, before: str) -> int:
-        """Wait for the started dream, print its progress and report, and return the exit code."""
+        """Wait for a dream whose id is not ``before``, print its progress and report, and return the exit code."""
         deadline = time.monotonic() + _BEGIN_SECONDS
         while (now := read_progress(self.root)) is None or now.dream == before:
             if time.monotonic() > deadline:

@@ -42,7 +42,7 @@ WantedBy=timers.target
 
 
 def install_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
-    """Install the nightly dream of a project and return the written files or crontab line."""
+    """Install the nightly dream of a project; return a dict of files or the crontab line, and lines to print."""
     if _has_systemd():
         files = _units(project)
         if not dry_run:
@@ -69,7 +69,7 @@ def install_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
 
 
 def remove_timer(project: Path, *, dry_run: bool = False) -> dict[str, Any]:
-    """Remove the timer of a project from systemd and cron, and return the removed files."""
+    """Remove the timer of a project from systemd and cron; return a dict of removed files and lines to print."""
     gone: list[str] = []
     files = [path for path in _units(project) if path.exists()]
     if files:

@@ -53,7 +53,10 @@ def extract(names: tuple[str, ...], mine: bool, dry_run: bool, as_json: bool) ->
 
 
 def listed(names: Sequence[str], failed: list[dict[str, str]]) -> list[str]:
-    """Return the named sessions and files, with directories expanded; without names, this project's sessions."""
+    """Return the named sessions and files, with directories expanded; without names, this project's sessions.
+
+    A directory without recordings is added to ``failed``.
+    """
     if not names:
         project = project_slug(Path(click.get_current_context().obj or "."))
         with opened_library() as library:
@@ -72,7 +75,7 @@ def listed(names: Sequence[str], failed: list[dict[str, str]]) -> list[str]:
 
 
 def as_report(found: Sequence[ExtractionOutcome], failed: list[dict[str, str]], *, dry_run: bool) -> dict[str, Any]:
-    """Return all results as a JSON object."""
+    """Return all outcomes and failures as a dict for JSON."""
     return {
         "dry_run": dry_run,
         "sessions": len(found),
@@ -84,7 +87,7 @@ def as_report(found: Sequence[ExtractionOutcome], failed: list[dict[str, str]], 
 
 
 def draw(found: Sequence[ExtractionOutcome], *, dry_run: bool) -> None:
-    """Print one row per memory, then the refused ones, then the totals."""
+    """Print one row per memory, then the refused memories, then the totals and the number waiting for approval."""
     memories = [memory for one in found for memory in one.memories]
     if memories:
         rows = [

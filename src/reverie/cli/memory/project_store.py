@@ -22,7 +22,7 @@ def opened() -> Memory:
 
 
 def as_head(memory: MemoryRecord) -> dict[str, Any]:
-    """Return a memory without its text as a JSON object."""
+    """Return a memory without its text as a dict for JSON."""
     head = {
         "file": memory.file,
         "name": memory.name,
@@ -39,7 +39,7 @@ def as_head(memory: MemoryRecord) -> dict[str, Any]:
 
 
 def as_change(entry: JournalEntry) -> dict[str, Any]:
-    """Return a change without file contents as a JSON object."""
+    """Return a journal entry as a dict for JSON, with each file's hashes before and after but no contents."""
     return {
         "id": entry.id,
         "time": entry.time,
@@ -54,7 +54,7 @@ def as_change(entry: JournalEntry) -> dict[str, Any]:
 
 
 def print_change(entry: JournalEntry | None, *, dry_run: bool, as_json: bool) -> None:
-    """Print the files that a change modified, or in a dry run would modify."""
+    """Print the files that a change modified, or in a dry run would modify, and its id; None means no change."""
     if as_json:
         emit_json({"dry_run": dry_run, "change": as_change(entry) if entry is not None else None})
         return
@@ -75,5 +75,5 @@ def given_text(words: Iterable[str]) -> str:
 
 
 def agreed(question: str, instead: str) -> bool:
-    """Ask the user to confirm; without a terminal raise InputError that names the alternative."""
+    """Ask a yes/no question and return the answer; without a terminal, raise InputError that adds ``instead``."""
     return confirmed(question, f"changed nothing: confirmation needs a terminal; {instead}")

@@ -58,7 +58,7 @@ def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_j
 
 
 def choose(memory: Memory, question: OpenQuestion) -> None:
-    """Ask which of the memories is right, and delete the others; 'memory undo' restores them."""
+    """Ask which memory of a question is right and delete the others, unless skipped; 'memory undo' undoes that."""
     for number, file in enumerate(question.files, 1):
         say(f"  {number}  {file}")
     numbers = [str(number) for number in range(1, len(question.files) + 1)]
@@ -71,7 +71,7 @@ def choose(memory: Memory, question: OpenQuestion) -> None:
 
 
 def show(one: PendingMemory) -> None:
-    """Print an unconfirmed memory as a diff."""
+    """Print an unconfirmed memory's file, sources and diff."""
     origin = f", from {', '.join(one.source)}" if one.source else ""
     say(f"{one.file}{origin}")
     paint((f"{line}\n", COLOURS.get(line[:1], "")) for line in one.diff.splitlines())
@@ -79,7 +79,7 @@ def show(one: PendingMemory) -> None:
 
 
 def decide(memory: Memory, one: PendingMemory) -> None:
-    """Ask whether to accept, reject or skip one memory, and do so."""
+    """Ask whether to accept, reject or skip one unconfirmed memory, and do so."""
     question = f"{printable(one.name)}: accept (a), reject (r) or skip (s)"
     answer = click.prompt(question, type=click.Choice(["a", "r", "s"]), default="s", err=True)
     if answer == "a":

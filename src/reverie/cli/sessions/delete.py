@@ -31,7 +31,10 @@ def command(session: str, yes: bool, dry_run: bool, as_json: bool) -> int:
 
 
 def remove(session: str, *, purge: bool, yes: bool, dry_run: bool, as_json: bool) -> int:
-    """Ask for confirmation, remove a session, print the removed files, and return the exit code."""
+    """Ask for confirmation unless ``yes``, remove a session and its search entries, and print the removed files.
+
+    Return the exit code: 0, or 1 if the user refused. ``purge`` removes derived files and ledger rows as well.
+    """
     with opened_library() as library:
         key = library.find(session)
         removed = library.remove(key, purge=purge, dry_run=True)
@@ -53,7 +56,7 @@ def remove(session: str, *, purge: bool, yes: bool, dry_run: bool, as_json: bool
 
 
 def forget_calls(session: str) -> None:
-    """Remove a purged session's calls from the ledger, and only warn if the ledger cannot be opened."""
+    """Remove a session's calls from the ledger, and only warn if the ledger cannot be opened."""
     try:
         with LedgerStore(load_settings().home) as ledger:
             ledger.forget(session)
@@ -74,7 +77,7 @@ def forget_lines(key: str) -> None:
 
 
 def agreed(removed: RemovedSession, purge: bool) -> bool:
-    """Ask the user to confirm the removal and return the answer."""
+    """Ask the user to confirm the removal and return the answer; without a terminal raise InputError."""
     others = counted(len(removed.keys) - 1 + len(removed.memories), "more file")
     target = f"{removed.session} and {others}" if purge else f"the log of {removed.session}"
     refusal = f"removed nothing: confirmation needs a terminal; --yes removes {target}"
@@ -82,7 +85,7 @@ def agreed(removed: RemovedSession, purge: bool) -> bool:
 
 
 def as_report(removed: RemovedSession, key: str, *, purge: bool, dry_run: bool) -> dict[str, Any]:
-    """Return the removed files as a JSON object."""
+    """Return the removed files as a dict for JSON."""
     return {
         "session": removed.session,
         "key": key,

@@ -52,7 +52,10 @@ def command(session: str, output: str | None, force: bool, dry_run: bool, as_jso
 
 
 def write(path: Path, data: bytes, *, force: bool, dry_run: bool) -> None:
-    """Write a file atomically, readable by its owner alone."""
+    """Write a file that only its owner can read; with ``force``, replace an existing file atomically.
+
+    Raise InputError for a path that cannot be written to; with ``dry_run``, only check that.
+    """
     if path.is_dir():
         raise InputError(f"{path} is a directory; --output needs a file")
     if path.exists() and not force:

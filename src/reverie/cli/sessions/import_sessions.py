@@ -29,7 +29,7 @@ WIDE = 110
 
 @record
 class ImportOutcome:
-    """The result of importing one recorded session."""
+    """One recorded session, where it is stored, and whether it was imported, would be, or was there already."""
 
     status: str
     session: str
@@ -80,7 +80,7 @@ def command(paths: tuple[str, ...], project: str, dry_run: bool, as_json: bool) 
 
 
 def listed(paths: tuple[str, ...], failed: list[dict[str, str]]) -> list[Path]:
-    """Return the named files and all recordings below the named directories; add empty directories to ``failed``."""
+    """Return the named files and all recordings below named directories; add empty directories to ``failed``."""
     files: dict[Path, None] = {}
     for name in paths:
         if not os.path.isdir(name):
@@ -105,7 +105,7 @@ class SessionImporter:
         self._keys = set(library.keys())
 
     def store(self, found: ImportedSession, path: Path) -> ImportOutcome:
-        """Store one session under its project, unless the library has it already."""
+        """Store one session under its project unless the library has it or in a dry run; return the outcome."""
         here = Path(found.cwd) if found.cwd and os.path.isabs(found.cwd) and os.path.isdir(found.cwd) else self._project
         project = project_slug(here)
         session = storable(found.session_id)
@@ -136,12 +136,12 @@ class SessionImporter:
 
 
 def storable(session: str) -> str:
-    """Return a session id changed so that it is a valid log name."""
+    """Return a valid log name for a session id: cut, and without ``.jsonl`` and leading punctuation."""
     return session.removesuffix(".jsonl").lstrip("._-")[:128] or "session"
 
 
 def described(found: ImportedSession, session: str) -> list[Entry]:
-    """Return the entries of a session, with the recorded system prompt, tools and cost added."""
+    """Return the entries, renamed to ``session``, with the recorded system prompt, tools and cost added."""
     entries = [entry if entry.session == session else replace(entry, session=session) for entry in found.entries]
     known: dict[str, Any] = {"system": found.system, "tools": found.tools, "cost_usd": found.cost_usd}
     recorded = {name: value for name, value in known.items() if value is not None}
@@ -157,7 +157,7 @@ def described(found: ImportedSession, session: str) -> list[Entry]:
 
 
 def as_report(outcomes: list[ImportOutcome], failed: list[dict[str, str]], dry_run: bool) -> dict[str, Any]:
-    """Return all results as a JSON object."""
+    """Return all outcomes, their counts and the failures as a dict for JSON."""
     counts = {status: sum(one.status == status for one in outcomes) for status in (IMPORTED, PLANNED, KNOWN)}
     return {
         "dry_run": dry_run,
@@ -171,7 +171,7 @@ def as_report(outcomes: list[ImportOutcome], failed: list[dict[str, str]], dry_r
 
 
 def draw(outcomes: list[ImportOutcome]) -> None:
-    """Print one row per session and the records that were skipped."""
+    """Print one row per session, the records that were skipped, and the number of imported sessions."""
     if not outcomes:
         return
     if console().width < WIDE:
@@ -190,7 +190,7 @@ def draw(outcomes: list[ImportOutcome]) -> None:
 
 
 def skipped_text(one: ImportOutcome) -> str:
-    """Return one line that counts the skipped records and damaged lines of a recording."""
+    """Return one line: the skipped records counted by kind, the first damaged lines, and the number of others."""
     kinds: dict[str, int] = {}
     for reason, count in one.skipped.items():
         kind = reason.partition(":")[0]

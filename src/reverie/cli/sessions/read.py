@@ -66,7 +66,7 @@ def command(
 
 
 def report(found: StoredContent) -> dict[str, Any]:
-    """Return a JSON object that describes the found content, without the content itself."""
+    """Return a dict for JSON that describes the found content, without the content itself."""
     return {
         "handle": found.handle,
         "source": found.source,

@@ -38,7 +38,7 @@ class Recording:
 
 @contextmanager
 def opened_library() -> Generator[Library]:
-    """Open the library in the user's home directory and close it at the end."""
+    """Yield the library in Reverie's home directory, for the current directory's project; close it at the end."""
     settings = load_settings()
     storage = FileStorage(settings.home, durability=settings.durability)
     try:
@@ -48,7 +48,7 @@ def opened_library() -> Generator[Library]:
 
 
 def recordings(name: str) -> list[Recording]:
-    """Return the sessions that a name or file refers to, the main session first."""
+    """Return the sessions in the file at this path, main one first, or the library's one session of this name."""
     if os.path.isfile(name):
         return [_from_file(one) for one in read_session(name)]
     with opened_library() as library:
@@ -63,7 +63,7 @@ def recordings(name: str) -> list[Recording]:
 
 
 def slug_of(project: str | None) -> str | None:
-    """Return the project name for the value of --project, or None if the option was not given."""
+    """Return the slug of a directory's project, or None for None; raise InputError if it is no directory."""
     if project is None:
         return None
     if not os.path.isdir(project):

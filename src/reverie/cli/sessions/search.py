@@ -43,7 +43,7 @@ def command(query: str, project: str | None, limit: int, as_json: bool) -> None:
 
 
 def on_event(event: Event) -> None:
-    """Warn when the index was rebuilt or a log could not be read."""
+    """Print a warning when the index was rebuilt or a log could not be read; ignore other events."""
     if isinstance(event, FellBack):
         warn(event.why)
 

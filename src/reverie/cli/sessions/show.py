@@ -45,18 +45,18 @@ def command(session: str, as_view: bool, raw: bool, as_json: bool) -> None:
 
 
 def request_messages(recording: Recording) -> list[dict[str, Any]]:
-    """Return the messages that the next request would contain."""
+    """Return the messages that the next request of a recorded session would contain."""
     return build_request(View().fold_all(recording.entries))["messages"]
 
 
 def heading(recording: Recording) -> list[tuple[str, str]]:
-    """Return the title line and one line with the session's name, format, model and directory."""
+    """Return (text, style) pieces: a line with the title, and one with the name, format, model and directory."""
     about = " · ".join(part for part in (recording.session, recording.format, recording.model, recording.cwd) if part)
     return [(f"{recording.title or recording.session}\n", "bold"), (f"{about}\n", "dim")]
 
 
 def print_raw(recording: Recording, as_view: bool) -> None:
-    """Print one line of JSON per entry or message."""
+    """Print one line of JSON per entry, or with ``as_view`` per message that the next request would contain."""
     if as_view:
         for message in request_messages(recording):
             say(json.dumps(message, ensure_ascii=False, default=str))
@@ -66,7 +66,7 @@ def print_raw(recording: Recording, as_view: bool) -> None:
 
 
 def as_report(recording: Recording, as_view: bool) -> dict[str, Any]:
-    """Return a session as a JSON object."""
+    """Return a session as a dict for JSON: its entries, or with ``as_view`` its token count and next request."""
     report: dict[str, Any] = {
         "session": recording.session,
         "format": recording.format,

@@ -24,7 +24,7 @@ MEDIA: Final = ("image", "document")
 
 
 def of_entries(entries: Iterable[Entry]) -> Iterator[Piece]:
-    """Yield all messages, decisions and metadata of a log, in order."""
+    """Yield pieces for all messages, decisions and metadata of a log, in order."""
     names: dict[str, str] = {}
     for entry in entries:
         if entry.kind == DECISION:
@@ -39,7 +39,7 @@ def of_entries(entries: Iterable[Entry]) -> Iterator[Piece]:
 
 
 def of_messages(messages: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
-    """Yield the messages of a request."""
+    """Yield pieces for the messages of a request."""
     names: dict[str, str] = {}
     for message in messages:
         yield from of_message(message, names, str(message.get("role") or "user"))
@@ -48,7 +48,7 @@ def of_messages(messages: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
 def of_message(
     message: Mapping[str, Any], names: dict[str, str], who: str, kind: str = "", time: str = ""
 ) -> Iterator[Piece]:
-    """Yield one message: its speaker, its time, and its blocks."""
+    """Yield pieces for one message: speaker, time and blocks; ``names`` collects tool names by call id."""
     content = message.get("content")
     if not only_results(content):
         yield f"\n{who}{f' ({kind})' if kind else ''}", HEAD.get(who, "bold")
@@ -69,7 +69,7 @@ def only_results(content: Any) -> bool:
 
 
 def of_block(block: Record, names: dict[str, str]) -> Iterator[Piece]:
-    """Yield one content block."""
+    """Yield pieces for one content block; a call adds its tool's name to ``names``, a result looks it up there."""
     kind = block.get("type")
     if kind == "text":
         yield f"{as_text(block.get('text'))}\n", ""
@@ -93,7 +93,7 @@ def of_block(block: Record, names: dict[str, str]) -> Iterator[Piece]:
 
 
 def decision_line(entry: Entry) -> str:
-    """Return a decision as one line: layer, decision, reason and effects."""
+    """Return a decision as one line: layer, decision, reason, freed tokens, and whether the prefix changes."""
     body = entry.body
     frees, moves = body.get("frees"), body.get("moves_prefix")
     effects = [f"frees {frees:,} tokens"] if isinstance(frees, int) and frees > 0 else []
@@ -105,7 +105,7 @@ def decision_line(entry: Entry) -> str:
 
 
 def meta_line(entry: Entry) -> str:
-    """Return a metadata entry as one line of names and values."""
+    """Return a metadata entry as one line of the names and values of its text and integer fields."""
     facts = {name: value for name, value in entry.body.items() if isinstance(value, str | int) and value != ""}
     return "· " + one_line(", ".join(f"{name} {value}" for name, value in facts.items()) or "metadata") + "\n"
 
@@ -131,7 +131,7 @@ def result_text(content: Any) -> str:
 
 
 def shortened(text: str, lines: int, margin: str) -> str:
-    """Return the first lines of a text, each shortened, and the number of omitted lines."""
+    """Return the first lines of a text, each shortened, after a margin, and a line that counts all others."""
     found = text.strip("\n").split("\n")
     shown = [margin + one_line(line, LINE_CHARS, keep=True) for line in found[:lines]]
     left = len(found) - lines
@@ -141,7 +141,7 @@ def shortened(text: str, lines: int, margin: str) -> str:
 
 
 def one_line(text: str, limit: int = LINE_CHARS, *, keep: bool = False) -> str:
-    """Return a text as one shortened line; ``keep`` preserves its spaces."""
+    """Return a text as one line of ``limit`` characters at most; ``keep`` preserves its spaces."""
     line = text[: limit * 4] if keep else " ".join(text[: limit * 8].split())
     return line if len(line) <= limit else line[: limit - 3] + "..."
 

@@ -69,7 +69,7 @@ def command(as_json: bool) -> int:
 
 
 def examine(home: Path) -> list[Finding]:
-    """Run all checks: interpreter, home directory, settings, kernel features, ripgrep and extras."""
+    """Run all checks (interpreter, home, settings, kernel features, ripgrep, extras) and return their findings."""
     return [
         python_version(),
         *home_findings(home),
@@ -82,7 +82,7 @@ def examine(home: Path) -> list[Finding]:
 
 
 def python_version() -> Finding:
-    """Report the Python version and platform."""
+    """Report the Python version and platform; the check fails below Python 3.11."""
     status: Status = "ok" if sys.version_info >= (3, 11) else "failed"
     return Finding("python", status, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
 
@@ -101,7 +101,7 @@ def settings_file(home: Path) -> Finding:
 
 
 def home_findings(home: Path) -> list[Finding]:
-    """Check writing, locking and syncing in a temporary folder in the home directory."""
+    """Check writing, locking and syncing in a temporary folder in the home directory or its nearest parent."""
     ground = home
     while not ground.exists() and ground != ground.parent:
         ground = ground.parent
@@ -116,7 +116,7 @@ def home_findings(home: Path) -> list[Finding]:
 
 
 def lock(scratch: Path) -> Finding:
-    """Check that a held lock blocks a second holder."""
+    """Check that a lock held on a scratch file blocks a second holder."""
     import fcntl
 
     with open(scratch, "wb") as first, open(scratch, "rb") as second:
@@ -132,7 +132,7 @@ def lock(scratch: Path) -> Finding:
 
 
 def sync_time(scratch: Path, *, rounds: int = 21) -> Finding:
-    """Measure the time of one sync, which every durable append waits for."""
+    """Measure the median time of a sync, which every durable append waits for; always ok, with advice if slow."""
     name = "fdatasync" if hasattr(os, "fdatasync") else "fsync"
     sync: Callable[[int], None] = getattr(os, name)
     spent: list[float] = []
@@ -151,7 +151,7 @@ def sync_time(scratch: Path, *, rounds: int = 21) -> Finding:
 
 
 def openat2() -> Finding:
-    """Report how paths are confined to their root directory."""
+    """Report whether the kernel confines paths to their root directory (openat2), or the fallback is used."""
     if resolver() == "openat2":
         return Finding("openat2", "ok", "the kernel confines paths to their root directory")
     fallback = "each directory of a path is opened separately, without following links"
@@ -167,7 +167,7 @@ def sandbox() -> Finding:
 
 
 def ripgrep() -> Finding:
-    """Report whether ripgrep is available for searches."""
+    """Report whether ripgrep is available for searches, or the fallback is used."""
     from shutil import which
 
     path = which("rg") or which("rg", path=str(Path(sys.executable).parent))

@@ -46,7 +46,7 @@ def command(path: Path | None, listing: bool, remove: bool, as_json: bool) -> in
 
 
 def show(trust: TrustList, as_json: bool) -> int:
-    """Print the trusted directories and return 0."""
+    """Print the trusted directories, and whether each was replaced since; return 0."""
     entries = trust.list()
     if as_json:
         rows = [{"directory": each.path, "since": each.since, "stands": each.is_same_directory()} for each in entries]

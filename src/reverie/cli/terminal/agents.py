@@ -27,7 +27,7 @@ class _RunningAgent:
 
 
 class AgentLines:
-    """Creates lines from the events of agents."""
+    """The lines about a session's agents, made from their events; the running agents are remembered."""
 
     def __init__(self, paint: Paint, clock: Callable[[], float] = time.monotonic) -> None:
         self._paint = paint
@@ -35,7 +35,7 @@ class AgentLines:
         self._working: dict[str, _RunningAgent] = {}
 
     def on_event(self, event: Event) -> str:
-        """Update the running agents from one event, and return a final line or an empty string."""
+        """Update the running agents from an event; return a line when an agent starts or ends, else ""."""
         match event:
             case AgentStarted():
                 self._working[event.agent] = _RunningAgent(event.description, "", self._clock())
@@ -55,7 +55,7 @@ class AgentLines:
         return ""
 
     def live(self) -> list[str]:
-        """Return one line per running agent."""
+        """Return a line for each of the first six running agents, and a line that counts the further ones."""
         lines: list[str] = []
         for name, one in list(self._working.items())[:SHOWN]:
             seconds = self._clock() - one.since

@@ -26,7 +26,7 @@ NO_REASON: Final = "refused by the user"
 
 
 def preview_lines(approval: Approval, paint: Paint) -> list[str]:
-    """Return a preview of a tool call: its diff, or its command or URL, or its input as JSON."""
+    """Return a preview of a tool call as lines, cut if long: its diff, command or URL, or its input as JSON."""
     if approval.preview:
         shown = [
             line for line in _plain(approval.preview) if not line.startswith(HEADS)
@@ -54,7 +54,7 @@ def _cut(lines: Sequence[str], limit: int, paint: Paint) -> list[str]:
 
 
 class ScreenApprover:
-    """Asks for approval on the screen."""
+    """Asks the user on the screen whether a tool call may run."""
 
     def __init__(self, screen: Screen, transcript: Transcript, *, paint: Paint, cwd: Path) -> None:
         self._screen = screen
@@ -63,7 +63,7 @@ class ScreenApprover:
         self._cwd = cwd
 
     async def __call__(self, approval: Approval) -> ApprovalAnswer:
-        """Show a preview of the call and return the user's answer."""
+        """Show a preview of the call, ask the user, and return the answer; a refusal is shown as a denied call."""
         from ...runtime.guard.permissions import ApprovalAnswer
 
         title = call_title(approval.tool, approval.input, self._cwd)

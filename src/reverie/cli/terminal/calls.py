@@ -20,7 +20,7 @@ RESULT_NOUNS: Final[Mapping[str, str]] = {"Read": "line", "Grep": "line", "Glob"
 
 
 def call_title(name: str, given: Mapping[str, Any], cwd: Path) -> str:
-    """Return a call as one line: ``Read(src/app.py)``."""
+    """Return a tool call as one line with its most telling input, such as ``Read(src/app.py)``."""
     if name == "Grep" and isinstance(given.get("pattern"), str):
         where = f" in {_short_path(str(given['path']), cwd)}" if given.get("path") else ""
         return f"Grep({one_line(given['pattern'], TITLE_CHARS // 2)}{where})"
@@ -36,7 +36,7 @@ def call_title(name: str, given: Mapping[str, Any], cwd: Path) -> str:
 
 
 def outcome(name: str, text: str, *, lines: int, is_error: bool, seconds: float = 0.0) -> str:
-    """Return a short description of a result from the start of its text and its total number of lines."""
+    """Return a short description of a tool's result from the start of its text and its total number of lines."""
     took = f" ({seconds:.0f} s)" if seconds >= 2 else ""
     first = next((line for line in text.splitlines() if line.strip()), "")
     if is_error:

@@ -35,7 +35,7 @@ class Paint:
         self.colour = colour
 
     def __call__(self, text: str, meaning: str) -> str:
-        """Return the text in the colour for its meaning."""
+        """Return the text in the colour of a meaning (a key of ``STYLES``); unchanged if colours are off."""
         if not self.colour or not text:
             return text
         return f"\x1b[{STYLES[meaning][0]}m{text}\x1b[0m"

@@ -55,7 +55,10 @@ class Chat(Protocol):
 
 @record
 class Command:
-    """One command: its help text, its function, and whether it may run while the model works."""
+    """A slash command: its help text, its function, and whether it may run while the model works.
+
+    The function takes the chat and the text after the command's name.
+    """
 
     meaning: str
     act: Callable[[Chat, str], Awaitable[None]]
@@ -63,14 +66,14 @@ class Command:
 
 
 async def show_help(chat: Chat, rest: str) -> None:
-    """List commands and keys."""
+    """Show all slash commands and keys."""
     rows = [(f"/{name}", command.meaning) for name, command in COMMANDS.items()]
     lines = [f"  {chat.paint(f'{name:<12}', 'chosen')} {meaning}" for name, meaning in (*rows, ("", ""), *KEYS)]
     chat.transcript.put("block", [line.rstrip() for line in lines])
 
 
 async def show_context(chat: Chat, rest: str) -> None:
-    """Print the context usage."""
+    """Show the session's context usage."""
     from ...cache.prices import limits_of_model
     from ..costs.context import draw
     from ..costs.window_usage import window_usage
@@ -85,7 +88,7 @@ async def show_context(chat: Chat, rest: str) -> None:
 
 
 async def show_cost(chat: Chat, rest: str) -> None:
-    """Print the cost and the cache use of the session."""
+    """Show the cost and the cache use of the session."""
     from ...runtime.agent.status import Meter
     from .recent_messages import logged_entries
 
@@ -101,7 +104,7 @@ async def show_cost(chat: Chat, rest: str) -> None:
 
 
 async def set_model(chat: Chat, rest: str) -> None:
-    """Switch to another model, or print the current one."""
+    """Switch to the model named ``rest``, or show the current model and the aliases if no name is given."""
     if not rest:
         aliases = ", ".join(f"{name} = {full}" for name, full in chat.settings.model_aliases.items())
         chat.transcript.note(f"model: {chat.agent.model.name}; /model NAME switches")
@@ -113,7 +116,7 @@ async def set_model(chat: Chat, rest: str) -> None:
 
 
 async def set_mode(chat: Chat, rest: str) -> None:
-    """Print or change the permission mode."""
+    """Set the permission mode if ``rest`` names one, and show the mode; raise InputError for an unknown name."""
     for mode in MODES:
         if rest == mode:
             chat.agent.mode = mode
@@ -123,7 +126,7 @@ async def set_mode(chat: Chat, rest: str) -> None:
 
 
 async def resume(chat: Chat, rest: str) -> None:
-    """Continue another session."""
+    """Switch to the session named ``rest``, or to one that the user chooses if no name is given."""
     chosen = chat.session_named(rest) if rest else await chat.pick_session()
     if not chosen:
         return
@@ -134,24 +137,24 @@ async def resume(chat: Chat, rest: str) -> None:
 
 
 async def clear(chat: Chat, rest: str) -> None:
-    """Start a new session; the old one stays in the library."""
+    """Switch to a new session; the old one stays in the library."""
     chat.transcript.note(f"{chat.agent.name} is saved; /resume continues it")
     chat.go_to("")
 
 
 async def compact(chat: Chat, rest: str) -> None:
-    """Replace old messages with a summary now."""
+    """Replace old messages with a summary now; ``rest`` are instructions for it, and Esc cancels."""
     await chat.interruptible(chat.agent.session.compact(instructions=rest))
 
 
 async def undo(chat: Chat, rest: str) -> None:
-    """Undo the last compaction."""
+    """Undo the session's last compaction."""
     await chat.agent.session.undo()
     chat.transcript.note("undone: all messages are in view again")
 
 
 async def show_notes(chat: Chat, rest: str) -> None:
-    """Show the running notes."""
+    """Show the running notes of the session."""
     from .recent_messages import written_notes
 
     text = await to_thread.run_sync(written_notes, chat.agent)
@@ -162,7 +165,7 @@ async def show_notes(chat: Chat, rest: str) -> None:
 
 
 async def make_skill(chat: Chat, rest: str) -> None:
-    """Turn this session into a skill in the user's home directory."""
+    """Write the session as a skill below Reverie's home; ``rest`` names it, else the session's title does."""
     from ..compaction.skill import skill_text, write_skill
 
     name, text = await to_thread.run_sync(skill_text, chat.agent.session.view, rest)
@@ -180,7 +183,7 @@ async def show_todos(chat: Chat, rest: str) -> None:
 
 
 async def show_memory(chat: Chat, rest: str) -> None:
-    """List the memories, show one, or undo the last change."""
+    """List the memories, or show the one in the file ``rest``; for "undo", undo the last change of a memory."""
     agent_memory = chat.agent.parts.memory
     if agent_memory is None:
         chat.transcript.note("memory is off: switched off in the settings, or the model's window is too small")
@@ -204,7 +207,7 @@ async def show_memory(chat: Chat, rest: str) -> None:
 
 
 async def show_agents(chat: Chat, rest: str) -> None:
-    """List the agents of this session, or stop one."""
+    """List the agents of this session, or stop one if ``rest`` is "stop" and its id."""
     word, _, name = rest.partition(" ")
     if word == "stop" and name.strip():
         chat.transcript.note(await chat.agent.stop_agent(name.strip()))
@@ -245,7 +248,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
 
 
 async def run_command(chat: Chat, line: str) -> None:
-    """Run one slash command and show its error, if any."""
+    """Run the slash command in ``line``; show a warning if there is none with this name or if it fails."""
     name, _, rest = line.removeprefix("/").partition(" ")
     command = COMMANDS.get({"exit": "quit", "new": "clear"}.get(name, name))
     if command is None:
@@ -267,7 +270,7 @@ class _TerminalBuffer(io.StringIO):
 
 
 def drawn_lines(draw: Callable[[], None]) -> list[str]:
-    """Return the output of a drawing function of the command line, as lines."""
+    """Call a function that prints, and return its output on stdout as lines instead."""
     buffer = _TerminalBuffer()
     with redirect_stdout(buffer):
         draw()

@@ -40,7 +40,7 @@ SHOWN_LINES: Final = 200
 
 
 class Conversation:
-    """Connects the screen and the transcript with an agent."""
+    """An interactive chat: connects the screen and the transcript with the agent of one session at a time."""
 
     def __init__(self, options: Options, settings: Settings, *, colour: bool) -> None:
         self.settings = settings
@@ -73,7 +73,7 @@ class Conversation:
     # -- start and end
 
     async def run(self) -> None:
-        """Run sessions until the user leaves, and restore the terminal in every case."""
+        """Run one session after another until the user leaves; restore the terminal even after an error."""
         self._main = asyncio.current_task()
         shown = asyncio.create_task(self.screen.run())
         shown.add_done_callback(lambda _: None if self._leaving else self.leave())
@@ -95,7 +95,7 @@ class Conversation:
 
     @contextmanager
     def _signals(self) -> Generator[None]:
-        """End the conversation on SIGTERM and SIGHUP, so that the terminal is restored."""
+        """End the conversation on SIGTERM and SIGHUP inside this block, so that the terminal is restored."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self.leave)
@@ -106,7 +106,7 @@ class Conversation:
                 loop.remove_signal_handler(number)
 
     async def _run_session(self, name: str | None) -> str | None:
-        """Run one session to its end and return the name of the next one."""
+        """Run one session, new if unnamed, to its end; return the next one's name, "" if new, None to leave."""
         self._next = None
         for module in SLOW:  # the user can already type
             await to_thread.run_sync(import_module, module, abandon_on_cancel=True)
@@ -212,7 +212,7 @@ class Conversation:
         await self.agent.session.attach(as_attachment(output), type="local_command")
 
     async def interruptible(self, work: Awaitable[T]) -> T | None:
-        """Return the result of work that Esc can cancel, or None if it was cancelled."""
+        """Await work that Esc can cancel, and return its result, or None if it was cancelled."""
         self._side = asyncio.ensure_future(work)
         try:
             return await self._side
@@ -227,7 +227,7 @@ class Conversation:
     # -- used by commands
 
     def go_to(self, session: str) -> None:
-        """Switch to that session, or to a new one if the name is empty."""
+        """Switch to the named session, or to a new one if the name is empty, after the current command."""
         self._next = session
 
     def leave(self) -> None:
@@ -241,13 +241,13 @@ class Conversation:
         self._waiting.put_nowait(None)
 
     def session_named(self, name: str) -> str:
-        """Return the full name of a session of this project from its start."""
+        """Return the full name of the only session of this project whose name starts with ``name``."""
         from .sessions import named_session
 
         return named_session(self.settings, self._options.cwd, name)
 
     async def pick_session(self) -> str | None:
-        """Return the session of this project that the user chooses, None if cancelled, or "" if there is none."""
+        """Return the name of the session that the user chooses, None if cancelled, "" if the project has none."""
         from .sessions import earlier_sessions
 
         found = await to_thread.run_sync(lambda: earlier_sessions(self.settings, self._options.cwd))

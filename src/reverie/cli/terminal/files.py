@@ -17,7 +17,7 @@ SKIPPED: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "di
 
 
 def project_files(cwd: Path) -> list[str]:
-    """Return up to 20,000 relative paths below a directory."""
+    """Return up to 20,000 relative paths of files below a directory: those git lists, else those of a walk."""
     listed = _git_files(cwd)
     return listed if listed is not None else list(_walk_files(cwd))
 
@@ -49,7 +49,7 @@ def _walk_files(cwd: Path) -> Iterator[str]:
 
 
 def best_matches(typed: str, paths: Iterable[str], *, limit: int) -> list[str]:
-    """Return the paths that match the typed text: first by prefix, then by substring, then by letters in order."""
+    """Return up to ``limit`` matches of the typed text: by prefix, then by substring, then by letters in order."""
     wanted = typed.lower()
     ranked: list[tuple[int, int, str]] = []
     for path in paths:

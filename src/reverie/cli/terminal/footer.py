@@ -23,7 +23,7 @@ MODE_STYLES: Final = {"default": "footer", "accept-edits": "edits", "plan": "pla
 
 
 def footer_parts(status: Status) -> list[Part]:
-    """Return the parts of the footer, most important first."""
+    """Return the footer's parts about an agent's status, most important first."""
     percent = status.window_percent
     full = "danger" if percent >= FULL_PERCENT else "warning" if percent >= FILLING_PERCENT else "footer"
     left = f"{thousands(status.to_compaction)} to compaction"
@@ -45,7 +45,7 @@ def footer_parts(status: Status) -> list[Part]:
 
 
 def footer_lines(parts: Sequence[Part], columns: int) -> list[list[Part]]:
-    """Distribute the parts over as many lines as they need."""
+    """Return the parts, with separators between them, as lines that fit into so many columns."""
     lines: list[list[Part]] = [[]]
     used = 0
     for style, text in parts:
@@ -61,7 +61,7 @@ def footer_lines(parts: Sequence[Part], columns: int) -> list[list[Part]]:
 
 
 def dollars(usd: float | None) -> str:
-    """Return an amount of money, with four decimals below one dollar."""
+    """Return an amount of money as text, with four decimals below one dollar; ``$ –`` if it is None."""
     if usd is None:
         return "$ –"
     return f"${usd:,.4f}" if usd < 1 else f"${usd:,.2f}"

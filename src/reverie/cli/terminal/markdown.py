@@ -52,7 +52,7 @@ class _Prose(Markdown):
 
 
 def blocks_of(text: str) -> list[str]:
-    """Split Markdown into its top-level blocks; later text can only change the last one."""
+    """Return the top-level blocks of Markdown as a list; text added later can only change the last block."""
     starts = [start for start in _block_starts(text) if start]
     lines = text.splitlines(keepends=True)
     edges = [0, *sorted(set(starts)), len(lines)]
@@ -73,7 +73,7 @@ def _parser() -> Any:
 
 
 def markdown_lines(text: str, *, columns: int, colour: bool) -> list[str]:
-    """Return Markdown as lines that contain only the escape sequences of their styles."""
+    """Return Markdown rendered as lines, at most 100 columns wide, with no escape sequences except styles."""
     shown = _Prose(printable(text), code_theme="ansi_dark", hyperlinks=False)
     return ansi_lines(shown, columns=min(columns, MAX_PROSE_COLUMNS), colour=colour)
 

@@ -30,7 +30,7 @@ class Options:
     budget_usd: float | None = None
 
     def agent(self, settings: Settings, *, session: str | None, approve: Approver | None) -> Agent:
-        """Create an agent with these options."""
+        """Create an agent with these options, except that ``session`` replaces the session of the options."""
         from ...runtime.agent.agent import Agent
 
         return Agent(

@@ -47,7 +47,7 @@ class PlainLines:
         self._titles: dict[str, str] = {}
 
     def show(self, event: Event) -> None:
-        """Print one event."""
+        """Print one event; keep streamed text until its reply is complete, and the query's end in ``ended``."""
         match event:
             case TextStreamed():
                 self._text += event.text
@@ -87,7 +87,7 @@ def put(text: str) -> None:
 
 
 async def talk_plainly(options: Options, settings: Settings) -> int:
-    """ApprovalAnswer the prompt and, on a terminal, further prompts until the user leaves; return the exit code."""
+    """Answer the prompt and, on a terminal, further prompts until the user leaves; return the exit code."""
     person = sys.stdin.isatty()
     agent = options.agent(settings, session=options.session, approve=LineApprover(options.cwd) if person else None)
     lines = PlainLines(options.cwd)
@@ -114,7 +114,7 @@ async def talk_plainly(options: Options, settings: Settings) -> int:
 
 
 async def ask_for_line(mark: str) -> str | None:
-    """Prompt on stderr, which keeps stdout free for answers, and return the next line or None at the end of input."""
+    """Print ``mark`` on stderr, because stdout is for answers; return the next line, None at the end of input."""
     sys.stderr.write(mark)
     sys.stderr.flush()
     return await STDIN_LINES.line()

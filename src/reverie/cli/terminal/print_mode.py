@@ -69,7 +69,7 @@ class QueryResult:
 
 
 async def print_answer(options: Options, settings: Settings, output: OutputFormat) -> int:
-    """Run one prompt, print the answer, and return the exit code: 0 completed, 130 interrupted, 1 any other end."""
+    """Run one prompt, print the answer, and return the exit code: 0 completed, 130 interrupted, else 1."""
     agent = options.agent(settings, session=options.session, approve=None)
     answer = QueryResult()
     agent.listen(emit_event if output == "stream-json" else print_warning)
@@ -96,7 +96,7 @@ def ending_line(ended: QueryEnded) -> str:
 
 
 def as_object(agent: Agent, answer: QueryResult, ended: QueryEnded) -> dict[str, Any]:
-    """Return the answer, its end, usage and cost as a JSON object."""
+    """Return the answer, the query's end, usage and cost, the session and the model as a dict for JSON."""
     used = answer.usage
     return {
         "result": answer.text.strip("\n"),
@@ -127,7 +127,7 @@ def write_line(value: dict[str, Any]) -> None:
 
 
 def print_warning(event: Event) -> None:
-    """Print fallbacks, log damage, denied tools and retries on stderr."""
+    """Print a fallback, log damage, a denied tool or a retry on stderr; ignore any other event."""
     match event:
         case FellBack():
             warn(f"{event.what}: {event.why}")
@@ -143,7 +143,7 @@ def print_warning(event: Event) -> None:
 
 @contextmanager
 def interrupt_on_signal(agent: Agent) -> Generator[None]:
-    """Interrupt the agent on SIGINT and SIGTERM, so that it can complete its log."""
+    """Interrupt the agent on SIGINT and SIGTERM inside this block, so that it can complete its log."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:

@@ -17,7 +17,7 @@ MAX_ROWS: Final = 12
 
 @record
 class Option:
-    """One answer: its key, its label, and the value it returns."""
+    """One answer to choose: the key that chooses it, its label, and the value that the question resolves to."""
 
     key: str
     label: str
@@ -34,7 +34,7 @@ class Choice:
     at: int = 0
 
     def move(self, by: int) -> None:
-        """Move the selection up or down."""
+        """Move the selection down by a number of options, or up if negative, past the end to the other end."""
         self.at = (self.at + by) % len(self.options)
 
     def press(self, key: str) -> None:

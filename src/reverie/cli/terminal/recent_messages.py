@@ -18,7 +18,7 @@ __all__ = ["last_exchange", "logged_entries", "written_notes"]
 
 
 def last_exchange(view: View) -> tuple[str, str]:
-    """Return the user's last prompt and the model's text after it."""
+    """Return the user's last prompt and the model's text after it, each empty if there is none."""
     prompt, said = "", list[str]()
     for entry in view.history:
         if entry.message is None:
@@ -41,7 +41,7 @@ def _texts(content: Any) -> list[str]:
 
 
 def logged_entries(agent: Agent) -> list[Entry]:
-    """Return all entries in the log of an agent's session."""
+    """Read the log of an agent's session from disk and return all its entries."""
     storage = FileStorage(agent.settings.home)
     try:
         return list(Library(storage).load(log_key(project_slug(agent.cwd), agent.name)).entries)

@@ -147,7 +147,7 @@ class Screen:
     # -- used by the owner
 
     async def run(self) -> None:
-        """Run the application until ``leave`` is called."""
+        """Run the application until ``leave`` is called; return at once if it was called before."""
         if self._left:
             return
         spinning = asyncio.create_task(self._spin())
@@ -176,11 +176,11 @@ class Screen:
             self.app.exit()
 
     def write(self, lines: Sequence[str]) -> None:
-        """Print finished lines above the application."""
+        """Print finished lines above the application at the next redraw."""
         self.app.write_above(lines)
 
     def size(self) -> tuple[int, int]:
-        """Return the current columns and rows."""
+        """Return the current columns and rows of the terminal."""
         found = self.app.frames.get_size()
         return found.columns, found.rows
 
@@ -205,7 +205,7 @@ class Screen:
             self.app.invalidate()
 
     async def ask_line(self, mark: str) -> str:
-        """Ask for a line of text in the input, and restore the user's draft afterwards."""
+        """Ask for text in the input line and return it; restore the user's draft afterwards."""
         self._draft, self._reply_mark = self.buffer.text, mark
         self.buffer.text = ""
         self.reply = asyncio.get_running_loop().create_future()
@@ -220,7 +220,7 @@ class Screen:
 
 
 def open_history(path: Path) -> History:
-    """Open the input history, in a file that only its owner can read."""
+    """Open the input history in a file, which is created if missing and which only its owner can read."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     path.chmod(0o600)

@@ -23,14 +23,14 @@ LISTED: Final = 20
 
 @record
 class EarlierSession:
-    """A session in the list that the user chooses from."""
+    """A session's name and its description in the list that the user chooses from."""
 
     session: str
     about: str
 
 
 def newest_session(settings: Settings, cwd: Path) -> str:
-    """Return the name of this project's session with the newest log, ignoring sessions without messages."""
+    """Return the name of the project's last written session with messages; raise SessionNotFound without one."""
     found = earlier_sessions(settings, cwd, limit=1)
     if not found:
         raise SessionNotFound(f"there is no session in {cwd} yet; 'reverie chat' starts one")
@@ -38,7 +38,7 @@ def newest_session(settings: Settings, cwd: Path) -> str:
 
 
 def named_session(settings: Settings, cwd: Path, name: str) -> str:
-    """Return the full name of the one session of this project that starts with ``name``."""
+    """Return the full name of the project's only session that starts with ``name``; else raise SessionNotFound."""
     names = [_name(key) for key in _keys_by_age(settings, cwd)]
     fitting = [name] if name in names else [one for one in names if one.startswith(name)]
     if len(fitting) != 1:
@@ -50,7 +50,7 @@ def named_session(settings: Settings, cwd: Path, name: str) -> str:
 def earlier_sessions(
     settings: Settings, cwd: Path, *, limit: int = LISTED, now: float | None = None
 ) -> list[EarlierSession]:
-    """Return this project's sessions that have messages, newest first."""
+    """Return at most ``limit`` of this project's sessions that have messages, the last written first."""
     from ...runtime.library import Library
     from ...storage.files import FileStorage
 

@@ -30,7 +30,7 @@ class ShellOutput:
 
 
 async def run_shell(command: str, cwd: Path, show: Callable[[str], None]) -> ShellOutput:
-    """Run a shell command and show each line as it arrives; cancelling kills its whole process group."""
+    """Run a shell command, pass each line to ``show``, return the output; cancelling kills its process group."""
     process = await asyncio.create_subprocess_shell(
         command,
         cwd=cwd,

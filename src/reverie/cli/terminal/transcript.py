@@ -91,7 +91,7 @@ class Transcript:
     # -- direct output
 
     def put(self, kind: str, lines: Sequence[str]) -> None:
-        """Write finished lines, with an empty line before them if the kind of content changes."""
+        """Write finished lines, with an empty line before them unless their kind continues the lines above."""
         if lines:
             self._write([*self._gap(kind), *lines])
             self._last = kind
@@ -114,7 +114,7 @@ class Transcript:
         self.put("call", [f"{self._paint('●', 'failed')} {title} {self._paint(f'denied: {one_line(why)}', 'dim')}"])
 
     def output(self, text: str, style: str = "") -> None:
-        """Show the output of a command."""
+        """Show the output of a shell command."""
         for line in printable(text).expandtabs(8).splitlines() or [""]:
             self.put("output", [f"  {self._paint(line, style) if style else line}"])
 
@@ -129,7 +129,7 @@ class Transcript:
     # -- events
 
     def show(self, event: Event) -> None:
-        """Show one event."""
+        """Write the finished lines that an event brings; its unfinished ones appear in ``live``."""
         match event:
             case TextStreamed():
                 self._end_thinking()
@@ -252,7 +252,7 @@ class Transcript:
         return max(MIN_LIVE_ROWS, rows // 2)
 
     def live(self) -> list[str]:
-        """Return the lines that may still change, at most half a screen."""
+        """Return the lines that may still change: the reply's last lines, running calls, agents and compaction."""
         columns, _ = self._size()
         lines: list[str] = []
         rest = self._text[self._shown :]
@@ -276,7 +276,7 @@ class Transcript:
 
     @property
     def doing(self) -> str:
-        """One word for the current activity."""
+        """One word for the current activity: compacting, working, thinking or writing."""
         if self._compacting:
             return "compacting"
         if self._running:

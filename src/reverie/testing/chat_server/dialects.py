@@ -61,7 +61,7 @@ def _refuse_owed(owed: Mapping[str, int]) -> None:
 
 
 def response_items(body: Mapping[str, Any], before: Iterable[Body]) -> list[Body]:
-    """Return the items of a Responses prompt, after those of the response that it continues."""
+    """Return the items ``before`` and those of a Responses request; raise ``ChatRefusal`` if there are none."""
     given: Any = body.get("input")
     items: list[Body] = [{"role": "user", "content": given}] if isinstance(given, str) else list(given or ())
     whole = [*before, *items]
@@ -106,7 +106,7 @@ def _words(blocks: Iterable[Body]) -> str:
 
 
 def chat_reply(identity: str, model: str, blocks: list[Body], usage: tuple[int, int, int]) -> Body:
-    """Return a reply in the format of Chat Completions."""
+    """Return blocks as a reply in the format of Chat Completions; ``usage`` is input, cached and output tokens."""
     calls = [
         {
             "id": block["id"],
@@ -141,7 +141,7 @@ def chat_reply(identity: str, model: str, blocks: list[Body], usage: tuple[int, 
 
 
 def response_reply(identity: str, model: str, blocks: list[Body], usage: tuple[int, int, int]) -> Body:
-    """Return a reply in the format of Responses."""
+    """Return blocks as a reply in the format of Responses; ``usage`` is input, cached and output tokens."""
     output: list[Body] = []
     words = _words(blocks)
     if words:
@@ -156,7 +156,7 @@ def response_reply(identity: str, model: str, blocks: list[Body], usage: tuple[i
 
 
 def response_body(identity: str, model: str, output: list[Body], usage: tuple[int, int, int]) -> Body:
-    """Return a response with these items."""
+    """Return a completed response with these output items; ``usage`` is input, cached and output tokens."""
     total, cached, spent = usage
     return {
         "id": identity,

@@ -35,7 +35,7 @@ Body = dict[str, Any]
 
 
 class ChatServer:
-    """Chat Completions and Responses on loopback, with the usage of every answered request."""
+    """A server of Chat Completions and Responses on loopback, which runs as long as its ``with`` block."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class ChatServer:
         self._window = window
         self._cache = PrefixCache()
         self._stored: dict[str, list[Body]] = {}
-        """The items that the provider stores for each response: the request's and its own."""
+        """The items that the provider stores for each response id: those of its request and its own."""
         self._lock = threading.Lock()
         self._ids = count(1)
         self._thread: LoopbackThread | None = None
 
     @property
     def base_url(self) -> str:
-        """The address of the server; raises ``InputError`` while it does not run."""
+        """The address of the server with ``/v1``; raises ``InputError`` while it does not run."""
         if self._thread is None:
             raise InputError("the server does not run yet: use it in a `with` block")
         return f"{self._thread.url}/v1"
@@ -114,7 +114,7 @@ class ChatServer:
         return reply
 
     def _before(self, body: Body) -> list[Body]:
-        """Return the items of the response that a request continues."""
+        """Return the stored items of the response that a request continues, if any; refuse an unknown id."""
         named = body.get("previous_response_id")
         if named is None:
             return []
@@ -123,7 +123,7 @@ class ChatServer:
         return self._stored[named]
 
     def _compact(self, body: Body) -> Body:
-        """Replace the history by the user's messages and one opaque item, with a model call of its own."""
+        """Return a compacted history: the user's messages and one opaque item with the text of a model call."""
         items = response_items(body, self._before(body))
         parts = response_parts(body, items)
         said = [{"type": "message", **item} for item in items if item.get("role") == "user"]
@@ -138,7 +138,10 @@ class ChatServer:
         return told(f"chat{next(self._ids):08d}", str(body["model"]), blocks, usage)
 
     def _called(self, body: Body, parts: list[Any]) -> tuple[list[Body], tuple[int, int, int]]:
-        """Charge a prompt, get the scripted reply, and record the usage."""
+        """Charge a prompt, record the usage, and return the scripted reply's blocks and the tokens.
+
+        The tokens are input, cached and output. Raise ``ChatRefusal`` for a prompt longer than the window.
+        """
         model = str(body["model"])
         with self._lock:
             total, cached = self._cache.charge(model, parts, self.clock.now)

@@ -21,7 +21,7 @@ TITLE: Final = "A week on the harbour service"
 
 
 def coding_session(seed: int = 1, tokens: int = 350_000, *, compact_at: int | None = 160_000) -> list[Entry]:
-    """Return a session of about the given number of tokens.
+    """Return the entries of an invented session of about so many tokens; the same seed gives the same session.
 
     Where the window passes ``compact_at`` tokens, a summary replaces the history; None never compacts.
     """

@@ -21,7 +21,7 @@ _LATER_GAPS: Final = ((15.0, 200.0), (15.0, 200.0), (330.0, 2_400.0), (5_000.0, 
 
 
 class InventedAgent:
-    """Works on the project until the token budget is spent."""
+    """An invented agent that works on an invented project and writes its replies and calls to ``author``."""
 
     def __init__(self, rng: Random, author: SessionAuthor, tokens: int) -> None:
         self.rng = rng
@@ -31,7 +31,7 @@ class InventedAgent:
         self.seen: dict[str, list[str]] = {}
 
     def work(self) -> None:
-        """Do one task after another until the session is long enough."""
+        """Do one task after another, at least one, until the session has the wanted number of tokens."""
         number = 0
         while number == 0 or self.author.total < self.tokens:
             if number:
@@ -42,7 +42,7 @@ class InventedAgent:
             number += 1
 
     def task(self, kind: str) -> None:
-        """Do one task from the request to the answer; it ends early when the session is long enough."""
+        """Do one task from the user's request to the answer; skip rounds once the session is long enough."""
         thing = self.rng.choice(self.project.things())
         sources = self.project.of(thing)
         names = {"thing": thing.lower(), "short": sources[0].short}
@@ -118,7 +118,7 @@ class InventedAgent:
         yield self.round(self.grep(f"{thing}Service"), self.read(sources[0]))
 
     def round(self, *calls: InventedCall) -> None:
-        """Make the calls, sometimes with a sentence first."""
+        """Add a reply with these calls and their results, sometimes with a sentence; compact before if full."""
         text = self.rng.choice(phrases.STEPS[calls[0].name]) if self.rng.random() < 0.55 else ""
         fresh = {call.input.get("file_path") for call in calls if call.name == "Read"}
         self.make_room(fresh)
@@ -130,7 +130,7 @@ class InventedAgent:
             self.seen = {path: lines for path, lines in self.seen.items() if path in fresh}
 
     def read(self, source: SourceFile, *, part: bool = False) -> InventedCall:
-        """Read a file, or a range of it."""
+        """Return a call that reads a file, or with ``part`` a random range, and remember the lines as seen."""
         start = self.rng.randrange(0, max(1, len(source.lines) - _RANGE)) if part else 0
         count = self.rng.randrange(30, _RANGE) if part else len(source.lines)
         self.seen[source.path] = source.lines[start : start + count]
@@ -140,14 +140,14 @@ class InventedAgent:
         return InventedCall("Read", where, source.numbered(start, count), self.rng.uniform(0.05, 0.5))
 
     def grep(self, word: str) -> InventedCall:
-        """Search the project."""
+        """Return a call that searches the project for a word, with at most 120 lines found."""
         found = self.project.matching(word, 120)
         return InventedCall(
             "Grep", {"pattern": word, "path": ".", "output_mode": "content"}, "\n".join(found) or "No matches"
         )
 
     def tests(self, failing: SourceFile | None, cases: int) -> InventedCall:
-        """Run the tests."""
+        """Return a call that runs tests; those of the failing file's thing fail."""
         text = outputs.test_run(self.rng, self.project, failing, cases)
         about = {"command": "python -m pytest -v", "description": "Run the tests"}
         return InventedCall(
@@ -155,12 +155,12 @@ class InventedAgent:
         )
 
     def check(self, errors: int) -> InventedCall:
-        """Run the type checker."""
+        """Return a call that runs the type checker, which finds so many errors."""
         text = outputs.type_check(self.rng, self.project, errors)
         return InventedCall("Bash", {"command": "pyright"}, text, self.rng.uniform(6.0, 30.0), failed=errors > 0)
 
     def edits(self, source: SourceFile, count: int) -> Iterator[None]:
-        """Edit a file a few times; each edit quotes lines in view, and the file is read first where there are none."""
+        """Yield after each round that edits a file, or reads it if no seen line fits; at most ``count`` edits."""
         for _ in range(count):
             self.make_room()
             if source.path not in self.seen:
@@ -174,14 +174,14 @@ class InventedAgent:
             yield self.round(InventedCall("Edit", where, f"The file {source.path} has been updated.", 0.2))
 
     def neighbours(self, thing: str, count: int) -> Iterator[None]:
-        """Read files about other things, two at a time."""
+        """Yield after each of ``count`` rounds that read two files about other things."""
         others = [one for one in self.project.files if one.thing != thing]
         chosen = self.rng.sample(others, count * 2)
         for one, two in zip(chosen[::2], chosen[1::2], strict=True):
             yield self.round(self.read(one, part=self.rng.random() < 0.5), self.read(two))
 
     def stopped(self, source: SourceFile) -> None:
-        """Get interrupted in the middle of a call, and get another instruction."""
+        """Add a call that the user interrupts, the interruption, and another instruction of the user."""
         path = f"{source.path[:-3]}_draft.py"
         self.make_room()
         self.author.reply(

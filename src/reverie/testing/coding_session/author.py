@@ -33,7 +33,7 @@ class InventedCall:
 
 
 class SessionAuthor:
-    """Writes entries as an importer does: one for each block, each the parent of the next."""
+    """The entries of an invented session, as an importer writes them: one per block, linked to the one before."""
 
     def __init__(self, rng: Random, title: str, compact_at: int | None) -> None:
         self.rng = rng
@@ -52,21 +52,21 @@ class SessionAuthor:
         self._add(META, {**body, "source": {"format": "invented", "name": "coding session"}})
 
     def wait(self, seconds: float) -> None:
-        """Advance the clock."""
+        """Advance the session's clock."""
         self.clock += seconds
 
     def ask(self, text: str) -> None:
-        """Add a message of the user."""
+        """Add a message of the user and remember its text in ``asked``."""
         self.asked.append(text)
         self._say(USER, {"role": "user", "content": text}, {"type": "text", "text": text})
 
     def interrupt(self) -> None:
-        """Add the user's interruption."""
+        """Add the user's message that says that the agent was stopped."""
         block = {"type": "text", "text": phrases.INTERRUPTED}
         self._say(USER, {"role": "user", "content": [block]}, block)
 
     def reply(self, text: str, *calls: InventedCall, stopped: bool = False) -> None:
-        """Add a reply and the results of its calls; the calls of a stopped reply do not run."""
+        """Add a reply and the results of its calls; with ``stopped``, these say that the call did not run."""
         blocks: list[dict[str, Any]] = []
         if self.rng.random() < 0.22:
             thought = self.rng.choice(phrases.THOUGHTS)
@@ -81,7 +81,7 @@ class SessionAuthor:
             self._result(name, call, stopped)
 
     def compact_if_full(self) -> bool:
-        """Replace the history by a summary if the window is full, and return whether it was."""
+        """Add a compaction of the whole history if it exceeds ``compact_at`` tokens; return whether it did."""
         if self.compact_at is None or _PREFIX + self._context <= self.compact_at:
             return False
         before = _PREFIX + self._context
@@ -110,7 +110,7 @@ class SessionAuthor:
         self._say(USER, {"role": "user", "content": [block]}, block)
 
     def _usage(self, output: int) -> dict[str, int]:
-        """Return the usage of a request as an append-only agent with a 5-minute cache is billed."""
+        """Return and book the usage of a request, as an append-only agent with a 5-minute cache is billed."""
         whole = _PREFIX + self._context
         live = self.clock - self._sent_at < _CACHE_SECONDS
         read = min(self._cached, whole) if live else 0

@@ -24,7 +24,7 @@ _EVENTS: Final = (
 
 
 def test_run(rng: Random, project: InventedProject, failing: SourceFile | None, cases: int) -> str:
-    """Return a verbose test run; a failing file gives a traceback that quotes its lines."""
+    """Return the output of a test run with up to ``cases`` tests; up to 3 tests of a failing file's thing fail."""
     tests = [source for source in project.files if source.short.startswith("tests/")]
     names = [
         (source, line.split("(")[0].removeprefix("def "))
@@ -85,7 +85,7 @@ def server_log(rng: Random, project: InventedProject, chars: int) -> str:
 
 
 def diff(rng: Random, sources: list[SourceFile]) -> str:
-    """Return a diff that touches each of the files a few times."""
+    """Return a diff that changes four lines in each of the files."""
     lines: list[str] = []
     for source in sources:
         lines += [f"diff --git a/{source.short} b/{source.short}", f"--- a/{source.short}", f"+++ b/{source.short}"]
@@ -100,7 +100,7 @@ def diff(rng: Random, sources: list[SourceFile]) -> str:
 
 
 def type_check(rng: Random, project: InventedProject, errors: int) -> str:
-    """Return the output of a type checker."""
+    """Return the output of a type checker that found so many errors in random files."""
     lines: list[str] = []
     for _ in range(errors):
         source = rng.choice(project.files)

@@ -120,7 +120,7 @@ REFUSED: Final = "The user stopped this call before it ran. Nothing was changed;
 
 
 def summary(asked: list[str], edited: list[str], now: str) -> str:
-    """Return the summary that replaces the history."""
+    """Return the summary that replaces the history: the user's requests, the edited files and the current work."""
     wishes = "\n".join(f"- {one}" for one in asked[-12:])
     changed = "\n".join(f"- {one}" for one in edited[-25:]) or "- nothing yet"
     return (

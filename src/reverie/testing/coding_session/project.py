@@ -41,7 +41,7 @@ _EXTRA: Final = {
 
 
 class SourceFile:
-    """One file as lines, which edits change."""
+    """One file of the invented repository, about one thing, as lines that ``change`` edits."""
 
     def __init__(self, path: str, thing: str, text: str) -> None:
         self.path = f"{ROOT}/{path}"
@@ -51,16 +51,16 @@ class SourceFile:
 
     @property
     def language(self) -> str:
-        """The ending of the file's name."""
+        """The ending of the file's name without a dot, such as ``py``."""
         return self.path.rsplit(".", 1)[-1]
 
     def numbered(self, start: int = 0, count: int | None = None) -> str:
-        """Return lines with their numbers, as a reading tool shows them."""
+        """Return ``count`` lines from ``start`` on, or all, with their numbers, as a reading tool shows them."""
         end = len(self.lines) if count is None else min(len(self.lines), start + count)
         return "\n".join(f"{at + 1:>6}→{self.lines[at]}" for at in range(start, end))
 
     def change(self, rng: Random, shown: Sequence[str]) -> tuple[str, str] | None:
-        """Change one of the shown lines; return the old text, which occurs once, and the new one."""
+        """Change a shown line; return the old text, which occurs once, and the new, or None if no line fits."""
         places = [at for at, line in enumerate(shown) if _NUMBER.search(line) or _RETURN.match(line)]
         rng.shuffle(places)
         whole = "\n".join(self.lines)
@@ -87,7 +87,7 @@ class SourceFile:
 
 
 class InventedProject:
-    """The files of the repository."""
+    """The files of the invented repository, which the random generator determines."""
 
     def __init__(self, rng: Random) -> None:
         self.files: list[SourceFile] = []
@@ -113,7 +113,7 @@ class InventedProject:
         return list(_THINGS)
 
     def matching(self, word: str, limit: int) -> list[str]:
-        """Return the lines with a word, as a search tool shows them."""
+        """Return at most ``limit`` lines that contain a word, as a search tool shows them."""
         found: list[str] = []
         for source in self.files:
             for at, line in enumerate(source.lines):
@@ -123,7 +123,7 @@ class InventedProject:
 
 
 def _written(rng: Random, thing: str, head: str, parts: Sequence[str], count: int, *, camel: bool = False) -> str:
-    """Return a file's text: the head and a random choice of templates, each once per verb."""
+    """Return a file's text: the head and ``count`` random pairs of a template and a verb, filled for a thing."""
     pairs = [(piece, verb) for piece in parts for verb in _VERBS]
     chosen = rng.sample(pairs, min(count, len(pairs)))
     return _filled(rng, head, thing, "", camel) + "".join(

@@ -21,14 +21,14 @@ Block: TypeAlias = "dict[str, Any]"
 
 @record
 class EditedRequest:
-    """A request after the provider's edits, and the report of them; None where the request declared none."""
+    """A request after the edits it declares, and a report of the applied ones; None where it declares none."""
 
     request: dict[str, Any]
     applied: list[dict[str, Any]] | None
 
 
 def blocks_of(request: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield (part, block) in the provider's order: tools, system, messages by role."""
+    """Yield (part, block) for tools, system and messages in order; a message's part is its role."""
     for tool in request.get("tools") or ():
         yield "tool", tool
     for block in _content(request.get("system") or ()):
@@ -47,7 +47,7 @@ def _tokens(request: Request, count: TokenCounter) -> int:
 
 
 def apply_context_management(request: Request, count: TokenCounter) -> EditedRequest:
-    """Apply the edits that the request declares, in their order."""
+    """Return the request after the edits it declares, in order; raise ``ProviderRefusal`` for an unknown edit."""
     declared = request.get("context_management")
     if declared is None:
         return EditedRequest(request, None)
@@ -129,7 +129,7 @@ _EDITS: Final[Mapping[str, Callable[[Request, Mapping[str, Any], TokenCounter], 
 
 
 def deleted_results(request: Request) -> set[str]:
-    """Return the ids that ``cache_edits`` blocks delete; raise ``ProviderRefusal`` for an id not yet sent."""
+    """Return the result ids that ``cache_edits`` blocks delete; raise ``ProviderRefusal`` for an unsent id."""
     seen: set[str] = set()
     deleted: set[str] = set()
     for part, block in blocks_of(request):

@@ -24,7 +24,7 @@ KINDS = {
 
 @record
 class InjectedFailure:
-    """An error reply; with ``after_events`` it comes inside the stream, after that many events."""
+    """An error reply that a test asked for; with ``after_events``, a stream gets it after so many events."""
 
     status: int
     message: str
@@ -63,7 +63,7 @@ class StreamGate:
 
 
 class Faults:
-    """The faults for the next requests, first in, first out."""
+    """The queues of failures, broken connections and gates for the next requests, each first in, first out."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -73,12 +73,12 @@ class Faults:
         self._all_gates: list[StreamGate] = []
 
     def add_failures(self, failure: InjectedFailure, times: int) -> None:
-        """Queue a failure for the next requests."""
+        """Queue a failure for the next ``times`` requests."""
         with self._lock:
             self._failures.extend([failure] * times)
 
     def add_cuts(self, cut: ConnectionCut, times: int) -> None:
-        """Queue a broken connection for the next replies."""
+        """Queue a broken connection for the next ``times`` replies."""
         with self._lock:
             self._cuts.extend([cut] * times)
 
@@ -104,7 +104,7 @@ class Faults:
             return self._gates.popleft() if self._gates else None
 
     def open_all(self) -> None:
-        """Let every held stream continue."""
+        """Open every gate that was queued, so that all held and later streams continue."""
         with self._lock:
             for gate in self._all_gates:
                 gate.open()

@@ -36,7 +36,7 @@ class Prompt:
 
     @property
     def total(self) -> int:
-        """All input tokens."""
+        """The sum of the input tokens of all blocks."""
         return sum(self.tokens)
 
 
@@ -94,7 +94,7 @@ def _ttl(block: Mapping[str, Any]) -> str:
 
 
 class Charge:
-    """The usage of one request, and the handle that makes its cache writes readable."""
+    """The usage of one request, with a method that makes its cache writes readable for later requests."""
 
     __slots__ = ("_chain", "_prompt", "_simulator", "deleted_tokens", "usage")
 
@@ -106,16 +106,16 @@ class Charge:
         self.deleted_tokens = 0
 
     def edit_keys(self) -> list[bytes]:
-        """Return the prefix at each ``cache_edits`` block, because an edit is applied once."""
+        """Return the prefix hash at each ``cache_edits`` block, which identifies an edit that counts only once."""
         return [self._chain[index] for index in self._prompt.edits]
 
     def streaming_began(self, at: float) -> None:
-        """Let later requests read the cache writes of this one."""
+        """Let later requests read the cache writes of this request from the time ``at``."""
         self._simulator.streaming_began(self._chain, self._prompt.marks, model=self._prompt.model, at=at)
 
 
 def charge(simulator: CacheSimulator, prompt: Prompt, now: float) -> Charge:
-    """Send a prompt to the cache; its cache writes cannot be read before its reply streams."""
+    """Send a prompt to the cache and return its charge; call ``streaming_began`` to make its writes readable."""
     chain = simulator.chain(prompt.digests)
     totals = list(accumulate(prompt.tokens))
     usage = simulator.request_chained(chain, totals, prompt.marks, model=prompt.model, now=now, readable_at=math.inf)
@@ -123,7 +123,7 @@ def charge(simulator: CacheSimulator, prompt: Prompt, now: float) -> Charge:
 
 
 def usage_fields(usage: SimUsage, output_tokens: int) -> dict[str, Any]:
-    """Return usage as the provider reports it."""
+    """Return the usage as the dict that the provider reports."""
     return {
         "input_tokens": usage.uncached,
         "cache_creation_input_tokens": usage.write,
@@ -138,7 +138,7 @@ def usage_fields(usage: SimUsage, output_tokens: int) -> dict[str, Any]:
 
 
 def cache_miss_reason(before: Prompt | None, now: Prompt) -> dict[str, Any] | None:
-    """Return why the prefix of the earlier prompt cannot be reused in full; None where it can."""
+    """Return the provider's reason (a dict) why not all of an earlier prompt is reused; None where all is."""
     if before is None:
         return {"type": "previous_message_not_found"}
     common = 0

@@ -21,7 +21,7 @@ __all__ = ["AdmittedRequest", "Provider"]
 
 @record
 class AdmittedRequest:
-    """A request that passed every rule and was charged."""
+    """A request that passed every rule, with its edits, its prompt and its charge."""
 
     body: dict[str, Any]
     edited: EditedRequest
@@ -55,11 +55,11 @@ class Provider:
         self._ids = counter(1)
 
     def next_id(self, prefix: str) -> str:
-        """Return a fresh id."""
+        """Return a new id with this prefix; the ids are numbered from 1."""
         return f"{prefix}_{next(self._ids):024d}"
 
     def admit(self, body: dict[str, Any], headers: Mapping[str, str], now: float) -> AdmittedRequest:
-        """Check a request by every rule, edit it and charge it; raise ``ProviderRefusal`` for an invalid one."""
+        """Check a request, apply its edits and charge it; raise ``ProviderRefusal`` for an invalid request."""
         self._check(body, headers)
         edited = apply_context_management(body, self.count)
         prompt = prompt_of(edited.request, self.count)
@@ -75,7 +75,7 @@ class Provider:
         return AdmittedRequest(body, edited, prompt, charged)
 
     def answer(self, admitted: AdmittedRequest, said: Any, now: float) -> dict[str, Any]:
-        """Return the message for a scripted reply; from now on the request's cache writes can be read."""
+        """Return the message for a scripted reply; from ``now`` on, the request's cache writes can be read."""
         body = admitted.body
         reply = cut_to(reply_of(said, lambda: self.next_id("toolu")), body["max_tokens"], self.count)
         identity = self.next_id("msg")
@@ -103,7 +103,7 @@ class Provider:
         return {**message, **reply.extra}
 
     def count_tokens(self, body: dict[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
-        """Return the count of a request's input tokens, after the edits it declares."""
+        """Return the reply of the counting endpoint: a request's input tokens after the edits it declares."""
         self._check({**body, "max_tokens": 1 << 40}, headers)
         edited = apply_context_management(body, self.count)
         answer: dict[str, Any] = {"input_tokens": prompt_of(edited.request, self.count).total}

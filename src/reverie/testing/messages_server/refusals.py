@@ -13,7 +13,7 @@ __all__ = ["ProviderRefusal", "check_access", "check_request", "check_thinking"]
 
 
 class ProviderRefusal(Exception):
-    """An error reply."""
+    """An error reply of the provider, with its status, its error type and the seconds to wait."""
 
     def __init__(self, status: int, message: str, *, retry_after: float | None = None, kind: str = "") -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class ProviderRefusal(Exception):
 
 
 def check_access(headers: Mapping[str, str], api_keys: frozenset[str] | None) -> None:
-    """Raise ``ProviderRefusal`` for a request without a key, or with an unknown one where keys are configured."""
+    """Raise ``ProviderRefusal`` for a missing key, a key that is not in ``api_keys``, or a missing version."""
     bearer = headers.get("authorization", "")
     key = headers.get("x-api-key") or (bearer[7:] if bearer.lower().startswith("bearer ") else "")
     if not key:

@@ -45,18 +45,18 @@ def sign_thinking(thinking: str) -> str:
 
 
 def redact_thinking(thinking: str) -> str:
-    """Return the data of a redacted thinking block, so that a test can write redacted history."""
+    """Return the data of a redacted thinking block for a text, so that a test can write redacted history."""
     body = base64.b64encode(thinking.encode("utf-8", "replace")).decode()
     return f"{body}.{base64.b64encode(_mac(b'redacted', body)).decode()}"
 
 
 def is_signed(thinking: str, signature: str) -> bool:
-    """Return whether the signature is this server's for that text."""
+    """Return whether the signature is this server's for the thinking text."""
     return hmac.compare_digest(sign_thinking(thinking).encode(), signature.encode("utf-8", "replace"))
 
 
 def is_redacted(data: str) -> bool:
-    """Return whether redacted thinking is this server's."""
+    """Return whether the data of a redacted thinking block is this server's."""
     body, _, mac = data.partition(".")
     expected = base64.b64encode(_mac(b"redacted", body))
     return hmac.compare_digest(expected, mac.encode("utf-8", "replace"))

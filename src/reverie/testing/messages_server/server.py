@@ -49,7 +49,7 @@ class ManualClock:
         self.now = now
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock."""
+        """Advance the clock by a number of seconds."""
         self.now += seconds
 
 
@@ -105,14 +105,14 @@ class MessagesServer:
         message: str = "",
         after_events: int | None = None,
     ) -> None:
-        """Answer the next requests with an error; with ``after_events``, as an error event within the stream."""
+        """Answer the next ``times`` requests with an error; with ``after_events``, inside a streamed reply."""
         failure = InjectedFailure(
             status, message or f"a fault the test asked for ({status})", retry_after, after_events
         )
         self._faults.add_failures(failure, times)
 
     def cut_stream(self, after_bytes: int, *, times: int = 1) -> None:
-        """Break the connection of the next replies after the given number of bytes of the body."""
+        """Break the connection of the next ``times`` replies, streamed or not, after so many bytes of the body."""
         self._faults.add_cuts(ConnectionCut(after_bytes), times)
 
     def hold_stream(self, after_events: int = 1) -> StreamGate:

@@ -14,7 +14,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def event_bytes(event: Mapping[str, Any]) -> bytes:
-    """Return one event as bytes of the stream."""
+    """Return one event as the bytes of a server-sent event."""
     return b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), _encode(event))
 
 

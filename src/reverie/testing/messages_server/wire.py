@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def error_body(kind: str, message: str, request_id: str) -> dict[str, Any]:
-    """Return an error in the provider's format."""
+    """Return an error as a dict in the provider's format; ``kind`` is its error type."""
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
 
 
@@ -28,7 +28,7 @@ def _headers(fields: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 
 
 class JsonReply:
-    """A reply in one piece, or its first bytes where the connection is to break."""
+    """An ASGI reply in one piece of JSON, or its first bytes where the connection is to break."""
 
     def __init__(
         self, value: Any, *, status: int = 200, headers: Mapping[str, str], cut: ConnectionCut | None = None
@@ -46,7 +46,7 @@ class JsonReply:
 
 
 class StreamReply:
-    """A reply as events; it may wait at a gate, end in an error event, or break off at any byte."""
+    """An ASGI reply as events; it may wait at a gate, end in an error event, or break off at any byte."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class StreamReply:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _write(self, send: Any, data: bytes) -> bool:
-        """Write as many bytes as the cut allows and return whether the connection is still open."""
+        """Write as many bytes as the cut allows and return whether all were written."""
         if self._left is not None:
             data, whole = data[: self._left], len(data) <= self._left
             self._left -= len(data)
