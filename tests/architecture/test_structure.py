@@ -24,6 +24,10 @@ STARTED_BY_PATH = {
 # Functions that ruff finds more complex than 10, each with a noqa of its own. This list only shrinks.
 MAX_COMPLEX_FUNCTIONS = 3
 
+MAX_PARAMETERS = 8
+# Constructors that users write with keywords; every other one with many parameters takes a record.
+LONG_CONSTRUCTORS = {"Agent", "MessagesServer"}
+
 Graph = Mapping[str, frozenset[str]]
 
 
@@ -152,6 +156,28 @@ def test_the_list_of_complex_functions_only_shrinks() -> None:
         if "C901" in line
     ]
     assert len(found) <= MAX_COMPLEX_FUNCTIONS, "\n".join(found)
+
+
+def long_constructors(source: str) -> set[str]:
+    """Return the classes whose constructor has too many parameters."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        for part in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+                arguments = part.args
+                count = len([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]) - 1
+                found |= {node.name} if isinstance(node, ast.ClassDef) and count > MAX_PARAMETERS else set()
+    return found
+
+
+def test_constructors_with_many_parameters_take_a_record() -> None:
+    found = {name for path in SOURCE.rglob("*.py") for name in long_constructors(path.read_text())}
+    assert found == LONG_CONSTRUCTORS
+
+
+def test_a_long_constructor_is_found() -> None:
+    assert long_constructors("class A:\n    def __init__(self, a, b, c, d, e, f, g, h, *, i): ...") == {"A"}
+    assert long_constructors("class A:\n    def __init__(self, a, b, c, d, e, f, g, h): ...") == set()
 
 
 def test_a_cycle_is_found() -> None:

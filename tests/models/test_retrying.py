@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import InputError, ModelError, ModelRefused, ModelUnavailable, PromptTooLong, ReplyBroken
-from reverie.models import BrokenReply, Retry, RetryingModel, ScriptedModel
+from reverie.models import BrokenReply, Retry, RetryingModel, RetryPolicy, ScriptedModel
 from reverie.ports import Capabilities, Reply, ReplyDelta
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -37,13 +37,14 @@ def retrying(*said: Any, told: list[Retry] | None = None, **more: Any) -> tuple[
 @pytest.mark.requirement("Q7")
 def test_it_waits_longer_each_time_and_at_least_as_long_as_told(run: Run) -> None:
     said = [AWAY, AWAY, ModelUnavailable("slow down", status=429, retry_after=20), AWAY, "Hello."]
-    model, _, clock = retrying(*said, jitter=lambda: 1.0, first_delay_seconds=1.0)
+    model, _, clock = retrying(*said, jitter=lambda: 1.0, policy=RetryPolicy(first_delay_seconds=1.0))
     assert run(model.complete(ASKED)).body["content"][0]["text"] == "Hello."
     assert clock.slept == [1.0, 2.0, 20.0, 8.0]
 
 
 def test_jitter_never_takes_more_than_half_and_the_wait_has_a_top(run: Run) -> None:
-    model, _, clock = retrying(*[AWAY] * 5, "x", jitter=lambda: 0.0, first_delay_seconds=10, max_delay_seconds=30)
+    policy = RetryPolicy(first_delay_seconds=10, max_delay_seconds=30)
+    model, _, clock = retrying(*[AWAY] * 5, "x", jitter=lambda: 0.0, policy=policy)
     run(model.complete(ASKED))
     assert clock.slept == [5.0, 10.0, 15.0, 15.0, 15.0]
 
@@ -73,7 +74,7 @@ def test_a_stream_that_broke_is_asked_again_whole_and_the_reader_told_what_to_fo
 
 
 def test_after_the_last_try_the_error_is_the_models_own(run: Run) -> None:
-    model, asked, clock = retrying(*[AWAY] * 9, attempts=3)
+    model, asked, clock = retrying(*[AWAY] * 9, policy=RetryPolicy(attempts=3))
     with pytest.raises(ModelUnavailable, match="away"):
         run(model.complete(ASKED))
     assert len(asked.requests) == 3
@@ -93,7 +94,8 @@ def test_the_fallback_is_asked_as_itself_and_only_for_what_it_can_do(run: Run) -
     other = ScriptedModel(
         ["Hello from me.", "Me again."], name="scripted:other", capabilities=Capabilities(window=9_000, max_output=500)
     )
-    model, asked, clock = retrying(AWAY, AWAY, AWAY, AWAY, "I am back.", told=told, fallback=other, attempts=2)
+    twice = RetryPolicy(attempts=2)
+    model, asked, clock = retrying(AWAY, AWAY, AWAY, AWAY, "I am back.", told=told, fallback=other, policy=twice)
     extra = {"context_management": {"edits": []}, "diagnostics": {"previous_message_id": "m"}, "betas": ["x"]}
     assert run(model.complete({**ASKED, **extra})).body["model"] == "other"
     assert other.requests == [{**ASKED, "model": "other", "max_tokens": 500}]
@@ -107,7 +109,7 @@ def test_the_fallback_is_asked_as_itself_and_only_for_what_it_can_do(run: Run) -
 
 def test_a_model_that_is_back_is_given_every_try_again(run: Run) -> None:
     other = ScriptedModel(["other"])
-    model, asked, _ = retrying(AWAY, AWAY, "back", AWAY, "still here", fallback=other, attempts=2)
+    model, asked, _ = retrying(AWAY, AWAY, "back", AWAY, "still here", fallback=other, policy=RetryPolicy(attempts=2))
 
     async def steps() -> list[str]:
         return [(await model.complete(ASKED)).body["content"][0]["text"] for _ in range(3)]
@@ -125,7 +127,7 @@ def test_both_models_are_closed(run: Run) -> None:
 
 def test_no_attempts_at_all_is_refused() -> None:
     with pytest.raises(InputError):
-        RetryingModel(ScriptedModel([]), attempts=0)
+        RetryingModel(ScriptedModel([]), policy=RetryPolicy(attempts=0))
 
 
 OUTCOMES = st.sampled_from(["away", "broken", "whole", "refused"])
@@ -140,7 +142,7 @@ def test_whatever_fails_there_is_one_whole_reply_or_one_error(
         return errors.get(name) or (BrokenReply("broken " * 20, 2) if name == "broken" else "whole")
 
     other = ScriptedModel([said(name) for name in second])
-    model, asked, _ = retrying(*map(said, first), fallback=other, attempts=attempts)
+    model, asked, _ = retrying(*map(said, first), fallback=other, policy=RetryPolicy(attempts=attempts))
 
     async def steps() -> list[ReplyDelta | Reply]:
         return [part async for part in model.stream(ASKED)]

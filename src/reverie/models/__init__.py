@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .names import open_model
-from .retries import Retry, RetryingModel
+from .retries import Retry, RetryingModel, RetryPolicy
 from .scripted_model import BrokenReply, ScriptedModel
 from .tool_input import malformed_input
 
-__all__ = ["BrokenReply", "Retry", "RetryingModel", "ScriptedModel", "malformed_input", "open_model"]
+__all__ = ["BrokenReply", "Retry", "RetryPolicy", "RetryingModel", "ScriptedModel", "malformed_input", "open_model"]

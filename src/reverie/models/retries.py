@@ -23,9 +23,8 @@ from ..ports import Capabilities, Model, Reply, ReplyDelta
 from ..values import record
 from .wire import whole_reply
 
-__all__ = ["Retry", "RetryingModel"]
+__all__ = ["Retry", "RetryPolicy", "RetryingModel"]
 
-_ATTEMPTS: Final = 6
 _PROVIDERS_OWN: Final = ("context_management", "betas", "extra_headers", "extra_body")
 
 
@@ -43,6 +42,17 @@ class Retry:
     """The name of the model for the next try."""
 
 
+@record
+class RetryPolicy:
+    """How often a failed request is repeated, and after which delays."""
+
+    attempts: int = 6
+    first_delay_seconds: float = 0.5
+    max_delay_seconds: float = 30.0
+    max_retry_after_seconds: float = 120.0
+    """The longest ``retry-after`` of a provider that is waited for; a longer one ends the tries."""
+
+
 class RetryingModel:
     """A model with retries, then the fallback.
 
@@ -55,22 +65,16 @@ class RetryingModel:
         model: Model,
         *,
         fallback: Model | None = None,
-        attempts: int = _ATTEMPTS,
-        first_delay_seconds: float = 0.5,
-        max_delay_seconds: float = 30.0,
-        max_retry_after_seconds: float = 120.0,
+        policy: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         jitter: Callable[[], float] = random.random,
         on_retry: Callable[[Retry], None] | None = None,
     ) -> None:
-        if attempts < 1:
-            raise InputError(f"attempts is {attempts}: give 1 or more")
+        self._policy = policy or RetryPolicy()
+        if self._policy.attempts < 1:
+            raise InputError(f"attempts is {self._policy.attempts}: give 1 or more")
         self._model = model
         self._fallback = fallback
-        self._attempts = attempts
-        self._first_delay_seconds = first_delay_seconds
-        self._max_delay_seconds = max_delay_seconds
-        self._max_retry_after_seconds = max_retry_after_seconds
         self._sleep = sleep
         self._jitter = jitter
         self._absent = False
@@ -141,16 +145,16 @@ class RetryingModel:
                 await self._fallback.aclose()
 
     def _tries(self, model: Model) -> int:
-        return 1 if self._absent and model is self._model and self._fallback is not None else self._attempts
+        return 1 if self._absent and model is self._model and self._fallback is not None else self._policy.attempts
 
     def _delay(self, error: ModelError, attempt: int) -> float | None:
         """Return the seconds to wait before the next try; None if the provider asks for more than the allowed
         maximum.
         """
         asked = error.retry_after if isinstance(error, ModelUnavailable) else None
-        if asked is not None and asked > self._max_retry_after_seconds:
+        if asked is not None and asked > self._policy.max_retry_after_seconds:
             return None
-        backed_off = min(self._max_delay_seconds, self._first_delay_seconds * 2.0 ** (attempt - 1))
+        backed_off = min(self._policy.max_delay_seconds, self._policy.first_delay_seconds * 2.0 ** (attempt - 1))
         return max(asked or 0.0, backed_off * (0.5 + self._jitter() / 2))
 
     def _tell(self, retry: Retry) -> None:
