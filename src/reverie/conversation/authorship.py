@@ -48,7 +48,7 @@ class Utterance:
 
 
 def utterances(entry: Entry) -> Iterator[Utterance]:
-    """Yield the utterances of an entry in order; thinking, images and unknown blocks are skipped."""
+    """Yield the utterances of a user or assistant entry in order, without thinking, images and unknown blocks."""
     message = entry.message
     if message is None or entry.kind not in (USER, ASSISTANT):
         return
@@ -77,7 +77,7 @@ def own_words(entry: Entry) -> str:
 
 
 def text_of(block: Mapping[str, Any]) -> str:
-    """Return the text of a message or a tool result."""
+    """Return the text of a message or a tool result, its parts joined by newlines; empty if it has no text."""
     content = block.get("content")
     if isinstance(content, str):
         return content
@@ -87,7 +87,7 @@ def text_of(block: Mapping[str, Any]) -> str:
 
 
 def strings_of(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield every string inside a JSON value."""
+    """Yield every string inside a JSON value except the keys of objects, down to eight levels of nesting."""
     if isinstance(value, str):
         yield value
     elif depth < _DEPTH and isinstance(value, dict):
@@ -114,7 +114,7 @@ def _said(entry: Entry, text: str) -> Iterator[Utterance]:
 
 
 def _told(text: str, structured: bool) -> Iterator[Utterance]:
-    """Yield an agent's words and, if its replies have no tool blocks, the fenced command in them."""
+    """Yield an agent's text and, unless its message has tool calls (``structured``), the fenced command in it."""
     if text.strip():
         yield Utterance("told", text)
     if structured:
@@ -125,7 +125,7 @@ def _told(text: str, structured: bool) -> Iterator[Utterance]:
 
 
 def _fenced_command(text: str) -> str:
-    """Return the command in a reply: its last fenced shell block, or else its last fenced block without a language."""
+    """Return the last fenced shell block of a reply, else its last fenced block without a language, else ''."""
     if "```" not in text:
         return ""
     blocks = [(name.lower(), body.strip()) for name, body in _FENCED.findall(text)]
@@ -135,7 +135,7 @@ def _fenced_command(text: str) -> str:
 
 
 def _fields(block: Any) -> Message:
-    """Return a block's fields; a bare string is a block of text."""
+    """Return a block's fields; a string becomes a text block, any other value an empty dict."""
     if isinstance(block, dict):
         return cast("Message", block)
     return {"type": "text", "text": block} if isinstance(block, str) else {}

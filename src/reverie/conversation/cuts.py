@@ -25,14 +25,14 @@ __all__ = [
 ]
 
 USER_CONTEXT: Final = "user_context"
-"""The type of attachments that open a session, such as instruction files; every compaction keeps them in the view."""
+"""The type of attachments that open a session, such as instruction files; compacting older messages keeps them."""
 EDIT: Final = "cache edit"
-"""The kind of an item that edits the provider's cache; it is sent unchanged, to providers that support it."""
+"""The kind of an item that deletes results from the provider's cache; only providers that support this get it."""
 Cut: TypeAlias = Compacted | Collapsed | Snipped
 
 
 class Item(Struct, frozen=True, gc=False):
-    """A message of the history that may be visible in the view."""
+    """A message of the history that may be visible in the view, and the log entry that added it."""
 
     uuid: str
     kind: str
@@ -50,7 +50,7 @@ class LoggedCut:
 
 
 def message_of(entry: Entry) -> Message | None:
-    """Return the message an entry adds to the view; None for an ephemeral entry."""
+    """Return the message that an entry adds to the view; None if the entry is ephemeral or has no message."""
     if entry.body.get("ephemeral") is True:
         return None
     message = entry.message
@@ -60,7 +60,7 @@ def message_of(entry: Entry) -> Message | None:
 
 
 def item_shown_by(entry: Entry, decision: Decision) -> Item | None:
-    """Return the item a decision itself adds to the view: memories, instructions or a queued message."""
+    """Return an item that shows a decision's ``text`` as a user message; None if the decision has no text."""
     text: str | None = getattr(decision, "text", None)
     if not text or not text.strip():
         return None
@@ -72,24 +72,24 @@ class VisibleItems:
     """The items that were visible after the last cut, so that the next cut reads only the history since then."""
 
     count: int = 0
-    """How many items and cuts of the history are taken into account."""
+    """How many items and cuts of the history these items result from."""
     undone: frozenset[str] = frozenset()
-    """The compactions that were undone at that time; they are ignored."""
+    """The uuids of the undone compactions, which are ignored."""
     items: tuple[Item, ...] = ()
 
     def if_undone_is(self, undone: frozenset[str]) -> VisibleItems:
-        """Return these items if the same compactions are undone, else an empty start that ignores the given ones."""
+        """Return this object if it ignores these undone compactions, else an empty object that ignores them."""
         return self if self.undone == undone else VisibleItems(undone=undone)
 
     def after(self, history: Sequence[Item | LoggedCut]) -> VisibleItems:
-        """Return the items that are visible after this further history."""
+        """Return the items that are visible once the items and cuts of this further history are applied."""
         applied = (one for one in history if isinstance(one, Item) or one.uuid not in self.undone)
         items = tuple(visible_items(chain(self.items, applied)))
         return VisibleItems(self.count + len(history), self.undone, items)
 
 
 def visible_items(history: Iterable[Item | LoggedCut]) -> list[Item]:
-    """Return the items that are still visible, in order; a cut that cannot be applied changes nothing."""
+    """Return a list of the items that are visible after all cuts, in order; a cut that cannot apply is ignored."""
     out: list[Item] = []
     for one in history:
         if isinstance(one, Item):
@@ -107,7 +107,7 @@ def visible_items(history: Iterable[Item | LoggedCut]) -> list[Item]:
 
 
 def _compacted(items: list[Item], logged: LoggedCut, cut: Compacted) -> list[Item]:
-    """Apply a compaction; one without a summary, or whose kept messages are missing, changes nothing."""
+    """Return the items after a compaction; unchanged if it has no summary or the message it names is missing."""
     if not cut.summary.strip():
         return items
     if cut.from_message is not None:

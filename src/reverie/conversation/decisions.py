@@ -51,7 +51,7 @@ __all__ = [
 
 @record
 class Cause:
-    """The layer that decided, its reason, and the effect on the bill."""
+    """The layer that made a decision, its reason, and its effect on the tokens and the cache."""
 
     layer: str
     reason: str
@@ -63,7 +63,7 @@ class Cause:
 
 @record
 class Replacement:
-    """The new text of a tool result, and the handle that reads the old text."""
+    """The new text of a tool result, the handle that reads the old text, and the old text's tokens."""
 
     tool_use_id: str
     text: str
@@ -108,7 +108,7 @@ class ResultOffloaded:
 
 @record
 class ResultsKept:
-    """These tool results were examined and stay complete for good."""
+    """These tool results are never offloaded with their message; trimming and compaction may still remove them."""
 
     cause: Cause
     tool_use_ids: list[str]
@@ -187,9 +187,9 @@ class NotesUpdated:
     by: str = "local"
     """The author: ``local``, ``model`` or ``person``."""
     tokens: int = 0
-    """The token count of the view at that time."""
+    """The token count of the view when the notes were updated."""
     calls: int = 0
-    """The number of tool calls at that time."""
+    """The number of the session's tool calls when the notes were updated."""
     projection: str = ""
     """The hash of the document written to the notes file."""
 
@@ -237,7 +237,7 @@ class CompactionFailed:
 
 @record
 class MemoriesSurfaced:
-    """Memories were shown to the model; ``text`` is their exact text, with its fence and ages."""
+    """Memories were shown to the model; ``text`` is the exact text, with enclosing tags and the memories' ages."""
 
     cause: Cause
     names: list[str]
@@ -255,7 +255,7 @@ class MemoriesExtracted:
 
 @record
 class CursorMoved:
-    """A layer has processed the conversation up to this message."""
+    """A layer has processed the conversation up to ``message``, its position under the name ``cursor``."""
 
     cause: Cause
     cursor: str
@@ -273,7 +273,10 @@ class InstructionsAttached:
 
 @record
 class Pinned:
-    """No layer may remove these messages and tool results."""
+    """Trimming keeps these tool results and messages; snips and collapses keep the messages.
+
+    A compaction may still replace them; its summary quotes pinned messages of the user first.
+    """
 
     cause: Cause
     messages: list[str] = field(default_factory=lambda: [])
@@ -372,12 +375,12 @@ _FIELDS: Final[dict[type[Any], tuple[str, ...]]] = {
 
 
 def name_of(decision: Decision) -> str:
-    """Return the decision's name in the log."""
+    """Return the decision's name in the log: its class name in snake case."""
     return _NAMES[type(decision)]
 
 
 def body_of(decision: Decision) -> dict[str, Any]:
-    """Return the body of the decision's log entry."""
+    """Return the body of the decision's log entry as a dict of JSON values."""
     kind = type(decision)
     cause = decision.cause
     body: dict[str, Any] = {
@@ -393,7 +396,7 @@ def body_of(decision: Decision) -> dict[str, Any]:
 
 
 def decision_of(body: dict[str, Any]) -> Decision | Unknown:
-    """Return the decision of a log entry's body, or ``Unknown`` if it cannot be read."""
+    """Return the decision in the body of a log entry, or ``Unknown`` if this version cannot read it."""
     name = body.get("decision")
     kind = DECISIONS.get(name) if isinstance(name, str) else None
     if kind is None:

@@ -55,7 +55,7 @@ _EMPTY: Final[Mapping[str, Any]] = {}
 
 @record
 class Entry:
-    """One line of the log."""
+    """One line of a session's log: a message, a decision or metadata; unknown fields are in ``extra``."""
 
     uuid: str
     parent: str | None
@@ -67,13 +67,13 @@ class Entry:
 
     @property
     def message(self) -> Message | None:
-        """The message of this entry in the provider's format, if it has one."""
+        """The message of this entry in the provider's format, or None if it has no message."""
         found = self.body.get("message")
         return cast(Message, found) if isinstance(found, dict) else None
 
     @property
     def reply(self) -> Mapping[str, Any]:
-        """The fields the provider sent besides the message: id, model, usage, stop_reason."""
+        """The fields the provider sent besides the message, such as id and usage; empty if this is no reply."""
         found = self.body.get("reply")
         return cast(Mapping[str, Any], found) if isinstance(found, dict) else _EMPTY
 
@@ -103,7 +103,7 @@ def seconds(time: str) -> float:
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Return the entry as a log line, without the newline."""
+    """Return the entry as a line of JSON without a newline; values that JSON cannot hold pass ``clean`` first."""
     line = {
         "uuid": entry.uuid,
         "parent": entry.parent,
@@ -120,7 +120,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(line: bytes) -> Entry:
-    """Return the entry of a log line; raise ``ValueError`` with the reason if it is not one."""
+    """Return the entry of a log line; raise ``ValueError`` with the reason if the line is not an entry."""
     try:
         found: Any = _decoder.decode(line)
     except RecursionError:
@@ -145,7 +145,10 @@ def decode_entry(line: bytes) -> Entry:
 
 
 def _incomplete(fields: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the envelope of an entry that lacks optional fields, followed by its extra fields."""
+    """Return a tuple of the fields of an entry that lacks optional ones, and its extra fields at the end.
+
+    Raise ``ValueError`` if it lacks its kind, uuid or body.
+    """
     for key in ("kind", "uuid", "body"):
         if key not in fields:
             raise ValueError(f"not an entry: no {key!r}")
@@ -155,7 +158,10 @@ def _incomplete(fields: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def clean(value: Any, depth: int = 0) -> Any:
-    """Return the value as JSON that every reader accepts: no lone surrogates, NaN, huge integers or other types."""
+    """Return a copy in JSON types that every reader accepts, without lone surrogates, NaN and huge integers.
+
+    Values nested more than 200 levels deep become a text; ``depth`` counts the levels so far.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if value is None or isinstance(value, bool):

@@ -34,7 +34,7 @@ _PROJECTIONS: Final = 32
 
 @record
 class Facts:
-    """The state after all decisions and metadata so far; ``opening`` is the request without its messages."""
+    """The state of a session after its decisions and metadata; ``opening`` is a request without its messages."""
 
     prefix: PrefixRendered | None = None
     opening: Mapping[str, Any] | None = None
@@ -42,12 +42,12 @@ class Facts:
     notes: Mapping[str, str] = field(default_factory=lambda: _NONE)
     notes_covered: str | None = None
     notes_tokens: int = 0
-    """The token count when the notes were last written, minus the tokens freed since."""
+    """The token count of the view when the notes were last written, minus the tokens freed since."""
     notes_calls: int = 0
     notes_foreign: frozenset[str] = frozenset()
-    """Sections that a person or a model has written."""
+    """Sections of the notes that a person or a model has written."""
     notes_projections: tuple[str, ...] = ()
-    """Hashes of the documents written to the file, the newest last."""
+    """Hashes of the last 32 documents written to the notes file, the newest last."""
     cursors: Mapping[str, str] = field(default_factory=lambda: _NONE)
     pinned: frozenset[str] = frozenset()
     queued: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class Facts:
 
 
 def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: C901 - one case per decision
-    """Return the facts once this decision has been logged."""
+    """Return the facts after a decision; ``uuid`` is the id of its log entry."""
     if decision.cause.frees and facts.notes_tokens and not isinstance(decision, ResultOffloaded):
         facts = replace(facts, notes_tokens=max(0, facts.notes_tokens - decision.cause.frees))
     match decision:

@@ -25,18 +25,21 @@ _LEAST_ANSWER: Final = 1_024  # tokens that a reply needs beside its thinking bu
 
 @record
 class ForkBase:
-    """The part that all forks of one moment share: the parent's request and its messages."""
+    """The part that all forks of one moment share: the parent's request without its messages, and its messages."""
 
     request: Mapping[str, Any]
     messages: tuple[Message, ...]
 
     def request_for(self, directive: str, *, source: str) -> dict[str, Any]:
-        """Return the request of one fork: the shared part with this directive at the end."""
+        """Return the request of a fork: the shared part with this directive at the end, tagged with ``source``."""
         return {**self.request, "messages": [*self.messages[:-1], _with(self.messages[-1], tagged(directive, source))]}
 
 
 def fork_base(view: View, *, max_tokens: int, model: str = "") -> ForkBase:
-    """Return the part that forks of this view share; ``model`` replaces the view's model if given."""
+    """Return the part that forks of this view share; ``model`` replaces the view's model if given.
+
+    ``max_tokens`` limits a fork's reply; it is raised if the request's thinking budget needs more.
+    """
     request = build_request(view)
     messages = cast("list[Message]", request["messages"])
     open_calls = set(view.unanswered())
@@ -52,12 +55,12 @@ def fork_base(view: View, *, max_tokens: int, model: str = "") -> ForkBase:
 
 
 def tagged(directive: str, source: str) -> str:
-    """Return a directive inside the tag that marks a history as a fork's."""
+    """Return a directive inside the tag that marks messages as a fork's; the tag names ``source``."""
     return f'{_TAG}source="{source}">\n{directive}\n</reverie-fork>'
 
 
 def is_forked(messages: Sequence[Message]) -> bool:
-    """Say whether these messages are the history of a fork."""
+    """Say whether these messages belong to a fork: a text block of the user's begins with the fork tag."""
     return any(
         block.get("type") == "text" and str(block.get("text", "")).startswith(_TAG)
         for message in messages
@@ -81,7 +84,7 @@ def _with(message: Message, text: str) -> Message:
 
 
 def _thinking_room(request: Mapping[str, Any]) -> int:
-    """Return the smallest ``max_tokens`` that the request's thinking budget allows."""
+    """Return the smallest ``max_tokens`` that the request's thinking budget allows; 0 if it has no budget."""
     thinking: Any = request.get("thinking")
     budget: Any = cast("Mapping[str, Any]", thinking).get("budget_tokens") if isinstance(thinking, Mapping) else None
     return budget + _LEAST_ANSWER if isinstance(budget, int) else 0

@@ -34,7 +34,7 @@ Kind: TypeAlias = Literal["path", "url", "sha", "id", "test", "error", "number",
 
 
 class Identifier(NamedTuple):
-    """An exact name and its kind."""
+    """An exact name found in a text, such as a path or a commit hash, and its kind."""
 
     kind: Kind
     text: str
@@ -86,9 +86,10 @@ _LEAD: Final = re.compile(r"(?:E  +|\[?\d{4}-\d\d-\d\d[T ][\d:.,]+Z?\]?\s*|[>|]\
 
 
 def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool = False) -> Counter[Identifier]:
-    """Count the exact names in a text; numbers only if a person wrote it (``spoken``).
+    """Return how often each exact name occurs in a text; numbers only if a person wrote it (``spoken``).
 
-    With ``quoting``, an error line counts only if it begins with the error itself, which excludes prose about errors.
+    With ``errors``, error lines are counted too; with ``quoting``, only those that begin with the error itself,
+    which excludes prose about errors. Of a text over 400,000 characters only both ends are scanned.
     """
     found: Counter[Identifier] = Counter()
     if len(text) > _SCANNED:
@@ -109,7 +110,7 @@ def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool 
 
 
 def mine_utterance(one: Utterance) -> Counter[Identifier]:
-    """Count the exact names in one utterance."""
+    """Return how often each exact name occurs in an utterance; for a tool call, in the strings of its input."""
     if one.kind != "call":
         return mine(one.text, spoken=one.kind == "said", quoting=one.kind == "told")
     found: Counter[Identifier] = Counter()
@@ -120,12 +121,12 @@ def mine_utterance(one: Utterance) -> Counter[Identifier]:
 
 
 def mine_entry(entry: Entry) -> Counter[Identifier]:
-    """Count the exact names in one message of the log."""
+    """Return how often each exact name occurs in a log entry; empty unless it is a user or assistant message."""
     return mine_entries((entry,))
 
 
 def mine_entries(entries: Iterable[Entry]) -> Counter[Identifier]:
-    """Count the exact names in these messages of the log."""
+    """Return how often each exact name occurs in these log entries together."""
     found: Counter[Identifier] = Counter()
     for entry in entries:
         for one in utterances(entry):
@@ -134,7 +135,10 @@ def mine_entries(entries: Iterable[Entry]) -> Counter[Identifier]:
 
 
 def best_identifiers(weights: Mapping[Identifier, float], budget_tokens: int, *, present: str = "") -> list[Identifier]:
-    """Return the names with the highest weight per length that fit the budget and are not in ``present`` already."""
+    """Return a list of the names with the highest weight per length that fit the token budget, best first.
+
+    Names without a positive weight, and names that occur in ``present`` or in a chosen name, are left out.
+    """
 
     def worth(item: tuple[Identifier, float]) -> tuple[float, str]:
         return (-item[1] / (len(item[0].text) + 6), item[0].text)
@@ -161,13 +165,13 @@ def best_identifiers(weights: Mapping[Identifier, float], budget_tokens: int, *,
 
 
 def numbers(text: str) -> Iterator[str]:
-    """Yield the numbers with two or more digits in a text, as written."""
+    """Yield the numbers and dates in a text as written; a single digit only if a percent sign follows."""
     for number in _NUMBER.findall(text):
         yield number.rstrip(".,_")
 
 
 def error_lines(text: str) -> Iterator[str]:
-    """Yield the error lines of a program's output, without leading timestamps and markers."""
+    """Yield the error lines of a program's output, cut to 200 characters, without leading timestamps or marks."""
     spans: dict[int, int] = {}
     for hint in (*_HINTS, *_HINTS_TOO):
         at = text.find(hint)
@@ -189,7 +193,7 @@ def error_lines(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=65_536)
 def classified(word: str) -> tuple[Identifier, ...]:
-    """Return the exact names in one word; most words have none."""
+    """Return a tuple of the exact names in one word, which is empty for most words."""
     word = word.rstrip(".,:;?&=%+/-")
     word = word.lstrip(",:;?&=%+-")
     if len(word) < 3:
@@ -209,7 +213,7 @@ def classified(word: str) -> tuple[Identifier, ...]:
 
 
 def _of_path(word: str) -> Iterator[Identifier]:
-    """Yield the path and the tests in one word, such as ``tests/a_test.py::TestA::test_b``."""
+    """Yield the path, tests and symbols in one word, such as ``tests/a_test.py::TestA::test_b``."""
     path, *rest = word.split("::")
     for part in rest:
         name = _name(part)

@@ -23,7 +23,7 @@ class LayeredMap(Mapping[str, T]):
         self._layers = layers
 
     def changed(self, changes: Mapping[str, T | None]) -> LayeredMap[T]:
-        """Return the mapping with these values set; a value of None removes its key."""
+        """Return a new mapping with these values set; a value of None removes its key."""
         top, below = dict(changes), self._layers
         while below and 4 * len(top) >= len(below[0]):
             top, below = below[0] | top, below[1:]
@@ -33,7 +33,7 @@ class LayeredMap(Mapping[str, T]):
         return LayeredMap((top, *below) if top else below)
 
     def get(self, key: str, default: Any = None, /) -> Any:
-        """Return the value of this key, or the default."""
+        """Return the value of this key, or the default if the key is missing or hidden."""
         for layer in self._layers:
             if key in layer:
                 found = layer[key]

@@ -12,7 +12,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @record
 class Damage:
-    """A damaged line of a log and the reason it could not be read unchanged."""
+    """A damaged line of a log: its number from 1, the reason, and its size in bytes."""
 
     line: int
     reason: str
@@ -21,7 +21,7 @@ class Damage:
 
 @record
 class ParsedLog:
-    """The entries of a log, its damaged lines, and an incomplete last line."""
+    """The readable entries of a log, its damaged lines, and the bytes of an incomplete last line (``torn``)."""
 
     entries: list[Entry]
     damage: tuple[Damage, ...] = ()
@@ -29,7 +29,7 @@ class ParsedLog:
 
 
 def parse_log(data: bytes) -> ParsedLog:
-    """Return every readable entry of a log and its damage.
+    """Return the readable entries of a log's bytes and its damaged lines; empty lines are skipped.
 
     Lines are split at newlines only. A last line without a newline is ``torn`` unless it can be read.
     """
@@ -56,7 +56,7 @@ def parse_log(data: bytes) -> ParsedLog:
 
 
 def _without_nuls(line: bytes) -> Entry | None:
-    """Return the entry of a line that is intact except for NUL bytes that a crash left around it."""
+    """Return the entry of a line that is intact except for NUL bytes that a crash left around it, else None."""
     stripped = line.strip(b"\0 \r\t")
     if not stripped.startswith(b"{") or len(stripped) == len(line):
         return None

@@ -16,10 +16,10 @@ WRITES: Final = frozenset({"Edit", "Write", "edit", "write"})
 
 
 def read_state(view: View) -> dict[str, str]:
-    """Return the files that the view shows completely and unchanged, each with the id of the call that read it.
+    """Return a dict: the path of each file that the view shows in full and unchanged, and the id of its read call.
 
-    A file leaves this state when its result is cleared, offloaded, deleted from the provider's cache or cut, and when
-    the file is written. A partial read and a reference to an earlier result do not count as a read.
+    A file leaves the dict when its result is cleared, offloaded, deleted from the provider's cache or cut, and
+    when the file is written. A partial read and a reference to an earlier result do not count as a read.
     """
     edited = {called for edit in view.facts.edits for called in edit.tool_use_ids}
     found: dict[str, str] = {}
@@ -35,7 +35,7 @@ def read_state(view: View) -> dict[str, str]:
 
 
 def forgotten_files(before: View, after: View) -> list[str]:
-    """Return the files that the earlier view shows completely and the later one does not."""
+    """Return the sorted paths of the files that the view ``before`` shows in full and ``after`` does not."""
     return sorted(read_state(before).keys() - read_state(after).keys())
 
 

@@ -13,13 +13,13 @@ __all__ = ["reply_id", "rounds"]
 
 
 def reply_id(entry: Entry) -> str:
-    """Return the provider's id of a reply, or the entry's uuid if it has none."""
+    """Return the provider's id of the reply in an entry, or the entry's uuid if the reply has no id."""
     found = entry.reply.get("id")
     return found if isinstance(found, str) and found else entry.uuid
 
 
 def rounds(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Group message entries into rounds; the messages before the first reply form a round of their own."""
+    """Return message entries as a list of rounds; messages before the first reply form a round of their own."""
     out: list[list[Entry]] = []
     seen: set[str] = set()
     for entry in entries:

@@ -24,7 +24,10 @@ T = TypeVar("T")
 
 
 class Result(Struct, frozen=True, gc=False):
-    """A tool result in the view, either a whole piece of a message or one block of it."""
+    """A tool result in the view; ``piece`` holds only its block, and ``message`` is the uuid of its log entry.
+
+    ``group`` is the index of its message in the view.
+    """
 
     tool_use_id: str
     tool: str
@@ -37,14 +40,14 @@ class Result(Struct, frozen=True, gc=False):
 
     @property
     def tokens(self) -> int:
-        """The estimated tokens of the result as it was first shown."""
+        """The estimated tokens of the result when it arrived; later decisions do not change this number."""
         return self.piece.tokens
 
 
 def results_in(
     piece: MessagePiece, expected: tuple[str, ...], calls: Mapping[str, ToolCall], entry: Entry, group: int
 ) -> list[Result]:
-    """Return the tool results of a piece that answer calls of the message before it."""
+    """Return a list of the tool results in a piece whose call ids are in ``expected``."""
     blocks = as_blocks(piece.message)
     found: list[Result] = []
     for block in blocks:
@@ -59,7 +62,10 @@ def results_in(
 
 
 class FinishedMessages:
-    """The messages that only a decision can still change, as groups and as they are sent, with results and calls."""
+    """The messages that only a decision can still change, as groups and as rendered for sending (``flat``).
+
+    ``results`` and ``calls`` also hold the tool results and calls of the last messages, which may still change.
+    """
 
     __slots__ = ("calls", "flat", "groups", "head", "results")
 
@@ -71,7 +77,7 @@ class FinishedMessages:
         self.calls: dict[str, ToolCall] = {}
 
     def copied(self, head: int, groups: int, results: int, tail: tuple[Group, ...]) -> FinishedMessages:
-        """Return a copy of the part that belongs to a view with these lengths and this tail."""
+        """Return a copy with only the first groups and results, by number, and the calls of those and the tail."""
         new = FinishedMessages(head)
         new.groups = self.groups[:groups]
         new.flat = self.flat[:groups]
@@ -81,7 +87,7 @@ class FinishedMessages:
         return new
 
     def redrawable(self, groups: int) -> FinishedMessages:
-        """Return these messages with a copy of the rendered ones, so that some can be rendered again.
+        """Return an object with its own copy of the first ``groups`` rendered messages, so that some can change.
 
         The other lists stay shared: a view that holds the old object is not the head and copies before it grows.
         """
@@ -92,7 +98,10 @@ class FinishedMessages:
 
 
 class EntryHistory:
-    """Everything folded so far, in order, whether or not it is still in the view."""
+    """The items, cuts and count events folded so far, in order, whether or not they are still in the view.
+
+    ``known`` maps each entry's uuid, and ``kept`` each id of a kept tool result, to the number of its entry.
+    """
 
     __slots__ = ("events", "head", "items", "kept", "known")
 
@@ -114,7 +123,7 @@ class EntryHistory:
 
 
 def _without_later_keys(found: dict[str, T], is_mine: Callable[[str, T], bool]) -> dict[str, T]:
-    """Return a copy without the keys that other views added; those were added later and are therefore at the end."""
+    """Return a copy of the dict without the keys at its end that ``is_mine`` rejects; other views added those."""
     new = found.copy()
     while new:
         key, value = new.popitem()

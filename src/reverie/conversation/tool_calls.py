@@ -17,7 +17,7 @@ PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
 
 
 class ToolCall(Struct, frozen=True, gc=False):
-    """A tool call in the view; ``group`` is the position of its message."""
+    """A tool call in the view; ``group`` is the index of its message in the view."""
 
     name: str
     input: dict[str, Any]
@@ -25,7 +25,7 @@ class ToolCall(Struct, frozen=True, gc=False):
 
 
 def path_of(arguments: dict[str, Any]) -> str | None:
-    """Return the file a call is about, or None if its input names none."""
+    """Return the path of the file that a call's input names, or None if it names no file."""
     for key in PATH_KEYS:
         found = arguments.get(key)
         if isinstance(found, str) and found:
@@ -34,12 +34,12 @@ def path_of(arguments: dict[str, Any]) -> str | None:
 
 
 def span_of(arguments: dict[str, Any]) -> str:
-    """Return the part of a file that a call reads as ``offset+limit``; empty if it reads the whole file."""
+    """Return the ``offset`` and ``limit`` of a read call as ``offset+limit``; empty if it reads the whole file."""
     return f"{arguments.get('offset', '')}+{arguments.get('limit', '')}".strip("+")
 
 
 def with_fresh_calls(message: Message, known: Container[str]) -> tuple[Message, list[Block]]:
-    """Return the message with calls of a known id turned into text, and its other calls.
+    """Return the message with calls of a known or repeated id turned into text, and a list of its other calls.
 
     A provider rejects an id that occurs twice. The message is the same object if it has no such call.
     """

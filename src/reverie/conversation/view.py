@@ -101,7 +101,7 @@ class View:
 
     @property
     def groups(self) -> list[Group]:
-        """The messages of the view, each as the pieces it is made of."""
+        """A new list of the view's messages, each as a ``Group`` of the logged pieces that were joined into it."""
         return [*self._finished.groups[: self._groups_finished], *self._tail]
 
     @property
@@ -115,7 +115,7 @@ class View:
         return self._current_tally().tokens
 
     def _current_tally(self) -> Tally:
-        """Bring the tally up to date, measuring the messages that were folded since it was last read."""
+        """Measure the messages that were folded since the tally was last read, and return the updated tally."""
         tally = self._tally
         if tally.events < self._events_made:
             tally = self._tally = tally_after(tally, self._history.events[tally.events : self._events_made])
@@ -123,11 +123,11 @@ class View:
 
     @property
     def final(self) -> Group | None:
-        """The last message of the view."""
+        """The last message of the view as a ``Group``, or None if the view is empty."""
         return self._tail[-1] if self._tail else None
 
     def tool_names(self) -> list[str]:
-        """Return the names of the tools called in the view, in the order of their first call."""
+        """Return the names of the tools called in the view, by first call, without those the provider runs."""
         return list(self._tools)
 
     @property
@@ -141,7 +141,7 @@ class View:
         return self._groups_finished
 
     def group(self, at: int) -> Group:
-        """Return the message at a position, as the pieces it is made of."""
+        """Return the message at an index as a ``Group``, which holds the logged pieces that were joined in it."""
         return self._finished.groups[at] if at < self._groups_finished else self._tail[at - self._groups_finished]
 
     @property
@@ -151,24 +151,30 @@ class View:
 
     @property
     def finished_messages(self) -> tuple[list[Message], int] | None:
-        """The shared list of finished messages and this view's length of it; None if a request may change them."""
+        """The list of finished messages that views share, and how many are this view's; None with over 100 images.
+
+        A request with over 100 images drops some of them, so its messages may differ from the list.
+        """
         return None if self.images > 100 else (self._finished.flat, self._groups_finished)
 
     def results_from(self, start: int) -> list[Result]:
-        """Return the tool results in the view from this position on."""
+        """Return the tool results in the view from the index ``start`` on, oldest first."""
         return self._finished.results[start : self._results_shown]
 
     @property
     def history(self) -> list[Entry]:
-        """Every message entry folded so far, oldest first, whether or not it is still in the view."""
+        """The entries of all messages folded so far, oldest first, whether or not they are still in the view.
+
+        Decisions that added a message, such as memories, are among them.
+        """
         return [one.entry for one in self._history.items[: self._items_said] if isinstance(one, Item)]
 
     def history_from(self, start: int) -> list[Item | LoggedCut]:
-        """Return the items and cuts folded so far from this position on, whether or not they are still in the view."""
+        """Return the items and cuts folded so far from index ``start`` on, even those no longer in the view."""
         return self._history.items[start : self._items_said]
 
     def messages(self) -> list[Message]:
-        """Return the view as alternating messages; a message that no decision changed is the logged object itself."""
+        """Return a new list of messages with alternating roles; an unchanged message is the logged object."""
         flat, final = self._finished.flat, self.final
         tail = [render(group, self.overrides, last=group is final) for group in self._tail]
         # Adding the whole list is one pass instead of two, and this copy dominates the cost of the call.
@@ -189,23 +195,23 @@ class View:
         return found if any(tool_use_id in group.uses for group in self._tail) else None
 
     def is_kept(self, tool_use_id: str) -> bool:
-        """Say whether a ``ResultsKept`` decision settled that this result stays whole."""
+        """Say whether a ``ResultsKept`` decision settled that this result is not offloaded with its message."""
         return self._history.kept.get(tool_use_id, self._entries_folded) < self._entries_folded
 
     def offloaded(self, tool_use_id: str) -> ResultOffloaded | None:
-        """Return the decision that moved this result to a file, or None."""
+        """Return the last decision that moved this result to a file, or None if it was not offloaded."""
         return self._offloaded.get(tool_use_id)
 
     # -- folding
 
     def fold(self, entry: Entry) -> View:
-        """Return the view after one more entry."""
+        """Return a new view after one more entry; this view stays the same, and a known entry changes nothing."""
         new = self._next()
         new._add(entry)
         return new
 
     def fold_all(self, entries: Iterable[Entry]) -> View:
-        """Return the view after these entries."""
+        """Return a new view after these entries, in order; this view stays the same."""
         new = self._next()
         for entry in entries:
             new._add(entry)

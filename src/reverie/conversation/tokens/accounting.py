@@ -46,7 +46,10 @@ def _counts() -> dict[str, int]:
 
 @record
 class Accounting:
-    """The tokens of a flattened view by category."""
+    """The tokens of a request's messages by category, without the system prompt and the tool definitions.
+
+    ``attachments`` is not a token count: it counts attachments by type.
+    """
 
     tool_requests: Mapping[str, int] = field(default_factory=_counts)
     tool_results: Mapping[str, int] = field(default_factory=_counts)
@@ -68,7 +71,7 @@ class Accounting:
         return sum(read.wasted_tokens for read in self.duplicate_reads)
 
     def by_category(self) -> dict[str, int]:
-        """Return the tokens of each category."""
+        """Return a dict with the tokens of each category, those of tools summed over all tools."""
         return {
             "human": self.human,
             "assistant": self.assistant,
@@ -164,7 +167,8 @@ def account(
 ) -> Accounting:
     """Return the tokens by category of the messages of a flattened view, with its attachments counted by type.
 
-    ``tool_names`` maps the ids of calls that are no longer in the view to their tools.
+    ``weigh`` returns a block's tokens, ``read_tools`` maps lower-case names of reading tools to the inputs that
+    name the file, and ``tool_names`` maps the ids of calls that are no longer in the view to their tools.
     """
     ledger = _Ledger(weigh, read_tools, tool_names or {})
     for message in messages:
@@ -192,7 +196,7 @@ def _attachment_type(attachment: Mapping[str, Any]) -> str:
 
 
 def metrics(accounting: Accounting) -> dict[str, Any]:
-    """Return totals, tokens per tool, duplicate reads and whole percents; an error becomes a ``note``."""
+    """Return a dict of totals, tokens per tool, duplicate reads and percentages; an error becomes a ``note``."""
     found: dict[str, Any] = {}
     try:
         categories = accounting.by_category()

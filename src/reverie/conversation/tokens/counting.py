@@ -47,7 +47,7 @@ def billed_tokens(reply: ReplyBody | None) -> BilledTokens | None:
 
 
 def padded(tokens: float) -> int:
-    """Return an estimate with a safety margin, for a threshold check before any usage was reported."""
+    """Return an estimate plus a third, rounded up, for a threshold check before any usage was reported."""
     return ceil(tokens * PADDING)
 
 
@@ -101,7 +101,7 @@ class TokenCount(Struct, frozen=True):
         return ceil(max(0.0, self.overhead + padded(estimate) - self.freed_tokens))
 
     def after_measure(self, measure: Measure) -> TokenCount:
-        """Return the count after a measured message that is not a reply."""
+        """Return a new count after a measured message that is not a reply."""
         # Every message passes here, and replace() would cost four times as much.
         return TokenCount(
             self.model,
@@ -116,11 +116,11 @@ class TokenCount(Struct, frozen=True):
         )
 
     def after_reply(self, message: Mapping[str, Any], reply: ReplyBody | None) -> TokenCount:
-        """Return the count after a reply or another piece of it, and learn from its bill."""
+        """Return a new count after a reply or another piece of it; its estimator has learned from the bill."""
         return self.after_measured_reply(measure_message(message), reply)
 
     def after_measured_reply(self, measure: Measure, reply: ReplyBody | None) -> TokenCount:
-        """Return the count after a reply that was already measured."""
+        """Return a new count as ``after_reply`` does, for a reply that was already measured."""
         usage = billed_tokens(reply)
         id = _id(reply)
         if id and id == self.reply_id and self.known:
@@ -156,9 +156,9 @@ class TokenCount(Struct, frozen=True):
         return max(0.0, usage.input_tokens - self.estimator.correction(model).tokens(self.after))
 
     def freed(self, tokens: float) -> TokenCount:
-        """Subtract the tokens a decision removed from the view; the next bill replaces this correction."""
+        """Return a new count without these tokens, which a decision removed from the view, until the next bill."""
         return replace(self, freed_tokens=self.freed_tokens + tokens)
 
     def after_cut(self, shown: Measure = NOTHING) -> TokenCount:
-        """Return the count after a cut: no bill covers the remaining messages."""
+        """Return a new count after a cut, when no bill covers the remaining messages; ``shown`` measures them."""
         return TokenCount(model=self.model, estimator=self.estimator, after=shown, overhead=self.overhead)

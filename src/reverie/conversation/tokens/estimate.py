@@ -107,7 +107,7 @@ NOTHING: Final = Measure((0.0,) * len(CLASSES))
 
 
 def estimate_text(text: str) -> int:
-    """Estimate the tokens of a text."""
+    """Return the estimated tokens of a text, rounded up."""
     return ceil(_measured(text)[0]) if text else 0
 
 
@@ -172,7 +172,7 @@ def _serialised(value: Any) -> str:
 
 
 def _block(block: Any, into: list[float], depth: int = 0) -> None:
-    """Add a block's tokens; media come first, so that their data is never weighed as text."""
+    """Add a block's estimated tokens by class to ``into``; the data of media is never weighed as text."""
     if isinstance(block, str):
         return _text(block, into)
     if not isinstance(block, dict):
@@ -211,14 +211,14 @@ def _content(content: Any, into: list[float], depth: int = 0) -> None:
 
 
 def measure_block(block: Any) -> Measure:
-    """Measure one content block of any kind."""
+    """Return the estimated tokens of one content block of any kind, by class."""
     into = [0.0] * len(CLASSES)
     _block(block, into)
     return Measure(tuple(into))
 
 
 def measure_message(message: Mapping[str, Any]) -> Measure:
-    """Measure one message: its content and the provider's framing."""
+    """Return the estimated tokens of one message by class: its content and the provider's framing."""
     into = [0.0] * len(CLASSES)
     into[FRAME] = MESSAGE_TOKENS
     _content(message.get("content"), into)
@@ -226,7 +226,7 @@ def measure_message(message: Mapping[str, Any]) -> Measure:
 
 
 def measure_messages(messages: Iterable[Mapping[str, Any]]) -> Measure:
-    """Measure messages together."""
+    """Return the estimated tokens of all these messages together, by class."""
     total = NOTHING
     for message in messages:
         total += measure_message(message)
@@ -236,7 +236,7 @@ def measure_messages(messages: Iterable[Mapping[str, Any]]) -> Measure:
 def measure_request(
     messages: Iterable[Mapping[str, Any]], *, system: Any = None, tools: Sequence[Any] | None = None
 ) -> Measure:
-    """Measure a whole request: tools, system prompt and messages."""
+    """Return the estimated tokens of a whole request by class: tools, system prompt and messages."""
     into = [0.0] * len(CLASSES)
     _content(system, into)
     for tool in tools or ():
@@ -246,17 +246,17 @@ def measure_request(
 
 
 def estimate_block(block: Any) -> int:
-    """Estimate the tokens of one content block."""
+    """Return the estimated tokens of one content block, rounded up."""
     return ceil(measure_block(block).total)
 
 
 def estimate_message(message: Mapping[str, Any]) -> int:
-    """Estimate the tokens of one message."""
+    """Return the estimated tokens of one message with its framing, rounded up."""
     return ceil(measure_message(message).total)
 
 
 def estimate_request(
     messages: Iterable[Mapping[str, Any]], *, system: Any = None, tools: Sequence[Any] | None = None
 ) -> int:
-    """Estimate the tokens of a whole request."""
+    """Return the estimated tokens of a whole request, rounded up: tools, system prompt and messages."""
     return ceil(measure_request(messages, system=system, tools=tools).total)

@@ -66,7 +66,7 @@ class Correction(Struct, frozen=True):
         return sum(map(mul, self.factors, measure.by_class))
 
     def learned(self, measure: Measure, actual: float) -> Correction:
-        """Return the corrections updated from a measure and its billed token count."""
+        """Return corrections that learned from a measure and its billed tokens; the same if either is 0 or less."""
         expected = measure.by_class
         total = sum(expected)
         if total <= 0 or actual <= 0:
@@ -122,28 +122,28 @@ class Estimator(Struct, frozen=True):
     models: Mapping[str, Correction] = field(default_factory=lambda: _NONE)
 
     def correction(self, model: str) -> Correction:
-        """Return the corrections of a model."""
+        """Return the corrections of a model; factors of 1 if none were learned."""
         return self.models.get(model_key(model), _UNCORRECTED)
 
     def factors(self, model: str) -> dict[str, float]:
-        """Return the correction factor of each class by name."""
+        """Return a dict from the name of each content class to the model's correction factor."""
         return dict(zip(CLASSES, self.correction(model).factors, strict=True))
 
     def corrected(self, measure: Measure, model: str) -> int:
-        """Return the tokens of a measure, corrected for the model."""
+        """Return the tokens of a measure, corrected for the model and rounded up."""
         return ceil(self.correction(model).tokens(measure))
 
     def tokens(self, message: Mapping[str, Any], model: str) -> int:
-        """Estimate a message for a model."""
+        """Return the estimated tokens of one message, corrected for the model and rounded up."""
         return self.corrected(measure_message(message), model)
 
     def tokens_of(self, messages: Iterable[Mapping[str, Any]], model: str) -> int:
-        """Estimate messages for a model."""
+        """Return the estimated tokens of all these messages together, corrected for the model and rounded up."""
         correction = self.correction(model)
         return ceil(sum(correction.tokens(measure_message(message)) for message in messages))
 
     def learned(self, model: str, expected: Measure, actual: float) -> Estimator:
-        """Return the estimator updated from one bill: the measured and the billed tokens."""
+        """Return a new estimator that learned from one bill of the model: the measured and the billed tokens."""
         key = model_key(model)
         correction = self.models.get(key, _UNCORRECTED).learned(expected, actual)
         return Estimator({**self.models, key: correction})

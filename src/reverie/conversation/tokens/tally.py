@@ -38,7 +38,7 @@ CountEvent: TypeAlias = MessagePiece | ReplyEvent | RedrawEvent | CutEvent
 
 
 class Tally(Struct, frozen=True):
-    """The estimated tokens of the view and the running count, after this many events."""
+    """The estimated tokens of the view and its running token count, after the first ``events`` events."""
 
     events: int = 0
     tokens: int = 0
@@ -46,7 +46,7 @@ class Tally(Struct, frozen=True):
 
 
 def tally_after(tally: Tally, events: Iterable[CountEvent]) -> Tally:
-    """Return the tally after these events."""
+    """Return a new tally after these further events."""
     at, tokens, count = tally.events, tally.tokens, tally.token_count
     for event in events:
         at += 1

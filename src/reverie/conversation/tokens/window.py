@@ -60,7 +60,11 @@ class Window:
 
 @record
 class WindowPolicy:
-    """The token constants, each with a cap as a share of the window (output reserve) or of the effective window."""
+    """The constants behind thresholds and budgets; a pair is a token count and its upper limit as a share.
+
+    The share is of the effective window (the window without the output reserve), for ``output_reserve`` of the
+    whole window.
+    """
 
     output_reserve: tuple[int, float] = (20_000, 0.25)
     auto_compact_buffer: tuple[int, float] = (13_000, 0.08)
@@ -86,7 +90,10 @@ _POLICY: Final = WindowPolicy()
 
 @record
 class Thresholds:
-    """The thresholds of one window in tokens; a count equal to a threshold has reached it."""
+    """The thresholds of one window in tokens; a count equal to a threshold has reached it.
+
+    ``effective`` is the window without the output reserve, ``compacts`` says whether auto-compact is on.
+    """
 
     window: int
     effective: int
@@ -102,15 +109,15 @@ class Thresholds:
         return self.auto_compact if self.compacts else self.effective
 
     def percent_left(self, used: float) -> int:
-        """Return the percentage of the base that is left."""
+        """Return the whole percentage of ``base`` that is left after ``used`` tokens, at least 0."""
         return max(0, round((self.base - used) / self.base * 100)) if self.base > 0 else 0
 
     def should_compact(self, used: float) -> bool:
-        """Say whether the count has reached the auto-compact threshold."""
+        """Say whether auto-compact is on and ``used`` tokens have reached its threshold."""
         return self.compacts and used >= self.auto_compact
 
     def level(self, used: float) -> Level:
-        """Return the name of the highest threshold that the count has reached."""
+        """Return the level of the highest threshold that ``used`` tokens have reached; ``fine`` if none."""
         if used >= self.blocking:
             return "blocked"
         if self.should_compact(used):
@@ -120,7 +127,7 @@ class Thresholds:
 
 @record
 class Budgets:
-    """The token budgets of one window."""
+    """The token budgets of one window: of the notes, of the messages a compaction keeps, quotes and restores."""
 
     notes_start: int
     notes_step: int
@@ -140,7 +147,10 @@ def window_for(
     betas: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Window:
-    """Return a model's window and its source."""
+    """Return a model's window from the first source that has it: suffix, ``lookup``, betas, environment, default.
+
+    Raise ``InputError`` if the environment variable is no valid number.
+    """
     name = model.strip()
     bare = name[: -len(MILLION_SUFFIX)].rstrip() if name.lower().endswith(MILLION_SUFFIX) else name
     known = (lookup(bare) if lookup else None) or ModelLimits()
@@ -176,7 +186,10 @@ def _effective(window: Window, max_output_tokens: int | None, policy: WindowPoli
 
 
 def thresholds(window: Window, max_output_tokens: int | None = None, policy: WindowPolicy = _POLICY) -> Thresholds:
-    """Return the thresholds of a window; ``max_output_tokens`` replaces the window's own value if given."""
+    """Return the thresholds of a window; ``max_output_tokens`` replaces the window's own value if given.
+
+    Raise ``InputError`` if a number of the policy is invalid.
+    """
     tokens, effective = _effective(window, max_output_tokens, policy)
     compact = effective - _capped(policy.auto_compact_buffer, effective)
     percent = policy.compact_percent
@@ -197,7 +210,7 @@ def thresholds(window: Window, max_output_tokens: int | None = None, policy: Win
 
 
 def budgets(window: Window, max_output_tokens: int | None = None, policy: WindowPolicy = _POLICY) -> Budgets:
-    """Return the token budgets of a window."""
+    """Return the token budgets of a window; ``max_output_tokens`` replaces the window's own value if given."""
     _, effective = _effective(window, max_output_tokens, policy)
     return Budgets(
         notes_start=_capped(policy.notes_start, effective),

@@ -32,12 +32,12 @@ def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Say whether a value is a JSON array."""
+    """Say whether a value is a list or a tuple, which JSON sends as an array."""
     return isinstance(value, (list, tuple))
 
 
 def text_fault(text: Any) -> str | None:
-    """Return the fault of a block's text, or None."""
+    """Return a message about the fault of a block's text, or None if the text is valid."""
     if not isinstance(text, str):
         return _STRING
     if not text:
@@ -216,7 +216,11 @@ _RULES: Final[dict[str, _Rule]] = {
 
 
 def block_fault(block: Any, role: str, cache_edits: bool = False) -> Fault | None:
-    """Return the first fault of one content block in a message of this role, or None."""
+    """Return the first fault of one content block as (path, message), or None if it is valid.
+
+    ``role`` is the block's place: user, assistant, system, tool_result or search_result. ``cache_edits`` allows
+    blocks that edit the provider's cache.
+    """
     if not is_object(block):
         return "", _OBJECT
     kind = block.get("type")

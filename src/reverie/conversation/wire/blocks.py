@@ -58,23 +58,23 @@ def text_block(text: str) -> Block:
 
 
 def placeholder(role: str) -> Block:
-    """Return the placeholder for a message without any acceptable content."""
+    """Return the text block that replaces the content of a message without any acceptable content."""
     return text_block("[no content]" if role == "assistant" else "[empty message]")
 
 
 def result_stub(tool_use_id: str, text: str = STUB) -> Block:
-    """Return the placeholder for a tool result that never arrived."""
+    """Return an error result with this text, the placeholder for a tool result that never arrived."""
     return {"type": "tool_result", "tool_use_id": tool_use_id, "content": text, "is_error": True}
 
 
 def as_blocks(message: Message) -> list[Block]:
-    """Return a message's content as a list of blocks."""
+    """Return a message's content as a list of blocks; the message's own list unless the content is a string."""
     content = message["content"]
     return [text_block(content)] if isinstance(content, str) else content
 
 
 def unmatched_result(block: Block) -> list[Block]:
-    """Return a tool result whose call is not in the view as text blocks, with its images."""
+    """Return a list of blocks for a tool result whose call is not in the view: a label, then its content."""
     said = f"[Result of an earlier tool call, {block['tool_use_id']}]"
     content = block.get("content") or ""
     if isinstance(content, str):
@@ -83,7 +83,7 @@ def unmatched_result(block: Block) -> list[Block]:
 
 
 def block_as_text(block: Any) -> Block:
-    """Return a block that is not allowed here as a text block."""
+    """Return a text block with the type and the JSON of a block that is not allowed in its place."""
     kind: Any = cast(Block, block).get("type") if isinstance(block, dict) else None
     label = kind if isinstance(kind, str) and kind.strip() else "unknown"
     return text_block(f"[{label} block] {_spelled(block)}")
@@ -97,12 +97,12 @@ def _spelled(value: Any) -> str:
 
 
 def call_as_text(block: Block) -> Block:
-    """Return a tool call that is not allowed here as a text block."""
+    """Return a text block with the name, id and input of a tool call that is not allowed in its place."""
     return text_block(f"[Tool call {block['name']} {block['id']}] {_spelled(block['input'])}")
 
 
 def count_images(blocks: list[Block]) -> int:
-    """Return the number of images in a message, including those inside tool results."""
+    """Return the number of images in these blocks, including those inside tool results."""
     total = 0
     for block in blocks:
         kind = block["type"]
@@ -164,7 +164,7 @@ def _user_block(found: Block) -> Block | None:
 
 
 def edit_block(tool_use_ids: list[str]) -> Block | None:
-    """Return the block that deletes results from the provider's cache; only a decision adds one to the view."""
+    """Return the block that deletes these results from the provider's cache, or None if no id is valid."""
     named = [called for called in tool_use_ids if _ID.match(called)]
     return {"type": "cache_edits", "tool_use_ids": named} if named else None
 
@@ -195,7 +195,7 @@ def _assistant_block(found: Block) -> Block | None:
 def paired_server_tools(blocks: list[Block], last: bool) -> list[Block]:
     """Return an assistant message's blocks; provider-run calls and results without a counterpart become text.
 
-    The last call of the conversation may still wait for its result if the provider paused the turn.
+    With ``last`` (the conversation's last message), a call at its end may still wait for its result.
     """
     answered = {block["tool_use_id"] for block in blocks if block["type"] in _SERVER_RESULTS}
     called: set[str] = set()
@@ -218,7 +218,7 @@ def paired_server_tools(blocks: list[Block], last: bool) -> list[Block]:
 
 
 def has_server_tools(blocks: list[Block]) -> bool:
-    """Say whether the blocks include calls that the provider runs itself."""
+    """Say whether the blocks include calls that the provider runs itself, or results of these calls."""
     return any(block["type"] in _SERVER_USES or block["type"] in _SERVER_RESULTS for block in blocks)
 
 

@@ -20,7 +20,7 @@ _MARK: Final = "cache_control"
 
 
 def canonical(request: Mapping[str, Any]) -> list[bytes]:
-    """Return the request's canonical blocks in order."""
+    """Return a list with the bytes of each tool, system block and message block of the request, in order."""
     blocks = [canonical_block(tool, "tool") for tool in _items(request.get("tools"))]
     blocks += [canonical_block(block, "system") for block in _content(request.get("system"))]
     for message in _items(request.get("messages")):
@@ -37,7 +37,7 @@ def extends(earlier: Sequence[bytes], later: Sequence[bytes]) -> bool:
 
 
 def canonical_block(block: Any, role: str) -> bytes:
-    """Return the bytes of one block: its role, then the block without its marker."""
+    """Return the bytes of one block: its role, a colon, and its JSON without ``cache_control`` markers."""
     bare = _unmarked(block)
     try:
         return role.encode() + b":" + _encode(bare)

@@ -55,14 +55,14 @@ class MessagePiece(Struct, eq=False, gc=False):
 
     @property
     def measure(self) -> Measure:
-        """The estimated tokens by content class."""
+        """The estimated tokens of the message as first shown, by content class."""
         if self._measure is None:
             self._measure = measure_message(self.first_shown or self.message)
         return self._measure
 
     @property
     def tokens(self) -> int:
-        """The estimated tokens in total."""
+        """The estimated tokens of the message as first shown, over all classes."""
         return round(self.measure.total)
 
 
@@ -98,7 +98,10 @@ class Overrides:
     image_text: str = IMAGE_GONE
 
     def without_images(self, gone: Iterable[tuple[str, int]], text: str = "") -> Overrides:
-        """Return overrides that also replace these images (message, position), by this text unless it is blank."""
+        """Return overrides that also replace these images, each as (message, position).
+
+        ``text`` becomes the text in place of all replaced images unless it is blank.
+        """
         images = {uuid: set(ordinals) for uuid, ordinals in self.images.items()}
         for uuid, ordinal in gone:
             images.setdefault(uuid, set()).add(ordinal)
@@ -126,7 +129,7 @@ def missing_result_block(tool_use_id: str, overrides: Overrides) -> Block:
 
 
 def with_piece(group: Group, piece: MessagePiece, uses: tuple[str, ...], id: str | None = None) -> Group:
-    """Return the group with one more piece."""
+    """Return a new group with one more piece and its tool calls (``uses``), and with the new ``id`` if given."""
     return Group(group.role, id or group.id, (*group.pieces, piece), (*group.uses, *uses), group.expects)
 
 
@@ -144,7 +147,10 @@ def missing_results(group: Group) -> list[str]:
 
 
 def render(group: Group, overrides: Overrides, *, last: bool = False) -> Message:
-    """Return the group's message; the logged object itself if nothing has to change."""
+    """Return the group's message; the logged object itself if nothing has to change.
+
+    Set ``last`` for the view's last group: a call that the provider paused there may still wait for its result.
+    """
     if group.role == "assistant":
         return _assistant(group, last and not group.uses)
     return _user(group, overrides)

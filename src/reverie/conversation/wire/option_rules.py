@@ -38,7 +38,10 @@ _EDITS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 
 
 def option_faults(request: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield the faults of all fields except system, tools and messages."""
+    """Yield the faults of a request's options as (path, message): unknown fields and invalid values.
+
+    Checked are the values of model, max_tokens, thinking, tool_choice, context_management and diagnostics.
+    """
     for name in request:
         if name not in _KNOWN:
             yield str(name), EXTRA
@@ -60,7 +63,7 @@ def option_faults(request: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def tool_faults(tools: Any) -> Iterator[Fault]:
-    """Yield the faults of the declared tools."""
+    """Yield the faults of the declared tools as (path, message)."""
     if not is_list(tools):
         yield "tools", "Input should be a valid list"
         return

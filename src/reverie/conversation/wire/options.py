@@ -41,7 +41,7 @@ REQUEST_FIELDS: Final = frozenset(
 
 
 def opening_of(prefix: PrefixRendered, called: Iterable[str] = ()) -> dict[str, Any]:
-    """Return a request without its messages; if no tools are given, declare those that were called."""
+    """Return a request without its messages; if the prefix has no valid tools, declare the tools ``called``."""
     tools = tools_of(prefix) or declared_tools(called)
     opening: dict[str, Any] = {"model": prefix.model or _MODEL, **options_of(prefix, tools)}
     system = system_of(prefix)
@@ -99,7 +99,7 @@ def declared_tools(names: Iterable[str]) -> list[Block]:
 
 
 def options_of(prefix: PrefixRendered, tools: list[Block]) -> dict[str, Any]:
-    """Return the request options that a provider accepts together with these tools."""
+    """Return the prefix's options that a provider accepts with these tools; ``max_tokens`` is always included."""
     given = {key: value for key, value in prefix.options.items() if key in REQUEST_FIELDS and value is not None}
     limit = given.get("max_tokens")
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:

@@ -27,7 +27,7 @@ _NO_PREFIX: Final = PrefixRendered(Cause("request", "no prefix was ever rendered
 
 
 def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str, Any]:
-    """Return the request for this view, valid for every possible log."""
+    """Return a new request for this view, valid for every possible log; ``prefix`` overrides the view's own."""
     facts = view.facts
     opening = facts.opening if prefix is None or prefix is facts.prefix else None
     if opening is None or "tools" not in opening:
@@ -53,7 +53,7 @@ def ends_with_reply(view: View) -> bool:
 
 
 def repairs(view: View) -> list[Decision]:
-    """Return the decisions that must be logged before this view is sent."""
+    """Return a list of the decisions to log before this view is sent: placeholders for results, dropped images."""
     planned: list[Decision] = [
         ResultStubbed(Cause("request", "the tool call was interrupted"), called, STUB) for called in view.unanswered()
     ]
@@ -67,7 +67,10 @@ def repairs(view: View) -> list[Decision]:
 
 
 def _given_up(view: View) -> str | None:
-    """Return the provider-run call at the end of the last reply if a later message abandoned it, unless logged."""
+    """Return the id of a provider-run call that ends the last reply and that a later message abandoned, else None.
+
+    A call that is already logged as given up does not count.
+    """
     final = view.final
     if final is None or final.role != "user" or view.length < 2:
         return None
@@ -139,7 +142,7 @@ def _images_to_drop(view: View) -> ImagesDropped:
 
 
 def _fewer_images(view: View, messages: list[Message]) -> list[Message]:
-    """Return the messages without the images that are planned to be dropped."""
+    """Return the messages with text in place of the images that ``_images_to_drop`` names."""
     shown = view.overrides.without_images((image.message, image.ordinal) for image in _images_to_drop(view).images)
     groups = view.groups
     redrawn = [render(group, shown, last=at == len(groups) - 1) for at, group in enumerate(groups)]

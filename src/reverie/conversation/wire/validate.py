@@ -86,7 +86,7 @@ def too_long(tokens: int, max_tokens: int) -> Problem | None:
 
 
 def _body(request: Mapping[str, Any], limits: Limits) -> list[Problem]:
-    """Check that the body is valid JSON and Unicode and within the size limit."""
+    """Return the problem of a body that is not valid JSON and Unicode or is too large; else an empty list."""
     try:
         body = _quick.encode(request)
         # The round trip proves plain JSON: the encoder alone would silently convert NaN, bytes and dates.
@@ -225,7 +225,7 @@ class _Walk:
             )
 
     def content(self, content: Any, role: Any, path: str) -> list[dict[str, Any]]:
-        """Check a message's content and return its blocks."""
+        """Check a message's content and return its blocks; an empty list if the content is a string or invalid."""
         if is_list(content):
             if content:
                 return self.blocks(content, role if role == "assistant" else "user", f"{path}.content")
@@ -239,7 +239,7 @@ class _Walk:
         return []
 
     def results(self, blocks: list[dict[str, Any]], pending: list[str], index: int) -> None:
-        """Check that the message's results come first and answer exactly the tool calls of the message before."""
+        """Check that a message's results come first and answer exactly the calls of ``pending``, each once."""
         seen: set[str] = set()
         late = other = False
         for position, block in enumerate(blocks):
@@ -271,7 +271,7 @@ class _Walk:
             )
 
     def uses(self, blocks: list[dict[str, Any]], index: int, is_last: bool) -> list[str]:
-        """Return the tool calls that the next message must answer; check ids, server tool pairs and thinking."""
+        """Check ids, server tool pairs and thinking; return the ids of the calls that need a result next."""
         pending: list[str] = []
         open_server: dict[str, int] = {}
         for position, block in enumerate(blocks):
