@@ -62,7 +62,7 @@ _MAX_NAME: Final = 120
 
 @record
 class HookEvent:
-    """One call of a hook."""
+    """One call of a hook: the host, the event in the host's words and in ours, and the fields of its payload."""
 
     host: Host
     name: str
@@ -82,7 +82,10 @@ class HookEvent:
 
 
 def read_hook_event(host: Host, event: str, payload: object) -> HookEvent:
-    """Return the event of a payload; fields that are missing or of the wrong type are empty."""
+    """Return a hook's payload as an event; fields that are missing or of the wrong type are empty.
+
+    ``event`` is the name of the event; if it is empty, the payload names it.
+    """
     given: Mapping[str, Any] = cast("Mapping[str, Any]", payload) if isinstance(payload, Mapping) else {}
     name, kind = _event(host, event or _text(given, "hook_event_name"))
     return HookEvent(
@@ -102,7 +105,10 @@ def read_hook_event(host: Host, event: str, payload: object) -> HookEvent:
 
 
 def _event(host: Host, given: str) -> tuple[str, HookKind]:
-    """Return the host's own spelling of an event name, because answers repeat it, and our kind of event."""
+    """Return the host's own spelling of an event name, because answers repeat it, and our kind of event.
+
+    An unknown event keeps its name and is of the kind ``other``.
+    """
     folded = given.replace("_", "").replace("-", "").lower()
     for name, kind in EVENTS[host].items():
         if folded == name.lower():
@@ -119,13 +125,13 @@ def _text(given: Mapping[str, Any], *names: str) -> str:
 
 
 def _session(text: str) -> str:
-    """Return the text as a safe file name; empty where no character of it is safe."""
+    """Return a text as a safe file name; an empty string if no character of it is safe."""
     kept = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-" for sign in text[:_MAX_NAME])
     return kept.lstrip("._-").removesuffix(".jsonl")
 
 
 def _cwd(given: Mapping[str, Any]) -> str:
-    """Return the directory the host works in, if it is an absolute path."""
+    """Return the first absolute path among the host's working directories; an empty string if there is none."""
     roots: Any = given.get("workspace_roots")
     listed = [one for one in cast("list[Any]", roots) if isinstance(one, str)] if isinstance(roots, list) else []
     for path in (_text(given, "cwd"), *listed):

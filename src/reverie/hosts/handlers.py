@@ -33,7 +33,10 @@ _NEVER_MOVED: Final = frozenset(
 
 
 def handle(event: HookEvent, settings: HookSettings) -> HookResponse:
-    """Handle an event and return the response; a failure becomes a message to the user and has no other effect."""
+    """Handle an event and return the response; a failure becomes the response's message to the user.
+
+    An event without a session or an existing directory gives an empty response.
+    """
     if not event.cwd or not event.session or not os.path.isdir(event.cwd):
         return HookResponse()
     try:
@@ -84,14 +87,14 @@ def _index(event: HookEvent, settings: HookSettings) -> list[str]:
 
 
 def _memory_directory(event: HookEvent, settings: HookSettings) -> str:
-    """Return the memory directory of the project the host works in."""
+    """Return the memory directory of the settings, else that of the project the host works in."""
     from ..runtime.places.projects import project_slug
 
     return settings.memory_dir or os.path.join(settings.home, "projects", project_slug(event.cwd), "memory")
 
 
 def _notes(event: HookEvent, settings: HookSettings) -> list[str]:
-    """Return the session's notes as the worker last wrote them, fenced; empty where there are none."""
+    """Return a list with the session's notes, cut and wrapped in tags as data; an empty list if there are none."""
     from ..memories.recall.fence import escaped
     from ..paths import open_no_follow
     from ..runtime.places.projects import project_slug, session_key
@@ -132,7 +135,10 @@ def _on_prompt(event: HookEvent, settings: HookSettings) -> HookResponse:
 
 
 def _recall(event: HookEvent, settings: HookSettings, state: SessionState) -> str:
-    """Return the text of the memories that fit the prompt; empty where none fits well enough."""
+    """Return the text of the memories that fit the prompt, and record that they were shown.
+
+    Return an empty string if none fits well enough or the session's limit is used up.
+    """
     from ..memories.recall.local_choice import RecallContext, local_choice
     from ..memories.recall.presentation import shown_text
     from ..values import replace
@@ -177,7 +183,7 @@ def _on_tool_output(event: HookEvent, settings: HookSettings) -> HookResponse:
 
 
 def _placeholder(event: HookEvent, settings: HookSettings) -> str | None:
-    """Write a big output to disk and return the placeholder for it; None where the output stays as it is."""
+    """Write a big output to disk and return its placeholder; None if the output stays as it is."""
     text = text_of(event.output)
     if text is None or not settings.offload or event.tool in _NEVER_MOVED or not _replaceable(event):
         return None
@@ -233,7 +239,9 @@ def _queue_job(event: HookEvent, settings: HookSettings) -> None:
 
 
 def _needs_words(event: HookEvent) -> bool:
-    """Return whether the hook must store the messages: the host writes no transcript that the worker can read."""
+    """Return whether the hook must store prompts and replies, because the worker can read no transcript of this
+    host.
+    """
     return not event.transcript or event.host in ("gemini", "cursor")
 
 

@@ -20,7 +20,7 @@ _MAX_INPUT_BYTES: Final = 64 * 2**20
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read a payload from stdin, write the answer to stdout, and return 0."""
+    """Read a payload from stdin, write the answer to stdout and a failure to stderr, and return 0 in every case."""
     text = "{}"
     try:
         data = _read_input()
@@ -32,7 +32,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def answer(arguments: Sequence[str], data: bytes) -> str:
-    """Return the JSON answer for the command-line arguments and the bytes from stdin."""
+    """Handle one hook event and return the JSON answer; ``{}`` for an unknown host, event or payload.
+
+    ``arguments`` are those of the command line, and ``data`` is the input from stdin.
+    """
     import json
 
     from .events import HOSTS, read_hook_event
@@ -57,7 +60,7 @@ def answer(arguments: Sequence[str], data: bytes) -> str:
 
 
 def _arguments(arguments: Sequence[str]) -> tuple[str, str]:
-    """Return the host and the event named on the command line, in either order."""
+    """Return the host and the event named on the command line, in either order; an empty string for one not named."""
     host, event = "", ""
     rest = list(arguments)
     while rest:

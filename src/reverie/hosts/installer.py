@@ -51,7 +51,7 @@ class SettingsChange:
 
 
 def settings_file(host: Host, *, project: Path | None = None, environ: Mapping[str, str] | None = None) -> Path:
-    """Return the file in which a host looks for hooks: the user's, or the project's own."""
+    """Return the path of the file in which a host looks for hooks: the project's if one is given, else the user's."""
     env = os.environ if environ is None else environ
     user = Path(env.get("HOME") or Path.home())
     match host:
@@ -68,19 +68,22 @@ def settings_file(host: Host, *, project: Path | None = None, environ: Mapping[s
 
 
 def command_of(host: Host, event: str) -> str:
-    """Return the command line that a host runs for one of its events."""
+    """Return the command line that a host shall run for one of its events."""
     return shlex.join([*_program(), "hook", "--host", host, event])
 
 
 def _program() -> list[str]:
-    """Return the command that starts this installation from any directory."""
+    """Return the words of a command that starts this installation from any directory."""
     beside = Path(sys.executable).with_name("reverie")
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("reverie")
     return [found] if found else [sys.executable, "-P", "-m", "reverie.cli.start"]
 
 
 def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry_run: bool = False) -> SettingsChange:
-    """Add our hooks to a settings file and keep everything else in it; installing twice changes nothing."""
+    """Add our hooks to a settings file, keep everything else in it, and return the change.
+
+    Installing twice changes nothing. The old content is stored under ``home``; ``dry_run`` writes nothing.
+    """
     before = _bytes(path)
     text = _text(before, path)
     after = _with_hooks(host, text, path)
@@ -107,7 +110,10 @@ def install(host: Host, path: Path, home: Path, *, statusline: bool = False, dry
 
 
 def uninstall(host: Host, path: Path, home: Path, *, dry_run: bool = False) -> SettingsChange:
-    """Remove our hooks from a settings file: restore the old content if the file was not edited since."""
+    """Remove our hooks from a settings file and return the change; an unedited file gets its old content back.
+
+    A file that did not exist before is deleted; ``dry_run`` writes nothing.
+    """
     now = _bytes(path)
     records = _records(home)
     known = records.get(str(path))
@@ -138,7 +144,7 @@ def uninstall(host: Host, path: Path, home: Path, *, dry_run: bool = False) -> S
 
 
 def installed_files(home: Path) -> list[tuple[Host, Path]]:
-    """Return each settings file that has our hooks, with its host."""
+    """Return a list of the hosts and settings files into which ``install`` put our hooks, by its own record."""
     return [(cast(Host, one["host"]), Path(path)) for path, one in _records(home).items()]
 
 
@@ -182,7 +188,7 @@ def _entry(host: Host, command: str, tools: str) -> dict[str, Any]:
 
 
 def _ours(said: Mapping[str, Any], event: str) -> list[tuple[tuple[str | int, ...], str]]:
-    """Return the path below an event's list and the command of each of our entries."""
+    """Return a list with the path below an event's list, and the command, of each of our hooks."""
     hooks: Any = said.get("hooks")
     listed: Any = cast("Mapping[str, Any]", hooks).get(event) if isinstance(hooks, dict) else None
     found: list[tuple[tuple[str | int, ...], str]] = []
@@ -211,7 +217,7 @@ def _cleaned(known: Mapping[str, Any] | None, text: str, path: Path) -> bytes:
 
 
 def _merged(known: Mapping[str, Any], text: str, path: Path) -> str | None:
-    """Undo our edit in a file that was edited since; None where both edits touch the same lines."""
+    """Return the text of an edited file with our edit undone; None if both edits touch the same lines."""
     after = _text(_decoded(known["after"]), path).splitlines(keepends=True)
     before = _text(_decoded(known["before"]), path).splitlines(keepends=True)
     now = text.splitlines(keepends=True)
@@ -235,7 +241,7 @@ def _merged(known: Mapping[str, Any], text: str, path: Path) -> str | None:
 
 
 def _without_hooks(text: str) -> str:
-    """Remove each of our entries, and the lists and objects that become empty."""
+    """Return the text without our hooks and status line, and without the lists and objects that become empty."""
     hooks = scan(text).members.get("hooks")
     for event in list(hooks.members) if hooks else ():
         places = _ours(cast("dict[str, Any]", read(text)), event)
@@ -285,7 +291,7 @@ def _text(data: bytes | None, path: Path) -> str:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace the user's file, keep its mode, and follow a link to the real file."""
+    """Replace the user's file in one step, keep its mode, and follow a link to the real file."""
     path = Path(os.path.realpath(path))
     mode = path.stat().st_mode & 0o7777 if path.exists() else 0o600
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ Key = str | int
 
 @record
 class JsonValue:
-    """A value with its position in the text: from its first character to one past its last."""
+    """A JSON value with its position in the text: from its first character to one past its last."""
 
     start: int
     end: int
@@ -34,12 +34,12 @@ class JsonValue:
 
 
 def read(text: str) -> Any:
-    """Return the content of a JSON text as plain values; an empty text is an empty object."""
+    """Return the content of a JSON text as plain values, an empty text as an empty object; raise ``InputError``."""
     return scan(text).plain
 
 
 def scan(text: str) -> JsonValue:
-    """Return the root value of a JSON text; raise ``InputError`` with the line number where it is not JSON."""
+    """Return the root value of a JSON text; raise ``InputError`` with the line number if it is not JSON."""
     at = _skip(text, 0)
     if at == len(text):
         return JsonValue(at, at, {})
@@ -51,7 +51,10 @@ def scan(text: str) -> JsonValue:
 
 
 def with_member(text: str, path: tuple[str, ...], plain: Any) -> str:
-    """Return the text with a member added to an object unless it exists; missing objects on the path are created."""
+    """Return the text with a member added at a path, unless the path exists; missing objects are created.
+
+    Raise ``InputError`` if a value on the path is not an object.
+    """
     whole = scan(text)
     if whole.start == whole.end:
         return _new_file(text, _nested(path, plain))
@@ -67,7 +70,10 @@ def with_member(text: str, path: tuple[str, ...], plain: Any) -> str:
 
 
 def with_item(text: str, path: tuple[str, ...], plain: Any) -> str:
-    """Return the text with an item added to the end of the list at a path; the list is created if it is missing."""
+    """Return the text with an item added to the end of the list at a path; a missing list is created.
+
+    Raise ``InputError`` if the value at the path is not a list.
+    """
     value = scan(text)
     for name in path:
         if name not in value.members:
@@ -79,7 +85,7 @@ def with_item(text: str, path: tuple[str, ...], plain: Any) -> str:
 
 
 def without(text: str, path: tuple[Key, ...]) -> str:
-    """Return the text without the member or item at a path, and without the comma that separated it."""
+    """Return the text without the member or item at an existing path, and without the comma beside it."""
     value = scan(text)
     for step in path[:-1]:
         value = value.items[step] if isinstance(step, int) else value.members[step]
@@ -104,7 +110,7 @@ def without(text: str, path: tuple[Key, ...]) -> str:
 
 
 def _put(text: str, into: JsonValue, label: str, plain: Any) -> str:
-    """Add a member or item at the end of an object or list."""
+    """Return the text with a member or item added at the end of an object or list; ``label`` is the member's name."""
     close = into.end - 1
     inside = list(into.members.values()) or list(into.items)
     edge = len(text[:close].rstrip(" \t\r\n"))
@@ -144,7 +150,7 @@ def _dumped(plain: Any, indent: str, unit: str, end: str) -> str:
 
 
 def _unit(text: str) -> str:
-    """Return the indentation of the file, taken from its first indented line."""
+    """Return the white space by which the file indents, taken from its first indented line; two spaces by default."""
     found = re.search(r"\n([ \t]+)\S", text)
     return found[1] if found else "  "
 
@@ -163,7 +169,7 @@ def _bare(text: str) -> str:
 
 
 def _key_start(text: str, inside: JsonValue, name: str) -> int:
-    """Return the position of a member's name."""
+    """Return the position of a member's name in the text; raise ``KeyError`` if there is no such member."""
     before = inside.start + 1
     for known, value in inside.members.items():
         if known == name:
@@ -174,7 +180,9 @@ def _key_start(text: str, inside: JsonValue, name: str) -> int:
 
 
 def _line_start(text: str, at: int, floor: int) -> int:
-    """Return the start of the line if only spaces precede the position, else the position itself."""
+    """Return the start of the line if only spaces precede the position and it is after ``floor``, else the
+    position.
+    """
     start = text.rfind("\n", floor, at) + 1
     return start if start > floor and not text[start:at].strip() else at
 
@@ -240,7 +248,7 @@ def _list(text: str, start: int, depth: int) -> JsonValue:
 
 
 def _after(text: str, at: int, close: str) -> int:
-    """Return the position of the next member or of the closing bracket."""
+    """Return the position of the next member or of the closing bracket; raise ``InputError`` if there is neither."""
     at = _skip(text, at)
     if text[at : at + 1] == ",":
         return _skip(text, at + 1)

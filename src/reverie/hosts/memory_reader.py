@@ -46,7 +46,7 @@ class MemoryReader:
             self._take(root, scope, set(terms(query)), home)
 
     def whole(self, name: str) -> MemoryRecord | None:
-        """Return a memory with its current text; None where the file is gone."""
+        """Return a memory with its current text; None if the file cannot be read any more."""
         scope: Scope = self.records[name].scope
         file = name.removeprefix("team/") if scope == "team" else name
         return _record(self._roots[scope], file, name, scope, self.records[name].modified)
@@ -86,12 +86,14 @@ def _iso(nanoseconds: int) -> str:
 
 
 def index_text(directory: str) -> str:
-    """Return the index of a memory directory; empty where there is none."""
+    """Return the index of a memory directory; an empty string if there is none."""
     return (_bytes(os.path.join(directory, INDEX)) or b"").decode("utf-8", "replace")
 
 
 def note_surfaced(directory: str, files: Sequence[str], session: str) -> None:
-    """Record next to the memories that a session was shown these, so that ``forget`` can list the copies."""
+    """Append to the memory directory's record which memories a session was shown, so that ``forget`` can list
+    copies.
+    """
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     line = json.dumps({"session": session, "files": sorted(files), "time": time})
     key = f"{_JOURNAL}/{_SURFACED}"

@@ -36,7 +36,7 @@ _KEPT_SECONDS: Final = 90 * 86_400.0
 
 @record
 class Job:
-    """A session to process, named by its host, its id and its transcript."""
+    """A session for the worker to process, named by its host, its id and its transcript."""
 
     host: str
     session: str
@@ -47,14 +47,14 @@ class Job:
 
 
 class Queue:
-    """The queue of one home directory."""
+    """The job files, the worker's lock and the session states of one home directory."""
 
     def __init__(self, home: str | os.PathLike[str]) -> None:
         self.home = os.fspath(home)
         self.folder = os.path.join(self.home, FOLDER)
 
     def put(self, job: Job) -> None:
-        """Add a job in place of a waiting one of the same session; the session stays ended if it was."""
+        """Write a job in place of a waiting one of the same session; a session that was marked as ended stays so."""
         name = _job_file(job)
         before = self._read(name)
         if before is not None and before.ended and not job.ended:
@@ -74,19 +74,19 @@ class Queue:
         return [name for _, name in sorted(found)]
 
     def read(self, name: str) -> tuple[Job, bytes] | None:
-        """Return a job and its bytes; None where the file is gone or is not a job."""
+        """Return a job and the bytes of its file; None if the file is gone or is not a job."""
         data = self._bytes(name)
         job = _job(data) if data is not None else None
         return (job, data) if job is not None and data is not None else None
 
     def remove(self, name: str, data: bytes) -> None:
-        """Delete a job, unless a newer one has replaced it."""
+        """Delete the file of a job if it still holds these bytes, so that a newer job stays."""
         if self._bytes(name) == data:
             with suppress(OSError):
                 os.unlink(os.path.join(self.folder, name))
 
     def sweep(self, now: float) -> None:
-        """Delete files that are not jobs, and the state of sessions that ended long ago."""
+        """Delete job files that cannot be read, and session states and word caches not written for 90 days."""
         with suppress(OSError), os.scandir(self.folder) as entries:
             for entry in entries:
                 with suppress(OSError):
@@ -100,7 +100,9 @@ class Queue:
 
     @contextmanager
     def worker_lock(self) -> Generator[bool]:
-        """Hold the lock of the only worker of this home; yield whether the lock was free."""
+        """Try to hold, during a ``with`` block, the lock of the only worker of this home; yield whether that
+        succeeded.
+        """
         with self._locked(fcntl.LOCK_EX, _LOCK_TRIES) as mine:
             yield mine
 
@@ -111,7 +113,9 @@ class Queue:
 
     @contextmanager
     def _locked(self, how: int, tries: int) -> Generator[bool]:
-        """Hold the worker's lock, exclusively or shared for a check, and yield whether it was acquired."""
+        """Try to hold the worker's lock during a ``with`` block, exclusively or shared; yield whether that
+        succeeded.
+        """
         with explained("open", self.folder):
             lock = open_file(self.home, f"{FOLDER}/{_LOCK}", os.O_RDWR | os.O_CREAT)
         try:
@@ -122,7 +126,7 @@ class Queue:
     # -- state of a session between jobs
 
     def load_state(self, job: Job) -> dict[str, Any]:
-        """Return the state that earlier jobs of a session stored."""
+        """Return the state that earlier jobs of a session stored; an empty dict if there is none."""
         with suppress(OSError, ValueError, StorageError):
             found: Any = json.loads(self._bytes(_state_file(job.host, job.session)) or b"{}")
             return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -30,12 +30,12 @@ class HookResponse:
 
     @property
     def context(self) -> str:
-        """The text for the model."""
+        """The text for the model: all pieces, separated by blank lines."""
         return "\n\n".join(self.pieces)
 
 
 def host_answer(event: HookEvent, response: HookResponse) -> dict[str, Any]:
-    """Return the answer as the host documents it; empty where the host takes none for this event."""
+    """Return the answer as the host documents it; an empty dict if the host takes none for this event."""
     match event.host:
         case "cursor":
             return _cursor(event, response)
@@ -46,7 +46,9 @@ def host_answer(event: HookEvent, response: HookResponse) -> dict[str, Any]:
 
 
 def answer_line(event: HookEvent, response: HookResponse) -> str:
-    """Return the answer as one line of JSON; the last pieces are dropped until it fits."""
+    """Return the answer as one line of JSON; the last pieces are dropped until it fits, and ``{}`` is the last
+    resort.
+    """
     while True:
         text = json.dumps(host_answer(event, response), ensure_ascii=False)
         if len(text) <= MAX_CHARS:
@@ -103,7 +105,7 @@ def _cursor(event: HookEvent, response: HookResponse) -> dict[str, Any]:
 
 
 def text_of(output: Any) -> str | None:
-    """Return the text of a tool's output; None where its shape has no text that could be replaced."""
+    """Return the text of a tool's output; None if its shape has no text that could be replaced."""
     if isinstance(output, str):
         return output
     if isinstance(output, dict):
@@ -123,7 +125,7 @@ def text_of(output: Any) -> str | None:
 
 
 def with_text(output: Any, text: str) -> Any:
-    """Return the output in its own shape with another text; None where the shape has no text."""
+    """Return a copy of a tool's output in its own shape with another text; None if the shape has no text."""
     if text_of(output) is None:
         return None
     if isinstance(output, str):

@@ -23,30 +23,30 @@ _KEPT_CHARS: Final = 20_000
 
 
 class SessionState:
-    """The state of one session; every method may block."""
+    """The stored prompts, replies and shown memories of one session; every method may block."""
 
     def __init__(self, home: str | os.PathLike[str], event: HookEvent) -> None:
         self._home = os.fspath(home)
         self._name = _file(event.host, event.session)
 
     def add_prompt(self, digest: str, words: str = "") -> None:
-        """Record the digest of a prompt as the user's own and, where given, its words."""
+        """Append the digest of a prompt that the user wrote and, if given, its words, cut to a limit."""
         self._append({"prompt": digest, **({"user": words[:_KEPT_CHARS]} if words else {})})
 
     def add_reply(self, words: str) -> None:
-        """Record the words of a reply."""
+        """Append the words of a reply, cut to a limit."""
         self._append({"assistant": words[:_KEPT_CHARS]})
 
     def add_shown(self, files: Sequence[str], size: int) -> None:
-        """Record that the session was shown these memories, and how many bytes they took."""
+        """Append that the session was shown these memories, and how many bytes their text took."""
         self._append({"shown": list(files), "bytes": size})
 
     def defer_text(self, text: str) -> None:
-        """Store a text for the next event at which the host takes one; it replaces an earlier one."""
+        """Store a text for the next event at which the host takes one; it replaces a text stored before."""
         self._append({"later": text})
 
     def take_deferred_text(self) -> str:
-        """Return the stored text once and clear it."""
+        """Return the text that ``defer_text`` stored and clear it; an empty string if there is none."""
         text = ""
         for line in _lines(self._home, self._name):
             later = line.get("later")
@@ -77,13 +77,13 @@ class SessionState:
 
 
 def prompt_digests(home: str | os.PathLike[str], host: str, session: str) -> set[str]:
-    """Return the digests of the prompts that hooks saw in a session."""
+    """Return the set of digests of the prompts that hooks saw in a session."""
     found = (line.get("prompt") for line in _lines(home, _file(host, session)))
     return {one for one in found if isinstance(one, str)}
 
 
 def overheard_messages(home: str | os.PathLike[str], host: str, session: str) -> list[tuple[str, str]]:
-    """Return the messages that hooks stored, each as its role (``user`` or ``assistant``) and its words."""
+    """Return a list of the messages that hooks stored, each as its role (``user`` or ``assistant``) and its words."""
     found: list[tuple[str, str]] = []
     for line in _lines(home, _file(host, session)):
         for role in ("user", "assistant"):

@@ -19,7 +19,7 @@ _NO_RULES: Final = frozenset({"REVERIE_HOME", "REVERIE_WORKER"})
 
 
 class HookSettings:
-    """The settings that hooks use: directories and switches."""
+    """The settings that hooks use: directories, switches and limits."""
 
     __slots__ = ("_recall", "home", "memory", "memory_dir", "offload", "offload_limits", "recalls", "team_memory")
 
@@ -46,7 +46,7 @@ class HookSettings:
 
 
 def load_hook_settings(project: str | None) -> HookSettings:
-    """Return the settings for hooks in a project; raise ``SettingsError`` where a setting is wrong."""
+    """Return the settings for hooks in a project directory; raise ``SettingsError`` if a setting is wrong."""
     home = _home()
     files = [os.path.join(home, "config.toml"), *([os.path.join(project, ".reverie.toml")] if project else [])]
     rules = [
@@ -66,7 +66,7 @@ def load_hook_settings(project: str | None) -> HookSettings:
 
 
 def _home() -> str:
-    """Return the home directory as the settings would, without loading them in plain cases."""
+    """Return the path of Reverie's home as the settings would, without loading them in plain cases."""
     given = os.environ.get("REVERIE_HOME", "")
     if _is_plain(given):
         return given

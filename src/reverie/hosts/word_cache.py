@@ -39,7 +39,7 @@ Row = tuple[str, str, str, int, list[str], dict[str, int]]
 
 
 class WordCache:
-    """The words of one memory directory."""
+    """The cached words of one memory directory, in a file under home; ``save`` writes changes."""
 
     def __init__(self, home: str, root: str, scope: str) -> None:
         name = hex_of(f"{scope}\0{root}".encode("utf-8", "surrogateescape"))[:32]
@@ -51,7 +51,7 @@ class WordCache:
         self._changed = False
 
     def row(self, name: str, stamp: tuple[int, ...]) -> Row | None:
-        """Return the cached row of a file; None where the file changed."""
+        """Return the cached row of a file; None if it is not cached or the file has another stamp."""
         found = self._before.get(name)
         if found is None or found[0] != list(stamp) or stamp[-1] != 1:
             return None
@@ -59,7 +59,7 @@ class WordCache:
         return cast("Row", tuple(found[1:]))
 
     def put(self, memory: MemoryRecord, words: MemoryWords, stamp: tuple[int, ...]) -> Row:
-        """Cache the words of a file and return them as a row."""
+        """Return the words of a file as a row, and cache it, unless the file changed in the last seconds."""
         row: Row = (
             memory.type,
             memory.modified,
@@ -74,7 +74,7 @@ class WordCache:
         return row
 
     def save(self) -> None:
-        """Write the cache if it changed."""
+        """Write the cache if it changed; a failure to write is ignored."""
         if not self._changed and self._now.keys() == self._before.keys():
             return
         body = json.dumps({"made_by": self._made_by, "rows": self._now}, separators=(",", ":"))
@@ -92,7 +92,9 @@ class WordCache:
 
 
 def delete_word_caches(home: str | os.PathLike[str]) -> None:
-    """Delete all word caches under a home, because memories were erased; the next hook reads the rest again."""
+    """Delete all word caches under a home, because memories were erased; later hooks read the other memories
+    again.
+    """
     with suppress(OSError), os.scandir(os.path.join(home, FOLDER)) as entries:
         for entry in entries:
             if entry.name.startswith("words-"):

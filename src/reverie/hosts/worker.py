@@ -46,7 +46,7 @@ _MAX_ENTRIES: Final = 400
 
 @record
 class JobResult:
-    """The result of one job."""
+    """The result of one job: the saved memories, the other work done, or the problem that stopped it."""
 
     session: str
     host: str
@@ -61,7 +61,10 @@ class JobResult:
 
 
 def work(home: Path, *, clock: Callable[[], float] = time.monotonic) -> list[JobResult]:
-    """Run the queued jobs until none is left or the time is up; return at once where another worker runs."""
+    """Run the queued jobs until none is left or ten minutes have passed, and return their results.
+
+    If another worker runs, return at once.
+    """
     queue = Queue(home)
     done: list[JobResult] = []
     tried: set[tuple[str, bytes]] = set()
@@ -82,13 +85,13 @@ def work(home: Path, *, clock: Callable[[], float] = time.monotonic) -> list[Job
 
 
 def _untried_jobs(queue: Queue, tried: set[tuple[str, bytes]]) -> list[tuple[str, Job, bytes]]:
-    """Return the waiting jobs that this worker has not tried yet."""
+    """Return a list of the waiting jobs that this worker has not tried, each as file name, job and bytes."""
     todo = [(name, found) for name in queue.waiting_names() if (found := queue.read(name)) is not None]
     return [(name, job, data) for name, (job, data) in todo if (name, data) not in tried]
 
 
 def _run_job(queue: Queue, job: Job) -> JobResult:
-    """Run one job; a failure is reported in the result, and the job is not retried until its session continues."""
+    """Run one job and return its result, which also holds a failure; a job that killed three workers is skipped."""
     state = queue.load_state(job)
     died = int(state.get("begun") or 0)
     if died >= _MAX_DEATHS:
@@ -118,7 +121,11 @@ def _run_job(queue: Queue, job: Job) -> JobResult:
 
 
 def _read_recording(queue: Queue, job: Job) -> ImportedSession:
-    """Return the session from its host's transcript; where that cannot be read, from the messages that hooks stored."""
+    """Return the session from its host's transcript or, if that cannot be read, from the messages that hooks
+    stored.
+
+    Raise ``InputError`` if there is neither.
+    """
     try:
         if not os.path.isabs(job.transcript):
             raise InputError("its host names no transcript, and no hook stored a prompt")
@@ -140,7 +147,7 @@ def _read_recording(queue: Queue, job: Job) -> ImportedSession:
 def _extract(
     queue: Queue, job: Job, found: ImportedSession, settings: Settings
 ) -> tuple[ExtractionRun, dict[str, Any]]:
-    """Extract memories from the messages since the last job; return the result and the state for the next job."""
+    """Extract and save memories from the messages since the last job; return the result and the next job's state."""
     state = queue.load_state(job)
     cursor = state.get("cursor")
     entries = [entry for entry in found.entries if entry.kind != META]
@@ -165,7 +172,9 @@ def _extract(
 def _extract_with_model(
     job: Job, model: str, memory: Memory, new: Sequence[Entry], settings: Settings
 ) -> ExtractionRun | None:
-    """Let the named model extract memories; None where it failed and the local extractor takes over."""
+    """Let the named model extract and save memories; return None if it failed, so that the local extractor takes
+    over.
+    """
     import anyio
 
     from ..models import open_model
@@ -212,7 +221,7 @@ def _instructions(job: Job, settings: Settings) -> list[str]:
 
 
 def _write_notes(job: Job, found: ImportedSession, settings: Settings) -> bool:
-    """Write the running notes of a session that is long enough; return whether it was."""
+    """Write the notes of a session if it is long enough and notes are on; return whether they were written."""
     from ..layers.l3_notes import render_notes, take_notes, template_of
     from ..paths import replace_file
 
@@ -226,7 +235,10 @@ def _write_notes(job: Job, found: ImportedSession, settings: Settings) -> bool:
 
 
 def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bool:
-    """Put an ended session into the library for search; a longer recording replaces a shorter one."""
+    """Put an ended session into the library for search; return whether it was written.
+
+    A longer recording replaces a shorter one of the same session, and nothing else is replaced.
+    """
     key = log_key(project_slug(Path(job.cwd)), job.session)
     entries = [replace(entry, session=job.session) for entry in found.entries]
     storage = FileStorage(settings.home, durability=settings.durability)
@@ -246,7 +258,7 @@ def _file_in_library(job: Job, found: ImportedSession, settings: Settings) -> bo
 
 
 def _is_shorter_recording(data: bytes, found: ImportedSession) -> bool:
-    """Return whether a log is an earlier part of the same recording; a session of our own never is."""
+    """Return whether a log is an earlier part of the found recording; a log of Reverie's own sessions never is."""
     there = parse_log(data).entries
     source = there[0].body.get("source") if there and there[0].kind == META else None
     if not isinstance(source, dict) or source.get("format") != found.format:  # pyright: ignore[reportUnknownMemberType]
@@ -275,7 +287,7 @@ def _start_dream(job: Job, settings: Settings) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the worker for the home that ``--home`` names, without output."""
+    """Run the worker for the home that ``--home`` names, or that of the settings, and return 0."""
     given = list(arguments)
     home = Path(given[given.index("--home") + 1]) if "--home" in given[:-1] else load_settings().home
     with suppress(OSError):

@@ -49,7 +49,10 @@ FORMATS: Final = tuple(
 
 
 def read_session(path: str | Path) -> list[ImportedSession]:
-    """Return the sessions in one file, the main one first; raise ``InputError`` where it holds none."""
+    """Return a list of the sessions in one file, the main one first.
+
+    Raise ``InputError`` if the file cannot be read, is empty or is in an unknown format.
+    """
     path = Path(path)
     data, torn = decompressed(read_bytes(path), str(path))
     if not data.strip():
@@ -65,14 +68,18 @@ def read_session(path: str | Path) -> list[ImportedSession]:
 
 
 def read_sessions(path: str | Path) -> Iterator[ImportedSession]:
-    """Yield the sessions of a file, or of every recognised file below a directory."""
+    """Yield the sessions of a file, or of every recognised file below a directory; raise ``InputError`` for a bad
+    file.
+    """
     path = Path(path)
     for file in find_sessions(path) if path.is_dir() else [path]:
         yield from read_session(file)
 
 
 def find_sessions(path: str | Path) -> Iterator[Path]:
-    """Yield the files below a directory that are recorded sessions, judged by their content."""
+    """Yield the files below a directory that are recorded sessions by their content; raise ``InputError`` for a
+    file.
+    """
     path = Path(path)
     if not path.is_dir():
         raise InputError(f"{path} is not a directory; give one that holds recorded sessions")
@@ -80,7 +87,10 @@ def find_sessions(path: str | Path) -> Iterator[Path]:
 
 
 def format_of(path: str | Path) -> str | None:
-    """Return the name of a file's format, or None; a compressed rollout is recognised by its name."""
+    """Return the name of a file's format; None if it is unknown or the file cannot be read.
+
+    A compressed rollout is recognised by its file name.
+    """
     path = Path(path)
     if path.name.startswith("rollout-") and path.name.endswith(".jsonl.zst"):
         return codex.NAME
@@ -95,7 +105,7 @@ def format_of(path: str | Path) -> str | None:
 
 
 def _format(source: RecordSource) -> Format | None:
-    """Return the format that matches most of the first records; the first listed wins a tie."""
+    """Return the format that matches most of the first records, in a tie the first listed; None if none matches."""
     sample = [row for _, row in source.records[:_SAMPLED]]
     votes = [sum(1 for row in sample if one.looks(row)) for one in FORMATS]
     best = max(votes)

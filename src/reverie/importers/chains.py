@@ -15,7 +15,7 @@ __all__ = ["Branch", "Node", "newest_branch", "replies_together"]
 
 @record
 class Node:
-    """A line of the tree."""
+    """A line of the tree: its index in the file, its parent, and the reply, calls and results that it holds."""
 
     at: int
     uuid: str
@@ -38,7 +38,10 @@ class Branch:
 
 
 def newest_branch(nodes: Sequence[Node]) -> Branch:
-    """Return the newest branch with all its parallel pieces and results, in file order."""
+    """Return the lines of the newest branch, with all parallel pieces and results, and those of other branches.
+
+    ``kept`` and ``abandoned`` are in the given order; lines that do not speak are in neither.
+    """
     speaking = [node for node in nodes if node.speaks]
     if not speaking:
         return Branch([], [], [])
@@ -72,7 +75,10 @@ def _walk(speaking: Sequence[Node], by_uuid: dict[str, Node]) -> tuple[set[str],
 
 
 def _ends(speaking: Sequence[Node]) -> list[Node | None]:
-    """Return for each position the newest earlier line without a child, else the line before it."""
+    """Return a list with one more item than there are lines: the newest line without a child before each position.
+
+    If no earlier line is without a child, the item is the line just before; the first item is None.
+    """
     parents = {node.parent for node in speaking}
     out: list[Node | None] = [None]
     newest: Node | None = None
@@ -102,7 +108,7 @@ def _keep_siblings(speaking: Sequence[Node], kept: set[str], by_uuid: dict[str, 
 
 
 def replies_together(nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes with the pieces of each reply next to each other; results that came between follow it."""
+    """Return the nodes with the pieces of each reply next to each other, before results that came between them."""
     out: list[Node] = []
     open_reply, after = "", 0
     for node in nodes:

@@ -35,9 +35,9 @@ _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
 
 
 def usage_of(recorded: Record) -> Record | None:
-    """Return OpenAI-like usage in the shape of the Messages API; None where no tokens were reported.
+    """Return OpenAI-like usage in the shape of the Messages API; None if no tokens were reported.
 
-    ``prompt_tokens`` includes cached tokens; ``input_tokens`` does not.
+    ``prompt_tokens`` includes cached tokens; ``input_tokens`` of the result does not.
     """
     prompt = as_count(recorded.get("prompt_tokens")) or as_count(recorded.get("input_tokens"))
     details = as_dict(recorded.get("prompt_tokens_details")) or as_dict(recorded.get("input_tokens_details"))
@@ -59,7 +59,9 @@ def usage_of(recorded: Record) -> Record | None:
 
 
 def stop_reason_of(recorded: Any) -> str | None:
-    """Return the stop reason in the words of the Messages API, where it has one."""
+    """Return the stop reason in the words of the Messages API, an unknown one in lower case; None if it is no
+    text.
+    """
     said = as_text(recorded)
     return _STOPS.get(said.lower(), said.lower()) if said else None
 
@@ -81,7 +83,10 @@ def reply_of(response: Record, fallback_id: str) -> Record:
 
 
 def arguments_of(recorded: Any) -> Record:
-    """Return a call's arguments as an object, whether they were recorded as text or as a value."""
+    """Return a call's arguments, recorded as JSON text or as a value, as an object.
+
+    Arguments that are not an object go under the key ``arguments``.
+    """
     if isinstance(recorded, str):
         try:
             recorded = decode_record(recorded.encode("utf-8", "replace"))
@@ -93,7 +98,7 @@ def arguments_of(recorded: Any) -> Record:
 
 
 def tool_uses(calls: Any) -> list[Record]:
-    """Return chat tool calls as ``tool_use`` blocks; a call without an id is left out."""
+    """Return chat tool calls as a list of ``tool_use`` blocks; a call without an id or a name is left out."""
     out: list[Record] = []
     for call in rows_of(calls):
         function = as_dict(call.get("function"))
@@ -111,7 +116,7 @@ class CallIds:
         self._taken: set[str] = set()
 
     def renamed(self, uses: list[Record]) -> list[Record]:
-        """Return the ``tool_use`` blocks with ids that are unique in the session."""
+        """Give ``tool_use`` blocks ids that are unique in the session, in place, and return the same list."""
         for use in uses:
             id, turn = use["id"], 2
             while use["id"] in self._taken:
@@ -121,7 +126,7 @@ class CallIds:
         return uses
 
     def name_of(self, id: str) -> str:
-        """Return the unique id of the newest call with a recorded id; the recorded id where there is no call."""
+        """Return the unique id of the newest call with a recorded id; the recorded id itself if no call has it."""
         return self._latest.get(id, id)
 
     def __contains__(self, id: str) -> bool:
@@ -129,7 +134,7 @@ class CallIds:
 
 
 def declared_tools(tools: Any) -> list[Record]:
-    """Return chat tool declarations in the shape of the Messages API."""
+    """Return chat tool declarations in the shape of the Messages API; those without a name are left out."""
     out: list[Record] = []
     for tool in rows_of(tools):
         function = as_dict(tool.get("function")) or tool
@@ -140,7 +145,7 @@ def declared_tools(tools: Any) -> list[Record]:
 
 
 def image_of(url: str) -> Record:
-    """Return an image block for a data URL or an address."""
+    """Return an image block for a data URL or for the address of an image."""
     found = _DATA_URL.match(url)
     if found:
         source: Record = {"type": "base64", "media_type": found[1], "data": url[found.end() :]}
@@ -150,7 +155,10 @@ def image_of(url: str) -> Record:
 
 
 def content_of(content: Any) -> str | list[Record]:
-    """Return chat content in the shape of the Messages API: a string stays a string, parts become blocks."""
+    """Return chat content in the shape of the Messages API: a string stays a string, parts become blocks.
+
+    An unknown part becomes a text block with its JSON.
+    """
     if isinstance(content, str):
         return content
     out: list[Record] = []

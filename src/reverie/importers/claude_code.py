@@ -33,7 +33,7 @@ _TOKENS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_inp
 
 @record
 class TranscriptLine:
-    """A record of the file with its line number and its node in the tree."""
+    """A record of the file with its line number, its node in the tree, its side chain and its session."""
 
     number: int
     row: Record
@@ -43,7 +43,7 @@ class TranscriptLine:
 
 
 def looks(row: Record) -> bool:
-    """Return whether a record is one of Claude Code's."""
+    """Return whether a record is a line of a Claude Code session."""
     kind = as_text(row.get("type"))
     if kind in _SPEAKING or kind == "progress":
         return "parentUuid" in row and ("sessionId" in row or "uuid" in row)
@@ -55,7 +55,7 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return the main conversation, then the other sessions and side chains in the same file."""
+    """Return a list of sessions: the main conversation, then other sessions and side chains in the same file."""
     lines, first = _lines(source)
     out: list[ImportedSession] = []
     groups: dict[str, list[TranscriptLine]] = {}
@@ -83,7 +83,7 @@ def read(source: RecordSource) -> list[ImportedSession]:
 
 
 def _lines(source: RecordSource) -> tuple[list[TranscriptLine], SessionDraft]:
-    """Return the lines of conversations, and a draft with the titles and the counts of all other records."""
+    """Return the lines that have an id, and a draft with the title and the counts of skipped records."""
     first = SessionDraft(NAME, "", source)
     lines: list[TranscriptLine] = []
     seen: set[str] = set()
@@ -165,7 +165,9 @@ def _session(
 
 
 def _summaries(kept: Sequence[TranscriptLine]) -> dict[str, TranscriptLine | None]:
-    """Return the summary of each compaction boundary: the next line marked as one, before the model's next reply."""
+    """Return, by a boundary's uuid, the line of each compaction's summary; None if a reply comes first or none
+    follows.
+    """
     found: dict[str, TranscriptLine | None] = {}
     open_boundary = ""
     for line in kept:
@@ -230,7 +232,7 @@ def _emit_reply(draft: SessionDraft, line: TranscriptLine, time: str) -> None:
 
 
 def _sound_usage(usage: Any) -> Record | None:
-    """Return the usage as it was reported; None where its counts are invalid or all zero."""
+    """Return the usage as it was reported; None if a count is invalid or all are zero."""
     counts = as_dict(usage)
     given = [counts[name] for name in _TOKENS if counts.get(name) is not None]
     if not any(given) or any(as_count(count) != count for count in given):
@@ -284,7 +286,9 @@ def _emit_compacted(draft: SessionDraft, boundary: TranscriptLine, summary: Tran
 
 
 def _attached_text(attachment: Record) -> str:
-    """Return the text of an attachment: its text fields, else the whole attachment as JSON."""
+    """Return the text of an attachment: the first text field found, else all as JSON; empty for an empty
+    attachment.
+    """
     for name in ("content", "prompt", "snippet", "stdout"):
         value = attachment.get(name)
         inner = as_dict(value)

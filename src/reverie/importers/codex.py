@@ -32,7 +32,7 @@ _CONTEXT: Final = ("<environment_context>", "<user_instructions>", "<turn_aborte
 
 
 def looks(row: Record) -> bool:
-    """Return whether a record is one of Codex's, of any generation."""
+    """Return whether a record is a line of a Codex rollout, new or old."""
     kind = as_text(row.get("type"))
     if isinstance(row.get("payload"), dict):
         return kind in _LINES
@@ -47,7 +47,7 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return the session of a rollout."""
+    """Return a list with the one session of a rollout."""
     rollout = _Rollout(source)
     for number, row in _rows(source):
         rollout.take(row, number)
@@ -68,7 +68,7 @@ def _rows(source: RecordSource) -> Iterator[tuple[int, Record]]:
 
 
 class _Rollout:
-    """A rollout being read line by line."""
+    """A rollout that is read line by line into ``draft``."""
 
     def __init__(self, source: RecordSource) -> None:
         head = first_of([row for _, row in _rows(source) if _is_head(row)])
@@ -84,7 +84,7 @@ class _Rollout:
         self.tokens = 0
 
     def take(self, row: Record, line: int) -> None:
-        """Read one line."""
+        """Add one line to the draft, or count it there as skipped."""
         kind, time = as_text(row.get("type")), as_text(row.get("timestamp"))
         payload = as_dict(row.get("payload"))
         if kind == "response_item":
@@ -153,7 +153,7 @@ class _Rollout:
         self.draft.tally.skip(f"bookkeeping: {kind[:40] or 'event'}", line)
 
     def _counted(self, info: Record) -> None:
-        """Add the usage to the reply before it; repeated totals are not a new call."""
+        """Add reported usage to the last reply; a repeated total is not a new call and is ignored."""
         total, last = info.get("total_token_usage"), as_dict(info.get("last_token_usage"))
         if total is not None and total == self.total:
             return
@@ -165,7 +165,7 @@ class _Rollout:
         self.speaking = False
 
     def _rolled_back(self, turns: int, line: int) -> None:
-        """Remove the last turns of the user and everything after them."""
+        """Remove the user's last turns and all entries after them; if a decision is among these, remove nothing."""
         entries = self.draft.entries
         starts = [at for at, entry in enumerate(entries) if _is_turn(entry)]
         if not turns or not starts:

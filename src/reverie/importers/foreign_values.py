@@ -16,47 +16,47 @@ _MOST: Final = 2**53
 
 
 def as_text(value: Any) -> str:
-    """Return the value if it is a string, else an empty one."""
+    """Return the value if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""
 
 
 def as_dict(value: Any) -> Record:
-    """Return the value if it is an object, else an empty one."""
+    """Return the value if it is a dict, else an empty dict."""
     return cast(Record, value) if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return the value if it is an array, else an empty one."""
+    """Return the value if it is a list, else an empty list."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def rows_of(value: Any) -> list[Record]:
-    """Return the objects of an array and leave out all other items."""
+    """Return a list of the dicts in a list, without other items; an empty list if the value is not a list."""
     return [cast(Record, item) for item in as_list(value) if isinstance(item, dict)]
 
 
 def first_of(value: Any) -> Record:
-    """Return the first object of an array, else an empty one."""
+    """Return the first dict in a list; an empty dict if there is none or the value is not a list."""
     rows = rows_of(value)
     return rows[0] if rows else {}
 
 
 def as_count(value: Any) -> int:
-    """Return the value if it is a plausible count, else 0."""
+    """Return the value as an int if it is a whole number from 0 to 2**53 - 1, else 0."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST else 0
 
 
 def as_number(value: Any) -> float | None:
-    """Return the value if it is a finite number, else None."""
+    """Return the value as a float if it is a number with an absolute value below 2**53, else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) >= _MOST:
         return None
     return float(value) if value == value else None
 
 
 def compact_json(value: Any) -> str:
-    """Return a value as one line of JSON."""
+    """Return a value as one line of JSON; parts that JSON cannot hold become strings."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):

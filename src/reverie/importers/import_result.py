@@ -46,7 +46,9 @@ class RecordSource:
 
 @record
 class ImportedSession:
-    """One session as it was found in a file."""
+    """One session from a file: its entries, its metadata, the skipped records by reason, and the damage in the
+    file.
+    """
 
     format: str
     session_id: str
@@ -69,14 +71,14 @@ class ImportedSession:
 
 
 class SkipCounts:
-    """The number of skipped records by reason, with the first line numbers."""
+    """The number of skipped records by reason, and the first line numbers of each reason."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.lines: dict[str, tuple[int, ...]] = {}
 
     def skip(self, reason: str, line: int) -> None:
-        """Count one skipped record."""
+        """Count one skipped record, and keep its line number if it is among the first five of its reason."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
         lines = self.lines.get(reason, ())
         if len(lines) < _NAMED_LINES:
@@ -84,7 +86,7 @@ class SkipCounts:
 
 
 class SessionDraft:
-    """A session being built, entry by entry, each the parent of the next."""
+    """A session that is built entry by entry, each entry the parent of the next; ``done`` returns the result."""
 
     def __init__(self, format: str, session_id: str, source: RecordSource) -> None:
         self.format = format
@@ -104,7 +106,9 @@ class SessionDraft:
         self._seen = {self._meta}
 
     def add(self, kind: str, body: Record, time: str = "", given: str = "") -> Entry:
-        """Append an entry under the file's own id, or under one derived from its position."""
+        """Append an entry and return it; its uuid is ``given``, or derived from its position if that is empty or
+        taken.
+        """
         name = given if given and given not in self._seen else self._derived()
         self._seen.add(name)
         parent = self.entries[-1].uuid if self.entries else self._meta
@@ -115,20 +119,24 @@ class SessionDraft:
         return entry
 
     def say(self, kind: str, role: str, content: Any, time: str = "", given: str = "", **more: Any) -> Entry:
-        """Append a message in the shape of the Messages API, with further fields of its body."""
+        """Append a message in the shape of the Messages API and return its entry; ``more`` are fields beside the
+        message.
+        """
         return self.add(kind, {"message": {"role": role, "content": content}, **more}, time, given)
 
     def decide(self, decision: Decision, time: str = "", given: str = "") -> Entry:
-        """Append a decision that the file records."""
+        """Append a decision that the file records and return its entry."""
         return self.add(DECISION, body_of(decision), time, given)
 
     def spend(self, cost_usd: float | None) -> None:
-        """Add the cost of one call, where the file has it."""
+        """Add the cost of one call to the session's cost; None adds nothing."""
         if cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost_usd
 
     def done(self, damage: Sequence[Damage] = ()) -> ImportedSession:
-        """Return the finished session with its metadata entry in front."""
+        """Return the finished session, with a metadata entry in front; without a title, the first prompt gives
+        one.
+        """
         title = self.title or _title_of(self.entries)
         time = next((entry.time for entry in self.entries if entry.time), "")
         body: Record = {
@@ -164,13 +172,13 @@ class SessionDraft:
 
 
 def safe_id(name: str) -> str:
-    """Return a session id that is a valid file name."""
+    """Return a name as a session id that is a valid file name; other characters become hyphens."""
     kept = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:120].strip(".-")
     return kept or "session"
 
 
 def plain(content: Any) -> str:
-    """Return the text of a message's content."""
+    """Return the text of a message's content: the string itself, or the texts of its blocks joined by line ends."""
     if isinstance(content, str):
         return content
     texts = [as_text(as_dict(block).get("text")) for block in as_list(content)]
@@ -178,13 +186,13 @@ def plain(content: Any) -> str:
 
 
 def first_words(text: str) -> str:
-    """Return the first line of a text, shortened to a title."""
+    """Return the first line of a text that is not blank, cut to the length of a title."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= _TITLE_CHARS else line[: _TITLE_CHARS - 3].rstrip() + "..."
 
 
 def sound_content(content: Any) -> str | list[Record] | None:
-    """Return the valid blocks of a content, the same object where all are valid; None where none is."""
+    """Return a string, or the valid blocks of a content, the same list if all are valid; None if nothing is left."""
     if isinstance(content, str):
         return content or None
     blocks = as_list(content)

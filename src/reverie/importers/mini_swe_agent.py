@@ -18,7 +18,7 @@ _SIGNS: Final = frozenset({"mini_version", "model_stats", "exit_status", "config
 
 
 def looks(row: Record) -> bool:
-    """Return whether a document is one of mini-swe-agent's."""
+    """Return whether a document is a trajectory of mini-swe-agent."""
     if not isinstance(row.get("messages"), list):
         return False
     if any("response" in as_dict(message.get("extra")) for message in rows_of(row["messages"])[:8]):
@@ -29,7 +29,7 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return one session per document."""
+    """Return a list with one session per document; only the first holds the damage of the file."""
     out: list[ImportedSession] = []
     for number, row in source.records:
         if looks(row) or not out:

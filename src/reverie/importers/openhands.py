@@ -27,7 +27,7 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return one session per line."""
+    """Return a list with one session per line; a file without any gives one empty session."""
     out: list[ImportedSession] = []
     strange: list[int] = []
     for number, row in source.records:
@@ -42,7 +42,7 @@ def read(source: RecordSource) -> list[ImportedSession]:
 
 
 def _events(row: Record) -> list[Record]:
-    """Return the events in order; older files keep them as pairs of action and observation."""
+    """Return a list of a run's events in order; older files keep them as pairs of action and observation."""
     out: list[Record] = []
     for item in as_list(row.get("history")):
         out.extend(rows_of([item] if isinstance(item, dict) else item))
@@ -50,7 +50,7 @@ def _events(row: Record) -> list[Record]:
 
 
 class _RunReader:
-    """Reads one run: a message for each reply of the model and for each observation."""
+    """Fills a draft from one run, with a message for each reply of the model and for each observation."""
 
     def __init__(self, draft: SessionDraft, row: Record, line: int) -> None:
         self.draft, self.line = draft, line
@@ -107,7 +107,7 @@ class _RunReader:
         self.draft.say(ASSISTANT, "assistant", text, time, reply=reply)
 
     def _replied(self, called: Record, event: Record, time: str) -> None:
-        """Add the model's whole reply at the first of its calls; the other calls are part of it."""
+        """Add the model's whole reply at the first of its calls; at its other calls do nothing."""
         response = as_dict(called.get("model_response"))
         id = as_text(response.get("id")) or f"{self.draft.session_id}-{as_text(called.get('tool_call_id'))}"
         if id in self.replies:
@@ -141,7 +141,7 @@ class _RunReader:
             self.draft.tally.skip("observation without content", self.line)
 
     def _condensed(self, args: Record, time: str) -> None:
-        """Remove events from the view; where the run has a summary of them, show it in their place."""
+        """Add a decision that removes events from the view, with the run's summary in their place if there is one."""
         ids = [id for id in as_list(args.get("forgotten_event_ids")) if isinstance(id, int)]
         start, end = args.get("forgotten_events_start_id"), args.get("forgotten_events_end_id")
         if isinstance(start, int) and isinstance(end, int):

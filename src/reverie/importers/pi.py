@@ -23,7 +23,7 @@ _ENTRIES: Final = frozenset({"message", "compaction", "branch_summary", "custom_
 
 
 def looks(row: Record) -> bool:
-    """Return whether a record is one of pi's."""
+    """Return whether a record is a line of a pi session."""
     kind = as_text(row.get("type"))
     if kind == "session":
         return "cwd" in row and "id" in row
@@ -33,7 +33,7 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return the session; of a tree, its newest branch."""
+    """Return a list with the one session of a file; of a tree, its newest branch."""
     head = first_of([row for _, row in source.records if row.get("type") == "session"])
     draft = SessionDraft(NAME, as_text(head.get("id")), source)
     draft.cwd = as_text(head.get("cwd"))
@@ -45,7 +45,10 @@ def read(source: RecordSource) -> list[ImportedSession]:
 
 
 def _branch(source: RecordSource, draft: SessionDraft) -> list[tuple[int, Record]]:
-    """Return the records of the newest branch; a file without ids is one branch."""
+    """Return the line numbers and records of the newest branch, and count other lines in the draft as skipped.
+
+    A file without ids is one branch.
+    """
     nodes: list[Node] = []
     seen: set[str] = set()
     for at, (number, row) in enumerate(source.records):
@@ -71,7 +74,7 @@ def _branch(source: RecordSource, draft: SessionDraft) -> list[tuple[int, Record
 
 
 class _EntryWriter:
-    """Adds pi's entries to the draft and remembers their uuids, because a compaction names the first one it keeps."""
+    """Adds pi's records to a draft and remembers their uuids, because a compaction names the first entry it keeps."""
 
     def __init__(self, draft: SessionDraft) -> None:
         self.draft = draft
@@ -79,7 +82,7 @@ class _EntryWriter:
         self.by_line: dict[int, str] = {}
 
     def emit(self, row: Record, line: int) -> None:
-        """Append the entry for one record."""
+        """Append the entry for one record to the draft, or count the record there as skipped."""
         draft, kind, time = self.draft, as_text(row.get("type")), as_text(row.get("timestamp"))
         given = as_text(row.get("id"))
         before = len(draft.entries)
@@ -160,7 +163,7 @@ class _EntryWriter:
         draft.decide(decision, time, as_text(row.get("id")))
 
     def _first_kept(self, row: Record, line: int) -> str | None:
-        """Return the uuid of the first kept entry, found by its id or by its index in the file (the header is 0)."""
+        """Return the uuid of a compaction's first kept entry, by its id or its index in the file; None if unknown."""
         if id := as_text(row.get("firstKeptEntryId")):
             return self.by_id.get(id)
         place = row.get("firstKeptEntryIndex")

@@ -28,7 +28,9 @@ class SessionPlace:
     patterns: tuple[str, ...]
 
     def sessions(self) -> Iterator[Path]:
-        """Yield the session files in the directory, sorted by name."""
+        """Yield the session files in the directory, sorted by name within each pattern; an unreadable folder gives
+        none.
+        """
         for pattern in self.patterns:
             try:
                 yield from sorted(path for path in self.root.glob(pattern) if path.is_file())
@@ -49,7 +51,10 @@ def usual_places(home: Path, env: Mapping[str, str]) -> list[SessionPlace]:
 
 
 def files_below(root: Path, wanted: Callable[[Path], bool]) -> Iterator[Path]:
-    """Yield the wanted files below a directory, sorted, without following links to other directories."""
+    """Yield the files below a directory that end like a recording and pass ``wanted``, sorted by folder and name.
+
+    Links to other directories are not followed.
+    """
     for folder, names, files in os.walk(root):
         names.sort()
         for name in sorted(files):
@@ -59,7 +64,7 @@ def files_below(root: Path, wanted: Callable[[Path], bool]) -> Iterator[Path]:
 
 
 def project_of(session: Path) -> str:
-    """Return the working directory in the first lines of a session file, else the name of its folder."""
+    """Return the working directory that the start of a session file names, else the name of the file's folder."""
     try:
         with session.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)

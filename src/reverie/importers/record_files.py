@@ -30,7 +30,7 @@ _decoder: Final = msgspec.json.Decoder()
 
 
 def read_bytes(path: Path, limit: int = -1) -> bytes:
-    """Return the bytes of a regular file; raise ``InputError`` where it cannot be read."""
+    """Return the bytes of a regular file, at most ``limit`` if given; raise ``InputError`` if it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
@@ -52,7 +52,11 @@ def read_bytes(path: Path, limit: int = -1) -> bytes:
 
 
 def decompressed(data: bytes, name: str) -> tuple[bytes, tuple[Damage, ...]]:
-    """Return the data without Zstandard compression; of a broken stream, the part before the break."""
+    """Return the data without Zstandard compression, and the damage in it; of a broken stream, the part before the
+    break.
+
+    Raise ``InputError`` if the data is compressed and the library is not installed.
+    """
     if not data.startswith(ZSTD_MAGIC):
         return data, ()
     try:
@@ -78,7 +82,7 @@ def _torn(out: bytearray, data: bytes, reason: str) -> Damage:
 
 
 def decode_record(line: bytes) -> Any:
-    """Decode one JSON value; raise ``ValueError`` with the reason where it is invalid."""
+    """Return one decoded JSON value; raise ``ValueError`` with the reason if it is invalid."""
     try:
         return _decoder.decode(line)
     except RecursionError:
@@ -96,7 +100,7 @@ def decode_record(line: bytes) -> Any:
 
 
 def source_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> RecordSource:
-    """Split a file into records: its lines, or its one document, or the intact part of that."""
+    """Return the records of a file and its damage: its lines, or its one document, or the intact part of that."""
     data = data.removeprefix(_BOM)
     records: list[tuple[int, Record]] = []
     broken: list[Damage] = []
@@ -137,7 +141,7 @@ def _is_document(data: bytes, records: list[tuple[int, Record]]) -> bool:
 
 
 def document_of(data: bytes, name: str, damage: tuple[Damage, ...] = ()) -> RecordSource | None:
-    """Read the file as one document, or as the intact part of one."""
+    """Return the file as one record, from a whole document or its intact part; None if it holds no object."""
     try:
         value = decode_record(data.strip(_EDGES + b"\n"))
     except ValueError:

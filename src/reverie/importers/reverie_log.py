@@ -23,7 +23,9 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return the log's entries unchanged; title, directory and model come from its metadata."""
+    """Return a list with one session: the log's entries unchanged, its title, directory and model from its
+    metadata.
+    """
     tally = SkipCounts()
     entries: list[Entry] = []
     seen: set[str] = set()

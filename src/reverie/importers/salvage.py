@@ -27,7 +27,11 @@ _decoder: Final = json.JSONDecoder()
 
 
 def salvage(data: bytes, line: int = 1) -> tuple[Record, tuple[Damage, ...]] | None:
-    """Return the document with the intact members of its main list, and the damage; None where it has no such list."""
+    """Return a broken document with the intact members of its main list, and the damage; None if no member is
+    intact.
+
+    ``line`` is the line number at which the document starts.
+    """
     text = data.decode("utf-8", "surrogateescape")
     for name in _LISTS:
         found = re.search(rf'(?<!\\)"{name}"\s*:\s*\[', text)
@@ -49,7 +53,7 @@ class Layout:
     opening: re.Pattern[str]
 
     def closes(self, text: str, at: int) -> bool:
-        """Return whether a bracket closes the list, and not one inside a broken member."""
+        """Return whether the bracket at an index closes the list, and not one inside a broken member."""
         if not self.indent:
             return _AFTER.match(text, at) is not None
         before = text[text.rfind("\n", 0, at) + 1 : at]
@@ -81,8 +85,9 @@ def _past_gap(text: str, at: int) -> int:
 
 
 def _whole(text: str, at: int, *, followed: bool) -> tuple[Any, int] | None:
-    """Return the member that starts here and its end; None where it is broken or, if asked, the list does not
-    continue.
+    """Return the member that starts at an index, and its end; None if it is broken.
+
+    With ``followed`` also return None if the list does not continue after the member.
     """
     if text[at] not in "{[":
         return None
@@ -96,7 +101,7 @@ def _whole(text: str, at: int, *, followed: bool) -> tuple[Any, int] | None:
 
 
 def _layout(text: str, start: int) -> Layout:
-    """Return the layout of a list, judged by the smallest of the common indents of its members."""
+    """Return the layout of the list at an index, judged by the smallest of the common indents of its members."""
     indents = Counter(found[1] for found in _OWN_LINE.finditer(text, start))
     if indents and (max(indents.values()) > 1 or text.startswith(("\n", "\r\n"), start)):
         usual = [indent for indent, times in indents.items() if times * 2 >= max(indents.values())]

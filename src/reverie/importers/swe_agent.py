@@ -22,7 +22,7 @@ TITLE: Final = "SWE-agent trajectory (.traj)"
 
 
 def looks(row: Record) -> bool:
-    """Return whether a document is one of SWE-agent's."""
+    """Return whether a document is a trajectory of SWE-agent."""
     history = rows_of(row.get("history"))
     if history:
         return any("role" in message for message in history[:5]) and (
@@ -35,7 +35,7 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return one session per agent and attempt, the main one first."""
+    """Return a list with one session per agent and attempt, the main one first; an empty session if there is none."""
     out: list[ImportedSession] = []
     for number, row in source.records:
         attempts = [row] if "history" in row or "trajectory" in row else rows_of(row.get("attempts"))
@@ -57,7 +57,7 @@ def _by_agent(row: Record) -> dict[str, list[Record]]:
 
 
 def _steps(trajectory: list[Record]) -> list[Record]:
-    """Build a history from the steps, for a file that was cut off before its history."""
+    """Return a history built from the steps, for a file that was cut off before its history."""
     out: list[Record] = []
     for step in trajectory:
         out.append({"role": "assistant", "content": step.get("response") or step.get("thought")})
@@ -106,7 +106,7 @@ def _emit(draft: SessionDraft, named: CallIds, message: Record, place: int, line
 
 
 def _results(calls: list[str], content: str | list[Record]) -> list[Record]:
-    """Give the observation to the first call; the results of the others refer to it."""
+    """Return one result per call: the first holds the observation, and the others refer to the first call."""
     out: list[Record] = [{"type": "tool_result", "tool_use_id": calls[0], "content": content}]
     for call in calls[1:]:
         out.append({"type": "tool_result", "tool_use_id": call, "content": f"[answered together with {calls[0]}]"})

@@ -43,7 +43,7 @@ _NO_WORD: Final = re.compile(r"[^a-z0-9]+")
 
 
 class ToolAnswers:
-    """The answers for a set of projects; safe for many threads, which take turns at the memories of a directory."""
+    """The answers for a set of projects, as plain dicts; threads take turns at the memories of a directory."""
 
     def __init__(
         self,
@@ -53,7 +53,10 @@ class ToolAnswers:
         all_projects: bool = False,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        """Serve these projects; ``all_projects`` also allows searching and reading sessions of every project."""
+        """Serve these projects; ``all_projects`` also allows searching and reading sessions of every project.
+
+        ``home`` replaces the home directory of the settings.
+        """
         self.projects = projects
         self.all_projects = all_projects
         self._home = home
@@ -65,14 +68,20 @@ class ToolAnswers:
     # -- memories
 
     def recall(self, project: ServedProject, query: str, limit: int) -> Answer:
-        """Return the memories that fit a query best, each in its fence."""
+        """Return the memories that fit a query best, at most ``limit``, each in its fence; an empty query raises
+        ``InputError``.
+        """
         tag, now = os.urandom(_TAG_BYTES).hex(), self._clock()
         with self._memory(project) as memory:
             found = memory.recall(_non_empty("query", query), limit=limit)
             return {"memories": [_shown(one, memory.path_of(one.file), tag, now) for one in found]}
 
     def remember(self, project: ServedProject, client: str, given: Answer) -> Answer:
-        """Save a text as an agent's memory; one from untrusted text waits for the user's approval."""
+        """Save a text as an agent's memory and return the change; one from untrusted text waits for the user's
+        approval.
+
+        ``client`` is the client's name, and ``given`` are the arguments of the tool call.
+        """
         source = self.source_of(client)
         with self._memory(project) as memory:
             saved = memory.save(
@@ -90,7 +99,12 @@ class ToolAnswers:
         return _saved(saved, source)
 
     def forget(self, project: ServedProject, client: str, given: Answer) -> Answer:
-        """Delete one memory, or all memories from a source."""
+        """Delete one memory, or all memories from a source, and return the change; with ``dry_run`` only list
+        them.
+
+        ``given`` are the arguments of the tool call: either ``memory`` or ``source``, else ``InputError`` is
+        raised.
+        """
         named, source, dry_run = given.get("memory"), given.get("source"), bool(given.get("dry_run"))
         if (named is None) == (source is None):
             raise InputError("give either memory (a file or a name, as recall shows it) or source, not both")
@@ -104,7 +118,7 @@ class ToolAnswers:
         return _forgotten(gone, dry_run)
 
     def index_text(self, project: ServedProject) -> str:
-        """Return the visible part of the memory index, escaped."""
+        """Return the visible part of a project's memory index as escaped text."""
         with self._memory(project) as memory:
             return escaped(memory.index().shown)
 
@@ -113,7 +127,11 @@ class ToolAnswers:
     def search_sessions(
         self, project: ServedProject, query: str, limit: int, everywhere: bool, progress: Progress
     ) -> Answer:
-        """Return the messages of past sessions that fit a query best."""
+        """Return the messages of past sessions that fit a query best, from one project or from all
+        (``everywhere``).
+
+        ``progress`` is called while logs are read.
+        """
         settings = self._settings(project)
         self._need_memory(settings)
         self._allow(everywhere)
@@ -139,7 +157,10 @@ class ToolAnswers:
         return {"scope": "all projects" if everywhere else project.slug, "messages": messages}
 
     def read_back(self, project: ServedProject, given: Answer, progress: Progress) -> Answer:
-        """Return a part of the content that left a session's view, by its handle."""
+        """Return a part of the content behind a handle, which left the view of a past session.
+
+        ``given`` are the arguments of the tool call.
+        """
         settings = self._settings(project)
         everywhere = bool(given.get("all_projects"))
         self._allow(everywhere)
@@ -155,7 +176,7 @@ class ToolAnswers:
     # -- status
 
     def status(self, project: ServedProject) -> Answer:
-        """Return the counts of memories and sessions of a project, today's cost, and the switches."""
+        """Return the counts of a project's memories and sessions, its switches, and today's cost of all projects."""
         settings = self._settings(project)
         on = settings.switches.memory
         logs = [found for key, found in logs_in(str(settings.home)) if key.split("/")[1] == project.slug]
@@ -191,7 +212,9 @@ class ToolAnswers:
     # -- shared
 
     def source_of(self, client: str) -> str:
-        """Return the source name under which memories of a client are filed, one for each run of the server."""
+        """Return the source name for memories that a client saves, which is unique to a day and a run of the
+        server.
+        """
         return f"mcp-{_word(client)}-{self._clock().strftime('%Y%m%d')}-{self._run}"
 
     def _settings(self, project: ServedProject) -> Settings:
@@ -209,7 +232,11 @@ class ToolAnswers:
 
     @contextmanager
     def _memory(self, project: ServedProject) -> Generator[Memory]:
-        """Lend a project's memories to the caller; they stay open, so that only changed files are read again."""
+        """Lend a project's memories to a ``with`` block; they stay open, so that only changed files are read
+        again.
+
+        Raise ``SettingsError`` if memories are switched off.
+        """
         settings = self._settings(project)
         self._need_memory(settings)
         # By directory and not by project, because several projects may share one directory.
@@ -299,7 +326,7 @@ def _word(client: str) -> str:
 
 
 def _author(client: str) -> str:
-    """Return the author's name for the journal, from the client's own name; never the user."""
+    """Return the author's name for the journal, made from the client's own name; it is never the user's."""
     return f"mcp:{_word(client)}"
 
 

@@ -37,7 +37,7 @@ _FOREIGN_SITES: Final = frozenset({b"cross-site", b"same-site"})
 
 @record
 class HttpRefusal:
-    """The reason why a request is refused."""
+    """The answer to a refused request: the status, the reason as text, and further headers."""
 
     status: int
     reason: str
@@ -48,7 +48,10 @@ class LoopbackGuard:
     """An ASGI application that passes only allowed requests to the application behind it."""
 
     def __init__(self, app: App, *, port: int, token: str, paths: Iterable[str]) -> None:
-        """Guard an application that listens on ``port``; requests for other paths than ``paths`` get 404."""
+        """Guard an application that listens on ``port``; requests for other paths than ``paths`` get 404.
+
+        Raise ``InputError`` if the token is short or not ASCII.
+        """
         if len(token) < _MIN_TOKEN_CHARS or not token.isascii():
             raise InputError(f"a token needs at least {_MIN_TOKEN_CHARS} ASCII characters")
         self._app = app
@@ -59,7 +62,9 @@ class LoopbackGuard:
         self._origins = frozenset(f"http://{one}".encode() for one in spelled)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Refuse a request or pass it on."""
+        """Answer a refused request here, or pass an allowed one to the application; ignore connections that are
+        not HTTP.
+        """
         if scope["type"] != "http":
             return  # only HTTP is served; the server closes other connections
         refusal = self.refusal(scope)
@@ -69,7 +74,7 @@ class LoopbackGuard:
         await self._app(scope, receive, _answering(send))
 
     def refusal(self, scope: Message) -> HttpRefusal | None:
-        """Return why a request is refused; None where it is allowed."""
+        """Return why a request is refused; None if it is allowed."""
         headers: Headers = list(scope["headers"])
         hosts = _values(headers, b"host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
@@ -101,7 +106,7 @@ def _values(headers: Headers, name: bytes) -> list[bytes]:
 
 
 def _answering(send: Send) -> Send:
-    """Return a ``send`` that adds the safe headers to every answer."""
+    """Return a ``send`` that adds each safe header that an answer does not set itself."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -46,7 +46,7 @@ _ON_MEMORIES: Final = frozenset({"recall", "remember", "forget", "status"})
 
 
 class McpServer:
-    """The tools, and the SDK server that offers them."""
+    """The MCP tools over memories and past sessions; ``server`` makes an SDK server that offers them."""
 
     def __init__(self, answers: ToolAnswers, *, with_project: bool = False) -> None:
         """Offer these answers; ``with_project`` lets each call name its project, as several clients need it."""
@@ -58,7 +58,7 @@ class McpServer:
         self._turns: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     def server(self) -> Server[Any]:
-        """Return a server of the official SDK that offers the tools."""
+        """Return a new server of the official SDK that offers the tools and the memory index."""
         from importlib.metadata import version
 
         from mcp.server import Server
@@ -128,7 +128,9 @@ class McpServer:
     # -- one call
 
     async def _answer(self, spec: ToolSpec, given: dict[str, Any], ctx: Context) -> Answer:
-        """Check a call and answer it; raise ``_CallRefused`` with advice for every error."""
+        """Check the arguments of a call, run it and return the answer; raise ``_CallRefused`` with advice for
+        every error.
+        """
         problem = input_problem(self._checks, spec.name, given)
         if problem is not None:
             raise _CallRefused(f"{_sound(problem)[:500]}; {_expected(spec)}")
@@ -172,7 +174,7 @@ class McpServer:
         return works[name]
 
     async def _in_turn(self, project: ServedProject, work: Callable[[], Any]) -> Any:
-        """Run work on a project's memories, one call after the other."""
+        """Run work on a project's memories in a thread, one call per project at a time, and return its result."""
         async with self._turns[project.slug]:
             return await to_thread.run_sync(work, limiter=self._threads)
 
@@ -182,7 +184,7 @@ class _CallRefused(Exception):
 
 
 async def serve_stdio(mcp: McpServer) -> None:
-    """Serve the process that started this one, until it closes the pipe."""
+    """Serve the process that started this one over stdin and stdout, until it closes the pipe."""
     from mcp.server.stdio import stdio_server
 
     server = mcp.server()
@@ -210,7 +212,7 @@ def _tool(spec: ToolSpec) -> Any:
 
 
 def _client(ctx: Context) -> str:
-    """Return the client's own name."""
+    """Return the name that the client gave itself; an empty string if it gave none."""
     params = ctx.session.client_params
     return "" if params is None else params.client_info.name
 
@@ -243,7 +245,7 @@ def _expected(spec: ToolSpec) -> str:
 
 
 def _sound(value: Any) -> Any:
-    """Return the value with every string valid as UTF-8."""
+    """Return a copy of the value in which every string is valid as UTF-8; other characters become question marks."""
     match value:
         case str():
             return value if value.isascii() else value.encode("utf-8", "replace").decode()

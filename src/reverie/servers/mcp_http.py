@@ -27,7 +27,7 @@ _GRACE_SECONDS: Final = 2
 
 
 def open_listener(port: int = 0) -> socket.socket:
-    """Return a socket that listens on loopback; port 0 takes a free one."""
+    """Return a socket that listens on loopback, with port 0 on a free port; raise ``InputError`` if that fails."""
     # Named as TCP, so that the event loop turns off Nagle's delay.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -43,7 +43,10 @@ def open_listener(port: int = 0) -> socket.socket:
 async def serve_http(
     mcp: McpServer, listener: socket.socket, *, token: str, started: Callable[[str], None] | None = None
 ) -> None:
-    """Serve clients that send the token until the process gets a signal; ``started`` is called with the address."""
+    """Serve clients that send the token until the process gets a signal; ``started`` is called with the address.
+
+    After Ctrl-C raise ``KeyboardInterrupt``.
+    """
     import uvicorn
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
@@ -88,7 +91,7 @@ async def serve_http(
 
 
 def _patient(app: App) -> App:
-    """Turn the SDK's 503 into 429: too many open sessions are temporary and caused by the clients."""
+    """Return the application with 429 in place of 503: too many open sessions are temporary and caused by clients."""
 
     async def answering(scope: Message, receive: Receive, send: Send) -> None:
         async def sending(message: Message) -> None:
@@ -103,10 +106,10 @@ def _patient(app: App) -> App:
 
 
 def _protocol() -> Any:
-    """Return uvicorn's protocol with two additions.
+    """Return a subclass of uvicorn's protocol with two additions.
 
-    Its own answer to invalid HTTP, which no application sees, gets our headers; and a connection without a request is
-    closed after a time.
+    Its own answer to invalid HTTP, which no application sees, gets our headers; and a connection without a request
+    is closed after a time.
     """
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol

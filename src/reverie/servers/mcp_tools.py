@@ -28,7 +28,7 @@ INSTRUCTIONS: Final = (
 
 @record
 class ToolSpec:
-    """One tool."""
+    """One tool as a client sees it: its name, description and schemas, and hints on its effects."""
 
     name: str
     title: str
@@ -54,7 +54,7 @@ def _flag(about: str) -> Schema:
 
 
 def _object(properties: Mapping[str, Schema], required: list[str] | None = None) -> Schema:
-    """Return the schema of an object; all properties are required unless ``required`` lists them."""
+    """Return the schema of an object without other properties; all are required, or only those in ``required``."""
     needed = list(properties) if required is None else required
     return {"type": "object", "properties": dict(properties), "required": needed, "additionalProperties": False}
 
@@ -71,7 +71,10 @@ _EVERYWHERE: Final = _flag("Look at the sessions of all projects, not only this 
 
 
 def tool_specs(*, with_project: bool = False, all_projects: bool = False) -> dict[str, ToolSpec]:
-    """Return the tools by name; with ``with_project`` a call can name its project, with ``all_projects`` search all."""
+    """Return a dict of the tools by name.
+
+    With ``with_project`` a call can name its project, and with ``all_projects`` search all projects.
+    """
     project = {"project": _PROJECT} if with_project else {}
     everywhere = {"all_projects": _EVERYWHERE} if all_projects else {}
     made = (

@@ -25,10 +25,13 @@ _STORED: Final = re.compile(r"(?:.*/)?projects/([^/]+)/([^/]+)/tool-results/[^/]
 
 
 class PastResults:
-    """The stored results of one project's sessions, or of all."""
+    """The content that left the views of one project's sessions, or of all projects' sessions."""
 
     def __init__(self, settings: Settings, slug: str | None, progress: Progress) -> None:
-        """Read the sessions of the project with this slug; None means all projects."""
+        """Read the sessions of the project with this slug, or of all projects if it is None.
+
+        ``progress`` is called while logs are searched for a handle.
+        """
         self._settings = settings
         self._slug = slug
         self._progress = progress
@@ -36,7 +39,11 @@ class PastResults:
     def read(
         self, handle: str, *, session: str | None, offset: int, limit: int, find: str | None = None
     ) -> dict[str, Any]:
-        """Return a range of the content behind a handle, or the lines in it that contain a text."""
+        """Return a dict with a range of the content behind a handle, or with the lines in it that contain
+        ``find``.
+
+        Raise ``InputError`` or ``SessionNotFound`` if the handle or the session is unknown.
+        """
         storage = FileStorage(self._settings.home, durability=self._settings.durability)
         try:
             key, found = self._found(storage, handle, session)
@@ -83,7 +90,7 @@ class PastResults:
         )
 
     def _keys(self) -> list[str]:
-        """Return the keys of the logs that may be read, the last changed one first."""
+        """Return a list of the keys of the logs that may be read, the last changed one first."""
         logs = [
             (found.st_mtime_ns, key)
             for key, found in logs_in(str(self._settings.home))
@@ -115,7 +122,7 @@ class PastResults:
         return key
 
     def _mentioning(self, storage: FileStorage, handle: str) -> Iterator[str]:
-        """Yield the logs that contain a handle."""
+        """Yield the keys of the newest logs that contain a handle, and report progress before each log is read."""
         wanted = handle.rsplit("/", 1)[-1].split(".", 1)[0].encode() or handle.encode()
         keys = self._keys()[:MAX_LOGS]
         for number, key in enumerate(keys):
@@ -125,7 +132,10 @@ class PastResults:
 
 
 def matching_lines(text: str, find: str, offset: int, limit: int) -> tuple[list[dict[str, Any]], bool]:
-    """Return the lines after an offset that contain a text, as many as fit, and whether there are more."""
+    """Return the lines from an offset on that contain a text in any case, and whether more lines than these match.
+
+    ``limit`` is the number of characters in all lines; at least one line is returned if any matches.
+    """
     wanted = find.casefold()
     found: list[dict[str, Any]] = []
     at = used = 0
@@ -141,7 +151,7 @@ def matching_lines(text: str, find: str, offset: int, limit: int) -> tuple[list[
 
 
 def _around(line: str, wanted: str) -> str:
-    """Return the part of a long line around a text."""
+    """Return the part of a long line around a text, with an ellipsis at each end that was cut."""
     start = max(0, line.casefold().find(wanted) - _MAX_LINE_CHARS // 4)
     part = line[start : start + _MAX_LINE_CHARS]
     return f"{'…' if start else ''}{part}{'…' if start + len(part) < len(line) else ''}"

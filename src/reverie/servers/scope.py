@@ -18,15 +18,15 @@ _NAMED: Final = 5
 
 @record
 class ServedProject:
-    """A project to answer for."""
+    """A project that a server may answer for."""
 
     directory: Path
     slug: str
-    """The name of its folder for sessions under home."""
+    """The name of the project's folder for sessions under home."""
 
 
 class ServedProjects:
-    """The allowed directories; the first one is the default."""
+    """The directories that a server may answer for; the first one is the default."""
 
     def __init__(self, directories: Sequence[str | os.PathLike[str]] = (".",)) -> None:
         self.directories = [_allowed(directory) for directory in directories]
@@ -35,7 +35,8 @@ class ServedProjects:
         self._spelled = [*self.directories, *(Path(os.path.abspath(_expanded(one))) for one in directories)]
 
     def find(self, named: str | None = None) -> ServedProject:
-        """Return the project of a directory, or raise ``InputError``.
+        """Return the project of a directory, the default one without a name; raise ``InputError`` if it is not
+        served.
 
         The directory must lie in an allowed one, and so must the project it belongs to: a worktree of a repository
         elsewhere is refused.

@@ -19,7 +19,10 @@ _MAX_BYTES: Final = 4_096
 
 
 def load_token(home: Path, name: str = "mcp-token", *, renew: bool = False) -> str:
-    """Return the token from a file under home, and create it if it is missing; refuse one that others can read."""
+    """Return the token from a file under home; create it if it is missing or ``renew`` is true.
+
+    Raise ``InputError`` if other users can read the file or it holds no valid token.
+    """
     path = home / name
     with explained("read", str(path)):
         folder = open_root(str(home), create=True)

@@ -34,7 +34,7 @@ class JsonLines:
         self._torn = False
 
     def __call__(self, event: Event) -> None:
-        """Write one event."""
+        """Append one event to the file; count it as lost if that fails."""
         with self._lock:
             try:
                 self._append(self._line(event))
@@ -44,7 +44,7 @@ class JsonLines:
                 self._close_file()
 
     def close(self) -> None:
-        """Close the file; another event opens it again."""
+        """Close the file; a later event opens it again."""
         with self._lock:
             self._close_file()
 

@@ -15,7 +15,7 @@ _PROVIDERS: Final = {"claude": "anthropic", "gpt": "openai", "gemini": "gcp.gemi
 
 
 class Metrics:
-    """All metric instruments."""
+    """All metric instruments, created from one OpenTelemetry meter."""
 
     def __init__(self, meter: Any) -> None:
         self.sessions = meter.create_counter(names.SESSIONS, "{session}", "Sessions opened.")
@@ -54,14 +54,14 @@ class Metrics:
             self.moves.add(1, made)
 
     def compaction(self, event: CompactionEnded) -> None:
-        """Count a compaction and the tokens it freed."""
+        """Count a finished compaction and the tokens it freed."""
         how = {names.TRIGGER: event.trigger, names.METHOD: event.method}
         self.compactions.add(1, how)
         self.compacted.add(max(0, event.tokens_before - event.tokens_after), how)
 
 
 def decision_attributes(decision: Decision) -> dict[str, Any]:
-    """Return the name, layer, reason and effect of a decision, without any words of the conversation."""
+    """Return a dict of a decision's name, layer, reason and effect, without any words of the conversation."""
     cause = decision.cause
     return {
         names.DECISION: name_of(decision),
@@ -73,7 +73,7 @@ def decision_attributes(decision: Decision) -> dict[str, Any]:
 
 
 def model_attributes(model: str) -> dict[str, Any]:
-    """Return the operation, the model and, where the model's name implies it, the provider."""
+    """Return a dict of the operation, the model and, if the model's name implies it, the provider."""
     bare = model.lower().split("/")[-1]
     provider = next((name for start, name in _PROVIDERS.items() if bare.startswith(start)), None)
     found: dict[str, Any] = {names.OPERATION_NAME: names.CHAT}
@@ -85,7 +85,10 @@ def model_attributes(model: str) -> dict[str, Any]:
 
 
 def token_counts(usage: Mapping[str, Any]) -> dict[str, int]:
-    """Return the tokens of a reply by kind; ``input`` includes cached input, as the conventions define it."""
+    """Return the tokens of a reply by kind, without kinds that the usage does not report.
+
+    ``input`` includes cached input, as the conventions define it.
+    """
     read, written = _whole(usage, "cache_read_input_tokens"), _whole(usage, "cache_creation_input_tokens")
     uncached, output = _whole(usage, "input_tokens"), _whole(usage, "output_tokens")
     counts = {"cache_read": read, "cache_write": written, "output": output}

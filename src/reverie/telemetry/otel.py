@@ -63,15 +63,15 @@ AgentEvent: TypeAlias = AgentStarted | AgentEnded | MessageArrived
 
 
 class NanosecondClock(Protocol):
-    """A function that returns the time."""
+    """A function that returns the time in nanoseconds."""
 
     def __call__(self) -> int:
-        """Return nanoseconds since 1970."""
+        """Return the nanoseconds since the start of 1970."""
         ...
 
 
 class OpenTelemetry:
-    """A listener that makes spans and metrics; one may serve any number of sessions."""
+    """A listener that turns events into spans and metrics; one listener may serve any number of sessions."""
 
     def __init__(
         self,
@@ -91,7 +91,9 @@ class OpenTelemetry:
         self._sessions: dict[str, SessionSpans] = {}
 
     def __call__(self, event: Event) -> None:
-        """Record one event."""
+        """Record one event in the spans and metrics of its session; streamed text and agents' progress are
+        ignored.
+        """
         spans = self._sessions.get(event.session) or self._open(event.session)
         at = self._clock()
         match event:
@@ -132,7 +134,7 @@ class OpenTelemetry:
                 assert_never(event)
 
     def _record_step(self, spans: SessionSpans, event: StepEvent, at: int) -> None:
-        """Start or end the span of a request, a tool call, a compaction or a query."""
+        """Start or end the span of a request, a tool call, a compaction or a query, and record its metrics."""
         match event:
             case RequestPrepared():
                 self._ask(spans, event, at)
@@ -152,7 +154,10 @@ class OpenTelemetry:
                 self._metrics.queries.add(1, {names.END: event.end})
 
     def _record_log_change(self, spans: SessionSpans, event: LogEvent, at: int) -> None:
-        """Add a change of the log or of the view to the session's span, and count it."""
+        """Add a change of the log or of the view, or a fallback, to the session's span, and count it.
+
+        Trimmed results are not counted here, because their decisions are.
+        """
         span, metrics = spans.span, self._metrics
         match event:
             case EntryAppended():
@@ -181,7 +186,7 @@ class OpenTelemetry:
                 metrics.breaks.add(1)
 
     def _record_work(self, spans: SessionSpans, event: WorkEvent, at: int) -> None:
-        """Add a permission, a retry, a hook or background work to the session's span, and count it."""
+        """Add a permission, a retry, a hook, notes or background work to the session's spans, and count it."""
         span, metrics = spans.span, self._metrics
         match event:
             case PermissionDecided():
@@ -208,7 +213,7 @@ class OpenTelemetry:
                 metrics.background.add(1, work)
 
     def _record_agent(self, spans: SessionSpans, event: AgentEvent, at: int) -> None:
-        """Add the start, the end or a message of another agent to the session's span, and count it."""
+        """Add another agent's start, end or message to the session's span, and count it."""
         span, metrics = spans.span, self._metrics
         match event:
             case AgentStarted():
@@ -223,7 +228,7 @@ class OpenTelemetry:
                 metrics.messages.add(1)
 
     def close(self) -> None:
-        """End the spans of sessions that were not closed."""
+        """End all spans of sessions that are still open."""
         for session, spans in list(self._sessions.items()):
             self._close(session, spans, self._clock())
 
@@ -270,7 +275,7 @@ class OpenTelemetry:
         self._metrics.duration.record((at - spans.asked_ns) / 1e9, asked)
 
     def _give_up(self, spans: SessionSpans, at: int) -> None:
-        """End a request for which no reply was observed, and count it."""
+        """End the span of a request for which no reply was observed, if there is one, and count it."""
         if spans.give_up_request(at):
             self._metrics.unanswered.add(1, model_attributes(spans.model))
 

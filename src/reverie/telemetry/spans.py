@@ -20,7 +20,7 @@ _OPENING_PHASES: Final = frozenset({"hooks before", "compacting"})
 def start_span(
     tracer: Tracer, parent: Span, name: str, attributes: dict[str, Any], at: int, *, kind: SpanKind | None = None
 ) -> Span:
-    """Start a span inside another."""
+    """Start a span inside another at a time in nanoseconds, and return it; the default kind is internal."""
     from opentelemetry.trace import SpanKind, set_span_in_context
 
     return tracer.start_span(
@@ -33,7 +33,7 @@ def start_span(
 
 
 def end_as_error(span: Span, why: str, at: int) -> None:
-    """End a span with an error status."""
+    """End a span with an error status and the reason ``why``."""
     from opentelemetry.trace import StatusCode
 
     span.set_status(StatusCode.ERROR, why)
@@ -41,7 +41,7 @@ def end_as_error(span: Span, why: str, at: int) -> None:
 
 
 class SessionSpans:
-    """One session's span and the open spans inside it."""
+    """One session's span and the open spans inside it; times are in nanoseconds."""
 
     def __init__(self, session: str, span: Span) -> None:
         self.session = session
@@ -55,21 +55,21 @@ class SessionSpans:
         self._query_ns: int | None = None
 
     def give_up_request(self, at: int) -> bool:
-        """End a request for which no reply was observed; return whether there was one."""
+        """End the span of a request without an observed reply as an error; return whether there was such a span."""
         span, self.request = self.request, None
         if span is not None:
             end_as_error(span, "no reply was observed", at)
         return span is not None
 
     def start_tool(self, tracer: Tracer, event: ToolStarted, at: int) -> None:
-        """Start a tool's span; an open span with the same id ends as an error."""
+        """Start a tool call's span; an open span with the same call id ends as an error."""
         given_up = self._tools.pop(event.id, None)
         if given_up is not None:
             end_as_error(given_up, "it did not return", at)
         self._tools[event.id] = self._tool_span(tracer, event.id, event.name, at)
 
     def finish_tool(self, tracer: Tracer, event: ToolFinished, at: int) -> None:
-        """End a tool's span; without a start event the span begins the reported seconds earlier."""
+        """End a tool call's span; without a start event, make one that begins the reported seconds earlier."""
         span = self._tools.pop(event.id, None)
         if span is None:
             span = self._tool_span(tracer, event.id, event.name, at - max(0, int(event.seconds * 1e9)))
@@ -88,7 +88,9 @@ class SessionSpans:
         return start_span(tracer, self.span, f"{names.EXECUTE_TOOL} {name}", attributes, at)
 
     def note_compaction_phase(self, tracer: Tracer, phase: str, at: int) -> None:
-        """Start a compaction's span with its first phase, and note when it is done: the end event may come later."""
+        """Start a compaction's span at its first phase, and note the time of its last, because the end event may
+        come later.
+        """
         if phase == "done":
             self._done_ns = at
         elif phase in _OPENING_PHASES:
@@ -99,7 +101,9 @@ class SessionSpans:
                 self._compaction = start_span(tracer, self.span, names.COMPACTION_SPAN, attributes, at)
 
     def end_compaction(self, event: CompactionEnded, at: int) -> None:
-        """End the compaction's span with its figures; without a span, add them to the session's span."""
+        """End the compaction's span with its figures; without a span, add the figures as an event to the session's
+        span.
+        """
         attributes: dict[str, Any] = {
             names.TRIGGER: event.trigger,
             names.METHOD: event.method,
@@ -118,7 +122,9 @@ class SessionSpans:
         span.end(at)
 
     def _leave_compaction(self, at: int) -> None:
-        """End the span of a compaction without an end event: one that was planned, cancelled or failed."""
+        """End the span of a compaction without an end event: at its last phase or, if that never came, as an
+        error.
+        """
         span, done, self._compaction, self._done_ns = self._compaction, self._done_ns, None, None
         if span is not None and done is not None:
             span.end(done)
@@ -126,12 +132,14 @@ class SessionSpans:
             end_as_error(span, "it did not end", at)
 
     def note_query_start(self, at: int, kind: str = "user") -> None:
-        """Note when a query began: with a user's message, or with a request."""
+        """Note when a query began, if none is open: with an entry of the kind ``user``, or with a request."""
         if self._query_ns is None and kind == "user":
             self._query_ns = at
 
     def end_query(self, tracer: Tracer, event: QueryEnded, at: int) -> None:
-        """Add the query's span when it is over, because the caller's own loop may never report an end."""
+        """Add the whole span of a query that is over; it is not opened earlier, because a loop may never report an
+        end.
+        """
         began, self._query_ns = self._query_ns, None
         attributes: dict[str, Any] = {
             names.OPERATION_NAME: names.INVOKE_AGENT,
@@ -148,7 +156,7 @@ class SessionSpans:
             span.end(at)
 
     def close(self, at: int) -> None:
-        """End all open spans."""
+        """End the session's span and all open spans of tools and compactions in it, but not that of a request."""
         for span in self._tools.values():
             end_as_error(span, "it did not return", at)
         self._tools.clear()
