@@ -150,21 +150,21 @@ def on_a_terminal() -> bool:
 
 
 def project_settings(cwd: Path) -> Settings:
-    """Load the settings that apply in a directory."""
+    """Return the user's settings, combined with those of the project that contains a directory."""
     from ..runtime.places.projects import canonical_root
 
     return load_settings(project=canonical_root(cwd))
 
 
 def with_rules(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...]) -> Settings:
-    """Return the settings with these permission rules added to their own."""
+    """Return a copy of the settings with these rules added to its permission rules."""
     rules = settings.permissions
     rules = replace(rules, allow=(*rules.allow, *allow), deny=(*rules.deny, *deny))
     return replace(settings, permissions=rules)
 
 
 def requested_session(settings: Settings, cwd: Path, go_on: bool, resume: str | None) -> str | None:
-    """Return the name of the session to continue, or None if it is a new one or the user still has to choose."""
+    """Return the newest session if ``go_on``, else the one ``resume`` names; None if it is new or yet to choose."""
     from .terminal.sessions import named_session, newest_session
 
     if go_on:

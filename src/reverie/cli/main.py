@@ -79,7 +79,7 @@ PIPE_CLOSED = 141
 
 
 class LazyGroup(click.Group):
-    """A click group that imports a command's module only when that command runs."""
+    """A click group that imports a command's module only when that command is used."""
 
     def __init__(
         self,

@@ -127,7 +127,7 @@ def window_of(window: Window, lines: Thresholds, used: int) -> dict[str, Any]:
 
 
 def combined_usage(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the sum of the context usages of a file's sessions, with the window of the fullest session."""
+    """Return the summed context usage of a file's sessions, the list of them, and the fullest session's window."""
     fullest = max(found, key=lambda one: one["window"]["used"] / max(1, one["window"]["effective"]))
     report = dict(fullest)
     if len(found) == 1:

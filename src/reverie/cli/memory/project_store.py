@@ -75,5 +75,5 @@ def given_text(words: Iterable[str]) -> str:
 
 
 def agreed(question: str, instead: str) -> bool:
-    """Ask a yes/no question and return the answer; without a terminal, raise InputError that adds ``instead``."""
+    """Ask a yes/no question and return the answer; without a terminal, raise InputError ending in ``instead``."""
     return confirmed(question, f"changed nothing: confirmation needs a terminal; {instead}")

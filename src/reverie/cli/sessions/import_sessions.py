@@ -136,7 +136,7 @@ class SessionImporter:
 
 
 def storable(session: str) -> str:
-    """Return a valid log name for a session id: cut, and without ``.jsonl`` and leading punctuation."""
+    """Return a valid log name for a session id: 128 characters at most, without ``.jsonl`` and leading ``._-``."""
     return session.removesuffix(".jsonl").lstrip("._-")[:128] or "session"
 
 

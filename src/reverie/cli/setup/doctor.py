@@ -88,7 +88,7 @@ def python_version() -> Finding:
 
 
 def settings_file(home: Path) -> Finding:
-    """Check that the settings can be loaded."""
+    """Check that the settings in a home directory can be loaded; the finding names their file."""
     from ...errors import SettingsError
     from ...settings import load_settings
 

@@ -63,7 +63,7 @@ class ScreenApprover:
         self._cwd = cwd
 
     async def __call__(self, approval: Approval) -> ApprovalAnswer:
-        """Show a preview of the call, ask the user, and return the answer; a refusal is shown as a denied call."""
+        """Show a preview of the call, ask the user, and return the answer; show a refusal as a denied call."""
         from ...runtime.guard.permissions import ApprovalAnswer
 
         title = call_title(approval.tool, approval.input, self._cwd)

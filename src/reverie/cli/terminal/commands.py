@@ -248,7 +248,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
 
 
 async def run_command(chat: Chat, line: str) -> None:
-    """Run the slash command in ``line``; show a warning if there is none with this name or if it fails."""
+    """Run the slash command in ``line``; show a warning if its name is unknown or it raises a ReverieError."""
     name, _, rest = line.removeprefix("/").partition(" ")
     command = COMMANDS.get({"exit": "quit", "new": "clear"}.get(name, name))
     if command is None:
@@ -270,7 +270,7 @@ class _TerminalBuffer(io.StringIO):
 
 
 def drawn_lines(draw: Callable[[], None]) -> list[str]:
-    """Call a function that prints, and return its output on stdout as lines instead."""
+    """Call a function that prints to stdout, and return its output as lines instead of showing it."""
     buffer = _TerminalBuffer()
     with redirect_stdout(buffer):
         draw()

@@ -227,7 +227,7 @@ class Conversation:
     # -- used by commands
 
     def go_to(self, session: str) -> None:
-        """Switch to the named session, or to a new one if the name is empty, after the current command."""
+        """Request a switch to the named session, or to a new one if empty, after the current command."""
         self._next = session
 
     def leave(self) -> None:
@@ -241,7 +241,7 @@ class Conversation:
         self._waiting.put_nowait(None)
 
     def session_named(self, name: str) -> str:
-        """Return the full name of the only session of this project whose name starts with ``name``."""
+        """Return the project's session with this name, else the only session whose name starts so."""
         from .sessions import named_session
 
         return named_session(self.settings, self._options.cwd, name)

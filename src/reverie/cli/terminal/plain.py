@@ -81,7 +81,7 @@ class PlainLines:
 
 
 def put(text: str) -> None:
-    """Print text and flush."""
+    """Print text on stdout and flush."""
     say(text.rstrip())
     sys.stdout.flush()
 

@@ -38,7 +38,10 @@ def newest_session(settings: Settings, cwd: Path) -> str:
 
 
 def named_session(settings: Settings, cwd: Path, name: str) -> str:
-    """Return the full name of the project's only session that starts with ``name``; else raise SessionNotFound."""
+    """Return the project's session with this name, else the only session whose name starts so.
+
+    Raise SessionNotFound if no session or more than one starts with ``name``.
+    """
     names = [_name(key) for key in _keys_by_age(settings, cwd)]
     fitting = [name] if name in names else [one for one in names if one.startswith(name)]
     if len(fitting) != 1:

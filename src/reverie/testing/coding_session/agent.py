@@ -147,7 +147,7 @@ class InventedAgent:
         )
 
     def tests(self, failing: SourceFile | None, cases: int) -> InventedCall:
-        """Return a call that runs tests; those of the failing file's thing fail."""
+        """Return a call that runs up to ``cases`` tests; up to 3 tests of the failing file's thing fail."""
         text = outputs.test_run(self.rng, self.project, failing, cases)
         about = {"command": "python -m pytest -v", "description": "Run the tests"}
         return InventedCall(

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def as_claude_code_jsonl(entries: Sequence[Entry]) -> bytes:
-    """Return the session in Claude Code's format: one line per entry, each result with its call as parent."""
+    """Return the session as bytes in Claude Code's JSONL format, each result with its call as parent."""
     meta = next((entry for entry in entries if entry.kind == META), None)
     cwd = str(meta.body.get("cwd", "")) if meta else ""
     rows: list[Row] = []

@@ -21,7 +21,7 @@ Block: TypeAlias = "dict[str, Any]"
 
 @record
 class EditedRequest:
-    """A request after the edits it declares, and a report of the applied ones; None where it declares none."""
+    """A request after the edits it declares; ``applied`` reports the effective ones, None without any."""
 
     request: dict[str, Any]
     applied: list[dict[str, Any]] | None

@@ -45,7 +45,7 @@ class ConnectionCut:
 
 
 class StreamGate:
-    """Holds a stream after the given number of events until the test opens it."""
+    """A gate that holds a stream after the given number of events until the test calls ``open``."""
 
     def __init__(self, after_events: int) -> None:
         self.after_events = after_events

@@ -105,7 +105,7 @@ class MessagesServer:
         message: str = "",
         after_events: int | None = None,
     ) -> None:
-        """Answer the next ``times`` requests with an error; with ``after_events``, inside a streamed reply."""
+        """Fail the next ``times`` requests; with ``after_events``, a streamed reply fails after so many events."""
         failure = InjectedFailure(
             status, message or f"a fault the test asked for ({status})", retry_after, after_events
         )
