@@ -140,7 +140,7 @@ class Library:
     def remove(self, key: str, *, purge: bool = False, dry_run: bool = False) -> RemovedSession:
         """Delete a session's log; ``purge`` also deletes its results, notes, inbox and memories derived from it.
 
-        ``dry_run`` deletes nothing and returns what would be removed. Raise ``SessionBusy`` if the session is
+        ``dry_run`` deletes nothing and returns the keys to be removed. Raise ``SessionBusy`` if the session is
         open.
         """
         holder = self._storage.holder(key)

@@ -53,7 +53,8 @@ def start(
 ) -> int:
     """Start a dream over a project's memories in a process of its own and return the process id.
 
-    ``local`` uses no model even if one is set; ``only_if_due`` ends the process if another dream ran first.
+    ``local`` uses no model even if one is set; ``confirmed`` allows more deletions than the policy does;
+    ``only_if_due`` ends the process if another dream ran first.
     """
     if not sys.executable:
         raise InputError("the path of the Python interpreter is unknown; run 'reverie dream --now' instead")
@@ -80,7 +81,7 @@ def start(
 
 
 def _stderr(root: str) -> int:
-    """Open the file for a child's standard error, emptied if it has grown too large."""
+    """Open the file for a child's standard error, emptied if too large, and return its descriptor."""
     with explained("write", os.path.join(root, JOURNAL, STDERR)):
         descriptor = open_file(root, f"{JOURNAL}/{STDERR}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         if os.fstat(descriptor).st_size > _MAX_STDERR_BYTES:
@@ -89,14 +90,14 @@ def _stderr(root: str) -> int:
 
 
 def stop(directory: str | os.PathLike[str], *, grace_seconds: float = _GRACE_SECONDS) -> StoppedDream | None:
-    """Stop the dream over a directory, first with SIGTERM; return None if no dream is running."""
+    """Stop the dream over a directory by SIGTERM, then SIGKILL, and return it; None if no dream is running."""
     return _stopped(DreamLock(directory).holder(), grace_seconds)
 
 
 def stop_hung(
     directory: str | os.PathLike[str], policy: DreamPolicy, *, grace_seconds: float = _GRACE_SECONDS
 ) -> StoppedDream | None:
-    """Stop the dream over a directory if it has held the lock for too long; return None if it has not."""
+    """Stop the dream over a directory if it has held the lock for too long; return None if no dream is hung."""
     holder = DreamLock(directory).holder()
     return _stopped(holder, grace_seconds) if holder and holder.is_hung(policy.hung_minutes * 60.0) else None
 

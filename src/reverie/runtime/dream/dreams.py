@@ -101,8 +101,8 @@ class Dreams:
     ) -> DreamReport:
         """Run one dream and return its report; ``confirmed`` allows more deletions than the policy does.
 
-        A dry run uses the model and checks the changes too, but takes no lock and changes nothing. Raises
-        ``SessionBusy`` if another dream is running.
+        A dry run uses the model and checks the changes too, but takes no lock and changes no file. Raise
+        ``SessionBusy`` if another dream is running, and ``InputError`` if there is no memory directory.
         """
         began = self._clock()
         if not os.path.isdir(self._root):
@@ -213,7 +213,7 @@ class Dreams:
     async def _report_failure(
         self, report: DreamReport, progress: ProgressWriter, *, killed: bool, problem: str
     ) -> None:
-        """Save and emit that the dream failed or was killed; the report file is optional, the journal is not."""
+        """Emit that the dream failed or was killed; unless it is a dry run, try to save its report first."""
         with anyio.CancelScope(shield=True):
             over = replace(report, state="killed" if killed else "failed", problem=problem)
             if not report.dry_run:
@@ -266,18 +266,18 @@ class Dreams:
     # -- past dreams
 
     def undo(self, dream: str | None = None, *, dry_run: bool = False, author: str = "user") -> DreamUndo:
-        """Undo a dream, the last one if none is named, byte for byte.
+        """Undo a dream, by default the last one, byte for byte, and return its restored files.
 
         Later memories stay; a file of the dream that was changed later stays too and is named in the result.
         """
         return undo_dream(self._store, self._reports, dream, author=author, dry_run=dry_run)
 
     def reports(self) -> list[DreamReport]:
-        """Return the reports of the last dreams, newest first."""
+        """Return a list of the stored reports of dreams, newest first."""
         return [self._completed(report) for report in self._reports.all()]
 
     def report(self, dream: str) -> DreamReport:
-        """Return the report of one dream."""
+        """Return the report of one dream; raise ``InputError`` if there is none."""
         return self._completed(self._reports.get(dream))
 
     def _completed(self, report: DreamReport) -> DreamReport:
@@ -288,7 +288,7 @@ class Dreams:
         return settled_report(report, self._store.history())
 
     def questions(self) -> list[OpenQuestion]:
-        """Return the questions of dreams that the user has not answered."""
+        """Return a list of the questions of dreams that the user has not answered, newest first."""
         return open_questions(self._root, keep=self._policy.kept_reports)
 
     def status(self) -> DreamStatus:
@@ -298,7 +298,7 @@ class Dreams:
         return status_of(self._root, self._settings, self._slug, now=self._clock().timestamp(), report=report)
 
     async def watch(self) -> AsyncIterator[DreamChanged]:
-        """Yield the changes of the running dream, in any process, until it ends."""
+        """Yield the changes of the running dream until it ends; if none is running, the last dream's end, once."""
         async for change in progress_events(self._root, session=self._session):
             yield change
 
@@ -316,7 +316,7 @@ class Dreams:
 
 @record
 class _RunOptions:
-    """The options of one run."""
+    """The options of one run of a dream."""
 
     dry_run: bool
     confirmed: bool

@@ -25,7 +25,7 @@ _BLANKS: Final = re.compile(rb"\s{%d}" % (_MAX_BLANKS + 1))
 
 
 def oversized(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the files that a local dream skips because their size or shape would take too long, with the reason."""
+    """Return the files that a local dream skips because they would take too long, each with the reason."""
     found: dict[str, str] = {}
     for file, data in files.items():
         if len(data) > _MAX_BYTES:
@@ -47,7 +47,10 @@ def facts_for(
     dreamt: float | None,
     excluded: Iterable[str] = (),
 ) -> DreamFacts:
-    """Return the facts for a dream over these files; ``excluded`` files exist but are not part of the dream."""
+    """Return facts about these files, read from the disk; ``excluded`` files exist but are not part of the dream.
+
+    ``root`` is the memory directory, ``dreamt`` the time of the last dream.
+    """
     records = {file: read_record(file, data) for file, data in files.items()}
     modified: dict[str, float] = {}
     for file in files:
@@ -67,7 +70,7 @@ def facts_for(
 
 
 def _files_below(folder: str, root: str) -> Iterator[str]:
-    """Yield the files below a folder as paths relative to the root, without hidden ones."""
+    """Yield the files below a folder as paths relative to the root, without hidden ones, at most 20,000."""
     left = _MAX_PATHS
     for at, folders, names in os.walk(folder):
         folders[:] = sorted(one for one in folders if not one.startswith("."))

@@ -44,7 +44,10 @@ class DreamGate:
         self._scanned: float | None = None
 
     def check(self, current_session: str = "", *, enabled: bool = True, main: bool = True) -> Gate:
-        """Return whether a dream may start now; the current session does not count as a new one."""
+        """Return ``GateOpen`` if a dream may start now, else ``GateClosed`` with the reason.
+
+        ``current_session`` does not count as a new session; the gate is closed unless ``enabled`` and ``main``.
+        """
         off: Reason | None = None if enabled and main else ("not_main" if enabled else "off")
         now = self._clock()
         return gate_state(_GateFacts(self, off, now, current_session), self.policy, now)
@@ -52,7 +55,7 @@ class DreamGate:
     # -- facts of one check
 
     def scanned(self, now: float) -> float | None:
-        """Return the time of the last scan of the sessions by this process, else by any process."""
+        """Return the time of the last scan of the sessions by this process, else by any; None without a scan."""
         pause = self.policy.scan_minutes * 60.0
         own = self._scanned
         if own is not None and 0.0 <= now - own < pause:
@@ -63,7 +66,7 @@ class DreamGate:
         return None
 
     def touched(self, since: float, now: float, current_session: str) -> int:
-        """Count the sessions written since a time, up to the number that opens the gate, and record this scan."""
+        """Count the sessions written after a time, up to the number that opens the gate, and record this scan."""
         self._scanned = now
         with suppress(StorageError):  # without the record, the next check scans again
             self._note_scan(now)
@@ -86,7 +89,7 @@ class DreamGate:
                 os.close(descriptor)
 
     def running(self) -> str:
-        """Describe the holder of the lock; empty if there is none or it hangs, since the next dream stops it."""
+        """Return a description of the running dream; empty without one, or if it hangs and will be stopped."""
         holder = self.lock.holder()
         if holder is None or holder.is_hung(self.policy.hung_minutes * 60.0):
             return ""

@@ -43,7 +43,7 @@ State: TypeAlias = Literal["running", "completed", "failed"]
 
 @record
 class LockHolder:
-    """The process that holds the lock, and the time since when."""
+    """The process that holds the lock, and the time at which it took the lock."""
 
     who: ProcessIdentity
     began: float
@@ -51,11 +51,11 @@ class LockHolder:
     taken: float
     """The time the lock was taken, on the monotonic clock."""
     earlier_ns: int | None
-    """The time of the dream before this one; None if there was none."""
+    """The time of the dream before this one in nanoseconds since 1970; None if there was none."""
 
     @property
     def pid(self) -> int:
-        """Return the holder's process id."""
+        """The holder's process id."""
         return self.who.pid
 
     def held_seconds(self) -> float:
@@ -63,7 +63,7 @@ class LockHolder:
         return max(0.0, time.monotonic() - self.taken)
 
     def is_hung(self, hung_seconds: float) -> bool:
-        """Return whether the recorded process is alive and has held the lock for too long."""
+        """Return whether the recorded process is alive and has held the lock for at least ``hung_seconds``."""
         return self.held_seconds() >= hung_seconds and is_alive(self.who) is True
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class DreamLock:
         self.lock_path = os.path.join(self.root, JOURNAL, LOCK)
 
     def last(self) -> float | None:
-        """Return the time of the last dream by the stamp; None if there was none."""
+        """Return the time of the last dream by the stamp, in seconds since 1970; None if there was none."""
         try:
             found = os.lstat(self.stamp_path).st_mtime
         except (FileNotFoundError, NotADirectoryError):
@@ -89,7 +89,7 @@ class DreamLock:
         return found if found >= 1.0 else None
 
     def holder(self) -> LockHolder | None:
-        """Return the process that is dreaming, or None; only ``take`` decides who gets the lock."""
+        """Return the process that holds the lock, None if it is free; only ``take`` decides who gets the lock."""
         with explained("look at", self.lock_path):
             try:
                 with self._folder() as folder:
@@ -108,7 +108,7 @@ class DreamLock:
         return found if alive else None
 
     def take(self, now: float) -> HeldLock | None:
-        """Take the lock and begin a run at this time; return None if another process holds it."""
+        """Take the lock and begin a run at the time ``now``; return None if another process holds the lock."""
         with explained("lock", self.lock_path):
             try:
                 descriptor = self._lock()
@@ -126,7 +126,7 @@ class DreamLock:
         return opened_folder(self.root, (JOURNAL,), create=create)
 
     def _lock(self) -> int:
-        """Lock the lock file, and check that it was not replaced meanwhile."""
+        """Lock the lock file, check that it was not replaced meanwhile, and return its descriptor."""
         while True:
             with self._folder(create=True) as folder:
                 descriptor = open_plain(folder, LOCK, os.O_RDWR | os.O_CREAT, self.lock_path)
@@ -153,7 +153,7 @@ class DreamLock:
         return False
 
     def _begun(self, descriptor: int, now: float) -> HeldLock:
-        """Write the holder into the lock file, over that of a killed process, and start the run."""
+        """Write the holder into the lock file, over that of a killed process, and return the started run."""
         earlier = self._stamped_ns()
         holder = LockHolder(own_identity(), now, time.monotonic(), earlier)
         line = json.dumps(_as_json(holder)).encode().ljust(_RECORD_BYTES - 1) + b"\n"
@@ -180,7 +180,7 @@ class DreamLock:
         return None if found == _NEVER_NS else found  # left by a first run that was killed
 
     def write_stamp(self, holder: LockHolder, state: State, time_ns: int) -> None:
-        """Replace the stamp in one step by one with this state and time."""
+        """Replace the stamp in one step by one with this holder, state and modification time."""
         with self._folder() as journal, opened_folder(self.root, ()) as root:
             with suppress(FileNotFoundError):
                 refuse_unless_plain(os.stat(STAMP, dir_fd=root, follow_symlinks=False), self.stamp_path)
@@ -216,21 +216,21 @@ class HeldLock:
 
     @property
     def began(self) -> float:
-        """Return the time the run began, by its own clock."""
+        """The time the run began, by its own clock, in seconds since 1970."""
         return self.holder.began
 
     @property
     def earlier(self) -> float | None:
-        """Return the time of the dream before this one."""
+        """The time of the dream before this one, in seconds since 1970; None if there was none."""
         return None if self.holder.earlier_ns is None else self.holder.earlier_ns / _NS
 
     def succeed(self) -> None:
-        """End the run and set the time of the last dream to its start."""
+        """End the run, set the time of the last dream to the run's start, and release the lock."""
         with explained("write", self._lock.stamp_path):
             self._end(self._complete)
 
     def fail(self) -> None:
-        """End the run without changing the time of the last dream."""
+        """End the run without a new time of the last dream and release the lock; ignore a run that has ended."""
         with suppress(OSError, StorageError):  # only the stamp's text is wrong then, its time has not changed
             self._end(self._restore)
 
@@ -249,7 +249,7 @@ class HeldLock:
             self._lock.write_stamp(self.holder, "failed", self.holder.earlier_ns)
 
     def _end(self, last_step: Callable[[], None]) -> None:
-        """Run the last step unless the run is over, and release the lock in any case."""
+        """Run ``last_step`` and release the lock in any case; do nothing if the run has ended."""
         with self._ending:
             descriptor = self._descriptor
             if descriptor is None:

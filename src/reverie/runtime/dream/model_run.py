@@ -46,11 +46,11 @@ class ModelRunListener(Protocol):
     """Receives the progress of a model's run."""
 
     def on_text(self, text: str) -> None:
-        """Handle the text of a turn."""
+        """Handle the model's text in one turn."""
         ...
 
     def on_tool(self, tool: str, paths: list[str], *, tools: int) -> None:
-        """Handle one tool call; ``paths`` are the files written so far."""
+        """Handle one tool call; ``paths`` are the files written so far, ``tools`` is the number of calls."""
         ...
 
 
@@ -85,7 +85,11 @@ class DreamModelRun:
         self._seen: list[str] = []
 
     async def run(self, tag: str, *, seconds: float) -> ModelUsage:
-        """Let the model work until it is done or a budget is used up; return its usage and how it ended."""
+        """Let the model work until it is done or a budget is used up; return its usage and the reason it ended.
+
+        ``tag`` fences the task's data; ``seconds`` is the time limit. A failure of the model is returned, not
+        raised.
+        """
         ended = ""
         try:
             with anyio.move_on_after(max(0.0, seconds)) as scope:

@@ -86,7 +86,7 @@ async def _dream(options: argparse.Namespace, settings: Settings) -> int:
 
 @contextmanager
 def _cancelled_by_signals() -> Generator[None]:
-    """Cancel the current task on a signal to end, so that the dream cleans up."""
+    """Cancel the current task on SIGTERM, SIGINT or SIGHUP inside the context, so that the dream cleans up."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

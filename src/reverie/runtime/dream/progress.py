@@ -57,7 +57,7 @@ class DreamProgress:
 
 
 class ProgressWriter:
-    """Writes the progress of one dream and sends it as events."""
+    """Writes the progress of one dream to its file and sends it as events to a listener."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ProgressWriter:
         listener: Callable[[DreamChanged], None] | None = None,
         to_file: bool = True,
     ) -> None:
-        """Report a dream over a directory; ``to_file`` also writes its progress file."""
+        """Report a dream over the directory ``root``; ``to_file`` also writes its progress file."""
         self.state: State = "starting"
         self.paths: list[str] = []
         self.tools = 0
@@ -94,20 +94,20 @@ class ProgressWriter:
         self._write("")
 
     def on_text(self, text: str) -> None:
-        """Report the model's text in a turn."""
+        """Report the model's text in a turn, shortened; a text that may contain a secret is left out."""
         plain = " ".join(text.split())[:_TEXT_CHARS]
         self._text = plain if not find_secrets(plain) else "(left out: it may contain a secret)"
         self._write(self._text, turn=True)
 
     def on_tool(self, tool: str, paths: list[str], *, tools: int) -> None:
-        """Report a tool call; the first written file changes the state to updating."""
+        """Report a tool call and the files written so far; the first file changes the state to updating."""
         self.tools, self.paths = tools, paths
         if paths and self.state == "starting":
             self.state = "updating"
         self._write(self._text)
 
     def change(self, state: State, text: str = "") -> None:
-        """Report a new state."""
+        """Report a new state of the dream."""
         self.state = state
         self._write(text or self._text)
 
@@ -161,7 +161,10 @@ def _parsed(data: bytes) -> DreamProgress | None:
 
 
 async def progress_events(root: str, *, session: str = "") -> AsyncIterator[DreamChanged]:
-    """Yield the changes of the running dream until it ends, also if its process dies."""
+    """Yield the changes of the running dream until it ends; if none is running, the last dream's end, once.
+
+    A dream whose process died counts as ended.
+    """
     last: DreamProgress | None = None
     while True:
         now = await to_thread.run_sync(read_progress, root)

@@ -38,14 +38,14 @@ class ReportFiles:
         self._keep = max(1, keep)
 
     def save(self, report: DreamReport) -> None:
-        """Write a report durably, and delete the oldest reports over the limit."""
+        """Write a report durably as JSON; a final one also as Markdown, and delete the oldest over the limit."""
         replace_file(self._root, f"{FOLDER}/{report.dream}.json", msgspec.json.encode(report))
         if report.state != "applying":
             replace_file(self._root, f"{FOLDER}/{report.dream}.md", markdown(report).encode())
             self._prune()
 
     def read(self, dream: str) -> DreamReport | None:
-        """Return a dream's report as it was written; None if there is none."""
+        """Return a dream's report as it was written; None if there is none or it cannot be decoded."""
         if not _NAME.fullmatch(f"{dream}.json"):
             return None
         data = read_plain(self._root, f"{FOLDER}/{dream}.json")
@@ -64,12 +64,12 @@ class ReportFiles:
         return found
 
     def all(self) -> list[DreamReport]:
-        """Return all reports, newest first."""
+        """Return a list of all readable reports, newest first."""
         found = (self.read(name) for name in self._names())
         return [report for report in found if report is not None]
 
     def last(self) -> DreamReport | None:
-        """Return the newest report, or None."""
+        """Return the newest readable report, or None."""
         return next((report for name in self._names() if (report := self.read(name)) is not None), None)
 
     def _names(self) -> list[str]:
@@ -97,7 +97,10 @@ class ReportFiles:
             sync_folder(folder)
 
     def settle(self, history: History, *, running: str = "") -> list[DreamReport]:
-        """Complete and return the reports of dreams that were killed while they wrote, from the journal."""
+        """Complete, save and return the reports of dreams that were killed while they wrote, by the journal.
+
+        ``running`` is the dream to skip.
+        """
         finished: list[DreamReport] = []
         for report in self.all():
             if report.state == "applying" and report.dream != running:
@@ -118,7 +121,7 @@ def settled_report(report: DreamReport, history: History) -> DreamReport:
 
 
 def open_questions(directory: str | os.PathLike[str], *, keep: int = 30) -> list[OpenQuestion]:
-    """Return the questions of dreams that the user has not answered, newest first.
+    """Return a list of the questions of dreams that the user has not answered, newest first.
 
     A question is open while all its memories are unchanged since it was asked.
     """

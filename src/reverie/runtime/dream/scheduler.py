@@ -54,7 +54,7 @@ class DreamScheduler:
         """The number of dreams this agent has started."""
 
     async def after_query(self) -> bool:
-        """Start a dream if one is due and return whether it was; a closed gate costs one ``stat``."""
+        """Start a dream if one is due and return whether one was started; a closed gate costs one ``stat``."""
         switches = self._session.settings.switches
         enabled = switches.memory and switches.dream
         try:
@@ -75,7 +75,7 @@ class DreamScheduler:
         return start(self._project, home=self._settings.home, memory_dir=self._directory, model=named, only_if_due=True)
 
     async def _follow(self) -> None:
-        """Emit the progress of the dream, which continues without this process."""
+        """Emit the progress of the started dream until it ends; the dream does not need this process."""
         root, name = str(self._directory), self._session.name
         before = await to_thread.run_sync(read_progress, root)
         self._session.emit(DreamChanged(name, "", "starting"))

@@ -23,15 +23,15 @@ class DreamStatus:
     gate: str
     """The reason why no dream starts automatically now; empty if one may."""
     running: DreamProgress | None = None
-    """The running dream."""
+    """The progress of the running dream; None if no dream is running."""
     ended: DreamProgress | None = None
     """The progress of the last dream if none is running: completed, failed or killed."""
     report: DreamReport | None = None
-    """The report of the last dream."""
+    """The report of the last dream; None if there is none."""
 
 
 def status_of(root: str, settings: Settings, slug: str, *, now: float, report: DreamReport | None) -> DreamStatus:
-    """Return the status; unlike a check of the gate, this records no scan."""
+    """Return the status of dreams over a directory; unlike a check of the gate, this records no scan."""
     lock = DreamLock(root)
     found, holder = read_progress(root), lock.holder()
     runs = found is not None and not found.is_over and holder is not None and holder.pid == found.pid

@@ -48,7 +48,7 @@ class Transcripts(Protocol):
     """Finds messages of past sessions by their words."""
 
     def search(self, query: str, *, project: str | None = None, limit: int = 10) -> list[SearchHit]:
-        """Return the messages most relevant to a question."""
+        """Return at most ``limit`` messages, those most relevant to a question, of one project or of all."""
         ...
 
 
@@ -134,7 +134,7 @@ DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
 
 
 class DreamTools:
-    """Runs the tool calls of one dream on its copy."""
+    """Runs the tool calls of one dream on its copy of the memories."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class DreamTools:
         support: Support,
         sources: DreamSources | None = None,
     ) -> None:
-        """Work on a copy of these files; ``root`` is the directory in absolute paths."""
+        """Work on a copy of these files; ``root`` is the memory directory, removed from absolute paths."""
         self.files = dict(files)
         self.questions: list[Question] = []
         self.refused: list[SkippedChange] = []
@@ -173,11 +173,11 @@ class DreamTools:
 
     @property
     def definitions(self) -> list[dict[str, Any]]:
-        """The tools that are available in this dream."""
+        """The definitions of the tools that are available in this dream."""
         return [one for one in DEFINITIONS if one["name"] != "SearchTranscripts" or self._transcripts is not None]
 
     async def __call__(self, call: Call) -> ForkToolResult:
-        """Run one tool call, or return a refusal."""
+        """Run one tool call on the copy and return its result; a bad or refused call returns an error result."""
         self.calls += 1
         acts = {
             "Glob": self._glob,

@@ -40,7 +40,7 @@ __all__ = ["DreamApplication", "DreamUndo", "Snapshot", "files_after", "snapshot
 
 @record
 class Snapshot:
-    """The content of a memory directory at one moment."""
+    """The memory files of a directory at one moment, with their trust, the index and the time."""
 
     files: Mapping[str, bytes]
     trusts: Mapping[str, Trust]
@@ -50,7 +50,7 @@ class Snapshot:
 
 @record
 class DreamUndo:
-    """An undone dream; ``stayed`` are its files that were changed later and therefore kept."""
+    """An undone dream; ``restored`` are the files it restored, ``stayed`` those that were changed later."""
 
     dream: str
     entry: str
@@ -60,7 +60,7 @@ class DreamUndo:
 
 
 def snapshot_of(store: MemoryStore, *, notice: bool = True) -> Snapshot:
-    """Return the content of a directory; ``notice`` first records edits by other programs in the journal."""
+    """Return the memories of a directory; ``notice`` first records edits by other programs in the journal."""
     found: list[Snapshot] = []
 
     def look(transaction: Transaction) -> None:
@@ -81,7 +81,7 @@ class DreamApplication:
         self._before = snapshot
 
     def planned(self, report: DreamReport, dreams: Sequence[DreamProposal], *, confirmed: bool) -> DreamReport:
-        """Return the report as it would be if the directory does not change before the commit."""
+        """Return the report with the checked changes, as if the directory does not change before the commit."""
         files = self._before.files
         checked = validation(files, dreams, self._policy, trusts=self._before.trusts, confirmed=confirmed)
         after = files_after(files, checked.kept)
@@ -99,7 +99,10 @@ class DreamApplication:
         )
 
     def carry_out(self, report: DreamReport, dreams: Sequence[DreamProposal], *, confirmed: bool) -> DreamReport:
-        """Commit the changes and return the final report, which the caller saves."""
+        """Commit the changes and return the final report, which the caller saves.
+
+        The report is first saved in state "applying".
+        """
         self._reports.save(replace(report, state="applying"))
         chosen = _chosen(dreams, {change.file for change in report.changes})
         counts = f"{len(report.changes)} changes" if len(report.changes) != 1 else "1 change"
@@ -186,7 +189,7 @@ def _wrong(files: Mapping[str, bytes], today: str) -> int:
 
 
 def undo_dream(store: MemoryStore, reports: ReportFiles, dream: str | None, *, author: str, dry_run: bool) -> DreamUndo:
-    """Undo a dream, the last one that is not undone if none is named."""
+    """Undo a dream, the last one that is not undone if none is named; raise ``InputError`` if there is none."""
     entry = _undoable(store.history(), dream)
     stayed: list[tuple[str, ...]] = []
 
@@ -204,7 +207,7 @@ def undo_dream(store: MemoryStore, reports: ReportFiles, dream: str | None, *, a
 
 
 def _undoable(history: History, dream: str | None) -> JournalEntry:
-    """Return the journal entry of a dream that is not undone."""
+    """Return the journal entry of a dream that is not undone, by default the last; else raise ``InputError``."""
     gone: set[str] = set()
     for entry in reversed(history.entries):
         if entry.undoes and entry.id not in gone:

@@ -40,10 +40,10 @@ async def drain(
     max_letters: int = MAX_LETTERS,
     max_chars: int = MAX_CHARS,
 ) -> int:
-    """Deliver waiting letters up to both limits, and return how many were shown; the rest waits for the next call.
+    """Deliver waiting letters up to both limits, and return how many were shown; others wait for the next call.
 
-    ``lead`` is the agent whose approval of a plan is valid; ``on_control`` is called with each letter whose control
-    message is valid.
+    ``lead`` is the agent whose approval of a plan is valid; ``on_control`` is called with each letter whose
+    control message is valid. A mailbox that fails is reported as an event.
     """
     limit = _DeliveryLimit(max_letters, max_chars)
     try:
@@ -72,7 +72,7 @@ async def drain(
 
 
 class _DeliveryLimit:
-    """The number of letters and characters left for this call; the first letter always fits."""
+    """The number of letters and characters left for one call of ``drain``; the first letter always fits."""
 
     def __init__(self, letters: int, chars: int) -> None:
         self.left = letters
@@ -89,7 +89,7 @@ class _DeliveryLimit:
 async def _show(
     session: Session, letter: Letter, lead: str | None, on_control: ControlHandler | None, limit: _DeliveryLimit
 ) -> None:
-    """Log a letter and emit its arrival, unless the log contains its id."""
+    """Log a letter, emit its arrival and call ``on_control`` if it is valid, unless the log contains its id."""
     if letter.id in session.view.facts.queued:
         return
     control = control_of(letter)

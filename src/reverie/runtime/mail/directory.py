@@ -48,7 +48,7 @@ class MailboxOwner:
 
 
 def mailbox_names(home: str | Path, team: str) -> list[str]:
-    """Return the names of a team's mailboxes, sorted."""
+    """Return the names in a team's folder of mailboxes, sorted; an empty list if there is no such team."""
     try:
         with opened_folder(os.path.abspath(home), ("teams", check_name(team, "team"))) as folder:
             return sorted(os.listdir(folder))
@@ -57,7 +57,7 @@ def mailbox_names(home: str | Path, team: str) -> list[str]:
 
 
 def mailbox_owners(home: str | Path, team: str) -> list[MailboxOwner]:
-    """Return the owners of a team's mailboxes, sorted by name."""
+    """Return a list of the owners of a team's valid mailboxes, also ended ones, sorted by name."""
     found = [mailbox_owner(os.path.abspath(home), team, name) for name in mailbox_names(home, team)]
     return [one for one in found if one is not None]
 
@@ -74,14 +74,14 @@ def mailbox_owner(home: str, team: str, name: str) -> MailboxOwner | None:
 
 
 def remove_retired(home: str, team: str, now: float) -> None:
-    """Remove the mailboxes of agents that ended long ago."""
+    """Remove a team's mailboxes whose agents ended more than 30 days ago."""
     for one in mailbox_owners(home, team):
         if one.ended and now - seconds(one.ended) > RETIRED_SECONDS:
             remove_mailbox(home, one)
 
 
 def remove_mailbox(home: str, known: MailboxOwner) -> None:
-    """Remove a mailbox with all its letters."""
+    """Remove a mailbox with all its letters; a failure is ignored."""
     with suppress(OSError), opened_folder(home, folders_of(known.team, known.name)[:-1]) as folder:
         shutil.rmtree(known.name, dir_fd=folder)
 

@@ -94,7 +94,7 @@ def archive_name(place: LetterPlace) -> str:
 
 
 def folders_of(team: str, agent: str) -> tuple[str, str, str]:
-    """Return the folders of a mailbox below the home; raise ``InputError`` for an invalid name."""
+    """Return the parts of a mailbox's path below the home; raise ``InputError`` for an invalid name."""
     return ("teams", check_name(team, "team"), check_name(agent))
 
 
@@ -102,7 +102,7 @@ def folders_of(team: str, agent: str) -> tuple[str, str, str]:
 
 
 def key_of(home: str, team: str, agent: str) -> bytes | None:
-    """Return the key an agent signs with; None if it has none."""
+    """Return the key an agent signs with; None if it has no valid key."""
     parts = folders_of(team, agent)
     path = os.path.join(home, *parts, KEY)
     try:
@@ -124,10 +124,10 @@ def key_of(home: str, team: str, agent: str) -> bytes | None:
 
 @contextmanager
 def reserved_number(home: str, sender: Sequence[str], reader: Sequence[str]) -> Generator[int]:
-    """Lock the route from one mailbox to another, and yield the number of the next letter.
+    """Lock the route from one mailbox to another in a context, and yield the number of the next letter.
 
-    Hold the lock until the letter is stored, so that a later letter never appears before it. The number is used up at
-    once: an undelivered letter leaves a gap, and two letters never share a number.
+    Hold the lock until the letter is stored, so that a later letter never appears before it. The number is used up
+    at once: an undelivered letter leaves a gap, and two letters never share a number.
     """
     parts = (*sender, "sent", reader[1])
     path = os.path.join(home, *parts, reader[2])
@@ -147,7 +147,7 @@ def reserved_number(home: str, sender: Sequence[str], reader: Sequence[str]) -> 
 
 
 def _lock(descriptor: int, path: str) -> None:
-    """Lock a file, waiting a limited time for another sender of the same name."""
+    """Lock a file; raise ``StorageError`` if another sender of the same name holds it for 10 s."""
     until = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
@@ -239,7 +239,7 @@ def _listed(mailbox: int, *parts: str) -> list[str]:
 
 
 def senders_waiting(mailbox: int) -> tuple[list[str], list[LetterPlace]]:
-    """Return the sender folders in a mailbox, and all other files among them."""
+    """Return the names of the sender folders in ``new``, and the places of all other files there."""
     folders: list[str] = []
     strays: list[LetterPlace] = []
     with _below(mailbox, "new") as new, os.scandir(new) as entries:
@@ -252,7 +252,7 @@ def senders_waiting(mailbox: int) -> tuple[list[str], list[LetterPlace]]:
 
 
 def oldest_places(mailbox: int, sender: str, limit: int, *, upto: LetterPlace | None = None) -> list[LetterPlace]:
-    """Return the places of a sender's oldest letters in order, up to and including ``upto``.
+    """Return about ``limit`` places of a sender's oldest letters in order, up to and including ``upto``.
 
     A file that is not named like a letter is included with number 0.
     """
@@ -289,7 +289,7 @@ def read_letter(mailbox: int, parts: Sequence[str], path: str) -> bytes:
 
 
 def move_out(mailbox: int, place: LetterPlace, to: str) -> bool:
-    """Move the file at a place from ``new`` to another folder; return whether it was still there."""
+    """Move the file at a place from ``new`` to the folder ``to``; return whether it was still there."""
     parts = [part for part in ("new", place.folder, place.bucket) if part]
     name = archive_name(place) if place.sequence else f"stray,{os.urandom(4).hex()},{place.file}"[:200]
     try:
@@ -316,7 +316,7 @@ def remove_empty_folders(mailbox: int, sender: str, now: float) -> None:
 
 
 def drop_oldest(mailbox: int, name: str, keep: int) -> None:
-    """Delete all but the newest files of ``cur`` or ``bad``."""
+    """Delete all but the newest ``keep`` files of the folder ``cur`` or ``bad``."""
     names = sorted(_listed(mailbox, name))
     with _below(mailbox, name) as folder:
         for one in names[: max(0, len(names) - keep)]:
@@ -325,7 +325,7 @@ def drop_oldest(mailbox: int, name: str, keep: int) -> None:
 
 
 def drop_orphans(mailbox: int, now: float) -> None:
-    """Delete the unfinished files of senders that died."""
+    """Delete unfinished files in ``tmp`` that are older than an hour, left by senders that died."""
     names = _listed(mailbox, "tmp")
     with _below(mailbox, "tmp") as folder:
         for name in names:
@@ -335,7 +335,7 @@ def drop_orphans(mailbox: int, now: float) -> None:
 
 
 def archived_places(mailbox: int, limit: int) -> list[tuple[str, LetterPlace]]:
-    """Return the newest letters of ``cur``, oldest first: each file name with its former place."""
+    """Return the newest ``limit`` letters of ``cur``, oldest first: each file name with its former place."""
     found: list[tuple[str, LetterPlace]] = []
     for name in sorted(_listed(mailbox, "cur"), reverse=True)[:limit]:
         at, sequence, folder = (*name.split(",", 2), "", "")[:3]
@@ -345,7 +345,7 @@ def archived_places(mailbox: int, limit: int) -> list[tuple[str, LetterPlace]]:
 
 
 def socket_owner(home: str, path: str) -> tuple[str, str] | None:
-    """Return the team and agent of a mailbox socket by its path; None if the path is not that of a socket."""
+    """Return the team and agent whose mailbox socket has this path; None if it is not such a path."""
     parts = Path(os.path.normpath(path)).parts
     above = Path(os.path.normpath(home)).parts
     if len(parts) != len(above) + 4 or parts[: len(above)] != above or parts[-1] != SOCKET or parts[-4] != "teams":

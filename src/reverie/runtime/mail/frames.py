@@ -14,7 +14,7 @@ _READ_BYTES: Final = 65_536
 
 
 def frame_of(data: bytes) -> bytes:
-    """Return data with its length in front."""
+    """Return data with its length in front; raise ``InputError`` if it is empty or too long."""
     if not 0 < len(data) <= MAX_LETTER_BYTES:
         raise InputError(f"a frame must have 1 to {MAX_LETTER_BYTES:,} bytes, not {len(data):,}")
     return len(data).to_bytes(_HEAD_BYTES, "big") + data

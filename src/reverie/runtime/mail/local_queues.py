@@ -30,24 +30,24 @@ class LetterQueue:
         self._sent = 0
 
     def put(self, letter: Letter) -> None:
-        """Add a letter; a second letter with the same id is ignored."""
+        """Add a letter unless its id is there, and wake the agent; raise ``InputError`` if the queue is full."""
         if len(self._letters) >= MAX_WAITING:
             raise InputError(f"{self.name} has {MAX_WAITING:,} unread messages; write again when it has read some")
         self._letters.setdefault(letter.id, letter)
         self.wake()
 
     def wake(self) -> None:
-        """Call the agent's wake function."""
+        """Call the agent's wake function, if it has one."""
         if self._wake is not None:
             self._wake()
 
     def next_number(self) -> int:
-        """Return the number for the next letter to this agent."""
+        """Count and return the number for the next letter to this agent, from 1 on."""
         self._sent += 1
         return self._sent
 
     def poll(self, limit: int) -> list[Letter]:
-        """Return the letters that have waited longest, without removing them."""
+        """Return at most ``limit`` letters that have waited longest, without removing them."""
         return list(self._letters.values())[:limit]
 
     def mark_read(self, letter: Letter) -> None:
@@ -62,7 +62,7 @@ class LocalQueues:
         self._queues: dict[str, LetterQueue] = {}
 
     def join(self, name: str, *, mailbox: Mailbox | None = None, wake: Callable[[], None] | None = None) -> LetterQueue:
-        """Add an agent and return its queue."""
+        """Add an agent and return its new queue; raise ``InputError`` if the name is invalid or taken."""
         check_name(name)
         if name in self._queues:
             raise InputError(f"an agent named {name} runs in this process already; choose another name")
@@ -70,7 +70,7 @@ class LocalQueues:
         return queue
 
     def leave(self, name: str) -> None:
-        """Remove an agent; an unknown name is ignored."""
+        """Remove an agent with its queue; an unknown name is ignored."""
         self._queues.pop(name, None)
 
     def find(self, name: str) -> LetterQueue | None:

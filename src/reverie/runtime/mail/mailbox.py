@@ -111,7 +111,7 @@ class Mailbox:
     # -- ownership
 
     def _register(self) -> bytes:
-        """Create the mailbox if it does not exist, and return its key."""
+        """Create the mailbox if it does not exist or was retired, and return its key."""
         key, known = key_of(self.home, self.team, self.agent), mailbox_owner(self.home, self.team, self.agent)
         if key is not None and known is not None and not known.ended:
             return key
@@ -132,7 +132,7 @@ class Mailbox:
         return key
 
     def acquire(self) -> None:
-        """Take the lease to read; raise ``SessionBusy`` if another process holds it."""
+        """Take the lease to read and record this process; raise ``SessionBusy`` if another process has it."""
         if self._lease is not None and self._lease.held:
             return
         try:
@@ -150,7 +150,7 @@ class Mailbox:
         drop_orphans(self._folder, self._clock())
 
     def reader(self) -> str | None:
-        """Return the holder of the lease to read, or None."""
+        """Return a description of the process that holds the lease to read, or None."""
         return find_holder(self.home, "/".join(self._parts))
 
     def others(self) -> list[str]:
@@ -160,8 +160,7 @@ class Mailbox:
     def retire(self) -> None:
         """Record that the agent will not read again, and close the mailbox.
 
-        Others can still read its letters, and its waiting letters can be listed; if there are neither, the mailbox is
-        deleted.
+        The mailbox stays while letters that it sent may need its key, or letters wait in it; else it is deleted.
         """
         known = mailbox_owner(self.home, self.team, self.agent)
         if known is not None:
@@ -171,7 +170,7 @@ class Mailbox:
         self.close()
 
     def close(self) -> None:
-        """Release the lease to read; calling this twice does no harm."""
+        """Release the lease to read and close the folder; calling this twice does no harm."""
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.release()
@@ -198,10 +197,10 @@ class Mailbox:
         team: str | None = None,
         carry: Carrier | None = None,
     ) -> Letter:
-        """Send a letter; it is durable in its reader's mailbox when this returns.
+        """Send a letter and return it; it is durable in its reader's mailbox when this returns.
 
-        To send again after a crash, pass the same ``id``: the reader shows it once. ``carry`` may deliver the letter
-        another way.
+        To send again after a crash, pass the same ``id``: the reader shows it once. ``carry`` may deliver the
+        letter another way. Raise ``InputError`` if no such agent accepts letters.
         """
         reader = self._reader(to, team or self.team)
         with reserved_number(self.home, self._parts, reader) as number:
@@ -244,8 +243,8 @@ class Mailbox:
     def poll(self, limit: int = 50) -> list[Letter]:
         """Return the oldest waiting letters in each sender's order, without removing them.
 
-        This reads at most ``limit`` letters and a few folders, however many letters wait. A file that is not a valid
-        letter is moved to ``bad`` and added to ``refused``.
+        This takes the lease, and reads at most ``limit`` letters and a few folders, however many letters wait. A
+        file that is not a valid letter is moved to ``bad`` and added to ``refused``.
         """
         with self._polling, explained("read", self._shown):
             self.acquire()
@@ -260,7 +259,7 @@ class Mailbox:
             return []
 
     def _waiting(self, limit: int) -> tuple[list[LetterPlace], list[LetterPlace]]:
-        """Return the places of the oldest letters, and those of files that are not letters."""
+        """Return the places of the oldest letters, and of files that are not letters; remove empty folders."""
         folders, strays = senders_waiting(self._folder)
         folders.sort(key=lambda name: (name <= self._last_sender, name))
         found: list[list[LetterPlace]] = []
@@ -277,10 +276,11 @@ class Mailbox:
         return list(islice(merge(*found, key=archive_name), limit)), strays
 
     def _in_order(self, sender: str, limit: int) -> list[LetterPlace]:
-        """Return a sender's oldest letters, without skipping an earlier one.
+        """Return the places of a sender's oldest letters, without skipping an earlier one.
 
-        Listing a folder is not atomic: a letter may be listed and an earlier one missed. A second listing certainly
-        contains all letters that were there before the last one; a number that is still missing was never delivered.
+        Listing a folder is not atomic: a letter may be listed and an earlier one missed. A second listing
+        certainly contains all letters that were there before the last one; a number that is still missing was
+        never delivered.
         """
         places = oldest_places(self._folder, sender, limit)
         before = self._last_numbers.get(sender, 0)
@@ -292,7 +292,7 @@ class Mailbox:
         return places
 
     def _letter(self, place: LetterPlace) -> Letter | None:
-        """Return the letter at a place; refuse a file that is not a valid letter and return None."""
+        """Return the letter at a place; None if it is gone, or if it is not valid and was moved to ``bad``."""
         parts = ("new", place.folder, place.bucket, place.file)
         try:
             return self._verified(read_letter(self._folder, parts, f"{self._shown}/{'/'.join(parts)}"), place)
@@ -344,7 +344,7 @@ class Mailbox:
                 remove_empty_folders(self._folder, place_of(letter).folder, self._clock())
 
     def look(self, limit: int = 100, *, kept: bool = False) -> list[Letter]:
-        """Return waiting letters, or with ``kept`` those that were read, oldest first, without changing anything."""
+        """Return waiting letters, or with ``kept`` those that were read, oldest first, without marking them."""
         with self._polling, explained("read", self._shown):
             if kept:
                 places = [(("cur", name), place) for name, place in archived_places(self._folder, limit)]

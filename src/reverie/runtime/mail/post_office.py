@@ -32,7 +32,10 @@ class Bridge(Protocol):
     """Carries letters to agents outside the mailboxes of this user."""
 
     async def carry(self, id: str, letter: Letter) -> str:
-        """Deliver a letter to the agent with this id and describe the result; raise ``InputError`` if it is unknown."""
+        """Deliver a letter to the agent with this id and return a sentence about it.
+
+        Raise ``InputError`` if the id is unknown.
+        """
         ...
 
 
@@ -64,7 +67,11 @@ class PostOffice:
         self._avoided: dict[tuple[str, ...], float] = {}
 
     async def send(self, to: str, message: str, *, summary: str = "", control: Mapping[str, Any] | None = None) -> str:
-        """Deliver a message and describe the result; raise ``InputError`` for an unknown recipient."""
+        """Deliver a message and return a sentence about it; raise ``InputError`` if it cannot be addressed.
+
+        ``to`` is a name, ``*`` for all, ``uds:<path>`` or ``bridge:<id>``. A message that is too long is refused
+        too.
+        """
         if len(message) > self._max_chars:
             raise InputError(
                 f"the message has {len(message):,} characters, the limit is {self._max_chars:,}; send the important "
@@ -143,7 +150,7 @@ class PostOffice:
     async def _mailed(
         self, mailbox: Mailbox, name: str, team: str | None, content: _Content, *, carried: bool = True
     ) -> str:
-        """Send by mailbox, through the reader's socket if one is open."""
+        """Send by mailbox, through the reader's socket if one is open, and return a sentence about it."""
         parts = folders_of(team or mailbox.team, name)
         by_socket = False
 

@@ -54,7 +54,7 @@ def peer_uid(connection: socket.socket) -> int | None:
 
 @contextmanager
 def _address(home: str, parts: Sequence[str]) -> Generator[tuple[int, str]]:
-    """Open a mailbox's folder and yield it with a path of its socket that is short enough for the system."""
+    """Yield a mailbox's open folder and a path of its socket that is short enough for the system, in a context."""
     folder = open_folder(home, parts)
     try:
         short = f"/proc/self/fd/{folder}/{SOCKET}"
@@ -120,7 +120,10 @@ class MailSocket:
         self._peers = 0
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Listen until cancelled; raise ``SessionBusy`` if another process reads this mailbox."""
+        """Listen until cancelled; raise ``SessionBusy`` if another process reads this mailbox.
+
+        If there can be no socket, set ``problem`` and return.
+        """
         self._threads = CapacityLimiter(_THREADS)
         await to_thread.run_sync(self._mailbox.acquire)
         try:

@@ -66,7 +66,7 @@ class LogDraft:
 
 
 def logged_since(root: Path, since: datetime | None = None) -> list[LogLine]:
-    """Return the lines of the daily logs since a time, oldest first, at most the newest ten thousand.
+    """Return a list of the daily logs' lines since a time, oldest first, at most the newest ten thousand.
 
     Log times are local and have minute precision, so lines from the minute of ``since`` are included.
     """
@@ -86,7 +86,7 @@ def logged_since(root: Path, since: datetime | None = None) -> list[LogLine]:
 
 
 def log_files(root: Path) -> list[str]:
-    """Return the daily log files of a memory directory, oldest first."""
+    """Return the daily log files as paths relative to a memory directory, oldest first."""
     return sorted(file for file in _files_beneath(root) if day_of(file))
 
 
@@ -97,10 +97,10 @@ def _files_beneath(root: Path) -> Iterator[str]:
 
 
 def drafts_from_logs(lines: Sequence[LogLine], existing: Iterable[MemoryRecord] = ()) -> list[LogDraft]:
-    """Return a draft for each line whose text no existing memory contains.
+    """Return a list of drafts, one for each line whose text no existing memory contains.
 
-    The agent wrote each line deliberately, so its text is kept unchanged. The draft is a project memory unless the line
-    begins with another type ("feedback: ..."). Relative dates count from the line's day.
+    The agent wrote each line deliberately, so its text is kept unchanged. The draft is a project memory unless the
+    line begins with another type ("feedback: ..."). Relative dates count from the line's day.
     """
     known = {said for one in existing for said in (words(one.body), *sentences(one.body))}
     drafts: list[LogDraft] = []

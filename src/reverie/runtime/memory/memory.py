@@ -78,12 +78,12 @@ class Memory:
     # -- reading
 
     def list(self, *, type: str | None = None) -> Heads:
-        """Return all memories without their bodies, newest first; ``get`` returns one with its body."""
+        """Return a list of all memories, or those of a type, newest first, without bodies; ``get`` adds one."""
         heads = [head for head in self._scopes.heads() if type is None or head.type == type]
         return sorted(heads, key=lambda head: (head.modified, head.file), reverse=True)
 
     def get(self, file_or_name: str) -> MemoryRecord:
-        """Return one memory with its body, by file name or by name."""
+        """Return one memory with its body, by file name or by name; raise ``InputError`` if there is none."""
         scope, file = self._scopes.find(file_or_name)
         found = self._store(scope).get(file)
         if found is None:
@@ -91,20 +91,20 @@ class Memory:
         return self._scopes.outward(scope, found)
 
     def path_of(self, file: str) -> Path:
-        """Return the path of a memory's file."""
+        """Return the path of a memory's file, whether or not the file exists."""
         scope, inner = self._scopes.split(file)
         return Path(self._store(scope).path(inner))
 
     def index(self, scope: Scope = "private") -> LoadedIndex:
-        """Return the part of the index that fits its limits, with a warning that names the rest."""
+        """Return the part of a scope's index that fits its limits, with a warning if a part is left out."""
         return self._store(scope).load_index()
 
     def recall(self, query: str, *, limit: int = 5) -> Heads:
-        """Return the memories that match a question best, best first, without a model."""
+        """Return a list of the memories that match a question best, with bodies, best first, without a model."""
         return self._found.recall(query, limit=limit)
 
     def log(self, file_or_name: str | None = None) -> Log:
-        """Return all changes, or those of one memory, newest first; edits by other programs are recorded first."""
+        """Record edits by other programs, then return a list of all changes or of one memory's, newest first."""
         return self._scopes.entries(self._scopes.find(file_or_name, gone=True) if file_or_name is not None else None)
 
     def blame(self, file_or_name: str) -> Sequence[BlamedLine]:
@@ -189,7 +189,11 @@ class Memory:
         expect: str | None = None,
         dry_run: bool = False,
     ) -> SavedMemory:
-        """Write a new version of a memory; ``expect`` is the hash the current version must have."""
+        """Write a new version of a memory; an argument that is None keeps the old value.
+
+        ``expect`` is the hash the current version must have, else ``StorageConflict`` is raised; a team memory
+        with a new text is then saved beside the other version instead.
+        """
         scope, file = self._scopes.find(file_or_name)
         old = self.get(file_or_name)
         if text is not None or type is not None:
@@ -238,6 +242,7 @@ class Memory:
         """Write a whole memory file, as an agent's own file tools do, under the rules of ``save`` and ``update``.
 
         The trust is at most that of the author even if the front matter claims more, and writing never raises it.
+        Raise ``InputError`` if the content must not be saved.
         """
         scope, inner = self._scopes.split(file)
         store = self._store(scope)
@@ -286,7 +291,10 @@ class Memory:
     def forget_source(
         self, source: str, *, author: str = "user", erase: bool = False, dry_run: bool = False
     ) -> ForgottenMemories:
-        """Remove the memories from one source, such as a session, and later edits based on them, in one change."""
+        """Remove the memories from one source, such as a session, and undo later edits based on it, in one change.
+
+        ``erase`` also deletes the removed memories from the journal, which cannot be undone.
+        """
         gone: Gone = []
         restored: Names = []
         ids: Names = []
@@ -305,9 +313,9 @@ class Memory:
         return replace(self._forgotten(gone, ids), restored=restored)
 
     def undo(self, what: int | str = 1, *, author: str = "user", dry_run: bool = False) -> JournalEntry | None:
-        """Undo the last ``what`` changes, or the change with the id ``what``, byte for byte.
+        """Undo the last ``what`` private changes, or the change with the id ``what``, and return the new change.
 
-        An undo is a change too, so it can be undone by its id.
+        Files are restored byte for byte. An undo is a change too, so it can be undone by its id.
         """
         scope: Scope = "team" if isinstance(what, str) and what.startswith("team:") else "private"
 
@@ -325,7 +333,10 @@ class Memory:
     def rewind(
         self, to: datetime | str, *, scope: Scope = "private", author: str = "user", dry_run: bool = False
     ) -> JournalEntry | None:
-        """Restore every memory to its state at a time, or right after the change with an id; this can be undone."""
+        """Restore every memory of a scope to its state at a time, or right after the change with an id.
+
+        Return the new change, which can be undone; None if nothing differs.
+        """
         after = to if isinstance(to, str) and to[:1] == "c" and to[1:].isdigit() else ""
         time = "" if after else stamp(datetime.fromisoformat(iso_time(to)) if isinstance(to, str) else to)
 
@@ -342,18 +353,21 @@ class Memory:
         return self._outward(scope, plan)
 
     def reject(self, file_or_name: str, *, author: str = "user") -> JournalEntry | None:
-        """Reject an unconfirmed memory as the user: restore its last trusted version, or remove it if there is none."""
+        """Reject an unconfirmed memory as the user: restore its last trusted version, or remove it without one.
+
+        Return the change; raise ``InputError`` if the memory is not unconfirmed.
+        """
         scope, file = self._scopes.find(file_or_name)
         plan = self._store(scope).commit(lambda change: drafts.reject(change, file, who=author), notice=True)
         return self._outward(scope, plan)
 
     def reindex(self, scope: Scope = "private", *, author: str = "user", dry_run: bool = False) -> JournalEntry | None:
-        """Rewrite the index from the files."""
+        """Rewrite the index of a scope from its files and return the change; None if the index was right."""
         plan = self._store(scope).commit(lambda change: drafts.reindex(change, who=author), dry_run=dry_run)
         return self._outward(scope, plan)
 
     def append_daily(self, text: str, *, source: str = "", trust: Trust = "agent") -> Path:
-        """Append a line to today's log, from which a dream makes memories, and return the log's path."""
+        """Append a line to today's private log, from which a dream makes memories, and return the log's path."""
         refuse_secrets(text, "the line")
         now = self._clock().astimezone()
         file = daily_log(now.date())

@@ -34,7 +34,7 @@ _TAG_BYTES: Final = 8
 
 @record
 class SurfacedMemories:
-    """The memory files a session was shown, and the size of their texts."""
+    """The memory files a session was shown, and the size of their texts in bytes."""
 
     files: frozenset[str] = frozenset()
     bytes: int = 0
@@ -53,7 +53,7 @@ def surfaced_in(view: View) -> SurfacedMemories:
 
 
 class _Prefetch:
-    """One search for memories, running or finished."""
+    """One search for memories, waiting, running or finished."""
 
     def __init__(self, query: str) -> None:
         self.query = query
@@ -97,7 +97,10 @@ class SessionRecall:
         return switches.recall and switches.memory
 
     def start(self, query: str) -> None:
-        """Start to search memories for a query; cancel an earlier search whose result was not taken."""
+        """Start to search memories for a query; cancel an earlier search whose result was not taken.
+
+        Without a task group, ``take`` runs the search. Nothing happens if recall is off or the query is empty.
+        """
         self.cancel()
         if not self.allowed or not query.strip():
             return
@@ -106,13 +109,13 @@ class SessionRecall:
             self.tasks.start_soon(self._run, self._prefetch)
 
     def cancel(self) -> None:
-        """Cancel the running search, for example when the turn is cancelled."""
+        """Cancel and drop the search whose result was not taken, for example when the turn is cancelled."""
         prefetch, self._prefetch = self._prefetch, None
         if prefetch is not None:
             prefetch.scope.cancel()
 
     async def take(self) -> MemoriesSurfaced | None:
-        """Return the found memories once; None if there are none or the search is still running.
+        """Return the found memories once, as a decision to log; None without any, or while the search is running.
 
         The result of a search that is late can be taken later in the turn.
         """
@@ -129,7 +132,7 @@ class SessionRecall:
         return self._shown(prefetch)
 
     async def surface(self) -> MemoriesSurfaced | None:
-        """Take the found memories, log them so that the model sees them, and return the decision."""
+        """Take the found memories, log them so that the model sees them, and return the decision; None if none."""
         decision = await self.take()
         if decision is None:
             return None

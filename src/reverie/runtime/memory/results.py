@@ -29,13 +29,13 @@ class SavedMemory:
 
     @property
     def changed(self) -> bool:
-        """Whether a file was written."""
+        """Whether a file was written; False in a dry run."""
         return bool(self.id)
 
 
 @record
 class ForgottenMemories:
-    """The memories that were removed, and the copies and links that remain."""
+    """The memories that were removed, or would be in a dry run, and the copies and links that remain."""
 
     files: list[str]
     id: str = ""

@@ -43,7 +43,7 @@ def memory_directory(project: str | os.PathLike[str], settings: Settings) -> Pat
 
 
 class Scopes:
-    """The stores by scope, with the names callers use for their files and changes."""
+    """The private and the team store, with the names callers use for their files and changes."""
 
     def __init__(self, private: str, team: str | None, clock: Callable[[], datetime]) -> None:
         self._clock = clock
@@ -60,7 +60,7 @@ class Scopes:
     # -- names
 
     def split(self, file: str) -> tuple[Scope, str]:
-        """Return the scope and the file of a caller's file name; raise an error for an unsafe name."""
+        """Return the scope and file of a caller's file name; raise if it is unsafe or there is no team store."""
         inner = file.removeprefix(f"{TEAM}/")
         check_file(inner)
         if inner == file:
@@ -77,7 +77,10 @@ class Scopes:
         return f"{TEAM}:{id}" if scope == "team" else id
 
     def find(self, file_or_name: str, *, gone: bool = False) -> tuple[Scope, str]:
-        """Return the scope and file of a memory by file name or name; ``gone`` says that it may be deleted."""
+        """Return the scope and file of a memory by file name or name; raise ``InputError`` unless one matches.
+
+        A file name is only checked, not looked up. ``gone`` adds a hint about deleted memories to the error.
+        """
         if file_or_name.endswith(".md"):
             return self.split(file_or_name)
         wanted = " ".join(file_or_name.split()).casefold()
@@ -112,11 +115,11 @@ class Scopes:
     # -- all stores
 
     def heads(self) -> list[MemoryRecord]:
-        """Return all memories without their bodies."""
+        """Return a list of all memories of all stores, without their bodies."""
         return [self.outward(scope, head) for scope, store in self.stores.items() for head in store.scan().memories]
 
     def entries(self, wanted: tuple[Scope, str] | None = None) -> list[JournalEntry]:
-        """Return all changes, or those of one file, newest first."""
+        """Return a list of all changes, or those of one file, newest first."""
         found: list[tuple[str, int, JournalEntry]] = []
         for scope, store in self.stores.items():
             for entry in store.entries():
@@ -125,12 +128,12 @@ class Scopes:
         return [entry for _, _, entry in sorted(found, key=lambda one: one[:2], reverse=True)]
 
     def surfaced(self, found: Iterable[tuple[Scope, str]]) -> list[str]:
-        """Return the sessions that were shown any of these memories."""
+        """Return the names of the sessions that were shown any of these memories."""
         names = [self.name(scope, file) for scope, file in found]
         return self.stores["private"].surfaced(names)
 
     def links(self, files: set[str], *, but: Iterable[str] = ()) -> list[str]:
-        """Return the memories whose text links to any of these files."""
+        """Return the files of the memories whose text links to any of these files, without those in ``but``."""
         found: list[str] = []
         skipped = {*files, *but}
         stems = {file.rsplit("/", 1)[-1].removesuffix(".md") for file in files}
@@ -142,7 +145,7 @@ class Scopes:
         return found
 
     def pending(self) -> list[PendingMemory]:
-        """Return the unconfirmed memories."""
+        """Return a list of the unconfirmed memories, each with a diff against its last trusted version."""
         found: list[PendingMemory] = []
         for scope, store in self.stores.items():
             waiting = [head for head in store.scan().memories if head.trust == "unconfirmed"]
@@ -158,7 +161,7 @@ class Scopes:
         return found
 
     def lint(self) -> list[LintProblem]:
-        """Return the problems of all memories and indexes."""
+        """Return a list of the problems of all memories and indexes."""
         today = stamp(self._clock())
         return [
             LintProblem(self.name(scope, one), what) for scope in self.stores for one, what in self._wrong(scope, today)
@@ -183,7 +186,10 @@ class Scopes:
             yield INDEX, warning
 
     def route(self, type_name: str, wanted: Scope | None, trust: Trust) -> Scope:
-        """Return the scope for a new memory; an unconfirmed memory is never shared with the team."""
+        """Return the scope for a new memory; raise ``InputError`` if the wanted team scope is not allowed.
+
+        An unconfirmed memory is never shared with the team.
+        """
         if wanted == "team":
             self.store("team")
             if type_name == "user":
@@ -207,12 +213,15 @@ def author_trust(author: str, trust: Trust | None) -> Trust:
 
 
 def source_tuple(source: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return one source or several as a tuple."""
+    """Return one source or several as a tuple; an empty tuple for None or an empty text."""
     return (source,) if isinstance(source, str) and source else tuple(source or ())
 
 
 def iso_time(text: str | None) -> str:
-    """Return a time as ISO 8601, in the local zone if it has none; raise ``InputError`` if it is not a time."""
+    """Return a date or a time as ISO 8601, empty for an empty text; raise ``InputError`` if it is neither.
+
+    A time without a zone is local.
+    """
     if not text:
         return ""
     try:

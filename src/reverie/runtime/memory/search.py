@@ -33,7 +33,7 @@ class MemorySearch:
         """Files that could not be read, with the reason."""
 
     def refresh(self) -> int:
-        """Read the files that changed since the last call and return how many did."""
+        """Read changed files and drop deleted ones since the last call; return the number of both together."""
         found: dict[str, tuple[Scope, str, FileStamp]] = {
             _outside(scope, file): (scope, file, stamp)
             for scope, store in self._stores.items()
@@ -54,22 +54,22 @@ class MemorySearch:
     def search(
         self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
     ) -> list[Match]:
-        """Return the memories most relevant to a question as of the last refresh, best first."""
+        """Return a list of the memories most relevant to a question as of the last refresh, best first."""
         return self._index.search(query, limit=limit, now=now, without=without)
 
     def recall(self, query: str, *, limit: int = 10) -> list[MemoryRecord]:
-        """Refresh the index and return the memories most relevant to a question, with their texts, best first."""
+        """Refresh the index and return the memories most relevant to a question, with bodies, best first."""
         self.refresh()
         found = (self.get(match.file) for match in self.search(query, limit=limit))
         return [one for one in found if one is not None]
 
     @property
     def memories(self) -> list[MemoryRecord]:
-        """All memories as of the last refresh, with their texts."""
+        """A list of all memories as of the last refresh, with their bodies."""
         return list(self._records.values())
 
     def get(self, file: str) -> MemoryRecord | None:
-        """Return a memory as of the last refresh, or None."""
+        """Return a memory by its file as of the last refresh; None if there is none."""
         return self._records.get(file)
 
     def note_surfaced(self, files: list[str], session: str) -> None:

@@ -66,7 +66,7 @@ class IndexedMessage:
 
 
 def open_index(path: Path) -> sqlite3.Connection:
-    """Open the index, creating the private file and its tables if they do not exist."""
+    """Open the index; create the private file if missing, and its tables if missing or of another version."""
     connection = open_database(path, busy_seconds=_BUSY_SECONDS, autocommit=True)
     try:
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
@@ -107,7 +107,7 @@ class SearchRows:
     # -- ranking
 
     def reload(self) -> None:
-        """Reload the totals and the speakers if another connection or this one changed the rows."""
+        """Reload the totals and the speakers if the rows have changed since the last reload."""
         changes = self._connection.execute("PRAGMA data_version").fetchone()[0], self._connection.total_changes
         if changes == self._seen:
             return
@@ -122,7 +122,7 @@ class SearchRows:
         self._seen = changes
 
     def frequencies(self, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return for each indexed word the number of sessions and of messages that contain it."""
+        """Return a dict of each indexed word to the numbers of sessions and of messages that contain it."""
         found: dict[str, tuple[int, int]] = {}
         for some in _batches(list(wanted)):
             marks = ",".join("?" * len(some))
@@ -133,12 +133,12 @@ class SearchRows:
         return found
 
     def starting(self, letters: str) -> Sequence[str]:
-        """Return at most 2000 words that begin with these letters."""
+        """Return at most 2000 indexed words that begin with these letters, sorted."""
         query = "SELECT word FROM words WHERE word >= ? AND word < ? ORDER BY word LIMIT 2000"
         return [row[0] for row in self._connection.execute(query, (letters, letters + "\U0010ffff"))]
 
     def postings(self, term: str, within: Sequence[int] | None = None) -> list[tuple[int, array[int]]]:
-        """Return a word's postings by session, for all sessions or for some."""
+        """Return a word's packed postings as pairs with the session's number, for all sessions or for some."""
         rows: list[tuple[int, bytes]] = []
         if within is None:
             rows = self._connection.execute("SELECT log, posts FROM postings WHERE word = ?", (term,)).fetchall()
@@ -150,7 +150,7 @@ class SearchRows:
         return [(log, _numbers(posts)) for log, posts in rows]
 
     def facts(self, sessions: Iterable[int]) -> dict[int, SessionFacts]:
-        """Return the facts about these sessions by number."""
+        """Return the facts about these sessions, by session number."""
         wanted = list(sessions)
         if not self._facts:
             query = "SELECT id, key, words, messages FROM logs"
@@ -162,35 +162,35 @@ class SearchRows:
         return self._names.keys()
 
     def spoken_by(self, session: int, name: str) -> frozenset[int]:
-        """Return the numbers of a speaker's messages in a session."""
+        """Return the numbers of a speaker's messages in a session; empty if the speaker is unknown."""
         return self._names.get(name, {}).get(session, frozenset())
 
     # -- rows
 
     def logs(self) -> dict[str, LogRow]:
-        """Return the row of each log, by key."""
+        """Return the rows of all logs by key."""
         query = "SELECT id, key, offset, inode, size, mtime, mark FROM logs"
         return {row[1]: LogRow(*row) for row in self._connection.execute(query)}
 
     def log(self, key: str) -> LogRow | None:
-        """Return the row of one log, or None."""
+        """Return the row of one log by its key, or None."""
         query = "SELECT id, key, offset, inode, size, mtime, mark FROM logs WHERE key = ?"
         row = self._connection.execute(query, (key,)).fetchone()
         return None if row is None else LogRow(*row)
 
     def keys(self, project: str | None = None) -> dict[int, str]:
-        """Return the keys of the logs of all projects or of one, by number."""
+        """Return the keys of the logs of all projects or of one, by the number of the log."""
         where, given = ("", []) if project is None else (" WHERE project = ?", [project])
         return dict(self._connection.execute(f"SELECT id, key FROM logs{where}", given).fetchall())
 
     def places(self, log: int, numbers: Sequence[int]) -> dict[int, tuple[int, int, str]]:
-        """Return the places of messages in their log by number: offset, length and uuid."""
+        """Return a dict of message number to the message's place in its log: offset, length and uuid."""
         marks = ",".join("?" * len(numbers))
         query = f"SELECT number, offset, length, uuid FROM messages WHERE log = ? AND number IN ({marks})"
         return {row[0]: row[1:] for row in self._connection.execute(query, [log, *numbers])}
 
     def key_of(self, log: int) -> str:
-        """Return the key of a log."""
+        """Return the key of a log by its number; an empty string if there is none."""
         row = self._connection.execute("SELECT key FROM logs WHERE id = ?", (log,)).fetchone()
         return row[0] if row else ""
 
@@ -209,7 +209,7 @@ class SearchRows:
         return row
 
     def add(self, log: int, messages: Sequence[IndexedMessage]) -> None:
-        """Add messages at the end of a log's rows."""
+        """Add the words, speakers and places of messages after the last indexed message of a log."""
         connection = self._connection
         number, words = connection.execute("SELECT messages, words FROM logs WHERE id = ?", (log,)).fetchone()
         posts: dict[str, array[int]] = {}
@@ -264,7 +264,7 @@ class SearchRows:
         )
 
     def remove(self, log: int) -> None:
-        """Delete all rows of a log."""
+        """Delete all rows of a log, and overwrite their data on disk."""
         connection = self._connection
         connection.execute("PRAGMA secure_delete = ON")  # a purge must leave no words in free pages
         query = "SELECT length(posts) / 8 FROM postings WHERE word = ? AND log = ?"
@@ -281,7 +281,7 @@ class SearchRows:
         connection.execute("PRAGMA secure_delete = OFF")
 
     def _contents(self, log: int) -> set[str]:
-        """Return the words of a log."""
+        """Return the set of the words of a log."""
         rows = self._connection.execute("SELECT words FROM contents WHERE log = ?", (log,))
         return {word for (words,) in rows for word in words.split("\n") if word}
 

@@ -45,14 +45,14 @@ def stamp_of(found: os.stat_result) -> tuple[int, int, int]:
 
 
 def mark_of(descriptor: int, offset: int) -> bytes:
-    """Return a hash of the first and last bytes of the part already read, to detect a replaced log."""
+    """Return a hash of the first and last bytes of a log before an offset, to detect a replaced log."""
     head = os.pread(descriptor, min(offset, _MARK_BYTES), 0)
     start = max(0, offset - _MARK_BYTES)
     return blake2b(head + os.pread(descriptor, offset - start, start), digest_size=16).digest()
 
 
 def whole_lines(descriptor: int, offset: int, end: int) -> bytes:
-    """Read complete lines from an offset, one chunk at most; a line longer than a chunk is read completely."""
+    """Return complete lines from an offset, one chunk at most, but never less than one line if ``end`` allows."""
     wanted = _CHUNK_BYTES
     while True:
         data = os.pread(descriptor, min(wanted, end - offset), offset)
@@ -63,7 +63,7 @@ def whole_lines(descriptor: int, offset: int, end: int) -> bytes:
 
 
 def messages_in(data: bytes, offset: int) -> Iterator[IndexedMessage]:
-    """Yield the messages in some lines of a log; invalid lines are skipped."""
+    """Yield the messages with text in some lines of a log that begin at ``offset``; skip invalid lines."""
     for line in data.split(b"\n"):
         with suppress(ValueError):
             entry = decode_entry(line)
@@ -74,13 +74,13 @@ def messages_in(data: bytes, offset: int) -> Iterator[IndexedMessage]:
 
 
 def speaker_of(entry: Entry) -> str:
-    """Return the speaker's name in a message, or an empty string."""
+    """Return the name in an entry's message, or an empty string if there is none."""
     name = (entry.message or {}).get("name")
     return name if isinstance(name, str) else ""
 
 
 def text_of_entry(entry: Entry) -> str:
-    """Return the text of a message with its tool calls and results, without thinking."""
+    """Return the text of a message with its tool calls and results, without thinking; empty if no message."""
     message = message_of(entry) if entry.kind in (USER, ASSISTANT, ATTACHMENT) else None
     content: Any = None if message is None else message.get("content")
     if isinstance(content, str):

@@ -36,7 +36,7 @@ _TRIES: Final = 3
 
 @record
 class SearchHit:
-    """A found message: its place, speaker and time, and a snippet with the words of the query."""
+    """A found message: its session and handle, speaker and time, and a snippet with the words of the query."""
 
     session: str
     project: str
@@ -91,7 +91,7 @@ class SessionSearch:
         self.close()
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the index, if it is open; the next call opens it again."""
         opened, self._opened = self._opened, None
         if opened is not None:
             with suppress(sqlite3.Error):
@@ -137,7 +137,7 @@ class SessionSearch:
         return self._with_rows(lambda rows: rows.keys(project))
 
     def refresh(self) -> IndexRefresh:
-        """Read the new lines of all logs, and remove the rows of deleted logs."""
+        """Read the new lines of all logs, remove the rows of deleted logs, and return the work done."""
         return self._with_rows(self._refresh_rows)
 
     def forget(self, key: str) -> bool:
@@ -179,7 +179,7 @@ class SessionSearch:
         return total
 
     def _follow(self, rows: SearchRows, key: str) -> IndexRefresh:
-        """Read the new lines of one log, or all lines if the log was replaced."""
+        """Read the new lines of one log, or all lines if it was replaced, and return the work done."""
         *folders, name = key.split("/")
         path = os.path.join(self._home, key)
         with explained("read", path), self._transaction():
@@ -300,7 +300,7 @@ class SessionSearch:
             raise
 
     def _with_rows(self, act: Callable[[SearchRows], T]) -> T:
-        """Run a function on the rows; if the index is damaged, rebuild it and run the function again."""
+        """Return the result of a function on the rows; if the index is damaged, rebuild it and try once more."""
         for last in (False, True):
             try:
                 with self._open_rows() as rows:

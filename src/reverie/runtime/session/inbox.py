@@ -84,7 +84,7 @@ class Inbox:
         self._compact = compact
 
     async def drain(self, log: SessionLog) -> None:
-        """Obey the commands that wait and show their messages to the model; read-only sessions take in nothing."""
+        """Run waiting commands, log their texts for the model and delete them; do nothing in read-only mode."""
         if log.mode != "write":
             return
         storage = self._storage

@@ -185,7 +185,7 @@ class Session:
         return [call for call in calls if self.view.tool_call(call.id) is not None]
 
     async def _bill(self, reply: Mapping[str, Any]) -> None:
-        """Log the usage and cost of a reply, enter them in the ledger, and report a cache break."""
+        """Log a reply's usage and cost, also in the ledger, and report a cache break; skip one without usage."""
         accounts = self.parts.accounts
         await self.parts.host.load_prices(reply)
         billed = accounts.after(reply, cache={**self.parts.cache.state(), **self.parts.trim.state()})

@@ -14,7 +14,7 @@ __all__ = ["DailyBudget"]
 
 
 class DailyBudget:
-    """Compares the use of a day with its budget; counts all sessions of the ledger, or its own calls without one."""
+    """Compares the use of a UTC day with a budget; counts all the ledger's calls, or without a home added ones."""
 
     def __init__(
         self, *, home: Path | None = None, source: str = "extract", clock: Callable[[], float] = time.time
@@ -33,7 +33,7 @@ class DailyBudget:
         self._usd += usd or 0.0
 
     def over(self, tokens: int, usd: float) -> str:
-        """Return a sentence if the tokens or the money of today are used up, else an empty string; this may block."""
+        """Return a sentence if today's use reaches these tokens or this cost, else an empty string; may block."""
         self._start_new_day()
         used, cost = self._tokens, self._usd
         if self._home is not None:

@@ -44,7 +44,11 @@ class CandidateWriter:
         most: int,
         imported: Collection[str] = (),
     ) -> ExtractionRun:
-        """Run the local extractor over entries and save its candidates; ``before`` are the earlier entries."""
+        """Run the local extractor over entries, save its candidates, and return the run.
+
+        ``before`` are the earlier entries; ``most`` is the largest number of candidates; ``imported`` are the
+        uuids of entries that another program recorded.
+        """
         made = extract(
             entries, self._heads(), instructions=instructions, heard_before=before, imported=imported, most=most
         )
@@ -85,7 +89,10 @@ class CandidateWriter:
         heads: Sequence[MemoryRecord],
         saved: list[SavedMemory],
     ) -> ExtractionRun:
-        """Save the memories of a model's answer; each is added to ``saved`` at once, so a later failure keeps it."""
+        """Save the memories of a model's answer and return the run.
+
+        Each memory is added to ``saved`` at once, so a later failure keeps it.
+        """
         ran = ExtractionRun("model", saved, list(refused))
         known = ExistingMemories(heads)
         files = {head.file for head in heads}

@@ -104,7 +104,10 @@ class Extractor:
         return self._running is not None
 
     async def after_query(self) -> None:
-        """Extract memories if a run is due; call this when a query of the main conversation is complete."""
+        """Extract memories if due, in the background with a task group; during a run, request one more run.
+
+        Call this when a query of the main conversation is complete.
+        """
         if self._closed or forking() or not self._options.allowed():
             return
         view = self._session.view
@@ -123,7 +126,7 @@ class Extractor:
             await self._running.wait()
 
     async def close(self, timeout_seconds: float | None = None) -> bool:
-        """Wait up to a timeout for running work, then cancel it; return whether it ended by itself."""
+        """Start no more runs, wait up to a timeout for a running one, then cancel it; return whether it ended."""
         self._closed = True
         limit = self._policy.close_seconds if timeout_seconds is None else timeout_seconds
         with anyio.CancelScope(shield=True):
@@ -268,20 +271,20 @@ class Extractor:
 
 
 def _upto(said: Sequence[Entry], uuid: str) -> frozenset[str]:
-    """Return the uuids of the entries up to and including the one with this uuid."""
+    """Return the uuids of the entries up to and including the one with this uuid; empty if it is not found."""
     names = [entry.uuid for entry in said] if uuid else []
     return frozenset(names[: names.index(uuid) + 1] if uuid in names else ())
 
 
 def _unseen(view: View, entries: Sequence[Entry]) -> str:
-    """Return the users' words in these entries that a compaction has removed from the view."""
+    """Return the last of the users' words in these entries that a compaction has removed from the view."""
     shown = {piece.uuid for group in view.groups for piece in group.pieces}
     said = [own_words(entry) for entry in entries if entry.kind == USER and entry.uuid not in shown]
     return escaped("\n\n".join(filter(None, said))[-_UNSEEN_CHARS:])
 
 
 def _usage(reply: ForkReply) -> dict[str, Any]:
-    """Return the usage of a fork for the log."""
+    """Return the usage of a fork as a dict for the log."""
     return {
         "input_tokens": reply.usage.input,
         "output_tokens": reply.usage.output,

@@ -59,7 +59,7 @@ class RefusedCandidate:
 
 @record
 class ExtractionOutcome:
-    """The result for one session."""
+    """The memories extracted from one session, and the refused candidates."""
 
     session: str
     messages: int
@@ -69,7 +69,7 @@ class ExtractionOutcome:
 
 
 def is_imported(entries: Sequence[Entry]) -> bool:
-    """Return whether another program recorded the session."""
+    """Return whether the metadata in these entries say that another program recorded the session."""
     return any(entry.kind == META and entry.body.get("source") for entry in entries)
 
 
@@ -85,7 +85,11 @@ class Extraction:
     def look(
         self, session: str, entries: Sequence[Entry], *, imported: bool = True, most: int = MAX_CANDIDATES
     ) -> ExtractionOutcome:
-        """Extract memories from a session and save them unless this is a dry run; repeating it changes nothing."""
+        """Extract memories from a session, save them unless this is a dry run, and return the outcome.
+
+        Repeating it changes nothing. ``imported`` says that another program recorded the session, which lowers the
+        trust.
+        """
         spoken = [entry for entry in entries if entry.kind == USER and own_words(entry)]
         foreign = {entry.uuid for entry in entries} if imported else set[str]()
         made = extract(entries, self._there, instructions=self._instructions, imported=foreign, most=most)

@@ -83,7 +83,7 @@ class ExtractTools:
         self._tools: dict[str, Tool] = {}
 
     async def __call__(self, call: Call, state: ForkState) -> ForkToolResult:
-        """Run one tool call, or return a refusal."""
+        """Run one tool call and return its result, or return a refusal."""
         if call.problem is not None:
             return ForkToolResult(f"The input does not match the tool's schema: {call.problem}", is_error=True)
         if call.name in _WRITES:

@@ -120,7 +120,7 @@ class Compactor:
         await self._tried(asked)
 
     async def _tried(self, asked: CompactionRequest) -> CompactionReport | None:
-        """Compact; log a failure, emit an event, and let the turn go on."""
+        """Compact and return the report; log a failure, emit an event and return None: the turn goes on."""
         session = self._session
         try:
             report = await self._draft.plan(asked)

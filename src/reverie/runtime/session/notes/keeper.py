@@ -249,7 +249,7 @@ class NotesKeeper:
         )
 
     async def _adopted(self, template: Template) -> tuple[NotesUpdated | None, Document | None]:
-        """Log a person's edit of the file; return the decision, if any, and the document on disk."""
+        """Log a person's edit of the file, or copy a damaged one aside; return the decision, if any, and file."""
         found: Document | None = await self._session.run_blocking(lambda: self._storage.read(self._key))
         if found is None:
             return None, None
