@@ -217,7 +217,7 @@ class Transcript:
     # -- streamed text
 
     def _discard_reply(self, why: str) -> None:
-        """Discard an incomplete reply; show ``why`` if given, and a warning if part of the reply is already written."""
+        """Discard an incomplete reply; show ``why`` if given, and a warning if a part was already written."""
         written, self._text, self._shown = self._shown, "", 0
         self._thinking, self._thinking_since = "", 0.0
         if written:
