@@ -32,7 +32,7 @@ class McpConnection:
         self.server = server
         self.problem = ""
         self.listed: list[dict[str, Any]] = []
-        """The server's own descriptions of its tools."""
+        """The server's own descriptions of its tools, as dicts of the MCP format."""
         self.ready = anyio.Event()
         """Set when the tools are listed or the connection has failed."""
         self._cwd = cwd

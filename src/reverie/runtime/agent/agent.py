@@ -58,10 +58,10 @@ class Agent:
         bridge: Bridge | None = None,
         on_control: ControlHandler | None = None,
     ) -> None:
-        """Prepare an agent; every argument left out comes from the settings.
+        """Prepare an agent without opening it; a model, mode or limit left out comes from the settings.
 
-        ``bridge`` carries messages to ``bridge:<id>``; ``on_control`` is called with control messages that this agent
-        must obey, such as a request to shut down.
+        ``bridge`` carries messages to ``bridge:<id>``; ``on_control`` is called with control messages that this
+        agent must obey, such as a request to shut down.
         """
         place = Path(cwd).resolve()
         known = settings or load_settings(project=canonical_root(place))
@@ -88,7 +88,7 @@ class Agent:
 
     @classmethod
     def from_options(cls, options: AgentOptions) -> Agent:
-        """Make an agent from options whose defaults are filled in, such as those of a sub-agent."""
+        """Return an unopened agent with options whose defaults are filled in, such as those of a sub-agent."""
         agent = cls.__new__(cls)
         agent._set_up(options)
         return agent
@@ -135,7 +135,7 @@ class Agent:
         stack.push_async_callback(self._wind_down)
 
     async def _first_message_text(self) -> str:
-        """Return the list of agent types and the memory index for the first message."""
+        """Return the list of agent types and the memory index, for a new session's first message; may be empty."""
         lineage = self._options.lineage
         texts = [self._relay.listing] if self._relay is not None else []
         if self.parts.memory is not None:
@@ -146,7 +146,7 @@ class Agent:
         return "\n\n".join(text for text in texts if text)
 
     async def _wind_down(self) -> None:
-        """Stop this agent's own agents, let background writes finish, run the last hooks, cancel all other tasks."""
+        """Stop agents that this one started, finish memory writes, run the end hooks, cancel all other tasks."""
         parts = self.parts
         try:
             if self._relay is not None:
@@ -160,7 +160,7 @@ class Agent:
     # -- answering
 
     async def ask(self, prompt: Prompt) -> AsyncGenerator[Event, None]:
-        """Answer a prompt and yield every event in order, ``QueryEnded`` last.
+        """Answer a prompt; yield the query's events in order, ``QueryEnded`` last, and do nothing until iterated.
 
         An agent that is not open is opened for this prompt and closed after it.
         """
@@ -184,15 +184,15 @@ class Agent:
             self._is_answering = False
 
     def listen(self, listener: Listener) -> None:
-        """Call a function with every event as soon as it happens."""
+        """Register a function to call with every event as soon as it happens; its exceptions are ignored."""
         self._events.listeners.append(listener)
 
     def interrupt(self) -> None:
-        """Stop the running query; everything it did so far stays in the log."""
+        """Ask the running query to stop, without waiting; everything it did so far stays in the log."""
         self._interrupt.request()
 
     async def use_model(self, name: str) -> None:
-        """Use another model from the next request on."""
+        """Use the model with this name or alias from the next request on; the agent must be open."""
         parts = self.parts
         if self._host is not None:
             self._host.has_fallen_back = False
@@ -207,34 +207,34 @@ class Agent:
 
     @property
     def cwd(self) -> Path:
-        """The working directory."""
+        """The working directory of the agent."""
         return self._options.cwd
 
     @property
     def settings(self) -> Settings:
-        """The settings it was made with."""
+        """The settings that the agent was made with."""
         return self._options.settings
 
     @property
     def parts(self) -> AgentParts:
-        """The parts of an agent that is open."""
+        """The parts of the open agent (session, model, tools); raises ``SessionError`` before it is opened."""
         if self._parts is None:
             raise SessionError("this agent is not open: use it in 'async with'")
         return self._parts
 
     @property
     def session(self) -> Session:
-        """The session that holds the conversation."""
+        """The session that holds the conversation; raises ``SessionError`` before the agent is opened."""
         return self.parts.session
 
     @property
     def model(self) -> Model:
-        """The model that answers now."""
+        """The model that answers now; raises ``SessionError`` before the agent is opened."""
         return self.parts.model
 
     @property
     def mode(self) -> Mode:
-        """The permission mode: how much tools may do without asking."""
+        """The permission mode: how much tools may do without asking; setting it also restricts sub-agents."""
         return self._options.mode
 
     @mode.setter
@@ -246,7 +246,7 @@ class Agent:
                 self._relay.narrow(mode)
 
     def status(self) -> Status:
-        """Return the figures a footer shows: window, cost, cache share and background work."""
+        """Return the figures of the open agent for a footer: window, cost, cache share, background work."""
         parts, meter = self.parts, self._events.meter
         tokens = parts.session.view.token_count.tokens
         window = parts.window_tokens()
@@ -276,23 +276,23 @@ class Agent:
         worktree: bool = False,
         model: str = "",
     ) -> StartedAgent:
-        """Start an agent of a type, or a fork of this conversation if ``kind`` is empty.
+        """Start a sub-agent of the type ``kind``, or a fork of this conversation if ``kind`` is empty.
 
-        Wait for its result, unless it runs in the background: then the result enters the conversation at a later round.
+        Wait for its result, unless it runs in the background: then the result enters the conversation later.
         """
         request = AgentRequest(prompt, kind, description, background, worktree, model)
         return await self._open_relay().spawner.start(request)
 
     def agents(self) -> list[AgentStatus]:
-        """Return the state of every agent that was started here, directly or by another one."""
+        """Return the state of every agent of this team, running or ended; empty if this agent is not open."""
         return self._relay.spawner.statuses() if self._stack is not None and self._relay is not None else []
 
     async def stop_agent(self, agent: str) -> str:
-        """Stop an agent and every agent it started; return a sentence about its end."""
+        """Stop the agent with this id and every agent it started; return a sentence about its end."""
         return await self._open_relay().spawner.stop(agent)
 
     async def wait_agent(self, agent: str) -> AgentStatus:
-        """Wait until an agent ends, and return its state."""
+        """Wait until the agent with this id ends, and return its state and usage."""
         return await self._open_relay().spawner.wait(agent)
 
     def _open_relay(self) -> Relay:

@@ -12,7 +12,7 @@ __all__ = ["EventFeed"]
 
 
 class EventFeed:
-    """Passes each event to the meter and to every listener, and queues those of a running query."""
+    """Passes each event to the meter and to every listener, and queues it while a query runs."""
 
     def __init__(self) -> None:
         self.meter = Meter()
@@ -21,7 +21,7 @@ class EventFeed:
         self._is_queueing = False
 
     def emit(self, event: Event) -> None:
-        """Count an event, queue it if a query runs, and call every listener; their exceptions are ignored."""
+        """Count an event, queue it if a query runs, and call every listener; ignore exceptions of listeners."""
         self.meter.on_event(event)
         if self._is_queueing:
             self._queue.append(event)
@@ -30,16 +30,16 @@ class EventFeed:
                 listener(event)
 
     def start_queue(self) -> None:
-        """Empty the queue and begin to fill it."""
+        """Empty the queue and queue every event from now on."""
         self._queue.clear()
         self._is_queueing = True
 
     def stop_queue(self) -> None:
-        """Stop filling the queue."""
+        """Queue no further events; those in the queue stay."""
         self._is_queueing = False
 
     def new_events(self) -> list[Event]:
-        """Return the events queued since the last call, oldest first."""
+        """Return the queued events as a list, oldest first, and empty the queue."""
         events = list(self._queue)
         self._queue.clear()
         return events

@@ -15,11 +15,11 @@ __all__ = ["AgentHost"]
 
 
 class AgentHost:
-    """Answers the questions of the query loop (``loop.QueryHost``) from an agent's parts."""
+    """The ``QueryHost`` of the query loop, made from an agent's parts and its relay."""
 
     def __init__(self, parts: AgentParts, relay: Relay | None) -> None:
         self.has_fallen_back = False
-        """Whether the fallback model already replaced the first one."""
+        """Whether the fallback model already replaced the model of the settings."""
         self._parts = parts
         self._relay = relay
 
@@ -30,7 +30,7 @@ class AgentHost:
 
     @property
     def max_tokens(self) -> int:
-        """The output limit of the next request."""
+        """The most output tokens of the next request."""
         return self._parts.max_tokens
 
     @max_tokens.setter
@@ -38,7 +38,7 @@ class AgentHost:
         self._parts.max_tokens = tokens
 
     def request_options(self) -> dict[str, Any]:
-        """Return the arguments of ``Session.prepare``: model, output limit, system prompt and tools."""
+        """Return the arguments of ``Session.prepare`` as a dict: model, output limit, system prompt and tools."""
         parts = self._parts
         return {
             "model": parts.model.model_id,
@@ -48,7 +48,7 @@ class AgentHost:
         }
 
     def raised_limit(self) -> int | None:
-        """Return a larger output limit; None if the model or the free part of the window allows none."""
+        """Return a larger output limit in tokens; None if settings, model or free window allow none."""
         parts = self._parts
         wanted = parts.options.settings.agent.max_tokens_raised
         most = parts.model.capabilities.max_output or max_output_tokens(parts.model.model_id)
@@ -57,7 +57,7 @@ class AgentHost:
         return raised if raised > parts.max_tokens else None
 
     def fall_back(self) -> bool:
-        """Switch to the fallback model, once; return whether that happened."""
+        """Switch to the fallback model, once until ``Agent.use_model`` is called; return whether it happened."""
         parts = self._parts
         spare = parts.options.settings.fallback_model
         if spare is None or self.has_fallen_back:
@@ -69,7 +69,7 @@ class AgentHost:
         return True
 
     def end_by_limit(self, turns: int) -> QueryEnd | None:
-        """Return the end that a limit on turns or money forces; None while there is room."""
+        """Return the query's end if a limit on turns, money or sub-agents is reached; otherwise None."""
         options = self._parts.options
         if turns >= options.max_turns:
             return QueryEnd("max_turns", f"{turns} turns were taken, and no more are allowed")
@@ -82,14 +82,14 @@ class AgentHost:
         return None
 
     async def begin_query(self, prompt: str) -> None:
-        """Start to search memories for a prompt, and attach everything that changed since the last one."""
+        """Start to recall memories for a prompt, and attach instructions, date and messages that are new."""
         if self._parts.memory is not None:
             self._parts.memory.start_recall(prompt)
         await self._parts.opening.refresh()
         await self.add_attachments()
 
     async def add_attachments(self) -> None:
-        """Attach nested instructions, a new date, messages of other agents, and recalled memories."""
+        """Attach nested instructions of touched files, a new date, messages of agents, and recalled memories."""
         runs = self._parts.runs
         touched, runs.touched = runs.touched, set()
         await self._parts.opening.attach(touched)
@@ -99,10 +99,10 @@ class AgentHost:
             await self._parts.memory.attach_recalled()
 
     async def end_query(self) -> None:
-        """Start to extract memories from the finished query, in the background."""
+        """Cancel recall, and start to extract memories and, if it is due, a dream, in the background."""
         if self._parts.memory is not None:
             await self._parts.memory.end_query()
 
     def cost_usd(self) -> float | None:
-        """Return the cost of the session so far; None where no price is known."""
+        """Return the cost of the session so far in dollars; None if no call had a known price."""
         return self._parts.events.meter.cost_usd

@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class QueryInterrupted(Exception):
-    """The user stopped the query; raised and caught inside the runtime."""
+    """Raised when the user stopped the query; the runtime catches it itself."""
 
 
 class Interrupt:
-    """Cancels the step that a query is waiting for.
+    """Cancels the step that a running query is waiting for.
 
-    A query is an async generator, and a cancel scope must not stay open while a generator is suspended. Each step that
-    may take long therefore runs in a scope of its own.
+    A query is an async generator, and a cancel scope must not stay open while a generator is suspended. Each step
+    that may take long therefore runs in a scope of its own.
     """
 
     def __init__(self) -> None:
@@ -28,17 +28,17 @@ class Interrupt:
         self._scope: CancelScope | None = None
 
     def request(self) -> None:
-        """Cancel the step that runs now, or the next one."""
+        """Cancel the guarded step that runs now and every later one, until ``reset``."""
         self._is_requested = True
         if self._scope is not None:
             self._scope.cancel()
 
     def reset(self) -> None:
-        """Forget an earlier request, before a new query."""
+        """Forget an earlier request; call this before a new query."""
         self._is_requested = False
 
     async def guard(self, step: Awaitable[T]) -> T:
-        """Wait for a step; raise ``QueryInterrupted`` as soon as an interrupt is requested."""
+        """Await a step and return its result; cancel it and raise ``QueryInterrupted`` on a request."""
         with CancelScope() as scope:
             self._scope = scope
             if self._is_requested:

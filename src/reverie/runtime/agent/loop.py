@@ -35,7 +35,7 @@ STOPPED: Final = "[The user stopped the reply here.]"
 CUT: Final = "max_tokens"
 MAX_CONTINUES: Final = 3
 MAX_SENT_BACK: Final = 5
-"""How often stop hooks may send the model back to work in one query."""
+"""How often hooks of the event ``stop`` may make the model continue in one query."""
 
 
 @record
@@ -47,7 +47,7 @@ class QueryEnd:
 
 
 class QueryHost(Protocol):
-    """The agent, as far as the loop needs it: its model, its limits, and its work around each turn."""
+    """The agent as the query loop sees it: its model, its limits, and its work around each turn."""
 
     @property
     def model(self) -> Model:
@@ -56,50 +56,50 @@ class QueryHost(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """The output limit of the next request."""
+        """The most output tokens of the next request."""
         ...
 
     @max_tokens.setter
     def max_tokens(self, tokens: int) -> None: ...
 
     def request_options(self) -> dict[str, Any]:
-        """Return the arguments of ``Session.prepare``: model, system, tools, options."""
+        """Return the arguments of ``Session.prepare`` as a dict: model, output limit, system prompt and tools."""
         ...
 
     def raised_limit(self) -> int | None:
-        """Return a larger output limit for a reply that was cut off; None if there is none."""
+        """Return a larger output limit in tokens for a reply that was cut off; None if there is none."""
         ...
 
     def fall_back(self) -> bool:
-        """Switch to the fallback model; return whether there is one."""
+        """Switch to the fallback model; return False if there is none or it was used before."""
         ...
 
     def end_by_limit(self, turns: int) -> QueryEnd | None:
-        """Return the end that a limit on turns or money forces; None while there is room."""
+        """Return the end of the query if a limit on turns or money is reached; otherwise None."""
         ...
 
     async def begin_query(self, prompt: str) -> None:
-        """Attach everything that changed since the last prompt, and start to search memories for this one."""
+        """Attach context that changed since the last prompt, and start to recall memories for this prompt."""
         ...
 
     async def end_query(self) -> None:
-        """Start the background work that follows a completed query."""
+        """Start the background work that follows a completed query, such as extraction of memories."""
         ...
 
     async def add_attachments(self) -> None:
-        """Attach instruction files of folders that tools touched, a new date, and messages."""
+        """Attach instruction files near touched files, a new date, messages of agents, and recalled memories."""
         ...
 
     def cost_usd(self) -> float | None:
-        """Return the cost of the session so far; None where no price is known."""
+        """Return the cost of the session so far in dollars; None if no call had a known price."""
         ...
 
 
 class QueryEvents(Protocol):
-    """The events of a query: emitted at once, and collected until the loop yields them."""
+    """The events of a query: passed to listeners at once, and queued until the loop yields them."""
 
     def emit(self, event: Event) -> None:
-        """Pass an event to every listener."""
+        """Pass an event to every listener and queue it for ``new_events``."""
         ...
 
     def new_events(self) -> Iterable[Event]:
@@ -109,7 +109,7 @@ class QueryEvents(Protocol):
 
 @dataclass(slots=True)
 class QueryRun:
-    """One query while it runs: the parts it uses, and its counters."""
+    """One running query: the parts of the agent that it uses, its counters, and its end (None while it runs)."""
 
     session: Session
     host: QueryHost
@@ -125,7 +125,10 @@ class QueryRun:
 
 
 async def run_query(run: QueryRun, prompt: Prompt) -> AsyncGenerator[Event, None]:
-    """Answer a prompt and yield every event as it happens, ``QueryEnded`` last."""
+    """Answer a prompt; yield the query's events as they happen, ``QueryEnded`` last.
+
+    If the caller cancels, log an end and emit ``QueryEnded`` before the exception is raised again.
+    """
     try:
         run.end = await _begin(run, prompt)
         while run.end is None:
@@ -146,7 +149,7 @@ async def run_query(run: QueryRun, prompt: Prompt) -> AsyncGenerator[Event, None
 
 
 async def _turn(run: QueryRun) -> AsyncGenerator[Event, None]:
-    """Run one turn (limits, request, streamed reply, tools) and yield its events; set ``run.end`` if it is the last."""
+    """Run one turn (limits, request, reply, tools) and yield its events; set ``run.end`` if it is the last."""
     for event in run.events.new_events():
         yield event
     request = await _request(run)
@@ -173,7 +176,7 @@ async def _turn(run: QueryRun) -> AsyncGenerator[Event, None]:
 
 
 async def _request(run: QueryRun) -> dict[str, Any] | None:
-    """Return the next request; set ``run.end`` and return None if a limit or a full window forbids it."""
+    """Return the next request; set ``run.end`` and return None if a limit is reached or the window is full."""
     run.end = run.host.end_by_limit(run.turns)
     if run.end is not None:
         return None
@@ -185,7 +188,7 @@ async def _request(run: QueryRun) -> dict[str, Any] | None:
 
 
 async def _begin(run: QueryRun, prompt: Prompt) -> QueryEnd | None:
-    """Run the prompt hooks, add attachments, and log the prompt; return an end if a hook refused it."""
+    """Run the prompt hooks, add attachments and log the prompt; if a hook refuses it, return the query's end."""
     run.interrupt.reset()
     text = prompt if isinstance(prompt, str) else "\n".join(str(block.get("text", "")) for block in prompt)
     outcome = await run.interrupt.guard(run.hooks.run("user_prompt", {"prompt": text}))
@@ -213,7 +216,7 @@ def _show(run: QueryRun, piece: ReplyDelta) -> None:
 
 
 async def _compact_once(run: QueryRun, error: PromptTooLong) -> QueryEnd | None:
-    """Compact because the provider rejected the prompt as too long; return an end the second time."""
+    """Compact after the provider rejected the prompt as too long; end the run if that fails or was done before."""
     if run.has_compacted:
         return QueryEnd("prompt_too_long", f"{error}; compacting did not make enough room")
     run.has_compacted = True
@@ -225,7 +228,10 @@ async def _compact_once(run: QueryRun, error: PromptTooLong) -> QueryEnd | None:
 
 
 async def _handle_reply(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None:
-    """Log a whole reply, then run its tools, continue it where the output limit cut it, or end."""
+    """Log a reply, then run its tools, ask to continue it if cut, or finish; return the query's end or None.
+
+    A cut reply is asked for again if the output limit can be raised; a refused one goes to the fallback model.
+    """
     stopped = reply.get("stop_reason")
     if stopped == CUT and not run.continues:
         raised = run.host.raised_limit()
@@ -250,7 +256,7 @@ async def _handle_reply(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None
 
 
 async def _continue_reply(run: QueryRun, calls: list[Any]) -> QueryEnd | None:
-    """Ask the model to continue a reply that the output limit cut; refuse the calls in it."""
+    """Log errors for the tool calls of a cut reply and ask the model to go on; end after too many cuts."""
     await run.runs.refuse(calls, CUT_OFF)
     if run.continues >= MAX_CONTINUES:
         return QueryEnd("completed", f"the reply was cut off {MAX_CONTINUES + 1} times by the output limit")
@@ -268,7 +274,7 @@ async def _after_tools(run: QueryRun) -> None:
 
 
 async def _finish(run: QueryRun) -> QueryEnd | None:
-    """Run the stop hooks on a final reply; return None if they send the model back to work."""
+    """Run the stop hooks on a final reply; return the query's end, or None if they make the model continue."""
     payload = {"stop_hook_active": run.sent_back > 0}
     outcome = await run.interrupt.guard(run.hooks.run("stop", payload))
     if outcome.stop:
@@ -282,7 +288,7 @@ async def _finish(run: QueryRun) -> QueryEnd | None:
 
 
 async def _settle(run: QueryRun) -> None:
-    """Make the log continuable: answer calls that were running, or note that the reply was stopped."""
+    """Complete the log so that it can be resumed: add missing tool results, or else note the interruption."""
     if run.session.view.unanswered():
         await run.runs.settle()
     elif run.session.view.length:

@@ -50,7 +50,7 @@ class AgentMemory:
         tasks: TaskGroup,
         sandboxed: bool,
     ) -> None:
-        """Open the memories; ``model`` writes them, ``small`` selects them (None uses the local search)."""
+        """Open the memories; ``model`` writes them, ``small`` selects them for recall (None: local search)."""
         self._session, self._settings = session, settings
         self._imported_upto = imported_upto(session.view)
         self._witnesses = Witnesses(imported_upto=self._imported_upto)
@@ -84,20 +84,20 @@ class AgentMemory:
 
     @staticmethod
     def allowed(settings: Settings) -> bool:
-        """Say whether the settings allow an agent to have a memory."""
+        """Return whether the settings allow an agent to have a memory."""
         return settings.switches.memory
 
     def tool(self) -> Tool:
-        """Return the Memory tool, which saves, changes and removes memories on request."""
+        """Return the Memory tool for the project's memories."""
         return MemoryTool(self.memory, trust_of=self._trust_of, daily_logs=self._settings.daily_logs)
 
     def rules(self) -> str:
-        """Return the part of the system prompt about memory; it never changes within a session."""
+        """Return the part of the system prompt about memory; it stays the same throughout a session."""
         team = self._settings.team_memory is not None
         return rules_text(self.path, team=team, daily_logs=self._settings.daily_logs)
 
     async def context(self) -> str:
-        """Return the memory index for the first message; emit an event and return an empty text if it is unreadable."""
+        """Return the memory index for the first message; emit an event and return '' if it cannot be read."""
         try:
             return await to_thread.run_sync(self._indexes)
         except (ReverieError, OSError) as error:
@@ -105,7 +105,7 @@ class AgentMemory:
             return ""
 
     def _indexes(self) -> str:
-        """Return the private and the team index, each in a fence of its own."""
+        """Return the private index and, if there is one, the team's as text, each fenced as data."""
         places: dict[Scope, str] = {"private": self.path}
         if self._settings.team_memory is not None:
             places["team"] = str(self._settings.team_memory)
@@ -118,32 +118,32 @@ class AgentMemory:
         return "\n\n".join(parts)
 
     def _is_unconfirmed(self, scope: Scope, file: str) -> bool:
-        """Say whether the memory of an index line is unconfirmed; a missing file counts as unconfirmed."""
+        """Return whether an index line's memory has the trust ``unconfirmed``; True if it cannot be read."""
         try:
             return self.memory.get(f"team/{file}" if scope == "team" else file).trust == "unconfirmed"
         except ReverieError:
             return True
 
     def use_model(self, model: Model) -> None:
-        """Use another model to write memories from now on."""
+        """Extract memories with another model from now on."""
         self._extractor.model = model
 
     def start_recall(self, prompt: str) -> None:
-        """Start to search memories for a prompt, in the background."""
+        """Start to search memories for a prompt in the background, and return at once."""
         self._recall.start(prompt)
 
     async def attach_recalled(self) -> None:
-        """Attach the recalled memories if the search has finished."""
+        """Log the recalled memories for the model if the search has finished; do nothing otherwise."""
         await self._recall.surface()
 
     async def end_query(self) -> None:
-        """Cancel a search that still runs, and start extraction and a due dream in the background."""
+        """Cancel a recall that still runs; start an extraction and a dream in the background if they are due."""
         self._recall.cancel()
         await self._extractor.after_query()
         await self.dreaming.after_query()
 
     async def close(self) -> None:
-        """Cancel recall, and wait for an extraction that is being written."""
+        """Cancel a recall that still runs, and wait for an extraction that is being written."""
         self._recall.cancel()
         await self._extractor.close()
 
@@ -152,7 +152,7 @@ class AgentMemory:
         return switches.memory and switches.extraction
 
     def _trust_of(self, text: str) -> Trust:
-        """Return the trust of a text that the agent wants to save; only messages since the last call are read."""
+        """Return the trust of a text that the agent wants to save, by the authors of its words in the session."""
         with self._witness_lock:
             said = self._session.view.history
             if not self._witnesses.follow(said):

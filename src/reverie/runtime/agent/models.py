@@ -13,7 +13,7 @@ __all__ = ["Models", "fitted_output_limit", "fitted_settings"]
 
 
 class Models:
-    """Opens models and keeps all of them open to the end, because background work may still use an old one."""
+    """Opens models and keeps them open until ``close``, because background work may still use an earlier one."""
 
     def __init__(self, settings: Settings, on_retry: Callable[[Retry], None]) -> None:
         self._settings = settings
@@ -22,7 +22,10 @@ class Models:
         self._small: Model | None = None
 
     def open(self, asked: str | Model | None) -> Model:
-        """Open a model that retries by itself and then uses the fallback model of the settings."""
+        """Open a model, by name or as given, that retries by itself and then uses the fallback model.
+
+        A model that already retries is used as it is.
+        """
         if isinstance(asked, RetryingModel):
             asked.on_retry = self._on_retry
             self._open.append(asked)
@@ -36,14 +39,14 @@ class Models:
         return model
 
     def small(self) -> Model | None:
-        """Return the model with the alias ``small``, opened on first use; None where the settings name none."""
+        """Return the model with the alias ``small``, opened on first use; None if the settings name none."""
         named = self._settings.model_aliases.get("small")
         if self._small is None and named:
             self._small = self.open(named)
         return self._small
 
     async def close(self) -> None:
-        """Close every model that was opened here."""
+        """Close every model that ``open`` returned, also those that were given as objects."""
         for model in self._open:
             await model.aclose()
 
@@ -57,7 +60,7 @@ def fitted_settings(settings: Settings, model: Model) -> Settings:
 
 
 def fitted_output_limit(max_tokens: int, model: Model) -> int:
-    """Return the output limit, capped at the model's own limit and at a quarter of its window."""
+    """Return ``max_tokens``, capped at the model's own limit and at a quarter of its window; at least 1."""
     known = model.capabilities
     limits = [max_tokens, known.max_output or max_tokens, (known.window or 4 * max_tokens) // 4]
     return max(1, min(limits))

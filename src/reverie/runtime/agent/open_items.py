@@ -27,17 +27,17 @@ __all__ = ["OpenItems", "restore_reads", "todos_in"]
 _FILES: Final = 20
 _READ_CHARS: Final = 60_000
 _INSTRUCTIONS: Final = frozenset({"AGENTS.md", "CLAUDE.md", "CLAUDE.local.md"})
-"""Instruction files, which are attached again by other code."""
+"""Names of instruction files, which other code attaches again after a compaction."""
 
 
 class OpenItems:
-    """Collects the items that a compaction may show again."""
+    """Collects the files, skills, steps and agents of one agent that a compaction may show again."""
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
 
     async def restorable(self) -> OpenContent:
-        """Return the files, skills, steps and agents to show again, the latest first."""
+        """Return the open files and skills with their text, the latest first, and the steps and running agents."""
         return await to_thread.run_sync(self._restorable)
 
     def _restorable(self) -> OpenContent:
@@ -67,7 +67,7 @@ class OpenItems:
 
 
 def todos_in(view: View) -> list[Todo]:
-    """Return the steps of the last TodoWrite call in a log."""
+    """Return the steps of the last TodoWrite call in a view's history; an empty list if there is none."""
     for entry in reversed(view.history):
         for one in utterances(entry):
             given: Any = one.input
@@ -77,10 +77,10 @@ def todos_in(view: View) -> list[Todo]:
 
 
 def restore_reads(view: View, context: ToolContext) -> None:
-    """Fill the read state of a resumed session with the files that its view shows whole; this may block.
+    """Note in ``context.reads`` the files that a resumed session's view shows whole; this may block.
 
-    A file that no longer looks as the view shows it gets a version that never matches, so that Edit asks to read it
-    again.
+    A file that no longer looks as the view shows it gets a version that never matches, so that Edit asks to read
+    it again.
     """
     found = read_state(view)
     shown = {

@@ -36,7 +36,7 @@ _ATTACHED: Final = "instructions_attached"
 
 
 class OpeningContext:
-    """Attaches context to one session: at its start, at each prompt, and after each turn."""
+    """Attaches context to one session: at its start, at each prompt, and after the tools of each turn."""
 
     def __init__(
         self,
@@ -63,7 +63,8 @@ class OpeningContext:
     async def enter(self, stack: AsyncExitStack, extra_text: Callable[[], Awaitable[str]]) -> list[Tool]:
         """Attach the first context, run the start hooks, and return the tools of the user's MCP servers.
 
-        ``extra_text`` returns the end of a new session's first message, such as the memory index.
+        A resumed session gets only changed instructions. ``stack`` closes the servers; ``extra_text`` returns the
+        end of a new session's first message, such as the memory index.
         """
         new = not self._session.view.length
         self._session.listen(self._on_event)
@@ -86,7 +87,7 @@ class OpeningContext:
         return tools
 
     async def attach(self, touched: Iterable[str] = ()) -> None:
-        """Attach a new date, and the nested instruction files of folders that tools touched."""
+        """Attach the date if it changed, and the nested instruction files near files that tools touched."""
         day = time.strftime("%A, %Y-%m-%d", time.localtime(self._clock()))
         if day != self._day:
             await self._session.attach(f"Today is {day}.", type=DATE)
@@ -105,7 +106,7 @@ class OpeningContext:
                 raise
 
     async def refresh(self) -> None:
-        """Read the instruction files again and attach their changes since they were last shown."""
+        """Read the instruction files again and attach the changes since they were last read, if any."""
         before = self._gathered
         await to_thread.run_sync(self._read_instructions)
         said = changed(before, self._gathered)
@@ -117,7 +118,7 @@ class OpeningContext:
         await self._hooks.run("session_end", {})
 
     def _readable(self, path: str) -> bool:
-        """Say whether an instruction file may be read: inside the tools' directories, or in a folder above them."""
+        """Return whether an instruction file may be read: in the tools' directories or a folder above ``cwd``."""
         roots = (self._context.cwd, *self._context.directories)
         above = {str(parent) for parent in self._context.cwd.parents}
         return any(_within(path, str(root)) for root in roots) or _folder_of(path) in above
@@ -128,7 +129,7 @@ class OpeningContext:
         self._gathered = gather(self._context.cwd, home=self._settings.home, consent=self._consent)
 
     async def _resume(self) -> None:
-        """Find in the log which context a resumed session already shows, and attach the changes since then."""
+        """Note the date and nested files that a resumed log shows, and attach instructions it does not show."""
         view = self._session.view
         shown = {piece.uuid for group in view.groups for piece in group.pieces}
         said = [_text(entry) for entry in view.history if entry.body.get("type") in (USER_CONTEXT, CHANGED)]

@@ -20,22 +20,22 @@ __all__ = ["AgentOptions"]
 
 @record
 class AgentOptions:
-    """All options of one agent."""
+    """All options of one agent, with every default filled in."""
 
     model: str | Model | None
-    """A model, or the name of one; None uses the default of the provider table."""
+    """A model or its name; None uses the default of the provider table."""
     cwd: Path
     name: str
-    """The name of its session."""
+    """The name of the agent's session."""
     is_named: bool
-    """Whether the caller chose the name; a generated name is never used again."""
+    """Whether the caller chose the name; a generated name is never used for another session."""
     settings: Settings
     storage: Storage | None
-    """The place of its log; None means files under ``settings.home``."""
+    """Where the session's log is stored; None means files under ``settings.home``."""
     tools: Sequence[Tool] | None
-    """Its tools; None means the standard ones, and those for memory and for other agents."""
+    """The agent's tools; None means the standard tools, and those for memory and for other agents."""
     system: str | None
-    """Its system prompt; None means the built-in one."""
+    """The agent's system prompt; None means the built-in one."""
     mode: Mode
     approve: Approver | None
     hooks: Mapping[str, Sequence[Callable[..., Any]]]
@@ -45,4 +45,4 @@ class AgentOptions:
     bridge: Bridge | None = None
     on_control: ControlHandler | None = None
     lineage: Lineage | None = None
-    """Its place in a team; None for a main agent."""
+    """A sub-agent's place in its team; None for a main agent."""

@@ -38,20 +38,20 @@ from .tool_runs import ToolPermissions, ToolRuns
 __all__ = ["AgentParts", "open_parts"]
 
 SMALL_WINDOW: Final = 16_384
-"""A model with a window of at most this many tokens gets a short prompt and few tools."""
+"""A model whose window has at most this many tokens gets a short prompt and few tools by default."""
 SMALL_TOOLS: Final = frozenset({"Read", "Write", "Edit", "Grep", "Bash"})
 
 
 @dataclass(slots=True)
 class AgentParts:
-    """Everything an open agent works with, except its relay to other agents."""
+    """The parts of an open agent, except its relay to other agents."""
 
     options: AgentOptions
     events: EventFeed
     models: Models
     model: Model
     max_tokens: int
-    """The output limit of the next request."""
+    """The most output tokens of the next request."""
     system: str
     session: Session
     context: ToolContext
@@ -63,7 +63,7 @@ class AgentParts:
     runs: ToolRuns
 
     def use_model(self, model: Model) -> None:
-        """Answer, and write notes, summaries and memories, with this model from now on."""
+        """Use this model from now on, to answer and to write notes, summaries and memories; fit limits to it."""
         settings = self.options.settings
         self.model = model
         self.max_tokens = fitted_output_limit(settings.agent.max_tokens, model)
@@ -73,12 +73,12 @@ class AgentParts:
             self.memory.use_model(model)
 
     def window_tokens(self) -> int:
-        """Return the context window of the model that answers now."""
+        """Return the size in tokens of the context window of the model that answers now."""
         return window_tokens(self.model.model_id, self.session.settings)
 
 
 async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitStack) -> AgentParts:
-    """Open the model, the session and the rest of an agent's parts; the stack closes them."""
+    """Open an agent's model, session, tools, hooks and memory and return them; ``stack`` closes them."""
     settings = options.settings
     models = Models(settings, _retry_reporter(options.name, events.emit))
     model = _opened_model(options, models)
@@ -126,12 +126,12 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
 
 
 def has_small_window(model: Model) -> bool:
-    """Say whether the provider reports a window that is too small for long prompts and many tools."""
+    """Return whether the provider reports a window of at most ``SMALL_WINDOW`` tokens for this model."""
     return (model.capabilities.window or SMALL_WINDOW + 1) <= SMALL_WINDOW
 
 
 def _opened_model(options: AgentOptions, models: Models) -> Model:
-    """Return the model that answers; a sub-agent uses its parent's as it is, so that only the parent closes it."""
+    """Return the model that answers; a sub-agent may use its parent's, which only the parent closes."""
     if options.lineage is not None and options.lineage.has_parent_model and isinstance(options.model, Model):
         return options.model
     return models.open(options.model)
@@ -157,7 +157,7 @@ async def _opened_session(options: AgentOptions, model: Model, events: EventFeed
 
 
 def _meter_of_log(options: AgentOptions, key: str) -> Meter:
-    """Return a meter with the usage and cost that the session's log already holds."""
+    """Return a meter with the usage and cost that the session's log records; an empty one without a log."""
     storage = options.storage or FileStorage(options.settings.home)
     try:
         return Meter(Library(storage).load(key).entries) if storage.load(key) is not None else Meter()
@@ -181,7 +181,7 @@ def _tool_context(options: AgentOptions, session: Session, emit: Callable[[Event
 
 
 def _first_tools(options: AgentOptions, memory: AgentMemory | None, *, is_small: bool) -> list[Tool]:
-    """Return the caller's tools; without any, the standard tools and the one for memory."""
+    """Return the caller's tools; if it gave None, the standard tools and, with a memory, the Memory tool."""
     if options.tools is not None:
         return list(options.tools)
     tools = [tool for tool in standard_tools(options.settings.agent) if not is_small or tool.name in SMALL_TOOLS]

@@ -15,7 +15,7 @@ __all__ = ["Meter", "Status"]
 
 @record
 class Status:
-    """The figures that a footer shows."""
+    """The figures of an agent that a footer shows."""
 
     model: str
     mode: str
@@ -23,17 +23,17 @@ class Status:
     window: int
     window_percent: int
     to_compaction: int
-    """Tokens left until automatic compaction."""
+    """Tokens left until automatic compaction; 0 if the threshold is passed."""
     cache_share: float | None
-    """The share of all input so far that was read from the provider's cache; None before the first reply."""
+    """The share (0 to 1) of all input tokens that was read from the provider's cache; None before any input."""
     cost_usd: float | None
     background: tuple[str, ...]
     agents: int = 0
-    """The number of its own agents that are running."""
+    """The number of agents of its team that are running."""
 
 
 class Meter:
-    """Adds up the usage and cost of a session's calls, first from its log and then from its events."""
+    """Adds up the usage and cost of a session's model calls: first from log entries, then from events."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.usage = Usage()
@@ -49,7 +49,7 @@ class Meter:
                     self._add_agent(found)
 
     def on_event(self, event: Event) -> None:
-        """Update the totals and the list of background work from one event."""
+        """Update the totals and ``background`` from one event; ignore events of other kinds."""
         if isinstance(event, DecisionMade) and isinstance(event.decision, CallRecorded):
             self._add(event.decision)
         elif isinstance(event, DecisionMade) and isinstance(event.decision, AgentFinished):
@@ -67,17 +67,17 @@ class Meter:
 
     @property
     def tokens(self) -> int:
-        """The input and output tokens of all calls."""
+        """The number of input and output tokens of all model calls."""
         return self.usage.input + self.usage.output
 
     @property
     def cost_usd(self) -> float | None:
-        """The cost in dollars; None if no call had a known price."""
+        """The cost in dollars as far as prices are known; None if there were calls and none had a known price."""
         return None if self.unpriced and not self.usd else self.usd
 
     @property
     def cache_share(self) -> float | None:
-        """The share of input tokens that the provider read from its cache; None before the first call."""
+        """The share (0 to 1) of input tokens that was read from the provider's cache; None before any input."""
         return self.usage.read / self.usage.input if self.usage.input else None
 
     def _add(self, call: CallRecorded) -> None:
@@ -88,7 +88,7 @@ class Meter:
             self.usd += call.cost_usd
 
     def _add_agent(self, ended: AgentFinished) -> None:
-        """Add the cost of a sub-agent whose calls are in a log of its own."""
+        """Add the cost of a finished sub-agent whose calls are in a log of its own; ignore a fork."""
         cost = ended.usage.get("cost_usd")
         if ended.usage.get("own_log") is True and isinstance(cost, int | float):
             self.usd += cost

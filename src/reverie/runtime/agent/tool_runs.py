@@ -30,29 +30,29 @@ CUT_OFF: Final = (
 )
 _SHOWN_CHARS: Final = 400
 _PARALLEL: Final = frozenset({"none", "read", "fetch"})
-"""Kinds of access that may run at the same time."""
+"""Kinds of access whose tool calls may run at the same time."""
 
 
 def declared_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """Return the tool declarations of a request, in the order of the tools."""
+    """Return the declarations (name, description, input schema) of tools for a request, in the given order."""
     return [{"name": one.name, "description": one.description, "input_schema": one.input_schema} for one in tools]
 
 
 @record
 class ToolPermissions:
-    """The rules that decide on tool calls, and the person who is asked."""
+    """The permission rules for tool calls, and the function that asks a person."""
 
     rules: PermissionRules
     approve: Approver | None
-    """Asks a person; None refuses every call that needs asking."""
+    """Function that asks a person; None refuses every call that needs asking."""
     protected: tuple[Path, ...] = ()
-    """Paths where every write asks."""
+    """Paths where writes ask, in addition to ``PROTECTED``."""
     sandboxed: bool = False
     """Whether this machine can run a command in the sandbox."""
 
 
 class ToolRuns:
-    """Runs tool calls and logs a result for every one of them."""
+    """Runs the tool calls of replies after checking hooks and permissions, and logs a result for each call."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ToolRuns:
         self.rules = permissions.rules
         self.context = context
         self.touched: set[str] = set()
-        """Files read or written since the last turn; nested instructions of their folders are attached."""
+        """Files that tools read or wrote; the query host takes them to attach instructions of their folders."""
         self.said_by_hooks: list[str] = []
         self.stopped_by: str | None = None
         self._session = session
@@ -84,7 +84,7 @@ class ToolRuns:
         self.add(tools)
 
     def add(self, tools: Sequence[Tool]) -> None:
-        """Add tools after those that are there."""
+        """Add tools, and declare them after those that are there."""
         self.tools |= {tool.name: tool for tool in tools}
         self.declared += declared_tools(tools)
 
@@ -94,7 +94,7 @@ class ToolRuns:
         return self._permissions.approve is not None
 
     def forked(self, context: ToolContext, *, approve: Approver | None, emit: Callable[[Event], None]) -> ToolRuns:
-        """Return runs of the same tools for a fork, with the present rules and another approver."""
+        """Return a ``ToolRuns`` of the same tools for a fork, with the current rules and another approver."""
         return ToolRuns(
             self._session,
             list(self.tools.values()),
@@ -106,7 +106,7 @@ class ToolRuns:
         )
 
     async def run(self, calls: Sequence[Call]) -> None:
-        """Run the calls of one reply; run them at the same time if all of them only read."""
+        """Run the calls of one reply and log their results; in parallel only if none of them writes or runs."""
         if all(self._only_reads(call) for call in calls):
             at_once = CapacityLimiter(max(1, self.context.policy.parallel_tools))
 
@@ -122,12 +122,12 @@ class ToolRuns:
             await self._answer(call)
 
     async def refuse(self, calls: Sequence[Call], text: str) -> None:
-        """Log an error result for calls that are not run."""
+        """Log ``text`` as the error result of each of these calls, without running them."""
         for call in calls:
             await self._session.result(call.id, text, is_error=True)
 
     async def settle(self) -> None:
-        """Log a result for every call that was running when the user interrupted it."""
+        """Log an error result for every call in the view that has none, because the user interrupted the query."""
         for called in self._session.view.unanswered():
             await self._session.result(called, INTERRUPTED, is_error=True)
 
@@ -136,7 +136,7 @@ class ToolRuns:
         return tool is None or call.problem is not None or tool.access(call.input, self.context).kind in _PARALLEL
 
     async def _answer(self, call: Call) -> None:
-        """Run one call and log its result, also if it fails."""
+        """Run one call, log its output, also if it is an error, and note the files it touched."""
         output = await self.output(call)
         limit = tool.max_chars if (tool := self.tools.get(call.name)) is not None else None
         await self._session.result(call.id, output.content, is_error=output.is_error, max_chars=limit)
@@ -155,7 +155,7 @@ class ToolRuns:
         return await self._run_if_permitted(tool, call)
 
     async def ask_user(self, approval: Approval) -> ApprovalAnswer:
-        """Ask the person who approves calls, one question at a time; without a person the answer is no."""
+        """Ask the person who approves calls, one question at a time; without an approver return a denial."""
         if self._permissions.approve is None:
             return ApprovalAnswer("deny", "there is no person to ask")
         async with self._approval_lock:
@@ -182,7 +182,10 @@ class ToolRuns:
     async def _allowed(
         self, tool: Tool, given: Mapping[str, Any], access: Access, outcome: HookOutcome
     ) -> tuple[bool, bool, str]:
-        """Return whether a call may run, whether only in the sandbox, and the reason."""
+        """Return whether a call may run, whether only in the sandbox, and the reason; ask a person if needed.
+
+        A hook's permission replaces the verdict of the rules, unless that is a denial.
+        """
         verdict = self._verdict(tool.name, access)
         if outcome.permission is not None and verdict.outcome != "deny":
             verdict = replace(verdict, outcome=outcome.permission, by="hook", reason=outcome.reason, restricted=False)
@@ -251,7 +254,7 @@ class ToolRuns:
         return output
 
     def _note_outcome(self, outcome: HookOutcome) -> None:
-        """Keep a hook's context and its wish to stop until all calls have results."""
+        """Keep a hook's context, and its wish to stop the query, for the query loop."""
         if outcome.context:
             self.said_by_hooks.append(outcome.context)
         if outcome.stop:
@@ -259,7 +262,7 @@ class ToolRuns:
 
 
 async def _output_or_error(run: Awaitable[Output]) -> Output:
-    """Wait for a tool; turn an exception into an error output."""
+    """Await a tool's output; return an error output if it raises an exception."""
     try:
         return await run
     except Exception as error:

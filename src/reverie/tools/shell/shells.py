@@ -86,7 +86,7 @@ class Shell:
         self.command = command
         self.output = OutputBuffer()
         self.left_running = False
-        """Whether it left processes running in its group, which were then ended."""
+        """Whether the command left processes running, which were then ended; known once the shell has ended."""
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._news = threading.Condition(self._lock)

@@ -24,7 +24,10 @@ _FINISHED: Final = b"agent_finished"
 
 @record
 class AgentRecord:
-    """One agent: its parent, its state and its usage. State ``lost`` means that its process died before it ended."""
+    """One agent by the logs: its parent, state and usage; ``lost`` means that its process died before it ended.
+
+    ``session`` is the log that started it, ``line`` its result in one line or its last tool call.
+    """
 
     agent: str
     kind: str
@@ -43,7 +46,7 @@ class AgentRecord:
 
 
 def agents_of(storage: Storage) -> list[AgentRecord]:
-    """Return every agent in the logs of a store, the latest first; this may block."""
+    """Return every agent that the logs of a storage record, the latest first; this may block."""
     keys = Library(storage).keys() + [key for key in storage.list("agents") if _is_log(key)]
     found = [one for key in keys for one in _started_in(storage, key)]
     return sorted(found, key=lambda one: (-seconds(one.started), one.agent))
@@ -54,7 +57,7 @@ def _is_log(key: str) -> bool:
 
 
 def _started_in(storage: Storage, key: str) -> list[AgentRecord]:
-    """Return the agents that were started by one log."""
+    """Return the agents that one session's log records as started, with their end if it is logged."""
     data = storage.load(key) or b""
     if _SPAWNED not in data:
         return []
@@ -106,7 +109,7 @@ def _ended_record(before: AgentRecord, decision: AgentFinished, entry: Entry) ->
 
 
 def _unfinished_record(storage: Storage, before: AgentRecord, alive: bool) -> AgentRecord:
-    """Return an agent that has not ended, with its usage from its own log if there is one."""
+    """Return the record of an agent without a logged end as running or lost, with its usage from its own log."""
     state = "running" if alive else "lost"
     data = storage.load(f"agents/{before.agent}.jsonl")
     if data is None:

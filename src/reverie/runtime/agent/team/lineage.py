@@ -15,19 +15,19 @@ __all__ = ["Lineage"]
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The parts of its parent that a sub-agent shares, and the limits its parent set."""
+    """A sub-agent's place in its team: the parts it shares with its parent, and the limits that apply to it."""
 
     id: str
     depth: int
     roster: Roster
     over_limit: Callable[[], str]
-    """Return the limit that this agent has reached; an empty text if there is none."""
+    """Function that returns a text about the limit that the sub-agent has reached; empty if none."""
     memory: TypeMemory | None = None
     has_parent_model: bool = True
-    """Whether its model belongs to its parent, which also closes it."""
+    """Whether the sub-agent's model belongs to its parent, which also closes it."""
     queues: LocalQueues = field(default_factory=LocalQueues)
-    """The agents of this process, which write to each other by name."""
+    """The message queues of the agents of this process, which write to each other by name."""
     lead: str = ""
-    """The name of the agent that started it."""
+    """The name of the agent that started this sub-agent."""
     protected: tuple[Path, ...] = ()
-    """Paths where every write asks; empty means the home directory of Reverie."""
+    """Paths where writes ask; empty means the Reverie directory."""

@@ -35,7 +35,7 @@ _WARM_SECONDS: Final = 300.0
 
 
 class Narrator:
-    """Writes one line at a fixed interval about the work of one agent."""
+    """Asks a model for a progress line about one agent's work at a fixed interval."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class Narrator:
         self._say = say
         self._sleep = sleep
         self.refused: list[str] = []
-        """The reasons for lines that were not shown."""
+        """The reasons why lines of the model were not shown."""
 
     async def run(self) -> None:
-        """Write lines until cancelled; after a model error emit one event and stop (lines from calls continue)."""
+        """Write lines until cancelled; after a model error emit one event and return."""
         try:
             while True:
                 await self._sleep(self._policy.progress_seconds)
@@ -69,7 +69,7 @@ class Narrator:
             self._session.log.emit(FellBack(self._session.name, "progress", f"lines are made from calls: {error}"))
 
     async def once(self) -> str:
-        """Ask for one line and show it if it is valid; return the problem with it, or an empty text."""
+        """Ask for one line and show it if it is valid; return the problem with the line, empty if none."""
         last = self._member.line
         directive = prompt_of("progress").replace("{last}", f" Not again: {last}" if last else "")
         line = (await self._answer_to(directive)).strip().split("\n")[0].strip().rstrip(".")
@@ -95,7 +95,7 @@ class Narrator:
         return (await forks.ask(directive, source=SOURCE, max_tokens=_MAX_TOKENS)).text
 
     def _is_fork_cheaper(self, excerpt_tokens: int) -> bool:
-        """Say whether a fork costs less than the small model; this may load the price table."""
+        """Return whether a fork costs less than the small model on an excerpt; this may load the price table."""
         small = self._small
         view = self._session.view
         idle = self._session.log.clock() - seconds(view.last_reply_time) if view.last_reply_time else _WARM_SECONDS
@@ -109,7 +109,7 @@ class Narrator:
 
 
 def excerpt_of(view: View) -> str:
-    """Return the agent's last texts and calls, for a model that has not seen the conversation."""
+    """Return the agent's last texts and tool calls as text, for a model that has not seen the conversation."""
     lines: list[str] = []
     for message in view.messages()[-_EXCERPT_MESSAGES:]:
         for block in as_blocks(message):

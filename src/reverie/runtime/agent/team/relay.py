@@ -25,7 +25,7 @@ __all__ = ["Relay"]
 
 
 class Relay:
-    """Starts the agents of one agent and carries its messages."""
+    """Starts the sub-agents and forks of one agent, and sends and receives its messages."""
 
     def __init__(self, parts: AgentParts, make_agent: Callable[[AgentOptions], ChildAgent]) -> None:
         self._parts = parts
@@ -33,7 +33,7 @@ class Relay:
         self._name = agent_name(parts.options.name)
         """The name that other agents use for this one."""
         self.listing = ""
-        """The list of agent types for the first message."""
+        """The list of agent types for the first message; empty before ``open``, or if there are none."""
         lineage = parts.options.lineage
         self.queues = lineage.queues if lineage is not None else LocalQueues()
         self._lead = lineage.lead if lineage is not None else None
@@ -50,7 +50,7 @@ class Relay:
         )
 
     async def open(self) -> None:
-        """Find the agent types and open the mailbox; a main agent also removes worktrees of dead processes."""
+        """Find the agent types and start to receive messages; a main agent also removes abandoned worktrees."""
         if self._options.lineage is None:
             gone = await to_thread.run_sync(prune, self._options.settings.home)
             if gone:
@@ -61,7 +61,7 @@ class Relay:
         await self._open_post()
 
     async def _open_post(self) -> None:
-        """Accept messages from agents of this process; a main agent with files on disk also from other processes."""
+        """Accept messages from agents of this process and, for a main agent stored on disk, of other processes."""
         options, policy = self._options, self._options.settings.relay
         try:
             if options.lineage is None and options.storage is None:
@@ -87,7 +87,7 @@ class Relay:
         )
 
     async def deliver(self) -> None:
-        """Add the results of background agents and new messages to the conversation."""
+        """Log the results of background agents and new messages, so that the model sees them."""
         await self.spawner.deliver()
         if self._queue is not None:
             await drain(
@@ -99,11 +99,11 @@ class Relay:
             )
 
     def narrow(self, mode: str) -> None:
-        """Restrict every own agent to the permissions of a mode."""
+        """Restrict every agent that this agent started to the permissions of a mode; never widen them."""
         self.spawner.narrow(mode)
 
     async def close(self) -> None:
-        """Stop all own agents and stop receiving messages."""
+        """Stop all agents that this agent started, and stop receiving messages."""
         await self.spawner.close()
         if self._queue is not None:
             self.queues.leave(self._name)

@@ -24,7 +24,7 @@ when the wait for it ends. The rest is a reserve for a busy machine."""
 
 @record
 class AgentStatus:
-    """The state of an agent and its usage so far."""
+    """The state of one agent and its usage so far; ``line`` is its last progress line."""
 
     agent: str
     kind: str
@@ -42,7 +42,7 @@ class AgentStatus:
 
 @dataclass(slots=True, eq=False)
 class TeamMember:
-    """One agent of the team: its state, its usage, and the handles that stop it."""
+    """One agent of a team: its state, its usage, and the functions and tasks by which it is stopped."""
 
     id: str
     kind: str
@@ -58,30 +58,30 @@ class TeamMember:
     cost_usd: float | None = None
     line: str = ""
     names: list[str] = field(default_factory=lambda: list[str]())
-    """Files and words of its last call; a progress line must name one of them."""
+    """Files and words of the agent's last tool call; a progress line must name one of them."""
     tools: tuple[str, ...] = ()
-    """The tools it may use."""
+    """The names of the tools that the agent may use."""
     outcome: AgentResult | None = None
     context: ToolContext | None = None
-    """The context of its tools; its commands are killed with it."""
+    """The context of the agent's tools, whose shell commands are killed when the agent is stopped."""
     narrow: Callable[[str], None] | None = None
-    """Restrict it to the permissions of a mode."""
+    """Function that restricts the agent to the permissions of a mode; None before the agent runs."""
     sever: Callable[[], None] | None = None
-    """Stop every further write to its log."""
+    """Function that closes the agent's log against further writes; None if it has no log of its own."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     task: asyncio.Task[None] | None = None
     done: anyio.Event = field(default_factory=anyio.Event)
     why: str = ""
-    """The reason for stopping it."""
+    """The reason why the agent is being stopped; empty if it is not."""
     kept: tuple[str, str] = ("", "")
-    """The path and branch of the worktree that holds its changes."""
+    """Path and branch of the worktree that holds the agent's changes; empty texts if there is none."""
 
     def spent(self, now: float) -> AgentSpending:
-        """Return the turns, tokens and seconds it has used so far."""
+        """Return the turns, tokens and seconds that the agent has used up to ``now``."""
         return AgentSpending(self.turns, self.tokens, now - self.began)
 
     def status(self, now: float) -> AgentStatus:
-        """Return its state as a record."""
+        """Return the agent's state and usage as a record; ``now`` counts its seconds while it runs."""
         return AgentStatus(
             agent=self.id,
             kind=self.kind,
@@ -107,25 +107,28 @@ class Roster:
         self.agents: dict[str, TeamMember] = {}
 
     def admit(self, member: TeamMember) -> None:
-        """Add an agent."""
+        """Add an agent to the roster; no limit is checked here."""
         self.agents[member.id] = member
 
     def census(self, depth: int) -> AgentCounts:
-        """Return the counts that limit an agent at this depth: how many run, how many were started, and their cost."""
+        """Return the counts that limit new agents: how many run, how many were started, and their cost so far.
+
+        ``depth`` is that of the agent that wants to start another.
+        """
         alive = sum(one.state == "running" for one in self.agents.values())
         return AgentCounts(depth, alive, len(self.agents), self.usd)
 
     @property
     def usd(self) -> float:
-        """The cost of all of them so far, as far as prices are known."""
+        """The cost in dollars of all agents of the roster so far, as far as prices are known."""
         return sum(one.cost_usd or 0.0 for one in self.agents.values())
 
     def over_limit(self, member: TeamMember) -> str:
-        """Return the limit that an agent has reached; an empty text if there is none."""
+        """Return a text about the limit that an agent or the whole team has reached; empty if none."""
         return over_limit(self.policy, member.spent(self.clock()), family_usd=self.usd)
 
     def family(self, id: str) -> list[TeamMember]:
-        """Return an agent and every agent it started, the deepest first."""
+        """Return the agent with this id and every agent below it, descendants first."""
         found = [self.agents[id]]
         for one in found:
             found += [each for each in self.agents.values() if each.parent == one.id]
@@ -133,10 +136,10 @@ class Roster:
 
 
 async def stop_all(agents: list[TeamMember], seconds: float) -> None:
-    """Stop agents and their commands within a number of seconds.
+    """Stop agents and their commands, and return after ``seconds`` at the latest, even if some still run.
 
     First cancel them, so that they can clean up; then kill their commands; then cancel their tasks through every
-    shield. An agent that still runs after that is abandoned: it holds no process and cannot write to its log.
+    shield. The caller must close the log of an agent that still runs after that.
     """
     living = [one for one in agents if not one.done.is_set()]
     for one in living:

@@ -71,27 +71,27 @@ _MAIN_ONLY: Final = ("notes", "extraction", "recall", "dream")
 
 
 class ChildAgent(Protocol):
-    """A sub-agent, as far as its parent uses it."""
+    """A sub-agent, as far as its parent uses it; entering it as a context opens it."""
 
     @property
     def parts(self) -> AgentParts:
-        """The parts of the open agent."""
+        """The parts of the open sub-agent."""
         ...
 
     @property
     def mode(self) -> Mode:
-        """The permission mode."""
+        """The permission mode of the sub-agent."""
         ...
 
     @mode.setter
     def mode(self, mode: Mode) -> None: ...
 
     def listen(self, listener: Callable[[Event], None]) -> None:
-        """Call a function with every event."""
+        """Register a function that is called with every event of the sub-agent."""
         ...
 
     def ask(self, prompt: str) -> AsyncGenerator[Event, None]:
-        """Answer a prompt and yield every event."""
+        """Answer a prompt; yield every event of the query, and do nothing until iterated."""
         ...
 
     async def __aenter__(self) -> object: ...
@@ -119,7 +119,7 @@ class AgentRunner:
         self._emit = parent.events.emit
 
     async def kinds(self) -> Mapping[str, AgentKind]:
-        """Return all agent types; emit an event for each file that cannot be used."""
+        """Return the agent types by name; emit an event for each file of a type that cannot be used."""
         home, cwd = self._options.settings.home, self._options.cwd
         trusted = await to_thread.run_sync(lambda: TrustList.open(home).is_trusted(cwd))
         found, problems = await to_thread.run_sync(lambda: find_kinds(cwd, home=home, trusted=trusted))
@@ -128,13 +128,13 @@ class AgentRunner:
         return found
 
     def batch(self) -> ForkBatch:
-        """Return the point of the conversation that forks start from."""
+        """Return a new batch for forks that all start from the conversation as it is now."""
         return Forks(self._parent.session.parts.host, self._parent.model).batch(self._parent.max_tokens)
 
     # -- forks
 
     def fork(self, prompt: str, batch: ForkBatch) -> MemberRun:
-        """Return a function that runs a fork of the conversation."""
+        """Return a function that runs a fork with this prompt; calling ``fork`` itself starts nothing."""
 
         async def run_fork(member: TeamMember) -> RunEnd:
             parent = self._parent
@@ -189,7 +189,10 @@ class AgentRunner:
     # -- sub-agents
 
     def sub_agent(self, prompt: str, kind: AgentKind, *, model: str, worktree: bool) -> MemberRun:
-        """Return a function that runs a sub-agent; refuse a model that is not an alias."""
+        """Return a function that runs a sub-agent of a type; ``sub_agent`` itself starts nothing.
+
+        ``model`` is a model alias, empty for the type's or parent's model; raise ``InputError`` if it is unknown.
+        """
         options = self._options
         if model and model not in options.settings.model_aliases:
             known = ", ".join(options.settings.model_aliases) or "none"
@@ -209,7 +212,7 @@ class AgentRunner:
         return run_sub_agent
 
     async def _run_child(self, member: TeamMember, prompt: str, child: ChildAgent) -> RunEnd:
-        """Open an agent, let it do its task, and close it."""
+        """Open a sub-agent, let it answer the prompt, close it, and return its status and last text."""
         text = ""
         end = QueryEnded(member.id, "aborted", "", 0)
 
@@ -231,7 +234,7 @@ class AgentRunner:
         return RunEnd("completed" if completed else "failed", text, "" if completed else f"{end.end}: {end.detail}")
 
     async def _answer_of(self, member: TeamMember, child: ChildAgent, prompt: str) -> str:
-        """Give an open agent its task and return its last text."""
+        """Give an open sub-agent its prompt, with a narrator beside it if set, and return its last text."""
         member.context, member.sever = child.parts.context, child.parts.session.log.close
 
         def narrow(mode: str) -> None:
@@ -248,7 +251,7 @@ class AgentRunner:
         return _last_text(child.parts.session.view)
 
     def _narrator(self, member: TeamMember, child: AgentParts) -> Narrator:
-        """Return the narrator that writes progress lines for an agent."""
+        """Return a narrator that writes the progress lines of a sub-agent; it is not started yet."""
 
         def say(line: str) -> None:
             self._show_line(member, line)
@@ -257,7 +260,7 @@ class AgentRunner:
         return Narrator(member, child.session, lambda: child.model, small, self._roster.policy, say=say)
 
     def _child(self, member: TeamMember, kind: AgentKind, model: str, cwd: Path) -> ChildAgent:
-        """Make an agent with a session and prompt of its own, some of its parent's tools, and its parent's rules."""
+        """Return an unopened sub-agent: own session and prompt, some of the parent's tools, the parent's rules."""
         parent, options, policy = self._parent, self._options, self._roster.policy
         memory = TypeMemory.of(kind, options.cwd, options.settings)
         tools = self._child_tools(kind, memory)
@@ -306,7 +309,7 @@ class AgentRunner:
         return [*tools, memory.tool()] if memory is not None and "Memory" in names else tools
 
     def _model(self, kind: AgentKind, asked: str) -> tuple[str | Model, bool]:
-        """Return the model of a sub-agent and whether it is the parent's; emit an event if an alias is unknown."""
+        """Return a sub-agent's model and whether it is the parent's; an unknown name emits an event."""
         model = self._parent.model
         name = asked or kind.model
         if not name:
@@ -318,7 +321,7 @@ class AgentRunner:
             return model, True
 
     def _approver(self, member: TeamMember) -> Approver | None:
-        """Return an approver that asks the parent's; None if the parent has none."""
+        """Return an approver that asks through the parent and names the agent; None if the parent cannot ask."""
         runs = self._parent.runs
         if not runs.can_ask:
             return None
@@ -351,7 +354,7 @@ class AgentRunner:
         self._show_line(member, line_for(tool, given))
 
     def _show_line(self, member: TeamMember, line: str) -> None:
-        """Store a new progress line of an agent that runs, and emit it."""
+        """Store and emit a progress line of a running agent, unless it is empty or the same as the last one."""
         if line and line != member.line and member.state == "running":
             member.line = line
             self._emit(AgentProgressed(self._options.name, member.id, line))
@@ -375,7 +378,7 @@ _HOME: Final = (
 
 
 def _child_settings(settings: Settings, runs: ToolRuns, mode: str) -> Settings:
-    """Return the settings of a sub-agent: the present rules, without the features of a main agent."""
+    """Return a sub-agent's settings: the parent's rules with this mode, no main agent's features, no MCP."""
     return replace(
         settings,
         switches=turned_off(settings.switches, list(_MAIN_ONLY)),
@@ -386,7 +389,7 @@ def _child_settings(settings: Settings, runs: ToolRuns, mode: str) -> Settings:
 
 
 def _last_text(view: View) -> str:
-    """Return the text of the last reply."""
+    """Return the text of the last assistant message in a view; an empty text if there is none."""
     for message in reversed(view.messages()):
         if message["role"] == "assistant":
             texts = [str(block["text"]) for block in as_blocks(message) if block.get("type") == "text"]
@@ -395,7 +398,7 @@ def _last_text(view: View) -> str:
 
 
 def _cut(output: Output, tool: Tool | None) -> Any:
-    """Return a result short enough for a fork: forks do not offload, so a long text is cut."""
+    """Return the content of an output for a fork, with a long text cut, because forks do not offload."""
     limit = (
         int(min(tool.max_chars or _FORK_RESULT_CHARS, _FORK_RESULT_CHARS)) if tool is not None else _FORK_RESULT_CHARS
     )

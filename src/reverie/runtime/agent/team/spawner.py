@@ -42,7 +42,7 @@ _STATES: Final[Mapping[str, AgentState]] = {"completed": "completed", "killed": 
 
 @record
 class RunEnd:
-    """The result of a run: a status, the agent's last text, and the reason if it did not complete."""
+    """The end of an agent's run: its status, its last text, and the reason if it did not complete."""
 
     status: str
     text: str
@@ -50,31 +50,31 @@ class RunEnd:
 
 
 MemberRun = Callable[[TeamMember], Awaitable[RunEnd]]
-"""Runs one agent to its end."""
+"""An async function that runs one agent to its end and returns that end."""
 
 
 class Starter(Protocol):
-    """Makes the runs of agents: forks, and sub-agents of a type."""
+    """Makes functions that run forks and sub-agents; starts nothing itself."""
 
     async def kinds(self) -> Mapping[str, AgentKind]:
         """Return all agent types by name."""
         ...
 
     def fork(self, prompt: str, batch: ForkBatch) -> MemberRun:
-        """Return a function that runs a fork of the conversation."""
+        """Return a function that runs a fork with this prompt from the point of the batch."""
         ...
 
     def sub_agent(self, prompt: str, kind: AgentKind, *, model: str, worktree: bool) -> MemberRun:
-        """Return a function that runs a sub-agent."""
+        """Return a function that runs a sub-agent of a type, in a worktree if asked."""
         ...
 
     def batch(self) -> ForkBatch:
-        """Return the point of the conversation that forks start from."""
+        """Return a new batch for forks that all start from the conversation as it is now."""
         ...
 
 
 class Spawner:
-    """Starts and stops the agents of one parent agent."""
+    """Starts and stops the agents of one parent agent, and logs their starts and results in its session."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Spawner:
         id: str = "",
         emit: Callable[[Event], None],
     ) -> None:
-        """Start agents for a session; ``id`` and ``depth`` are the parent's, empty and 0 for a main agent."""
+        """Use a parent's session and roster; ``id`` and ``depth`` are the parent's, '' and 0 for a main agent."""
         self.roster = roster
         self.depth = depth
         self._session = session
@@ -101,7 +101,7 @@ class Spawner:
         self._closed = False
 
     async def open(self) -> str:
-        """Find the agent types, log an end for agents whose process died, and return the list of types as text."""
+        """Find the agent types, log an end for agents whose process died, and return a list of types as text."""
         self._kinds = await self._starter.kinds()
         for agent, status in self._session.view.facts.agents.items():
             if status == "running":
@@ -115,18 +115,21 @@ class Spawner:
         return {name: kind.description for name, kind in self._kinds.items()}
 
     def statuses(self) -> list[AgentStatus]:
-        """Return the state of every agent of this team, in the order of their start."""
+        """Return the state of every agent of the whole team, in the order of their start."""
         return [one.status(self._clock()) for one in self.roster.agents.values()]
 
     def at_work(self) -> list[str]:
-        """Return one line per running agent of this parent."""
+        """Return one line of text for each running agent that this parent started."""
         own = [one for one in self._own.values() if one.state == "running"]
         return [f"{one.id}, {one.description}: {one.line}" for one in own]
 
     # -- starting
 
     async def start(self, request: AgentRequest) -> StartedAgent:
-        """Start a sub-agent of a type, or a fork if no type is given; raise ``InputError`` at a limit."""
+        """Start a sub-agent of a type, or a fork if no type is given; raise ``InputError`` if it may not start.
+
+        Return at once for a background agent; otherwise wait for its end and return its result.
+        """
         found = self._check_start(request)
         prompt, background = request.prompt, request.background or (found is not None and found.background)
         worktree = request.worktree or (found is not None and found.worktree)
@@ -166,7 +169,7 @@ class Spawner:
         return await self._wait_for(member)
 
     def _check_start(self, request: AgentRequest) -> AgentKind | None:
-        """Raise if the agent may not start; return its type, or None for a fork."""
+        """Raise if the agent may not start; otherwise return its type, or None for a fork."""
         if self._closed:
             raise SessionError("this agent is closing: no more agents can be started")
         if not self._session.settings.switches.relay:
@@ -188,7 +191,7 @@ class Spawner:
         return found
 
     def _fork_batch(self) -> ForkBatch:
-        """Return the point of the conversation that all forks of one reply share."""
+        """Return the batch that all forks of the last reply share; raise if the conversation is empty."""
         view = self._session.view
         if not view.length:
             raise InputError(
@@ -200,7 +203,7 @@ class Spawner:
         return self._batch[1]
 
     async def _wait_for(self, member: TeamMember) -> StartedAgent:
-        """Wait for an agent in the foreground; stop it if the wait is cancelled."""
+        """Wait for a foreground agent and return its result; stop the agent if the wait is cancelled."""
         try:
             await member.done.wait()
         except BaseException:
@@ -213,7 +216,7 @@ class Spawner:
     # -- running
 
     async def _run(self, member: TeamMember, run: MemberRun) -> None:
-        """Run an agent to its end, and record that end even after an error."""
+        """Run an agent within its time limit, and record its end even after an error or cancellation."""
         policy = self.roster.policy
         end = RunEnd("killed", "")
         try:
@@ -230,7 +233,7 @@ class Spawner:
                 await self._end(member, end)
 
     async def _end(self, member: TeamMember, end: RunEnd) -> None:
-        """Record the end of an agent in the log, and emit an event."""
+        """Set an agent's final state, log its result, emit an event and wake waiters; later calls do nothing."""
         if member.outcome is not None:
             return
         member.state = "killed" if member.why else _STATES.get(end.status, "failed")
@@ -279,7 +282,7 @@ class Spawner:
     # -- results
 
     async def deliver(self) -> None:
-        """Add the results of background agents to the conversation, each once."""
+        """Log each result of a background agent that was not delivered yet, so that the model sees it."""
         while self._undelivered:
             outcome = self._undelivered[0]
             text = notification_text(outcome, tag=os.urandom(4).hex())
@@ -288,7 +291,7 @@ class Spawner:
             self._undelivered.pop(0)
 
     async def wait(self, agent: str) -> AgentStatus:
-        """Wait until an agent ends, and return its state."""
+        """Wait until the agent with this id ends and return its state; raise ``InputError`` for an unknown id."""
         member = self._member(agent)
         await member.done.wait()
         return member.status(self._clock())
@@ -296,7 +299,7 @@ class Spawner:
     # -- stopping
 
     async def stop(self, agent: str) -> str:
-        """Stop an agent and every agent it started; return a sentence about its end."""
+        """Stop the agent with this id and every agent it started; return a sentence about its end."""
         member = self._member(agent)
         if member.done.is_set():
             return f"{agent} has ended already: {member.state}."
@@ -305,7 +308,7 @@ class Spawner:
         return f"{agent} was stopped; it had taken {counted(member.turns, 'turn')}."
 
     async def close(self) -> None:
-        """Stop all agents of this parent; refuse to start more."""
+        """Stop all running agents that this parent started, and refuse to start more."""
         self._closed = True
         own = [one for one in self._own.values() if not one.done.is_set()]
         if own:
@@ -313,7 +316,7 @@ class Spawner:
                 await self._stop_many(own, "the agent that started it ended")
 
     def narrow(self, mode: str) -> None:
-        """Restrict every agent of this parent to the permissions of a mode."""
+        """Restrict every running agent that this parent started to the permissions of a mode; never widen them."""
         for one in self._own.values():
             if one.narrow is not None and not one.done.is_set():
                 one.narrow(mode)
@@ -346,7 +349,7 @@ class Spawner:
         return member
 
     def _ancestors(self, member: TeamMember) -> list[TeamMember]:
-        """Return the parent of an agent, the parent's parent, and so on."""
+        """Return a list of an agent's parent, the parent's parent, and so on, without the main agent."""
         found: list[TeamMember] = []
         parent = self.roster.agents.get(member.parent)
         while parent is not None:

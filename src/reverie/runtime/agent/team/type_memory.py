@@ -30,7 +30,7 @@ __all__ = ["TypeMemory", "scope_directory"]
 
 
 def scope_directory(scope: str, kind: str, cwd: Path, home: Path) -> Path:
-    """Return the directory of a type's memory in a scope."""
+    """Return the directory of a type's memory: in ``home`` for the scope ``user``, otherwise in the project."""
     match scope:
         case "user":
             return home / "agent-memory" / kind
@@ -41,18 +41,21 @@ def scope_directory(scope: str, kind: str, cwd: Path, home: Path) -> Path:
 
 
 class TypeMemory:
-    """The memory that all agents of one type share."""
+    """The memory that all agents of one type share, in one directory."""
 
     def __init__(self, directory: Path, scope: str) -> None:
         self.path = str(directory)
         self.scope = scope
         self.view: Callable[[], View] | None = None
-        """The view of the agent that uses it; it decides the trust of new memories."""
+        """Function that returns the using agent's view, by which the trust of new memories is decided; may be None."""
         self.memory: Memory = _AgentTrustMemory(directory)
 
     @classmethod
     def of(cls, kind: AgentKind, cwd: Path, settings: Settings) -> TypeMemory | None:
-        """Return the memory that a type asks for; None if it asks for none or the project is not trusted."""
+        """Return the memory of an agent type; None if it asks for none, memory is off or the project untrusted.
+
+        The scope ``user`` needs no trusted project. Raise ``UnsafePath`` if a link leads the directory elsewhere.
+        """
         if not kind.memory or not settings.switches.memory:
             return None
         directory = scope_directory(kind.memory, kind.name, cwd, settings.home)
@@ -64,7 +67,7 @@ class TypeMemory:
         return cls(directory, kind.memory)
 
     def tool(self) -> MemoryTool:
-        """Return the Memory tool for this directory."""
+        """Return a Memory tool for this directory, whose saved memories have at most the trust of an agent."""
 
         def trust_of(text: str) -> Any:
             heard = Witnesses(self.view().history if self.view is not None else ())
@@ -73,11 +76,11 @@ class TypeMemory:
         return MemoryTool(self.memory, trust_of=trust_of)
 
     def rules(self) -> str:
-        """Return the part of the agent's system prompt about memory."""
+        """Return the part of the sub-agent's system prompt about memory."""
         return rules_text(self.path)
 
     async def context(self) -> str:
-        """Return the index for the first message, or a sentence about why it cannot be read."""
+        """Return the memory index for the first message, or a sentence about why it cannot be read."""
         try:
             index = await to_thread.run_sync(self.memory.index)
         except (ReverieError, OSError) as error:
@@ -92,11 +95,11 @@ class _AgentTrustMemory(Memory):
     """A memory store in which no memory has more trust than an agent, even if its file claims more."""
 
     def list(self, *, type: str | None = None) -> Heads:
-        """Return all memories without their text."""
+        """Return all memories, or those of one type, without their text."""
         return [_with_agent_trust(one) for one in super().list(type=type)]
 
     def get(self, file_or_name: str) -> MemoryRecord:
-        """Return one memory with its text."""
+        """Return one memory with its text, by its file or name."""
         return _with_agent_trust(super().get(file_or_name))
 
 

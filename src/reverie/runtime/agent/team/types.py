@@ -19,16 +19,16 @@ __all__ = ["builtin_kinds", "find_kinds", "kind_folders", "prompt_of"]
 _MAX_KINDS: Final = 100
 _MAX_BYTES: Final = 400_000
 FOLDER: Final = "agent-types"
-"""The folder of the user's own types, in their Reverie directory."""
+"""The name of the folder of the user's own agent types, in their Reverie directory."""
 
 
 def prompt_of(name: str) -> str:
-    """Return a prompt of the relay layer by its name."""
+    """Return the text of a prompt file of the relay layer (``layers/l7_relay/prompts``) by its name."""
     return files("reverie.layers.l7_relay").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 def builtin_kinds() -> dict[str, AgentKind]:
-    """Return the built-in types."""
+    """Return the built-in agent types, ``general`` and ``explore``, by name."""
     return {
         "general": AgentKind(
             "general",
@@ -46,7 +46,10 @@ def builtin_kinds() -> dict[str, AgentKind]:
 
 
 def kind_folders(cwd: Path, *, home: Path, user: Path | None, trusted: bool) -> list[tuple[Path, KindSource]]:
-    """Return the folders to search for types, highest priority first; a project's folders only if it is trusted."""
+    """Return the folders to search for agent types, each with its source, highest priority first.
+
+    A project's folders are included only if ``trusted``. ``user`` is the home directory; None leaves it out.
+    """
     found: list[tuple[Path, KindSource]] = []
     if trusted:
         found.append((cwd / ".reverie" / "agents", "project"))
@@ -58,7 +61,7 @@ def kind_folders(cwd: Path, *, home: Path, user: Path | None, trusted: bool) -> 
 
 
 def find_kinds(cwd: Path, *, home: Path, trusted: bool) -> tuple[Mapping[str, AgentKind], list[str]]:
-    """Return all types by name, and the problems of files that could not be used; this may block."""
+    """Return all agent types by name, sorted, and the problems of files that could not be used; this may block."""
     user = os.path.expanduser("~")
     folders = kind_folders(cwd, home=home, user=Path(user) if user != "~" else None, trusted=trusted)
     found: dict[str, AgentKind] = {}
@@ -75,7 +78,7 @@ def find_kinds(cwd: Path, *, home: Path, trusted: bool) -> tuple[Mapping[str, Ag
 
 
 def _files(folder: Path, problems: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the name and text of each Markdown file that is directly in a folder."""
+    """Yield name and text of each Markdown file directly in a folder; add unreadable ones to ``problems``."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".md") and not name.startswith("."))
     except OSError:

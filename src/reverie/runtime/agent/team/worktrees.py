@@ -29,7 +29,7 @@ _QUIET: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
 
 
 class Worktree:
-    """One checkout, from its creation to its removal."""
+    """One git worktree of an agent, from its creation to its removal; it holds a lock while it is in use."""
 
     def __init__(self, repository: Path, path: Path, branch: str, base: str, lock: int, *, cwd: Path) -> None:
         self.repository = repository
@@ -37,12 +37,15 @@ class Worktree:
         self.branch = branch
         self.base = base
         self.cwd = cwd
-        """The directory in it that corresponds to the parent's working directory."""
+        """The directory in the worktree that corresponds to the parent's working directory."""
         self._lock = lock
 
     @classmethod
     def add(cls, directory: Path, *, home: Path, name: str) -> Worktree:
-        """Check out the last commit of a directory's repository; this may block."""
+        """Check out the last commit of a directory's repository on a new branch, under ``home``; this may block.
+
+        Raise ``InputError`` if the directory has no repository or commit, or git fails.
+        """
         if not _NAME.fullmatch(name):
             raise InputError(f"{name[:80]!r} cannot name a worktree: use letters, digits, '.', '_' and '-'")
         root = _git_out(directory, "rev-parse", "--show-toplevel")
@@ -71,7 +74,7 @@ class Worktree:
         return cls(canonical_root(directory), path, branch, base, lock, cwd=cwd)
 
     def finish(self) -> tuple[str, str]:
-        """Remove it if nothing was changed; otherwise return its path and the branch of its changes."""
+        """Remove the worktree if nothing was changed and return two empty texts; otherwise its path and branch."""
         try:
             if _is_clean(self.path, self.base):
                 _remove(self.repository, self.path, self.branch)
@@ -83,7 +86,7 @@ class Worktree:
 
 
 def prune(home: Path) -> list[str]:
-    """Remove unchanged worktrees of dead processes and return their names; this may block."""
+    """Remove unchanged or missing worktrees of dead processes and return their names; this may block."""
     gone: list[str] = []
     try:
         names = [name for name in os.listdir(home / FOLDER) if name.endswith(".lock")]
