@@ -22,7 +22,7 @@ _MONTHS: Final = (
 )
 _FRIDAY: Final = 4
 _RECENT_DAYS: Final = 60
-"""A date without a year that passed more days ago than this means next year's."""
+"""The most days that a date without a year may lie in the past; an earlier one means next year's."""
 _NUMBERS: Final = {
     **{"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6},
     **{"seven": 7, "eight": 8, "nine": 9, "ten": 10},
@@ -56,26 +56,26 @@ _MASKED: Final = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _VERBS: Final = ("may", "march", "mar")
-"""Words that are months only if they are capitalised."""
+"""Words that mean a month only if they are capitalised."""
 _NEAR_CHARS: Final = 40
 _BOUNDARY: Final = ".!?:;,"
 
 
 @record
 class DatedText:
-    """A text with its dates made absolute."""
+    """A text with its relative dates made absolute, and the phrases that were replaced or stayed."""
 
     text: str
     last: date | None = None
-    """The latest day in it."""
+    """The latest day that the text names; None if it names none."""
     replaced: tuple[tuple[str, str], ...] = ()
-    """Each phrase and its replacement."""
+    """Pairs of a phrase and its replacement."""
     unknown: tuple[str, ...] = ()
-    """Phrases that stay because the date they were written is unknown."""
+    """Phrases that stay because the date on which they were written is unknown."""
 
 
 def iso_day(text: str) -> date | None:
-    """Return the day that an ISO date or time begins with."""
+    """Return the day that an ISO date or time begins with; None if it begins with none."""
     try:
         return date.fromisoformat(text[:10]) if len(text) >= len("2026-01-01") else None
     except ValueError:
@@ -83,7 +83,7 @@ def iso_day(text: str) -> date | None:
 
 
 def absolute(text: str, written_on: date | None, *, only_certain: bool = False) -> DatedText:
-    """Return the text with each relative date as an absolute one.
+    """Return the text with each relative date as an absolute one, counted from ``written_on`` (None: unknown).
 
     With ``only_certain`` a phrase that may recur or may be a duration stays: a bare weekday, "December 5", "in two
     weeks", "the end of the month".
@@ -115,12 +115,12 @@ def absolute(text: str, written_on: date | None, *, only_certain: bool = False) 
 
 
 def _joined(before: str, shown: str) -> str:
-    """Remove the article before a date if it no longer fits, as in "on the 2026-11-20"."""
+    """Return the text before a date without an article that no longer fits, as in "on the 2026-11-20"."""
     return re.sub(r"\b(by|on|until|before|after) the \Z", r"\1 ", before) if shown[:1].isdigit() else before
 
 
 def _is_no_date(found: re.Match[str]) -> bool:
-    """Say whether a phrase is the verb may or march, or a span that ends now, as in "over the last month"."""
+    """Say whether a phrase is the verb "may" or "march", or a span that ends now, as in "over the last month"."""
     if found["month"] in _VERBS:
         return True
     before = found.string[max(0, found.start() - 4) : found.start()].lower()
@@ -165,7 +165,7 @@ def _shown(found: re.Match[str], days: tuple[date, ...]) -> str:
 
 
 def _days_of(found: re.Match[str], today: date | None) -> tuple[date, ...]:
-    """Return the one day or the two days that a phrase may mean; none if it means no day."""
+    """Return the one or two days that a phrase may mean, counted from ``today``; empty if it means none."""
     try:
         if found["iso"]:
             return (date.fromisoformat(found["iso"]),)
@@ -207,7 +207,7 @@ def _relative(found: re.Match[str], today: date) -> tuple[date, ...]:
 
 
 def _weekdays(name: str, which: str, today: date) -> tuple[date, ...]:
-    """Return the days that a weekday may mean: "next Friday" is this week's or the following one's."""
+    """Return the one or two days that a weekday may mean: "next Friday" is this week's or the following one's."""
     number = next(at for at, day in enumerate(_DAYS) if day.startswith(name.lower()[:3]))
     monday = today - timedelta(days=today.weekday())
     coming = today + timedelta(days=(number - today.weekday()) % 7 or 7)
@@ -221,7 +221,7 @@ def _weekdays(name: str, which: str, today: date) -> tuple[date, ...]:
 
 
 def _moved(day: date, count: int, unit: str) -> date:
-    """Return the day this many units later, capped at the last day of a shorter month."""
+    """Return the day ``count`` units later (earlier if negative), at most the last day of its month."""
     kind = unit.lower().rstrip("s")
     if kind in ("day", "week"):
         return day + timedelta(days=count * (7 if kind == "week" else 1))
@@ -231,7 +231,7 @@ def _moved(day: date, count: int, unit: str) -> date:
 
 
 def _span_start(span: str, today: date, step: int) -> date:
-    """Return the first day of the week, month, quarter or year this many steps away."""
+    """Return the first day of the week, month, quarter or year ``step`` spans after today's."""
     match span:
         case "week":
             return today - timedelta(days=today.weekday()) + timedelta(days=7 * step)
@@ -244,7 +244,7 @@ def _span_start(span: str, today: date, step: int) -> date:
 
 
 def _end(phrase: str, today: date) -> date:
-    """Return the last day of a span; a week ends on its Friday."""
+    """Return the last day of the span in a phrase such as "end of next month" or "eow"; a week ends on Friday."""
     short = {"eow": "week", "eom": "month", "eoq": "quarter", "eoy": "year"}
     span = short.get(phrase) or phrase.rsplit(" ", 1)[-1]
     start = _span_start(span, today, 1 if " next " in f" {phrase} " else 0)

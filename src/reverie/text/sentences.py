@@ -40,22 +40,22 @@ class Sentence:
 
     text: str
     opens: bool = True
-    """Whether it opens a paragraph."""
+    """Whether the sentence opens a paragraph."""
     announced: bool = False
-    """Whether a paragraph before it ends in a colon, so that it may be a quote."""
+    """Whether an earlier paragraph ends in a colon, so that the sentence may be a quote."""
     first: bool = False
-    """Whether it opens the message."""
+    """Whether the sentence is the first of the message."""
     in_document: bool = False
     """Whether the message is too long to have been typed."""
 
 
 def bare(text: str) -> str:
-    """Return a text as one line of lower-case words, to search for it in another text."""
+    """Return the words of a text in lower case on one line without punctuation, to search for them."""
     return " ".join(re.findall(r"[\w']+", text.casefold()))
 
 
 def sentences_of(words: str) -> list[Sentence]:
-    """Return the sentences that a person typed in a message, in order, at most so many."""
+    """Return the sentences, at most 60, that a person typed in a message, without code and tagged text."""
     text = _TAGGED.sub("\n\n", _FENCED.sub("\n\n", words[:MOST_CHARS]))
     lines = text.split("\n")
     long = len(words) > DOCUMENT_CHARS or sum(1 for line in lines if line.strip()) > DOCUMENT_LINES
@@ -71,7 +71,7 @@ def sentences_of(words: str) -> list[Sentence]:
 
 
 def _paragraphs(lines: list[str]) -> list[str]:
-    """Return paragraphs of prose; a bullet is one paragraph, and printed lines are left out."""
+    """Return the paragraphs of prose, each on one line; a bullet is a paragraph, printed lines are left out."""
     out: list[str] = []
     current: list[str] = []
 

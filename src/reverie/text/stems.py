@@ -22,11 +22,11 @@ _LOCK: Final = allocate_lock()  # a stemmer is not thread-safe
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """Return the stem of a word in lower case; words of other scripts stay as they are."""
+    """Return the English stem of a lower-case word; words of other scripts stay as they are."""
     with _LOCK:
         return _ENGLISH.stemWord(word) or word
 
 
 def stems(words: Iterable[str]) -> list[str]:
-    """Return the stem of each word, in order."""
+    """Return the English stem of each lower-case word, in order."""
     return [stem(word) for word in words]

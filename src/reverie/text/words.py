@@ -23,7 +23,7 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[。！？])")
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Return the words of a text in their order, normalised."""
+    """Return the words of a text in order, in lower case, without Markdown marks and outer punctuation."""
     return tuple(_word(one) for one in _EMPHASIS.sub(r"\2", _LINE_MARK.sub("", text)).split())
 
 
@@ -35,7 +35,7 @@ def _word(raw: str) -> str:
 
 
 def sentences(text: str) -> list[tuple[str, ...]]:
-    """Return the words of each sentence, each sentence once.
+    """Return the normalised words of each sentence of a text, in order, each distinct sentence once.
 
     A sentence goes on if the next line begins with a small letter. A number alone belongs to the next words ("5. Mai").
     """
@@ -51,5 +51,5 @@ def sentences(text: str) -> list[tuple[str, ...]]:
 
 
 def has_run(whole: tuple[str, ...], part: tuple[str, ...]) -> bool:
-    """Say whether a text contains these words one after the other."""
+    """Say whether the words ``whole`` contain the words ``part`` one after the other."""
     return f" {' '.join(part)} " in f" {' '.join(whole)} "

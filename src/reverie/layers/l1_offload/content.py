@@ -29,12 +29,12 @@ class ResultForms:
 
     @property
     def chars(self) -> int:
-        """The number of characters to compare with a limit."""
+        """The characters of the content, to compare with a limit; images and binary documents count as none."""
         return size_chars(self.content)
 
 
 def result_forms(output: Output) -> ResultForms:
-    """Return the forms of a tool's output: any text, any bytes, or any list of blocks."""
+    """Return the content to show, the bytes to store and their media type for the output of a tool."""
     if isinstance(output, list):
         return ResultForms(output, _serialised(output), "json")
     if isinstance(output, str):
@@ -50,14 +50,14 @@ def result_forms(output: Output) -> ResultForms:
 
 
 def size_chars(content: Content) -> int:
-    """Count the characters of a result; images and binary documents count as none."""
+    """Count the characters of a result; images and binary documents count as zero."""
     if isinstance(content, str):
         return len(content)
     return sum(len(_part_text(part)) for part in content if not _is_media(part))
 
 
 def text_of(content: Content) -> str:
-    """Join the blocks of a result into one text."""
+    """Return the text of a result: its blocks joined by newlines, those without text as JSON."""
     if isinstance(content, str):
         return content
     return "\n".join(_part_text(part) for part in content)
@@ -69,7 +69,7 @@ def has_media(content: Content) -> bool:
 
 
 def is_empty(content: Content) -> bool:
-    """Say whether a result shows nothing but white space."""
+    """Say whether a result has no text but white space, and no image or binary document."""
     if isinstance(content, str):
         return not content or content.isspace()
     return not has_media(content) and not text_of(content).strip()
@@ -104,7 +104,7 @@ def _serialised(value: Any) -> bytes:
 
 
 def _unescaped(text: str) -> bytes:
-    """Return the original bytes of a text that Python decoded with surrogate escapes."""
+    """Return the bytes of a text with lone surrogates: the original bytes if Python escaped them on decoding."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -17,7 +17,7 @@ _Key: TypeAlias = str | bytes
 
 
 class SeenResults:
-    """Index of the results in a view by content, and of stored results by hash.
+    """Index of call ids by the content of their results in a view, and of storage paths by folder and hash.
 
     The index grows with the view and is rebuilt after a cut. It is derived from the view alone, so a resumed session
     builds it again.
@@ -30,7 +30,7 @@ class SeenResults:
         self._paths: dict[tuple[str, str], str] | None = None
 
     def follow(self, view: View) -> SeenResults:
-        """Add the results that the view gained since the last call."""
+        """Add the results that the view gained since the last call, or all after a cut, and return this index."""
         if view.cuts != self._cuts:
             self._cuts, self._seen, self._calls = view.cuts, 0, {}
         for result in view.results_from(self._seen):
@@ -47,13 +47,13 @@ class SeenResults:
         return self
 
     def restart(self) -> None:
-        """Read the whole view again at the next call, because earlier results returned to it."""
+        """Make the next ``follow`` read the whole view again, because earlier results returned to it."""
         self._cuts = -1
 
     def first(self, view: View, content: Content, *, but: str = "") -> str | None:
-        """Return the first call in view with exactly this result shown in full; None if there is none.
+        """Return the id of the first call except ``but`` whose result in view equals this; None if there is none.
 
-        Calls whose results left the view are dropped from the index here.
+        Leading calls whose results were replaced since then are dropped from the index here.
         """
         calls = self._calls.get(_key(content), [])
         while calls and not _is_shown(view, calls[0]):
@@ -72,17 +72,17 @@ class SeenResults:
 
 
 def _key(content: Content) -> _Key:
-    """Return the text itself, which the view holds in memory anyway, or a digest of blocks."""
+    """Return the index key of a result: its text, which the view holds in memory anyway, or a digest of blocks."""
     return content if isinstance(content, str) else blake2b(result_forms(content).data, digest_size=32).digest()
 
 
 def _is_shown(view: View, called: str) -> bool:
-    """Say whether the model sees the full result, both in the view and in the provider's cache."""
+    """Say whether a call's result was neither replaced in the view nor deleted from the provider's cache."""
     return called not in view.overrides.results and not any(called in edit.tool_use_ids for edit in view.facts.edits)
 
 
 def _offloads(view: View) -> list[ResultOffloaded]:
-    """Return every decision of this session that moved a result to disk, in view or not."""
+    """Return the decisions that moved results to disk, for all messages of the history, in view or not."""
     found: list[ResultOffloaded | None] = []
     for entry in view.history:
         message = entry.message

@@ -45,9 +45,9 @@ class ResultStore:
 
 @record
 class OffloadResult:
-    """The content to log for a result and the decisions to log before it.
+    """The content to log for one result (None for a whole message), and the decisions to log before it.
 
-    ``fallback`` is the reason why a result stayed whole although it should have moved to disk.
+    ``fallback`` is the reason why a result stayed whole although it should have moved to disk; None if none did.
     """
 
     content: Content | None = None
@@ -66,9 +66,10 @@ def offload_result(
     declared: float | None = None,
     known: SeenResults | None = None,
 ) -> OffloadResult:
-    """Plan one result before it enters the view, and store it if the plan says so.
+    """Plan one result before it enters the view, store it if the plan says so, and return the content to log.
 
-    ``known`` is an index that follows the session; without it the whole view is read.
+    ``declared`` is the tool's own limit in characters. ``known`` is an index that follows the session; without it
+    the whole view is read. If storing fails, the full content is returned with a ``fallback``.
     """
     known = known or SeenResults()
     plan = plan_result(tool, tool_use_id, output, policy, view, declared, known=known)
@@ -94,7 +95,7 @@ def offload_result(
 def offload_aggregate(
     store: ResultStore, view: View, policy: OffloadPolicy, *, known: SeenResults | None = None
 ) -> OffloadResult:
-    """Offload results of the message about to be sent until they fit; log the decisions before sending."""
+    """Store the largest results of the next message until the others fit, and return the decisions to log."""
     known = known or SeenResults()
     stored: dict[str, ResultOffloaded] = {}
     failures: dict[str, str] = {}
@@ -121,7 +122,7 @@ def offload_aggregate(
 
 
 def read_stored(storage: Storage, path: str, sha256: str) -> bytes:
-    """Return a stored result after checking its hash; raise if it is missing or changed."""
+    """Return the bytes of a stored result; raise ``StorageError`` if the path, the file or its hash is wrong."""
     if path.split("/")[-2:-1] != [RESULTS]:
         raise UnsafePath(f"{path!r} is no place where results are kept; give a path under {RESULTS}/", path=path)
     document = storage.read(path)
@@ -135,7 +136,7 @@ def read_stored(storage: Storage, path: str, sha256: str) -> bytes:
 
 
 def _store(store: ResultStore, offload: Offload, known: SeenResults) -> str:
-    """Store the bytes durably and return their path; bytes stored before keep their path."""
+    """Store the bytes durably and return their path; bytes that the session stored before keep their path."""
     storage, folder = store.storage, store.folder
     before = known.path(f"{folder}/{RESULTS}", offload.sha256)
     if before is not None and _is_stored(storage, before, offload):
@@ -165,7 +166,7 @@ def _offloaded(offload: Offload, policy: OffloadPolicy, path: str, root: str, re
 
 
 def _replaced(tool_use_id: str, plan: Placeholder | Duplicate, reason: str) -> ResultsCleared:
-    """Replace a result by a text in the view; its content stays in the log."""
+    """Return the decision that replaces a result by a text in the view; the log keeps the content."""
     tokens = frees(plan.content, "")
     cause = Cause(LAYER, reason, frees(plan.content, plan.text))
     return ResultsCleared(cause, [Replacement(tool_use_id, plan.text, tool_use_id, tokens)])

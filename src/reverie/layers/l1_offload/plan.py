@@ -1,4 +1,4 @@
-"""Plan the handling of a new result, and to the results of one message before it is sent. Pure."""
+"""Plan the handling of a new result, and of all results of one message before it is sent. Pure."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ _UNSAFE: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 
 @record
 class KeepResult:
-    """Keep the result as it is; the budget of its whole message may still move it to disk."""
+    """A plan to keep a result as it is; the budget of its whole message may still move it to disk."""
 
     content: Content
 
 
 @record
 class Offload:
-    """Move the result's bytes to a file."""
+    """A plan to move a result's bytes to a file, with their SHA-256 hash."""
 
     tool_use_id: str
     form: ResultForms
     sha256: str
     whole: bool = False
-    """Show the full content: the file exists only because the bytes are not valid text."""
+    """Whether the view shows the full content; the file then exists only because the bytes are not valid text."""
 
 
 @record
 class Placeholder:
-    """Replace an empty result by a text that says so."""
+    """A plan to replace an empty result by a text that says so."""
 
     content: Content
     text: str
@@ -65,7 +65,7 @@ class Placeholder:
 
 @record
 class Duplicate:
-    """Replace a result that repeats one in view by a text that refers to the first."""
+    """A plan to replace a result by a text that refers to ``first``, the call whose equal result is in view."""
 
     content: Content
     first: str
@@ -77,11 +77,11 @@ Plan: TypeAlias = KeepResult | Offload | Placeholder | Duplicate
 
 @record
 class Aggregate:
-    """The plan for all results of the message about to be sent."""
+    """The results of the next message that move to disk and those that stay, so that all fit one budget."""
 
     offloads: tuple[Offload, ...]
     kept: tuple[str, ...]
-    """Ids of results that stay in full from now on."""
+    """Ids of the newly decided results that stay; layer 1 never offloads them later."""
     chars: int
     """Characters of all results of the message that stay in full."""
 
@@ -103,7 +103,10 @@ def plan_result(
     *,
     known: SeenResults | None = None,
 ) -> Plan:
-    """Plan one result before it enters the view; ``known`` is an index of the view, if the caller keeps one."""
+    """Return the plan for one result before it enters the view: keep, offload, placeholder or duplicate.
+
+    ``declared`` is the tool's own limit in characters; ``known`` is an index of the view, if the caller keeps one.
+    """
     form = result_forms(output)
     content = form.content
     if is_empty(content):
@@ -124,7 +127,7 @@ def plan_result(
 def plan_aggregate(
     view: View, policy: OffloadPolicy, *, folder: str = "", root: str = "", unwritable: Collection[str] = ()
 ) -> Aggregate:
-    """Plan all results of the last message together.
+    """Return which results of the last message move to disk so that they fit ``policy.aggregate_chars`` together.
 
     Earlier decisions are final: replaced results stay replaced, kept ones stay in full. Of the others, the largest move
     to disk until the rest fits the budget. If the results that must stay exceed the budget alone, they stay.
@@ -156,12 +159,12 @@ def plan_aggregate(
 
 
 def offload_of(tool_use_id: str, form: ResultForms, *, whole: bool = False) -> Offload:
-    """Return the plan to move a result to disk, with the hash of its bytes."""
+    """Return the plan to move a result to disk; ``whole`` makes the view still show its full content."""
     return Offload(tool_use_id, form, hashlib.sha256(form.data).hexdigest(), whole)
 
 
 def shown_text(offload: Offload, policy: OffloadPolicy, path: str, *, root: str = "") -> str:
-    """Return the text that the view shows for an offloaded result."""
+    """Return the text shown for an offloaded result: a preview with ``root/path``, or all of it if ``whole``."""
     text = text_of(offload.form.content)
     if offload.whole:
         return text
@@ -175,7 +178,7 @@ def shown_text(offload: Offload, policy: OffloadPolicy, path: str, *, root: str 
 
 
 def frees(content: Content, text: str) -> int:
-    """Estimate the tokens saved by showing a text in place of a content."""
+    """Estimate the tokens saved by showing a text in place of a content; never below 0."""
     return max(0, _tokens(content) - _tokens(text))
 
 
@@ -184,7 +187,7 @@ def _tokens(content: Content) -> int:
 
 
 def result_key(folder: str, offload: Offload, *, hashed: bool = False) -> str:
-    """Return the storage key of a result: its call id, or call id and hash if that name is taken.
+    """Return the storage key of a result under ``folder``, made of its call id and, if ``hashed``, its hash.
 
     An id with unsafe characters comes from a model or a file, so only its safe characters and its hash are used.
     """
@@ -205,7 +208,7 @@ def _repeated(
 
 
 def _last_results(view: View) -> Iterator[tuple[str, str, Content]]:
-    """Yield tool name, call id and content of each result in the last message, as the provider will see it."""
+    """Yield tool name, call id and content of each result in the last message that answers an awaited call."""
     group = view.final
     if group is None or group.role != USER:
         return

@@ -17,27 +17,27 @@ def _limits(**chars: int) -> Mapping[str, float]:
 
 @record
 class OffloadPolicy:
-    """Settings of layer 1."""
+    """Settings of layer 1: size limits of results by tool and by message, and which duplicates are replaced."""
 
     default_limit_chars: int = 50_000
     never: frozenset[str] = frozenset({"Read"})
     """Tools that limit their own output; their results are never offloaded."""
     declared_chars: Mapping[str, float] = field(default_factory=lambda: _limits(Bash=30_000, Grep=20_000))
-    """Limits that tools declare; a declared limit applies if it is below the default."""
+    """Limits that tools declare, by tool; one above ``default_limit_chars`` is lowered to it."""
     ceiling_chars: Mapping[str, float] = field(default_factory=lambda: _limits(Bash=150_000))
     """The highest limit that an override may set, by tool."""
     override_chars: Mapping[str, float] = field(default_factory=_limits)
-    """Limits from settings or flags, by tool."""
+    """Limits from settings or flags, by tool; they replace the declared and the default limit."""
     preview_bytes: int = 2_000
     aggregate_chars: int = 200_000
     """The most characters that the results of one API message may have together."""
     duplicate_min_bytes: int = 256
     duplicate_max_bytes: int = 50_000
-    """A duplicate between these sizes is replaced by a reference; a maximum of 0 turns that off."""
+    """A duplicate between these two sizes is replaced by a reference; a maximum of 0 turns that off."""
 
 
 def limit_chars(policy: OffloadPolicy, tool: str, declared: float | None = None) -> int | None:
-    """Return the most characters that a result of this tool may have; None if it is never offloaded.
+    """Return the most characters that a result of this tool may have; None if it is never offloaded for size.
 
     ``declared`` is the limit that the tool itself declares and replaces the policy's; infinity means never.
     """

@@ -11,7 +11,7 @@ CLOSING: Final = "</persisted-output>"
 
 
 def preview_of(text: str, max_bytes: int) -> str:
-    """Return the start of a text, at most so many bytes, cut at the last newline in the second half."""
+    """Return the first ``max_bytes`` bytes of a text, cut at the last newline if that is in the second half."""
     data = text[: max_bytes + 1].encode("utf-8", "replace")
     if len(data) <= max_bytes:
         return text
@@ -21,7 +21,7 @@ def preview_of(text: str, max_bytes: int) -> str:
 
 
 def persisted_text(text: str, *, size_bytes: int, path: str, handle: str, preview_bytes: int) -> str:
-    """Return the text for a result that is stored in a file: its size, path, handle and a preview."""
+    """Return the text shown for a result that is stored in a file: its size, path, handle and a preview."""
     preview = preview_of(text, preview_bytes)
     more = "" if preview == text else "\n..."
     return (
@@ -35,7 +35,7 @@ def persisted_text(text: str, *, size_bytes: int, path: str, handle: str, previe
 
 
 def repeated_text(first: str, tool: str, *, size_bytes: int, handle: str) -> str:
-    """Return the text for a result that repeats one still in view."""
+    """Return the text shown for a result that repeats that of the call ``first``, which is still in view."""
     by = f"{tool} call " if tool else ""
     return (
         f"[Identical to the result of {by}{first} above, {_size(size_bytes)}; "
@@ -44,7 +44,7 @@ def repeated_text(first: str, tool: str, *, size_bytes: int, handle: str) -> str
 
 
 def empty_text(tool: str) -> str:
-    """Return the text for an empty result."""
+    """Return the text shown for an empty result, with the tool's name."""
     return f"({tool or 'The tool'} completed with no output)"
 
 

@@ -1,4 +1,4 @@
-"""Index of the results that could be cleared, so that a turn only reads new results."""
+"""Index of the results that layer 2 may clear, so that a turn only reads new results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ClearableResult", "TrimCandidates"]
 
 @record
 class ClearableResult:
-    """A result in view that may be cleared."""
+    """A result in view that the policy allows to clear; ``group`` is the index of its message."""
 
     tool_use_id: str
     tool: str
@@ -29,7 +29,7 @@ class ClearableResult:
 
     @property
     def round(self) -> int:
-        """The number of the request before which it arrived, counted from the last cut; two messages make a round."""
+        """The number of the request before which the result arrived, counted from the last cut."""
         return self.group // 2
 
 
@@ -53,13 +53,13 @@ class TrimCandidates:
         self._reads: dict[str, list[tuple[str, str]]] = {}
         self._shown: Overrides | None = None
         self.unseen = 0
-        """The first message that no request contained yet; its results must not be cleared."""
+        """Index of the first message that no request contained yet; results from there on must not be cleared."""
         self.candidates: list[ClearableResult] = []
         self.superseded: set[str] = set()
         self.written = 0
 
     def follow(self, view: View) -> None:
-        """Add the results that the view gained since the last call."""
+        """Add the results that the view gained since the last call, or all after a cut; drop replaced ones."""
         if view.cuts != self._cuts:
             self._begin(view.cuts)
         end = self._ends[-1] if self._ends else 0
@@ -88,7 +88,7 @@ class TrimCandidates:
                 )
 
     def _supersede(self, result: Result, span: str, *, gone: bool) -> None:
-        """Record which earlier reads of a file this result made stale.
+        """Add the earlier reads of a file that this result made stale to ``superseded``.
 
         A read that is itself hidden, such as a reference to an earlier one, makes nothing stale; a write does.
         """
@@ -102,7 +102,10 @@ class TrimCandidates:
             earlier.append((result.tool_use_id, span))
 
     def clear(self, ids: Iterable[str], tokens_each: int) -> None:
-        """Remove cleared results, and record the freed tokens so that distances stay right."""
+        """Remove these results from the candidates, and count the tokens freed after each remaining candidate.
+
+        ``tokens_each`` is the size of the text that replaces a cleared result.
+        """
         gone = set(ids)
         left = [one for one in self.candidates if one.tool_use_id not in gone]
         cleared = [one for one in self.candidates if one.tool_use_id in gone]
@@ -131,7 +134,10 @@ class TrimCandidates:
         return self._end(candidate.group - 2)
 
     def following(self, candidate: ClearableResult, before: int | None = None) -> int:
-        """Return how many tokens follow in the view; ``before`` is the value of ``before(candidate)``, if known."""
+        """Return how many tokens follow the last request before a candidate, without those freed since.
+
+        ``before`` is the value of ``before(candidate)``, if known.
+        """
         before = self.before(candidate) if before is None else before
         left = self.written - before - self._freed.get(candidate.tool_use_id, 0)
         return left if left > 0 else 0

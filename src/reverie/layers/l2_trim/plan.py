@@ -37,16 +37,16 @@ class TrimFacts:
     cleared: int = 0
     read_backs: int = 0
     limit: int = 0
-    """The token count at which the window is full; 0 if unknown."""
+    """The token count at which the window counts as full; 0 if unknown."""
 
     def need(self, policy: TrimPolicy) -> float:
-        """The chance that a cleared result is read again: the policy's value, corrected by this session's history."""
+        """Return the chance that a cleared result is read again, from the policy and this session's history."""
         return (self.read_backs + 1) / (self.cleared + 1 / policy.need)
 
 
 @record
 class TrimPlan:
-    """A decision to clear results, with its trigger and its price calculation."""
+    """A decision to clear results, its trigger (idle, window, priced or budget), and the calculation if priced."""
 
     decision: ResultsCleared
     trigger: str
@@ -55,6 +55,8 @@ class TrimPlan:
 
 def plan_trim(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> TrimPlan | None:
     """Plan the clearing before this request: all old results if the cache is cold, else those that save money.
+
+    Return None if nothing should be cleared or the policy's mode or switches do not allow it.
 
     If the window is full, old results are cleared at any price, provided that this frees enough.
     """
@@ -74,13 +76,13 @@ def _may_go(one: ClearableResult, pinned: frozenset[str]) -> bool:
 
 
 def _old(pending: TrimCandidates, keep: int, pinned: frozenset[str]) -> list[ClearableResult]:
-    """Return the results that may be cleared, except the most recent ones and those the model has not seen."""
+    """Return the results that may be cleared, except the ``keep`` most recent ones and unseen ones."""
     older = pending.candidates[: max(0, len(pending.candidates) - keep)]
     return [one for one in older if one.group < pending.unseen and _may_go(one, pinned)]
 
 
 def _forced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> TrimPlan | None:
-    """Plan to clear all old results if the window is full."""
+    """Plan to clear all old results if the window is full and that frees enough; None otherwise."""
     if not facts.limit or facts.window < facts.limit:
         return None
     old = _old(pending, max(1, policy.keep_priced), facts.pinned)
@@ -90,7 +92,7 @@ def _forced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
 
 
 def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> TrimPlan | None:
-    """Compare every position at which clearing could start, newest first, and plan the one that saves most.
+    """Compare every position at which clearing could start, and plan the one that saves most; None if none saves.
 
     Stale reads may be cleared even if they are among the most recent results.
     """
@@ -134,7 +136,7 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
 def _clearing(
     following: int, items: int, frees: int, tail: int, carried: float, written: int, facts: TrimFacts
 ) -> ClearingOption:
-    """Describe clearing from one position on: the tokens that follow, and how many of them are still cached."""
+    """Return the option to clear from one position on: the tokens that follow, and how many are still cached."""
     after = max(0, following - frees)
     loose = min(after, tail)
     settled = after - loose
@@ -155,7 +157,10 @@ def _trimming(gone: Sequence[ClearableResult], reason: str, trigger: str, verdic
 def plan_budget(
     pending: TrimCandidates, policy: TrimPolicy, *, target: int | None = None, pinned: frozenset[str] = frozenset()
 ) -> TrimPlan | None:
-    """Plan to clear oldest first, stale reads before all others, until the clearable results fit the target."""
+    """Plan to clear old results, stale reads first, until the clearable ones fit the target; None if none may go.
+
+    ``target`` is a token count, by default ``policy.budget_tokens``.
+    """
     target = policy.budget_tokens if target is None else target
     total = sum(one.tokens for one in pending.candidates)
     old = _old(pending, policy.keep_budget, pinned)
@@ -172,7 +177,10 @@ def plan_budget(
 
 
 def plan_cache_edit(view: View, policy: TrimPolicy, *, fork: bool = False) -> CacheEdits | None:
-    """Plan to delete the oldest results from the provider's cached prefix, if it supports that; never in a fork."""
+    """Plan to delete the oldest results from the provider's cached prefix once there are more than ``edit_above``.
+
+    Return None in a fork, without the provider's support, in another mode, or if nothing may go.
+    """
     prefix, final = view.facts.prefix, view.final
     able = prefix is not None and "cache_edits" in prefix.capabilities
     if fork or not able or policy.mode != "cache_edit" or view.last is None or final is None:
@@ -203,7 +211,7 @@ def plan_cache_edit(view: View, policy: TrimPolicy, *, fork: bool = False) -> Ca
 
 
 def provider_edits(*, compact_at: int, idle_seconds: float, thinking: bool) -> dict[str, object]:
-    """Return the ``context_management`` option that makes the provider clear results itself."""
+    """Return the ``context_management`` option by which the provider clears results and, if on, old thinking."""
     trigger = max(1, compact_at - 20_000)
     edits: list[dict[str, object]] = []
     if thinking:

@@ -19,7 +19,7 @@ def _clearable() -> frozenset[str]:
 
 @record
 class TrimPolicy:
-    """Settings of layer 2."""
+    """Settings of layer 2: which tools' results may be cleared, when, and how many recent ones stay."""
 
     mode: Literal["client", "cache_edit", "provider", "off"] = "client"
     """How results are cleared: ``client`` by us, ``cache_edit`` by the provider's cache edits (by us on a cold cache),
@@ -28,7 +28,7 @@ class TrimPolicy:
     idle: bool = True
     """Clear whenever the cache is cold."""
     priced: bool = True
-    """Clear whenever that saves money."""
+    """Clear whenever that saves money or the window is full, in the mode ``client`` only."""
     keep_cold: int = 5
     keep_priced: int = 3
     forced_share: float = 0.1
@@ -41,7 +41,7 @@ class TrimPolicy:
     """The chance that a cleared result is read again, before a session has its own history."""
 
     def may_clear(self, tool: str) -> bool:
-        """Say whether results of this tool may be cleared; those of MCP tools never are."""
+        """Say whether results of this tool may be cleared; those of MCP tools may not."""
         return tool in self.clearable and not tool.startswith("mcp__")
 
 

@@ -52,7 +52,7 @@ class _HasWeight(Protocol):
 
 @dataclass(slots=True)
 class UserRequest:
-    """A user's request, with the edits, commands and answer that followed it."""
+    """A user's request, with the edits by file, the outcomes by program and the answer that followed it."""
 
     uuid: str
     text: str
@@ -66,7 +66,7 @@ class UserRequest:
 
 @dataclass(slots=True)
 class FileUse:
-    """A file, with how often the session read and changed it."""
+    """How often the session read and changed one file, when last (``at``), and the names it defined there."""
 
     reads: int = 0
     edits: int = 0
@@ -75,13 +75,13 @@ class FileUse:
 
     @property
     def weight(self) -> int:
-        """Frequency times recency; a change counts more than a read."""
+        """The rank of the file: frequency times recency; a change counts as three reads."""
         return (self.reads + 3 * self.edits) * (1 + self.at)
 
 
 @dataclass(slots=True)
 class CommandUse:
-    """A command, with how often it ran and its last outcome."""
+    """How often one command ran and failed, when last (``at``), and its last outcome."""
 
     runs: int = 0
     failed: int = 0
@@ -97,7 +97,7 @@ class CommandUse:
 
 @dataclass(slots=True)
 class Failure:
-    """An error line, with its count, the command before it, and its fix."""
+    """The count of one error line, the command before it, the files edited since, and its fix (empty if none)."""
 
     count: int = 0
     at: int = 0
@@ -112,7 +112,7 @@ class Failure:
 
 
 class Activity:
-    """The activity of a session, from which notes are written."""
+    """The requests, files, commands, errors and names of a session so far, from which notes are written."""
 
     def __init__(self) -> None:
         self._restart()
@@ -141,7 +141,10 @@ class Activity:
         self._unfixed: dict[str, list[str]] = {}
 
     def follow(self, view: View) -> Activity:
-        """Add the entries that the view gained; start again if the view is a different one."""
+        """Add the entries that the view gained since the last call, and return this activity.
+
+        If the view does not continue the earlier one, the activity is emptied and read from the start.
+        """
         known = view.history_from(max(0, self._items - 1))
         if self._items and (not known or known[0].uuid != self._last):
             self._restart()
@@ -156,13 +159,13 @@ class Activity:
         return self
 
     def add_all(self, entries: Iterable[Entry]) -> Activity:
-        """Add these entries."""
+        """Add these log entries in order, and return this activity."""
         for entry in entries:
             self.add(entry)
         return self
 
     def add(self, entry: Entry) -> None:
-        """Add one entry."""
+        """Add one log entry; if there are too many names, files, commands or errors, drop the least used."""
         self.at += 1
         for one in utterances(entry):
             found = mine_utterance(one)
@@ -281,7 +284,7 @@ class Activity:
                 del self.commits[:-_WORDS]
 
     def _judged(self, key: str, outcome: ToolOutcome) -> None:
-        """Record errors, and after the same command succeeds, record the edits in between as the fix."""
+        """Record the errors of an outcome; once the program succeeds, record the edits in between as their fix."""
         program = _program(key)
         if outcome.errors and (outcome.failed or program in self._unfixed or _looks_failed(outcome)):
             for line in outcome.errors:
@@ -304,7 +307,7 @@ def _looks_failed(outcome: ToolOutcome) -> bool:
 
 
 def _program(key: str) -> str:
-    """Return the program without its targets: ``npm run check``, ``go test``."""
+    """Return the program of a command without options and targets, such as ``npm run check`` or ``go test``."""
     words = [word for word in key.split(" ")[:6] if not word.startswith("-")]
     count = 3 if words[:2] in (["npm", "run"], ["python", "-m"], ["pnpm", "run"], ["uv", "run"], ["mise", "run"]) else 2
     if words and ("/" in words[0] or words[0] in ("pytest", "make", "tox", "cat", "grep", "ls", "sed")):
@@ -313,7 +316,7 @@ def _program(key: str) -> str:
 
 
 def _pruned(kept: dict[str, W], most: int) -> None:
-    """Delete the half with the lowest weight once there are too many."""
+    """Delete ``most // 2`` entries with the lowest weight from the dict if it holds more than ``most``."""
     if len(kept) > most:
         for key in sorted(kept, key=lambda one: kept[one].weight)[: most // 2]:
             del kept[key]

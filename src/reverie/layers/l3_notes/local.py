@@ -63,7 +63,7 @@ _SHARES: Final = {
 
 @record
 class NotesBudget:
-    """The size limits of the notes, in tokens."""
+    """The size limits of the notes in tokens, for each section and in total."""
 
     section_tokens: int = 2_000
     total_tokens: int = 12_000
@@ -72,7 +72,7 @@ class NotesBudget:
 def take_notes(
     source: View | Iterable[Entry] | Activity, previous: Notes | None = None, *, budget: NotesBudget | None = None
 ) -> Notes:
-    """Write the notes of a session, and update ``previous`` ones that a person or a model wrote.
+    """Return the notes of a session, made without a model, merged into ``previous`` if given, cut to the budget.
 
     Pass the session's ``Activity`` so that an update reads only new entries.
     """
@@ -89,7 +89,7 @@ def take_notes(
 
 
 def _written(activity: Activity, rooms: dict[str, int]) -> Notes:
-    """Write every section within its token budget, without names that an earlier section has."""
+    """Return notes with every section within its token budget in ``rooms``; no name list repeats a name."""
     out: dict[str, str] = {
         TITLE: session_title(activity.first.text if activity.first else ""),
         CURRENT: "\n".join(_within(_current(activity), rooms[CURRENT])),
@@ -111,7 +111,7 @@ def _written(activity: Activity, rooms: dict[str, int]) -> Notes:
 
 
 def session_title(request: str) -> str:
-    """Return a title of five to ten content words from the first request."""
+    """Return a title of at most ten content words from the start of the first request; empty if it has none."""
     words: list[str] = []
     for line in request[:4_000].splitlines():
         line = line.strip().strip("#*_ ")
@@ -127,7 +127,7 @@ def session_title(request: str) -> str:
 
 
 def _within(lines: Iterable[str], tokens: int) -> list[str]:
-    """Return the lines, in order, that fit into so many tokens."""
+    """Return the lines, in order, that fit into so many tokens; a longer line is skipped."""
     out: list[str] = []
     left = tokens
     for line in lines:
@@ -144,7 +144,7 @@ def _within(lines: Iterable[str], tokens: int) -> list[str]:
 def _with_names(
     lines: list[str], activity: Activity, room: int, written: dict[str, str], label: str, kinds: tuple[Kind, ...]
 ) -> str:
-    """Return the lines, followed by names of these kinds that appear nowhere yet, most used first."""
+    """Return the lines as a text, followed by names of these kinds that neither they nor ``written`` contain."""
     present = "\n".join((*lines, *written.values()))
     left = room - sum(estimate_text(line) + 1 for line in lines) - 8 * len(kinds)
     span = max(1, activity.at)
@@ -222,7 +222,7 @@ def _files(activity: Activity) -> Iterator[str]:
 
 
 def _places(activity: Activity) -> Iterator[str]:
-    """Yield the folders in use and the documents that were read."""
+    """Yield at most two lines: the folders most in use, and the last documents read or changed."""
     places: Counter[str] = Counter()
     for path, file in activity.files.items():
         places[path.rpartition("/")[0]] += file.reads + 3 * file.edits
@@ -265,7 +265,7 @@ def _results(activity: Activity, room: int) -> Iterator[str]:
 
 
 def _worklog(activity: Activity) -> Iterator[str]:
-    """Yield one line per request, newest first."""
+    """Yield one line per user request with the work that followed it, newest first."""
     for asked in reversed(activity.requests):
         yield _step(asked)
 

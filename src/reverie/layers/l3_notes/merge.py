@@ -14,7 +14,7 @@ _KEY: Final = re.compile(r"- `([^`]+)`|- (The user: .{0,60})|([A-Z][a-z ]+): |- 
 
 
 def merge_notes(previous: Notes, written: Notes, rooms: dict[str, int]) -> Notes:
-    """Return the previous notes with the new lines added.
+    """Return new notes: the previous ones with the new lines added; ``rooms`` has each section's token budget.
 
     Current State is always replaced. In other sections earlier text stays, except lines of the local note-taker about
     the same thing, which are replaced; new lines are added while they fit.

@@ -22,7 +22,7 @@ _COUNT: Final = re.compile(r"\(?\d+x?[),:;.]*")
 
 @record
 class NotesLimits:
-    """The token limits of layer 3 in the current window."""
+    """Token counts of layer 3 in this window: first update, growth until the next, one section, all notes."""
 
     start: int
     step: int
@@ -31,7 +31,7 @@ class NotesLimits:
 
     @property
     def budget(self) -> NotesBudget:
-        """The size limits of the notes."""
+        """The size limits of a section and of the whole notes."""
         return NotesBudget(self.section, self.total)
 
 
@@ -46,15 +46,16 @@ def notes_limits(policy: NotesPolicy, window: Budgets) -> NotesLimits:
 
 
 def enough_tokens(view: View, limits: NotesLimits) -> bool:
-    """Say whether the token count has reached the start, or has grown by a step since the last update."""
+    """Say whether the view has ``limits.start`` tokens and, since the last update, grew by ``limits.step``."""
     count, facts = view.token_count.tokens, view.facts
     return count >= limits.start and (not facts.notes or count - facts.notes_tokens >= limits.step)
 
 
 def notes_due(view: View, policy: NotesPolicy, limits: NotesLimits, *, calls: int) -> bool:
-    """Say whether notes are due; ``calls`` is the number of tool calls of the session.
+    """Say whether the notes should be updated now; ``calls`` is the number of tool calls of the session.
 
-    There must be enough new tokens, and either enough calls since the last update or a reply without calls.
+    There must be enough new tokens; after the first notes also enough calls since the last update, or a reply
+    without calls.
     """
     if not enough_tokens(view, limits):
         return False
@@ -64,7 +65,7 @@ def notes_due(view: View, policy: NotesPolicy, limits: NotesLimits, *, calls: in
 
 
 def _replied_with_calls(view: View) -> bool:
-    """Say whether the last reply calls tools."""
+    """Say whether the last assistant message in the view calls tools."""
     for at in range(view.length - 1, -1, -1):
         group = view.group(at)
         if group.role == ASSISTANT:
@@ -73,7 +74,7 @@ def _replied_with_calls(view: View) -> bool:
 
 
 def covered_by(view: View) -> str | None:
-    """Return the last message of the last round whose calls all have results."""
+    """Return the uuid of the last message that new notes cover: the last of all, or the last before open calls."""
     at = view.length - 1
     if view.unanswered():
         while at >= 0 and view.group(at).role != ASSISTANT:
@@ -85,7 +86,7 @@ def covered_by(view: View) -> str | None:
 
 
 def worth_logging(before: Notes, after: Notes, template: Template) -> dict[str, str]:
-    """Return the changed sections with enough new words; Current State is always included.
+    """Return the content, by heading, of the changed sections with enough new words; Current State needs none.
 
     Local notes can be written again at any time, so the log need not hold every word; ``changed_sections`` returns all.
     """
@@ -94,7 +95,7 @@ def worth_logging(before: Notes, after: Notes, template: Template) -> dict[str, 
 
 
 def _news(before: str, after: str) -> bool:
-    """Say whether at least a quarter of the text is new words; counts such as "3x" do not count as new."""
+    """Say whether a quarter of ``after`` is new words, or either text is blank; counts like "3x" are not new."""
     if not before.strip() or not after.strip():
         return True
     known = set(_WORD.findall(before))

@@ -17,6 +17,6 @@ class NotesPolicy:
     section_tokens: int = 2_000
     total_tokens: int = 12_000
     template_file: str = ""
-    """A Markdown file that replaces our template."""
+    """Path of a Markdown file that replaces our template; empty for ours."""
     prompt_file: str = ""
-    """A Markdown file that replaces our prompt for the note-taking model."""
+    """Path of a Markdown file that replaces our prompt for updating notes; empty for ours."""

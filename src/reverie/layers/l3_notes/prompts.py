@@ -34,13 +34,16 @@ _HERE: Final = Path(__file__).parent
 
 @lru_cache(maxsize=16)
 def template_of(policy: NotesPolicy) -> Template:
-    """Return the template from the user's file, or ours."""
+    """Return the template of the notes from the policy's file, or ours if none is set.
+
+    Raise ``SettingsError`` if the file cannot be read, ``InputError`` if it is no template.
+    """
     return parse_template(_text(policy.template_file, "template.md"))
 
 
 @lru_cache(maxsize=16)
 def prompt_of(policy: NotesPolicy, name: str = "update") -> str:
-    """Return a prompt: for updates from the user's file if set, else ours."""
+    """Return the text of the prompt with this name: ``update`` from the policy's file if one is set, else ours."""
     return _text(policy.prompt_file if name == "update" else "", f"prompts/{name}.md")
 
 
@@ -52,12 +55,12 @@ def _text(given: str, own: str) -> str:
 
 
 def fill_prompt(prompt: str, values: Mapping[str, str]) -> str:
-    """Replace the placeholders of a prompt; placeholders inside the inserted values stay as they are."""
+    """Return a prompt with each ``{{name}}`` replaced by its value; unknown names, and those in values, stay."""
     return re.sub(r"\{\{(\w+)\}\}", lambda place: values.get(place.group(1), place.group(0)), prompt)
 
 
 def directive(notes: Notes, template: Template, policy: NotesPolicy, limits: NotesLimits, *, path: str) -> str:
-    """Return the prompt that asks a model to update the notes."""
+    """Return the prompt that asks a model to update the notes and to condense sections over their limits."""
     over = condense_request(budget_excesses(notes, limits.section, limits.total))
     values = {
         "path": path,
@@ -70,7 +73,10 @@ def directive(notes: Notes, template: Template, policy: NotesPolicy, limits: Not
 
 
 def notes_from_answer(notes: Notes, answer: str, template: Template, limits: NotesLimits) -> Notes:
-    """Return the notes with a model's edits; raise ``InputError`` if the answer would damage their structure."""
+    """Return new notes in which the sections of a model's answer replace the old ones.
+
+    Raise ``InputError`` if the answer has no section, one that the template lacks, or headings inside a section.
+    """
     found = _SECTION.findall(answer)
     if not found:
         raise InputError("the answer holds no section")
@@ -83,7 +89,7 @@ def notes_from_answer(notes: Notes, answer: str, template: Template, limits: Not
 
 
 def _sound(content: str, template: Template) -> str:
-    """Return a section's new content; raise if it contains headings or italic lines of the template."""
+    """Return a section's content without its code fence; raise if it has a heading or italic line of the notes."""
     fenced = _FENCE.match(content.strip())
     content = clean_content(fenced.group(1) if fenced else content)
     lines = {line.strip() for line in content.split("\n")}
@@ -94,5 +100,5 @@ def _sound(content: str, template: Template) -> str:
 
 
 def projection_of(document: str) -> str:
-    """Return the short hash that identifies a written notes document."""
+    """Return the first 16 hex digits of a notes document's SHA-256 hash, to recognise it later."""
     return hashlib.sha256(document.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -61,7 +61,7 @@ _UNGUARDED: Final = re.compile(r"\\*# ")
 
 @record
 class Section:
-    """A heading and the italic line that describes its content."""
+    """A section of the template: its heading and the italic line that describes its content."""
 
     heading: str
     about: str
@@ -75,19 +75,19 @@ class Template:
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """The headings, in order."""
+        """The headings of the sections, in order."""
         return tuple(section.heading for section in self.sections)
 
 
 @record
 class Notes:
-    """The content of each section by heading, without empty sections."""
+    """The content of each section by heading; a missing section reads as an empty text."""
 
     sections: Mapping[str, str] = field(default_factory=lambda: {})
 
     @property
     def empty(self) -> bool:
-        """Whether there is no content yet."""
+        """Whether no section has content."""
         return not any(content.strip() for content in self.sections.values())
 
     def __getitem__(self, heading: str) -> str:
@@ -96,7 +96,7 @@ class Notes:
 
 @record
 class BudgetExcess:
-    """An exceeded budget: its section (``all`` for the whole document), its tokens and its limit."""
+    """An exceeded token budget: the section (``all`` for the whole document), its tokens and its limit."""
 
     section: str
     tokens: int
@@ -107,7 +107,7 @@ ALL: Final = "all"
 
 
 def parse_template(text: str) -> Template:
-    """Parse a template; each level-1 heading must occur once, followed by one italic line."""
+    """Parse a Markdown template; raise ``InputError`` unless each heading is unique and has an italic line."""
     found: list[Section] = []
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     for at, line in enumerate(lines):
@@ -125,7 +125,7 @@ def parse_template(text: str) -> Template:
 
 
 def problems(text: str, template: Template) -> list[str]:
-    """Return which headings and italic lines of the template are missing, moved or repeated in a document."""
+    """Return a sentence for each heading or italic line that is missing, moved or repeated; may be empty."""
     found: list[str] = []
     lines = [line.rstrip() for line in text.splitlines()]
     at = -1
@@ -144,7 +144,7 @@ def problems(text: str, template: Template) -> list[str]:
 
 
 def parse_notes(text: str, template: Template) -> Notes:
-    """Parse a document; raise ``InputError`` if its headings or italic lines differ from the template's."""
+    """Parse a notes document; raise ``InputError`` if its headings or italic lines differ from the template's."""
     wrong = problems(text, template)
     if wrong:
         raise InputError("the notes are damaged: " + "; ".join(wrong))
@@ -168,7 +168,7 @@ def _body(lines: list[str], about: str) -> str:
 
 
 def render_notes(notes: Notes, template: Template) -> str:
-    """Render the whole document."""
+    """Return the notes as a Markdown document with all template sections; headings in content are escaped."""
     parts: list[str] = []
     for section in template.sections:
         content = clean_content(notes[section.heading])
@@ -178,18 +178,18 @@ def render_notes(notes: Notes, template: Template) -> str:
 
 
 def clean_content(content: str) -> str:
-    """Return content with plain newlines and without trailing white space."""
+    """Return content with plain newlines, without trailing white space and without empty lines at the start."""
     return "\n".join(line.rstrip() for line in content.splitlines()).strip("\n").rstrip()
 
 
 def changed_sections(before: Notes, after: Notes, template: Template) -> dict[str, str]:
-    """Return the content of every section that differs."""
+    """Return the new content, by heading, of every section that differs; empty for a removed section."""
     pairs = ((name, clean_content(after[name])) for name in template.headings)
     return {name: content for name, content in pairs if content != clean_content(before[name])}
 
 
 def budget_excesses(notes: Notes, section_tokens: int, total_tokens: int) -> list[BudgetExcess]:
-    """Return the exceeded budgets."""
+    """Return the sections over ``section_tokens`` and, last, the whole notes if over ``total_tokens``."""
     sizes = {name: estimate_text(content) for name, content in notes.sections.items()}
     found = [BudgetExcess(name, size, section_tokens) for name, size in sizes.items() if size > section_tokens]
     total = sum(sizes.values())
@@ -197,7 +197,7 @@ def budget_excesses(notes: Notes, section_tokens: int, total_tokens: int) -> lis
 
 
 def condense_request(found: list[BudgetExcess]) -> str:
-    """Return the request to condense the exceeded sections; empty if there are none."""
+    """Return the part of a prompt that asks to condense these sections; empty if there are none."""
     lines = [
         f"- {'All sections together hold' if over.section == ALL else f'`{over.section}` holds'} about {over.tokens} "
         f"tokens, {over.tokens - over.budget} more than there is room for."
@@ -207,7 +207,7 @@ def condense_request(found: list[BudgetExcess]) -> str:
 
 
 def fit_notes(notes: Notes, section_tokens: int, total_tokens: int, *, where: str = "") -> Notes:
-    """Return the notes shortened to both budgets; a shortened section says so, and names ``where`` the rest is."""
+    """Return the notes with long sections cut to both budgets; each says so, and ``where`` the whole text is."""
     sizes = {name: estimate_text(content) for name, content in notes.sections.items()}
     level = _level([min(size, section_tokens) for size in sizes.values()], total_tokens)
     level = min(level, section_tokens)
@@ -220,7 +220,7 @@ def fit_notes(notes: Notes, section_tokens: int, total_tokens: int, *, where: st
 
 
 def _level(sizes: list[int], total: int) -> int:
-    """Return the size to which the larger sections must shrink so that all fit."""
+    """Return the token count to which the larger sections must shrink so that all together fit ``total``."""
     left = total
     for count, size in zip(range(len(sizes), 0, -1), sorted(sizes), strict=True):
         if size * count > left:
@@ -230,7 +230,10 @@ def _level(sizes: list[int], total: int) -> int:
 
 
 def cut_text(text: str, tokens: int, *, end: bool = False, where: str = "") -> str:
-    """Return the whole lines that fit, from the start or from the end, and a note that the rest is left out."""
+    """Return a text cut to ``tokens`` at whole lines, with a line that says so; empty if there is no room.
+
+    ``end`` keeps the last lines instead of the first; ``where`` names the place of the whole text.
+    """
     size = estimate_text(text)
     if size <= tokens:
         return text

@@ -34,7 +34,7 @@ class Skill:
 
 
 def words_since_compaction(view: View) -> list[str]:
-    """Return the user messages since the last compaction, oldest first."""
+    """Return the texts of the user messages since the last compaction that was not undone, oldest first."""
     said: list[str] = []
     for one in view.history_from(0):
         if isinstance(one, LoggedCut):
@@ -46,7 +46,7 @@ def words_since_compaction(view: View) -> list[str]:
 
 
 def skill_name(text: str) -> str:
-    """Return a valid skill name made from any text."""
+    """Return a valid skill name from the first words of a text; ``session-skill`` if it has none."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     name = ""
     for word in words:
@@ -58,7 +58,10 @@ def skill_name(text: str) -> str:
 
 
 def skill_of(notes: Notes, words: Sequence[str], *, name: str = "") -> Skill:
-    """Build a skill without a model from working commands, errors with their fixes, and user messages."""
+    """Build a skill without a model from the session's notes and user messages (``words``).
+
+    Raise ``InputError`` if both are empty or ``name`` is not a valid skill name.
+    """
     title = notes[TITLE] or (one_line(words[0], 80) if words else "")
     if notes.empty and not words:
         raise InputError("there is nothing to make a skill of: the session has neither notes nor messages of a user")
@@ -75,7 +78,7 @@ def skill_of(notes: Notes, words: Sequence[str], *, name: str = "") -> Skill:
 
 
 def render_skill(skill: Skill) -> str:
-    """Render the SKILL.md file."""
+    """Return the text of the SKILL.md file of a skill."""
     return render(FrontMatter({"name": skill.name, "description": skill.description}, f"\n{skill.body.strip()}\n"))
 
 

@@ -67,7 +67,7 @@ _LOOKED: Final = 20_000
 
 @record
 class ToolEffect:
-    """A tool call: its kind, its file or command, and the symbols in the text it writes."""
+    """The effect of a tool call: its kind, its file or command, and the symbols defined in the text it writes."""
 
     what: What
     tool: str
@@ -78,7 +78,7 @@ class ToolEffect:
 
 @record
 class ToolOutcome:
-    """The outcome of a call: whether it failed, a summary line, and the error lines it printed."""
+    """The outcome of a call: whether it failed, a summary line (empty if none), and the error lines it printed."""
 
     failed: bool
     said: str
@@ -86,7 +86,7 @@ class ToolOutcome:
 
 
 def tool_effect(tool: str, given: Any) -> ToolEffect:
-    """Return the effect of a call, from the tool's name and its input."""
+    """Return the effect of a tool call, guessed from the tool's name and its input."""
     name = tool.rpartition("__")[2].lower()
     fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     path = path_of(fields) or next((str(fields[key]) for key in _PATHS if isinstance(fields.get(key), str)), "")
@@ -105,7 +105,7 @@ def tool_effect(tool: str, given: Any) -> ToolEffect:
 
 
 def _shell(tool: str, command: str) -> ToolEffect:
-    """Return the effect of a shell command; a command that writes to a file is an edit of that file."""
+    """Return the effect of a shell command as a run; if it writes to a file, with the file's path and symbols."""
     head = command[:_LOOKED]
     if not _EDITING.search(head):
         return ToolEffect("run", tool, command=command)
@@ -124,12 +124,12 @@ def _written(fields: dict[str, Any]) -> tuple[str, ...]:
 
 
 def symbols_in(code: str) -> tuple[str, ...]:
-    """Return the names that code defines, each once, in order."""
+    """Return the names of functions, classes and types that code defines, each once, in order, at most 12."""
     return tuple(dict.fromkeys(_DEFINED.findall(code)))[:12]
 
 
 def command_key(command: str) -> str:
-    """Return a command as one short line, without the directory it runs in."""
+    """Return a command as one line of at most 140 characters, without leading ``cd`` and a final ``| head``."""
     while (found := _LEADING.match(command)) and found.end() < len(command):
         command = command[found.end() :]
     command = command.strip().split("\n", 1)[0] if "<<" in command else _SIFTED.sub("", command[:_LOOKED])
@@ -137,12 +137,15 @@ def command_key(command: str) -> str:
 
 
 def only_looks(command: str) -> bool:
-    """Say whether a command only looks something up, such as ``ls`` or ``grep``."""
+    """Say whether a command's first word is a program that only looks something up, such as ``ls`` or ``grep``."""
     return command.split(" ", 1)[0] in _LOOKS
 
 
 def outcome_of(text: str, *, failed: bool) -> ToolOutcome:
-    """Return the outcome of a call from its result: exit code, test summary and error lines, else its last line."""
+    """Return the outcome of a call from its result: exit code, test summary and at most five error lines.
+
+    ``failed`` is the tool's own statement; an exit code other than 0 also counts as failed.
+    """
     head = text if len(text) <= 2 * _LOOKED else f"{text[:_LOOKED]}\n{text[-_LOOKED:]}"
     code = _EXIT.search(head)
     value = next((int(part) for part in code.groups() if part is not None), 0) if code else 0
@@ -153,7 +156,7 @@ def outcome_of(text: str, *, failed: bool) -> ToolOutcome:
 
 
 def _summary(text: str) -> str:
-    """Return the last line near the end that summarises a run."""
+    """Return the last of the final 40 lines that summarises a run, such as "3 passed"; empty if there is none."""
     for line in reversed(text.rstrip().rsplit("\n", _SUMMARY_LINES)[-_SUMMARY_LINES:]):
         if len(line) <= _SUMMARY_CHARS and _SUMMARY.match(line):
             return one_line(line, 160)
@@ -161,7 +164,7 @@ def _summary(text: str) -> str:
 
 
 def todos_in(given: Any) -> list[tuple[str, str]]:
-    """Return the steps of a plan that a call writes, each with its state."""
+    """Return the steps of a to-do list in a tool call's input, each as text and state (empty if it has none)."""
     fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     found: list[tuple[str, str]] = []
     for rows in fields.values():
@@ -174,6 +177,6 @@ def todos_in(given: Any) -> list[tuple[str, str]]:
 
 
 def one_line(text: str, chars: int) -> str:
-    """Return a text as one line of at most so many characters."""
+    """Return a text as one line of at most ``chars`` characters, with "…" at the end if it was longer."""
     line = " ".join(text[: chars * 8].split())
     return line if len(line) <= chars else line[: max(1, chars - 1)].rstrip() + "…"

@@ -23,7 +23,7 @@ _TITLES = {
 
 
 def mined(items: Iterable[Item]) -> tuple[Counter[Identifier], dict[Identifier, str]]:
-    """Count the exact names in these items, and return the last message of each."""
+    """Return how often each exact name occurs in these items, and the uuid of the last item that has it."""
     counts: Counter[Identifier] = Counter()
     where: dict[Identifier, str] = {}
     for item in items:
@@ -40,13 +40,13 @@ def _mined_text(item: Item) -> Counter[Identifier]:
 
 
 def anchor_list(counts: Mapping[Identifier, int], shown: str, *, tokens: int) -> list[Identifier]:
-    """Choose the names to list within a budget: most uses per token first, without names shown already."""
+    """Return the names to list within a token budget: most uses per token first, without names in ``shown``."""
     weights = {one: float(count) if one.kind in EXACT else count / 8 for one, count in counts.items()}
     return best_identifiers(weights, tokens, present=shown)
 
 
 def anchors_text(anchors: Iterable[Identifier]) -> str:
-    """Render the list as a section of the summary, by kind."""
+    """Return these names as a section of the summary, grouped by kind; empty if there are none."""
     by_kind: dict[str, list[str]] = {}
     for one in anchors:
         by_kind.setdefault(one.kind, []).append(one.text)

@@ -24,7 +24,7 @@ _LISTED: Final = 40
 
 @record
 class LostName:
-    """A name or text that is no longer in view: its kind, its use count, and the handle to read it by."""
+    """An exact name, user message or open step out of view: its kind, use count, and handle to read it by."""
 
     kind: str
     text: str
@@ -34,7 +34,7 @@ class LostName:
 
 @record
 class LossReport:
-    """Counts by kind in the removed part, and the list of names and texts that are out of view."""
+    """How many names, user messages and open steps the removed part had by kind, and those out of view."""
 
     had: Mapping[str, int]
     lost: tuple[LostName, ...]
@@ -43,18 +43,18 @@ class LossReport:
 
     @property
     def counts(self) -> dict[str, list[int]]:
-        """Counts by kind: how many there were, and how many are out of view."""
+        """A list of two counts by kind: how many the removed part had, and how many are out of view."""
         gone = Counter(one.kind for one in self.lost)
         return {kind: [had, gone[kind]] for kind, had in self.had.items()}
 
     @property
     def share_kept(self) -> float:
-        """The share of exact names still in view, weighted by how often the part used them."""
+        """The share of exact names still in view, from 0 to 1, weighted by their uses in the removed part."""
         return 1.0 - self.weight_lost / self.weight_had if self.weight_had else 1.0
 
 
 def shown_text(view: View) -> str:
-    """Return all text in the view, calls and results included, for literal search."""
+    """Return all strings in the view's messages, calls and results included, joined for literal search."""
     out: list[str] = []
     for message in view.messages():
         for block in as_blocks(message):
@@ -63,7 +63,10 @@ def shown_text(view: View) -> str:
 
 
 def loss_between(cut: Sequence[Item], after: str, *, handle: str = "") -> LossReport:
-    """Compare the removed items with the text that is shown now."""
+    """Return the losses of the removed items: names, user messages and open steps that the text ``after`` lacks.
+
+    ``handle`` is used for names whose message is unknown.
+    """
     counts, where = mined(cut)
     had: Counter[str] = Counter()
     lost: list[LostName] = []
@@ -96,7 +99,7 @@ def loss_of(before: View, after: View, decision: Compacted) -> LossReport:
 
 
 def open_steps(items: Sequence[Item]) -> list[tuple[str, str]]:
-    """Return the open steps of the last to-do list in these items, each with its message."""
+    """Return the uncompleted steps of the last to-do list in these items, each with its message's uuid."""
     for item in reversed(items):
         if item.kind != ASSISTANT:
             continue
@@ -108,7 +111,7 @@ def open_steps(items: Sequence[Item]) -> list[tuple[str, str]]:
 
 
 def loss_text(loss: LossReport, *, width: int = 200) -> str:
-    """Render a loss report in lines of at most this width, if handles allow it."""
+    """Return a loss report as text with at most 40 losses, in lines of this width if handles allow it."""
     if not loss.had:
         return "Nothing that can be named exactly was in the part that left."
     lines = [f"{'kind':<14}{'had':>8}{'out of view':>13}"]
@@ -123,7 +126,7 @@ def loss_text(loss: LossReport, *, width: int = 200) -> str:
 
 
 def _line(one: LostName, width: int) -> str:
-    """Render one loss in a line, or with its handle on a second line if it is too long."""
+    """Return one loss as a line, or as two with the handle on the second if it is too long."""
     head = f"  {one.kind:<13}{one.count:>5}  "
     text = one.text if len(one.text) <= 100 else f"{one.text[:97]}..."
     if len(head) + len(text) + 2 + len(one.handle) <= width:

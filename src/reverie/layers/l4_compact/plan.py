@@ -38,7 +38,7 @@ _EARLIER = 8  # handles of earlier cuts that a summary lists
 
 @record
 class SummaryBudget:
-    """Token budgets of the parts of a summary in this window."""
+    """Token budgets of the parts of a compaction in this window: tail, user messages, handles, names, notes."""
 
     tail: TailPolicy
     words: int
@@ -48,7 +48,7 @@ class SummaryBudget:
     notes: int
 
     def scaled(self, share: float) -> SummaryBudget:
-        """Return smaller budgets; a share of 0 keeps no tail."""
+        """Return budgets with the tail scaled by ``share``; 0 keeps no tail and halves user messages and names."""
         if share <= 0:
             return replace(
                 self, tail=TailPolicy(0, 0, 0, keeps_open=False), words=self.words // 2, anchors=self.anchors // 2
@@ -59,7 +59,7 @@ class SummaryBudget:
 
 
 def summary_budget(policy: CompactPolicy, effective: int) -> SummaryBudget:
-    """Return the policy's token budgets, each at most its share of a small window (T8)."""
+    """Return the policy's token budgets, each at most its share of ``effective``, the window's tokens (T8)."""
 
     def fit(tokens: int, share: float) -> int:
         return max(0, min(tokens, int(effective * share)))
@@ -78,7 +78,7 @@ def summary_budget(policy: CompactPolicy, effective: int) -> SummaryBudget:
 
 @record
 class CompactionText:
-    """The text of a summary: its method, its body, and the exact names that the session used with their counts."""
+    """The text of a summary: its method, its body, and the exact names of the session with their use counts."""
 
     method: str
     body: str
@@ -87,7 +87,7 @@ class CompactionText:
 
 @record
 class CompactionCause:
-    """The trigger of a compaction, its reason in words, and the handle under which the removed part can be read."""
+    """The trigger of a compaction, its reason in words, and the handle that reads the removed part back."""
 
     trigger: str
     reason: str
@@ -95,7 +95,10 @@ class CompactionCause:
 
 
 def cut_range_before_tail(view: View, tail: TailPolicy, *, cursor: str | None = None) -> CutRange:
-    """Return the range before the kept tail; ``cursor`` is the last message that the notes cover."""
+    """Return the items before the kept tail as the range to cut; raise ``CompactionError`` if it is empty.
+
+    ``cursor`` is the uuid of the last message that the notes cover; raise also if it is no longer in view.
+    """
     items = visible_items(view)
     at = None if cursor is None else _position(items, cursor)
     if cursor is not None and at is None:
@@ -106,7 +109,10 @@ def cut_range_before_tail(view: View, tail: TailPolicy, *, cursor: str | None = 
 
 
 def round_cut_range(view: View, max_tokens: int) -> CutRange:
-    """Return the range before open calls and, if it is small, before the last round."""
+    """Return the range to cut: all items before open calls and before the last round if that fits ``max_tokens``.
+
+    Raise ``CompactionError`` if there is nothing to summarise.
+    """
     items = visible_items(view)
     legal = legal_starts(items)
     last = next((at for at in range(len(items) - 1, -1, -1) if items[at].kind == ASSISTANT), len(items))
@@ -118,7 +124,10 @@ def round_cut_range(view: View, max_tokens: int) -> CutRange:
 
 
 def cut_range_up_to(view: View, message: str) -> CutRange:
-    """Return the range before a message; the message and all after it stay."""
+    """Return the items before a message, given by uuid or its start, as the range to cut; no round is split.
+
+    Raise ``InputError`` if no message matches, ``CompactionError`` if there is nothing to summarise.
+    """
     items = visible_items(view)
     at = _found(items, message)
     legal = legal_starts(items)
@@ -127,7 +136,10 @@ def cut_range_up_to(view: View, message: str) -> CutRange:
 
 
 def cut_range_from(view: View, message: str) -> CutRange:
-    """Return the range from a message to the end; all before it stays."""
+    """Return the items from a message's round to the end, given by uuid or its start, as the range to cut.
+
+    Raise ``InputError`` if no message matches, ``CompactionError`` if calls are open or nothing can be summarised.
+    """
     items = visible_items(view)
     at = _found(items, message)
     legal = legal_starts(items)
@@ -147,7 +159,7 @@ def compaction(
     attachments: Sequence[dict[str, object]] = (),
     spoken: Sequence[UserMessage] | None = None,
 ) -> tuple[Compacted, QuotedWords]:
-    """Build the decision: the summary with user messages and exact names, and the boundary of the cut.
+    """Return the decision of a compaction, with the summary's whole text, and the user messages quoted in it.
 
     ``spoken`` is the list of all user messages if the caller keeps one; else the view is read for it.
     """
@@ -188,20 +200,20 @@ def compaction(
 
 
 def _worth_naming(names: Mapping[Identifier, int], cut_range: CutRange) -> dict[Identifier, int]:
-    """Leave out names used once in an earlier cut, so that lists are not copied from summary to summary."""
+    """Return the names without those used once in an earlier cut, which would go from summary to summary."""
     fresh, _ = mined(item for item in cut_range.cut if item.entry.message is not None)
     return {one: count for one, count in names.items() if count > 1 or one in fresh}
 
 
 def _checked(cut_range: CutRange) -> CutRange:
-    """Raise if the range holds nothing to summarise."""
+    """Return the range; raise ``CompactionError`` if it holds nothing to summarise."""
     if not any(item.kind == ASSISTANT or not is_summary(item) for item in cut_range.cut):
         raise CompactionError("there is nothing to compact: all that is in view is the end of the conversation")
     return cut_range
 
 
 def _context(items: Sequence[Item]) -> int:
-    """Return the position after the context that opens a session, which always stays."""
+    """Return the position after the user context that opens a session, which always stays; 0 if there is none."""
     at = 0
     while at < len(items) and items[at].entry.body.get("type") == "user_context":
         at += 1
@@ -223,7 +235,7 @@ def _position(items: Sequence[Item], uuid: str) -> int | None:
 
 
 def _texts(cut_range: CutRange) -> list[str]:
-    """Return the text of the items that stay, to search for names."""
+    """Return the contents of the items that stay, as texts, to search for names."""
     out: list[str] = []
     for item in (*cut_range.items[: cut_range.start], *cut_range.kept):
         content = item.message.get("content")

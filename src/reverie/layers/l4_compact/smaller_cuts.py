@@ -23,7 +23,7 @@ _ANSWER_CHARS = 280
 
 @record
 class Span:
-    """A range of items in the view, and its token count."""
+    """A range of items in the view by position, without ``end``, and its token count."""
 
     start: int
     end: int
@@ -31,7 +31,10 @@ class Span:
 
 
 def plan_snip(view: View, tail: TailPolicy, *, free_tokens: int, handle: str) -> Snipped | None:
-    """Plan to remove the oldest rounds until enough is free; rounds with a user message and the tail stay."""
+    """Plan to remove the oldest rounds until ``free_tokens`` are free; None if no round may go.
+
+    Rounds with a user message or a pinned message, and the tail, stay.
+    """
     items = visible_items(view)
     gone: list[str] = []
     freed = 0
@@ -49,7 +52,7 @@ def plan_snip(view: View, tail: TailPolicy, *, free_tokens: int, handle: str) ->
 
 
 def plan_collapse(view: View, tail: TailPolicy, *, free_tokens: int) -> list[Collapsed]:
-    """Plan to collapse the oldest finished spans until enough is free; user messages between them stay."""
+    """Return decisions that replace the oldest finished spans by stubs until ``free_tokens`` are free."""
     items = visible_items(view)
     out: list[Collapsed] = []
     freed = 0
@@ -66,7 +69,7 @@ def plan_collapse(view: View, tail: TailPolicy, *, free_tokens: int) -> list[Col
 
 
 def finished_spans(view: View, items: Sequence[Item], end: int) -> list[Span]:
-    """Return the agent's work between two user messages as spans, oldest first."""
+    """Return the agent's work between two user messages as spans before the position ``end``, oldest first."""
     out: list[Span] = []
     start: int | None = None
     for at in range(end):
@@ -81,7 +84,7 @@ def finished_spans(view: View, items: Sequence[Item], end: int) -> list[Span]:
 
 
 def _rounds(view: View, items: Sequence[Item], end: int) -> list[Span]:
-    """Return the whole rounds before a position."""
+    """Return the rounds before a position as spans, oldest first; each lasts until the next reply."""
     starts: list[int] = []
     seen: set[str] = set()
     for at, item in enumerate(items[:end]):

@@ -25,7 +25,10 @@ _TAGS: Final = re.compile(r"</?(?:analysis|summary)>", re.IGNORECASE)
 
 
 def directive(method: str, *, quote: str = "", instructions: str = "") -> str:
-    """Return the prompt for a summary, with the user's instructions last."""
+    """Return the prompt that asks a model for a summary by this method, with the user's instructions last.
+
+    ``quote`` is the start of the message at which the methods ``from`` and ``up_to`` cut.
+    """
     parts = [_prompt("full")]
     if method in ("from", "up_to"):
         line = " ".join(quote.split())
@@ -36,7 +39,7 @@ def directive(method: str, *, quote: str = "", instructions: str = "") -> str:
 
 
 def summary_of(reply: str) -> str:
-    """Return the summary in a reply without its draft and tags; empty if there is none."""
+    """Return the summary in a model's reply without its draft and tags; empty if there is none."""
     found = _SUMMARY.search(_ANALYSIS.sub("", reply))
     if found is None and "<analysis>" in reply.lower() and "</analysis>" not in reply.lower():
         return ""  # the reply was cut off within its draft
@@ -45,7 +48,7 @@ def summary_of(reply: str) -> str:
 
 
 def notes_text(sections: Mapping[str, str], *, section_tokens: int, total_tokens: int) -> str:
-    """Render notes for a summary; a section over its budget is shortened and says so."""
+    """Return notes as text for a summary; a section over its budget is cut and says so, or is left out."""
     parts: list[str] = []
     left = total_tokens
     for heading, content in sections.items():
@@ -63,7 +66,10 @@ def notes_text(sections: Mapping[str, str], *, section_tokens: int, total_tokens
 def summary_text(
     body: str, words: str, anchors: str, *, handle: str, earlier: Sequence[str] = (), go_on: bool = True
 ) -> str:
-    """Join the parts of a summary in their fixed order."""
+    """Return the whole text of a summary; ``go_on`` adds a request to continue the work.
+
+    ``words`` is the section of user messages, ``anchors`` that of exact names, ``earlier`` are handles of cuts.
+    """
     back = f"Any message of the part that was cut can be read back by its handle; all of it by the handle {handle}."
     if earlier:
         back += f" Parts that were cut before it: {', '.join(earlier)}."
@@ -72,7 +78,7 @@ def summary_text(
 
 
 def _head(text: str, tokens: int) -> str:
-    """Return the start of a text that fits, cut at a line end if that loses little."""
+    """Return the start of a text that fits the tokens, cut at a line end if that loses less than half."""
     size = max(1, estimate_text(text))
     cut = text[: max(0, len(text) * max(0, tokens) // size)]
     while cut and estimate_text(cut) > tokens:

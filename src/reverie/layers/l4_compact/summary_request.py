@@ -22,7 +22,7 @@ _SHARE: Final = 0.2  # share of rounds to drop if the provider does not say how 
 
 
 def plain_messages(view: View) -> list[Message]:
-    """Return the view's messages without images, thinking, and listings that are attached again later."""
+    """Return the view's messages without thinking and listings, with placeholders for images and documents."""
     announced = {entry.uuid for entry in view.history if entry.body.get("type") in _LISTINGS}
     texts = {_text_of(piece.message) for group in view.groups for piece in group.pieces if piece.uuid in announced}
     return [_plain(message, texts) for message in build_request(view)["messages"]]
@@ -31,7 +31,10 @@ def plain_messages(view: View) -> list[Message]:
 def plain_request(
     view: View, messages: Sequence[Message], directive: str, *, model: str, max_tokens: int
 ) -> dict[str, Any]:
-    """Return a separate request: a one-line system prompt, no thinking, the prompt at the end."""
+    """Return a request for a model: a one-line system prompt, these messages, and ``directive`` at the end.
+
+    The view gives the tools, which may not be called, and the model if ``model`` is empty.
+    """
     opening = build_request(view)
     last = messages[-1]
     if last["role"] == "user":
@@ -51,13 +54,15 @@ def plain_request(
 
 
 def fitted_messages(messages: Sequence[Message], tokens: int) -> list[Message]:
-    """Drop the oldest rounds until the estimate of the rest is within so many tokens; one round always stays."""
+    """Return the messages without the oldest rounds, so that about ``tokens`` remain; one round always stays."""
     gap = estimate_request(list(messages)) - tokens
     return list(messages) if gap <= 0 else dropped_rounds(messages, gap) or list(messages)
 
 
 def dropped_rounds(messages: Sequence[Message], gap_tokens: int | None) -> list[Message] | None:
-    """Drop the oldest rounds to cover a gap, or a fifth of them if it is unknown; None if only one is left.
+    """Return the messages without the oldest rounds that cover a gap, or a fifth of them if the gap is None.
+
+    Return None if there is only one round.
 
     If a reply would then come first, a synthetic user line precedes it; the line of an earlier drop is removed.
     """
@@ -78,7 +83,7 @@ def dropped_rounds(messages: Sequence[Message], gap_tokens: int | None) -> list[
 
 
 def _rounds(messages: Sequence[Message]) -> list[list[Message]]:
-    """Group flattened messages: each reply begins a round."""
+    """Return the messages in rounds; each reply begins a round, and messages before the first form one too."""
     out: list[list[Message]] = []
     for message in messages:
         if message["role"] == "assistant" or not out:

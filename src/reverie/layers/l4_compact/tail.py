@@ -41,7 +41,7 @@ class TailPolicy:
 
 @record
 class CutRange:
-    """The range of visible items that the summary replaces: ``items[start:end]``."""
+    """All visible items, and the range that a summary replaces: ``items[start:end]``."""
 
     items: tuple[Item, ...]
     start: int
@@ -54,18 +54,18 @@ class CutRange:
 
     @property
     def kept(self) -> tuple[Item, ...]:
-        """The items that stay after the summary."""
+        """The items after the range; items before ``start`` stay too."""
         return self.items[self.end :]
 
 
 def visible_items(view: View) -> tuple[Item, ...]:
-    """Return the items in view, in the order of the log."""
+    """Return the items in view, in the order of the log, with summaries in place of removed items."""
     known = view.visible_items.if_undone_is(view.facts.undone)
     return known.after(view.history_from(known.count)).items
 
 
 def legal_starts(items: Sequence[Item]) -> list[bool]:
-    """Return for every position, the end included, whether a tail may start there (K10)."""
+    """Return for every position, the end included, whether a tail there splits no round (K10)."""
     first_piece: dict[str, int] = {}
     called_at: dict[str, int] = {}
     needs: list[int] = []
@@ -88,7 +88,7 @@ def legal_starts(items: Sequence[Item]) -> list[bool]:
 
 
 def open_from(view: View, items: Sequence[Item]) -> int:
-    """Return the position of the first call that waits for a result; the end if there is none."""
+    """Return the position of the last message with a call that waits for a result; the end if there is none."""
     waiting = set(view.unanswered())
     if waiting:
         for at in range(len(items) - 1, -1, -1):
@@ -100,8 +100,8 @@ def open_from(view: View, items: Sequence[Item]) -> int:
 def kept_from(view: View, items: Sequence[Item], policy: TailPolicy, *, cursor: int | None = None) -> int:
     """Return the position at which the kept tail starts.
 
-    All items after the cursor stay. The tail grows backwards until it has enough tokens and messages with text; it
-    stops before it has too many tokens and before the last summary, and separates no call from its result.
+    All items from ``cursor`` on stay. The tail grows backwards until it has enough tokens and messages with text.
+    It stops before it has too many tokens and before the last summary, and separates no call from its result.
     """
     legal = legal_starts(items)
     forced = len(items) if cursor is None else cursor
@@ -125,7 +125,7 @@ def kept_from(view: View, items: Sequence[Item], policy: TailPolicy, *, cursor: 
 
 
 def _unseen_from(view: View, items: Sequence[Item], max_tokens: int) -> int:
-    """Return the start of the last round if the model has not answered it and it is small enough; else the end."""
+    """Return the start of the last round if it has no answer yet and fits ``max_tokens``; else the end."""
     final = view.final
     if final is None or final.role == ASSISTANT:
         return len(items)
@@ -144,7 +144,7 @@ def _unseen_from(view: View, items: Sequence[Item], max_tokens: int) -> int:
 
 
 def tokens_of(view: View, item: Item) -> int:
-    """Estimate the tokens of an item as shown."""
+    """Estimate the tokens of an item as the view shows it, with results that decisions replaced."""
     content: Any = item.message.get("content")
     if not isinstance(content, str | list):
         return 0
@@ -156,7 +156,7 @@ def tokens_of(view: View, item: Item) -> int:
 
 
 def has_text(item: Item) -> bool:
-    """Say whether a message has text and not only calls and results."""
+    """Say whether a message, other than an attachment, has text and not only calls and results."""
     if item.kind == ATTACHMENT:
         return False
     content: Any = item.message.get("content")

@@ -21,7 +21,7 @@ _LEAST_EXCERPT = 200
 
 @record
 class UserMessage:
-    """A user message: its handle and its exact text."""
+    """A user message: its handle, which is its uuid, and the exact text that the user wrote."""
 
     handle: str
     text: str
@@ -34,7 +34,7 @@ class UserMessage:
 
 @record
 class QuotedWords:
-    """The user messages to quote: full ones newest first, at most one excerpt, the rest by handle."""
+    """The user messages of a summary: quoted in full, at most one as an excerpt, and others only by handle."""
 
     whole: tuple[UserMessage, ...] = ()
     short: UserMessage | None = None
@@ -45,7 +45,7 @@ class QuotedWords:
 
     @property
     def by_handle(self) -> int:
-        """The number of messages that the summary does not quote."""
+        """The number of messages that the summary does not quote, with a listed handle or without."""
         return len(self.handles) + self.unnamed
 
 
@@ -70,7 +70,10 @@ class UserMessages:
         self._last = ""
 
     def follow(self, view: View) -> list[UserMessage]:
-        """Add the messages that the view gained; start again if the view is a different one."""
+        """Add the user messages that the view gained since the last call, and return the list of all of them.
+
+        If the view does not continue the earlier one, the list is built again.
+        """
         known = view.history_from(max(0, self._items - 1))
         if self._items and (not known or known[0].uuid != self._last):
             self.spoken, self._items = [], 0
@@ -85,7 +88,7 @@ class UserMessages:
 def quoted_words(
     said: Sequence[UserMessage], *, tokens: int, handle_tokens: int, pinned: frozenset[str]
 ) -> QuotedWords:
-    """Choose the messages to quote within a budget: pinned ones first, then the newest."""
+    """Choose the messages to quote within ``tokens``, pinned ones first, then the newest; others by handle."""
     left = tokens
     whole: set[int] = set()
     short: tuple[int, UserMessage] | None = None
@@ -110,7 +113,7 @@ def quoted_words(
 
 
 def words_text(words: QuotedWords) -> str:
-    """Render the user messages as a section of the summary."""
+    """Return the user messages as a section of the summary; empty if there are none."""
     if not (words.whole or words.short or words.by_handle):
         return ""
     parts = ["## What the user said, word for word, newest first"]
@@ -140,7 +143,7 @@ def _only(entry: Entry, text: str) -> Entry:
 
 
 def _excerpt(text: str, cost: int, tokens: int) -> str:
-    """Return the start and the end of a text, about so many tokens together."""
+    """Return the start and the end of a text of ``cost`` tokens, together about ``tokens`` long."""
     chars = max(1, int(len(text) * tokens / max(1, cost)) - 40)
     head = chars * 2 // 3
     return f"{text[:head]}\n[... {len(text) - chars:,} characters ...]\n{text[len(text) - (chars - head) :]}"

@@ -37,7 +37,7 @@ _MAX_CHARS: Final = 600
 
 @record
 class SaveRequest:
-    """A person's request to save something, in their own words, with the cue that opened it."""
+    """A person's request to save ``text`` without its reason ``why``; ``cue`` is the opening word, normalised."""
 
     type: Kind
     text: str
@@ -46,7 +46,7 @@ class SaveRequest:
 
 
 def request_in(sentence: str) -> SaveRequest | None:
-    """Return the explicit request that a sentence makes, or None."""
+    """Return the explicit request to save something that a sentence makes; None if it makes none."""
     said = sentence.strip()
     if len(said) > _MAX_CHARS or said.endswith("?"):
         return None

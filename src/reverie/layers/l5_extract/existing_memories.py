@@ -37,7 +37,7 @@ def _read(text: str) -> _Text:
 
 
 class ExistingMemories:
-    """The existing memories, indexed by the words of their texts."""
+    """An index of existing memories by the words of their texts, to find repeated and updated ones."""
 
     def __init__(self, existing: Iterable[MemoryRecord] = ()) -> None:
         self._said: set[_Text] = set()
@@ -48,7 +48,7 @@ class ExistingMemories:
                     self.add(memory.type, text, file=memory.file, trust=memory.trust)
 
     def add(self, type_name: str, text: str, *, file: str, trust: Trust = "user") -> None:
-        """Add an existing text; without a file it cannot be updated."""
+        """Add the text of an existing memory; if ``file`` is empty, no later text can update it."""
         rule = text.split("**Why")[0]
         whole = _read(rule)
         self._said |= {whole, *map(_read, _ENDS.split(rule))}
@@ -56,7 +56,7 @@ class ExistingMemories:
             self._files[type_name, whole.words] = (file, trust)
 
     def place(self, type_name: str, text: str, trust: Trust) -> str | None:
-        """Return the file that a text updates, "" for a new text, None for one that exists already."""
+        """Return the file that a new text updates, "" if it updates none, None if the same text exists."""
         new = _read(text)
         if new in self._said:
             return None

@@ -36,7 +36,7 @@ _OUTPUT_CHARS: Final = 400_000
 
 @record
 class MemoryCandidate:
-    """A memory to save: its text, its trust, and the message it comes from."""
+    """A memory that layer 5 may save: its type, text, trust, and the uuid of the message it comes from."""
 
     type: str
     text: str
@@ -48,21 +48,21 @@ class MemoryCandidate:
     """The cue that opened the request: ``remember``, ``always``, ``never`` or ``from now on``."""
     expires: str = ""
     updates: str = ""
-    """The file of the memory that it updates; empty for a new one."""
+    """The file of the memory that this one updates; empty for a new memory."""
 
     @property
     def body(self) -> str:
-        """The text with its reason and its use."""
+        """The body of the memory file: the text with its reason (``why``) and use (``how``)."""
         return body_for(self.text, self.why, self.how)
 
 
 @record
 class LocalExtraction:
-    """The memories that the local extractor found, and the requests it refused with the reason."""
+    """The memories that the local extractor proposes, and the requests to save that it refused."""
 
     candidates: tuple[MemoryCandidate, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
-    """Pairs of message and reason, never the text."""
+    """Pairs of a message's uuid and the reason, without the text."""
 
 
 def extract(
@@ -74,10 +74,11 @@ def extract(
     imported: Collection[str] = (),
     most: int = MAX_CANDIDATES,
 ) -> LocalExtraction:
-    """Return the new memories that these entries ask for.
+    """Return the new memories, at most ``most``, that user messages in these entries ask to save, and refusals.
 
-    ``heard_before`` are earlier entries whose tool output a person may repeat; ``imported`` are messages recorded
-    elsewhere, whose author is unknown. ``existing`` is read only after a request is found, which is rare.
+    ``instructions`` are texts of instruction files. ``heard_before`` are earlier entries whose tool output a
+    person may repeat; ``imported`` are uuids of messages recorded elsewhere. Both make a memory unconfirmed.
+    ``existing`` is read only after a request is found, which is rare.
     """
     known: ExistingMemories | None = None
     outputs = _Outputs([*heard_before, *entries])
@@ -104,7 +105,7 @@ def extract(
 
 
 def _requests(entry: Entry) -> Iterator[tuple[SaveRequest, bool]]:
-    """Yield the requests in a message, each with whether it is certainly the person's own.
+    """Yield the requests to save in a user message, each with whether it is certainly the person's own.
 
     After a sentence of another kind, or after a colon, a person may be quoting.
     """
@@ -118,7 +119,7 @@ def _requests(entry: Entry) -> Iterator[tuple[SaveRequest, bool]]:
 
 
 def said_on(entry: Entry) -> date | None:
-    """Return the day an entry was written; None if it has no time."""
+    """Return the day in UTC on which an entry was written; None if it has no valid time."""
     at = entry.at
     try:
         return datetime.fromtimestamp(at, UTC).date() if at > 0 else None
@@ -127,7 +128,7 @@ def said_on(entry: Entry) -> date | None:
 
 
 def _candidate(request: SaveRequest, entry: Entry, instructions: Sequence[str]) -> tuple[MemoryCandidate | None, str]:
-    """Return the memory for a request, or None and the reason for the refusal."""
+    """Return the memory for a request and "", or None and the reason for the refusal."""
     day = said_on(entry)
     text, why, expires = _stated(request.text), _stated(request.why), ""
     if request.type != "reference":
@@ -169,14 +170,14 @@ def _stated(text: str) -> str:
 
 
 class _Outputs:
-    """The output of tools, to detect that a person repeats it."""
+    """The newest tool output of these entries, to detect that a person repeats it."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = entries
         self._text: str | None = None
 
     def hold(self, words: str) -> bool:
-        """Say whether any output contains a run of these words."""
+        """Say whether any output contains six of these words in a row, or all if they are three to five."""
         said = bare(words).split()
         if len(said) < 3:
             return False

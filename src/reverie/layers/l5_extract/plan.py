@@ -28,7 +28,7 @@ __all__ = [
 
 CURSOR: Final = "extract"
 IMPORTED: Final = "imported"
-"""The cursor that marks the last message that was recorded elsewhere."""
+"""Name of the cursor that marks the last message recorded by another program."""
 Act: TypeAlias = Literal["run", "skip", "wait"]
 
 _CHANGING: Final = re.compile(r"save|update|forget|write|create|insert|replace|rename|delete|edit|remove|add")
@@ -39,20 +39,22 @@ _SHELLS: Final = re.compile(r"bash|shell|exec|terminal|run", re.IGNORECASE)
 
 @record
 class ExtractionStep:
-    """The next step for the messages after the cursor: extract, skip them, or wait; with the reason."""
+    """The next step of layer 5 for the messages after its cursor: extract, skip or wait, with the reason."""
 
     act: Act
     why: str
     entries: tuple[Entry, ...] = ()
     upto: str = ""
-    """The message to which the cursor moves."""
+    """The uuid of the message to which the cursor moves on ``run`` or ``skip``."""
     turns: int = 0
     lost: bool = False
-    """Whether the cursor's message is missing, so that every message counts."""
+    """Whether the cursor's message is missing in the history, so that every message counts as new."""
 
 
 def imported_upto(view: View) -> str:
-    """Return the last message that another program recorded, or nothing; call this before the first new message.
+    """Return the uuid of the last message that another program recorded, or "".
+
+    Call this before the first new message.
 
     The author of a recording controls its user messages, so they do not count as this user's words.
     """
@@ -64,7 +66,7 @@ def imported_upto(view: View) -> str:
 
 
 def after_cursor(said: Sequence[Entry], cursor: str | None) -> tuple[tuple[Entry, ...], bool]:
-    """Return the entries after the cursor, and whether it is missing; without a cursor all entries count."""
+    """Return the entries after the cursor, or all without one, and whether the cursor's message is missing."""
     if not cursor:
         return tuple(said), False
     for at in range(len(said) - 1, -1, -1):
@@ -74,9 +76,10 @@ def after_cursor(said: Sequence[Entry], cursor: str | None) -> tuple[tuple[Entry
 
 
 def extraction_step(view: View, cursor: str | None, policy: ExtractPolicy, *, memory_path: str = "") -> ExtractionStep:
-    """Return the next step after a query; ``view`` is the conversation at that time.
+    """Return whether to extract memories now, skip or wait, given the conversation after a query.
 
-    The cursor is a separate argument, since it may have moved after the view was taken.
+    The cursor is a separate argument, since it may have moved after the view was taken. If the agent wrote under
+    ``memory_path`` itself, the messages are skipped.
     """
     final = view.final
     if final is None or final.role != ASSISTANT or final.uses:
@@ -97,7 +100,7 @@ def extraction_step(view: View, cursor: str | None, policy: ExtractPolicy, *, me
 
 
 def _completed(entries: Sequence[Entry]) -> int:
-    """Count the replies without tool calls; each ends a query."""
+    """Return the number of replies without tool calls; each ends a query."""
     calls: dict[str, bool] = {}
     for entry in entries:
         if entry.kind == ASSISTANT:
@@ -107,7 +110,7 @@ def _completed(entries: Sequence[Entry]) -> int:
 
 
 def wrote_memories(entries: Sequence[Entry], memory_path: str, *, cwd: str = "") -> bool:
-    """Say whether the agent successfully changed memories with its own tools in these entries."""
+    """Say whether a successful tool call in these entries seems to have changed memories."""
     asked: dict[str, bool] = {}
     for entry in entries:
         for one in utterances(entry):

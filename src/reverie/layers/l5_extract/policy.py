@@ -9,7 +9,7 @@ __all__ = ["ExtractPolicy"]
 
 @record
 class ExtractPolicy:
-    """Settings of layer 5."""
+    """Settings of layer 5: how often memories are extracted, and the limits of a run."""
 
     every_turns: int = 1
     """Extract after this many completed queries."""

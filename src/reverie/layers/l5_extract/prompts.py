@@ -25,7 +25,7 @@ _SHORT: Final = {"name": 120, "description": 400, "why": 2_000, "how": 2_000, "u
 
 @record
 class MemoryProposal:
-    """One checked memory from a model's answer; ``updates`` is the file it changes, if any."""
+    """One well-formed memory from a model's answer; ``updates`` is the file it changes, empty for a new one."""
 
     type: str
     text: str
@@ -44,7 +44,10 @@ def _prompt(name: str) -> str:
 def directive(
     form: Form, *, manifest: str, messages: int, path: str, tag: str, unseen: str = "", policy: ExtractPolicy
 ) -> str:
-    """Return the extraction prompt; ``unseen`` is text since the last run that is out of view."""
+    """Return the prompt that asks a model to extract memories, for a model with tools or for a structured answer.
+
+    ``unseen`` is text since the last run that is out of view; ``tag`` fences it as data.
+    """
     kinds = "\n".join(
         f"- {kind.name}: {kind.what} Save when: {kind.when} Shape: {kind.shape}" for kind in TYPES.values()
     )
@@ -63,12 +66,12 @@ def directive(
 
 
 def _filled(prompt: str, values: Mapping[str, str]) -> str:
-    """Replace the placeholders of a prompt; placeholders inside the inserted values stay as they are."""
+    """Return a prompt with each ``{{name}}`` replaced by its value; unknown names, and those in values, stay."""
     return re.sub(r"\{\{(\w+)\}\}", lambda place: values.get(place.group(1), place.group(0)), prompt)
 
 
 def proposals_in(answer: str, policy: ExtractPolicy) -> tuple[list[MemoryProposal], list[str]]:
-    """Parse an answer: return the well-formed memories, and the reason for each refusal.
+    """Return the well-formed memories in a model's answer, and the reason for each refused one.
 
     Raise ``InputError`` if the answer is not a list of memories.
     """
@@ -88,7 +91,7 @@ def proposals_in(answer: str, policy: ExtractPolicy) -> tuple[list[MemoryProposa
 
 
 def _rows(answer: str) -> list[Any]:
-    """Return the list in an answer, with or without other text or a code fence around it."""
+    """Return the first JSON list in an answer, also under "memories"; raise ``InputError`` if there is none."""
     decoder = json.JSONDecoder()
     for at in [found.start() for found in re.finditer(r"[\[{]", answer)][:50]:
         try:

@@ -31,10 +31,10 @@ _TEXT_CHARS: Final = 200_000
 
 
 class Witnesses:
-    """The words of a conversation by source: the user, the agent, or untrusted text."""
+    """The words of a conversation by source (the user, the agent, untrusted text), to judge a model's text."""
 
     def __init__(self, entries: Iterable[Entry] = (), *, imported_upto: str = "") -> None:
-        """Index these entries; messages recorded elsewhere, up to ``imported``, are untrusted."""
+        """Index these entries; those up to ``imported_upto`` were recorded elsewhere and are untrusted."""
         self.user: set[str] = set()
         self.agent: set[str] = set()
         self.foreign: set[str] = set()
@@ -47,7 +47,7 @@ class Witnesses:
             self._hear(entry)
 
     def follow(self, said: Sequence[Entry]) -> bool:
-        """Index the new entries; return False if this is a different conversation."""
+        """Index the entries after those indexed before; return False, and do nothing, if ``said`` lacks those."""
         if self._heard > len(said) or (self._heard and said[self._heard - 1].uuid != self._last):
             return False
         for entry in said[self._heard :]:
@@ -77,17 +77,17 @@ class Witnesses:
             self._imported_upto = ""
 
     def trust_text(self, text: str) -> None:
-        """Add a text to the agent's words, such as a trusted memory."""
+        """Add the words of a text, such as a trusted memory, to the agent's words."""
         self.agent |= set(without_noise(tokens(text)))
 
     def distrust(self, text: str) -> set[str]:
-        """Add a text to the untrusted words, and return its words."""
+        """Add the words of a text to the untrusted words, and return them."""
         words = set(without_noise(tokens(text[:_TEXT_CHARS])))
         self.foreign |= words
         return words
 
     def trust(self, text: str) -> Trust:
-        """Return the trust of a text that a model wrote after this conversation."""
+        """Return ``agent`` if enough words of a text are the user's or the agent's, else ``unconfirmed``."""
         if not self.foreign:
             return "agent"
         words = set(without_noise(tokens(text)))
@@ -105,7 +105,7 @@ class Witnesses:
         return not any(exact in said for said in self._user_text)
 
     def messages_of(self, text: str, most: int = 3) -> Sequence[str]:
-        """Return the messages that share the most words with a text, in order."""
+        """Return the uuids of at most ``most`` messages that share the most words with a text, in log order."""
         words = set(without_noise(tokens(text)))
         scored = [(len(words & heard_words), at) for at, (_, heard_words) in enumerate(self._messages)]
         best = sorted((one for one in scored if one[0]), key=lambda one: (-one[0], -one[1]))[:most]
@@ -113,5 +113,5 @@ class Witnesses:
 
 
 def is_specific(text: str) -> list[str]:
-    """Return the exact names in a text that could do harm: addresses, paths and commands."""
+    """Return a list of the exact names in a text that could do harm: addresses, paths and commands, lower-case."""
     return [found.group().casefold().strip("`.,;:)") for found in _SPECIFIC.finditer(text)]

@@ -16,7 +16,7 @@ Topic: TypeAlias = Literal["contradiction", "expired", "similar", "unreadable", 
 
 @record
 class FileChange:
-    """One memory file, before and after; a ``merged`` file is removed, and ``into`` holds its facts."""
+    """A proposed change of one memory file; a ``merged`` file is removed, and file ``into`` holds its facts."""
 
     file: str
     before: bytes | None
@@ -28,7 +28,7 @@ class FileChange:
 
 @record
 class Question:
-    """Something that a dream found and leaves to a person to decide."""
+    """A fault or similarity in memory files that a dream leaves to a person to decide."""
 
     topic: Topic
     files: tuple[str, ...]
@@ -37,11 +37,11 @@ class Question:
 
 @record
 class DreamProposal:
-    """All changes that one dream proposes; the index is derived from the files and never proposed."""
+    """All file changes and questions that one dream proposes; the index is derived and never proposed."""
 
     changes: tuple[FileChange, ...] = ()
     questions: tuple[Question, ...] = ()
     by: str = "local"
-    """``local`` or ``model``."""
+    """The author of the proposal: ``local`` (the local dreamer) or ``model``."""
     written_on: Mapping[str, date] = field(default_factory=lambda: dict[str, date]())
     """The date of each file, from which its relative dates were made absolute."""

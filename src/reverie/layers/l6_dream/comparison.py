@@ -19,7 +19,7 @@ from .changes import Question
 __all__ = ["equal_groups", "similar_groups", "similarity_question"]
 
 _FEW_WORDS: Final = 3
-"""Two memories that share fewer words never count as similar."""
+"""The fewest words that two similar memories share."""
 _QUOTE_CHARS: Final = 240
 _MAX_DIFFERENT_WORDS: Final = 6
 _REASONS: Final = ("\n**Why:**", "\n**How to apply:**")
@@ -35,7 +35,7 @@ def equal_groups(memories: Mapping[str, MemoryRecord]) -> list[list[str]]:
 
 
 def _all_words(memory: MemoryRecord) -> tuple[str, ...]:
-    """Return the words of a memory, without a name or description that only repeats words of the body."""
+    """Return the words of name, description and body; a name or description that the body repeats is left out."""
     body = words(memory.body)
     heads = (words(memory.name), words(memory.description))
     return tuple(word for head in heads if not has_run(body, head) for word in head) + body
@@ -44,7 +44,7 @@ def _all_words(memory: MemoryRecord) -> tuple[str, ...]:
 def similar_groups(memories: Mapping[str, MemoryRecord], least: float) -> list[list[str]]:
     """Return groups of files whose memories have the same type and nearly the same words.
 
-    Two are similar if they differ in one word, or if they share at least this much of their words (Dice).
+    Two are similar if they differ in one word, or if they have at least ``least`` of their words in common (Dice).
     """
     claims = {file: _numbered(_claim(memory)) for file, memory in memories.items()}
     group = {file: {file} for file in memories}
@@ -58,7 +58,7 @@ def similar_groups(memories: Mapping[str, MemoryRecord], least: float) -> list[l
 
 
 def _claim(memory: MemoryRecord) -> tuple[str, ...]:
-    """Return the words of a body without its reasons, which many memories share."""
+    """Return the words of a memory's body without its reasons, which many share; else of its description."""
     body = memory.body
     for label in _REASONS:
         body = body.split(label, 1)[0]
@@ -66,7 +66,7 @@ def _claim(memory: MemoryRecord) -> tuple[str, ...]:
 
 
 def _numbered(said: tuple[str, ...]) -> frozenset[tuple[str, int]]:
-    """Return words as a set in which a repeated word counts again."""
+    """Return words as a set of pairs of word and occurrence, so that a repeated word counts again."""
     seen: Counter[str] = Counter()
     found: set[tuple[str, int]] = set()
     for word in said:
@@ -83,7 +83,7 @@ def _is_similar(one: frozenset[tuple[str, int]], other: frozenset[tuple[str, int
 
 
 def _candidates(claims: Mapping[str, frozenset[tuple[str, int]]], least: float) -> Iterator[tuple[str, str]]:
-    """Yield the pairs that can be similar: each such pair shares one of the rarest words of both."""
+    """Yield the pairs of files that can be similar: each such pair shares one of the rarest words of both."""
     counts = Counter(word for said in claims.values() for word in said)
     share = least / (2 - least)  # the smallest share of its words that a memory shares with a similar one
     having: dict[tuple[str, int], list[str]] = defaultdict(list)
@@ -100,7 +100,7 @@ def _candidates(claims: Mapping[str, frozenset[tuple[str, int]]], least: float) 
 
 
 def similarity_question(memories: list[MemoryRecord]) -> Question:
-    """Return a question about similar memories that can be answered without opening the files."""
+    """Return a question about similar memories; for two it quotes both and names the differing words."""
     files = tuple(memory.file for memory in memories)
     newest = _newest(memories)
     if len(memories) > 2:
@@ -130,7 +130,7 @@ def _newest(memories: list[MemoryRecord]) -> str:
 
 
 def _moment(memory: MemoryRecord) -> datetime | None:
-    """Return when a memory was last changed; a date without a time means the start of that day."""
+    """Return when a memory was last changed, a date as the start of that day in UTC; None if it is invalid."""
     try:
         found = datetime.fromisoformat(memory.modified or memory.created)
     except ValueError:

@@ -19,7 +19,10 @@ _SHOWN_CHARS: Final = 80
 
 
 def missing(old: str, new: str, *, written_on: date | None = None) -> list[str]:
-    """Return the sentences of ``old`` that ``new`` lacks; ``written_on`` lets their relative dates become absolute."""
+    """Return the sentences of ``old`` that ``new`` lacks, normalised and cut to 80 characters.
+
+    ``written_on`` is the date from which relative dates of ``old`` may have become absolute in ``new``.
+    """
     there = set(sentences(without_links(new)))
     plain = without_links(old)
     lost = [one for one in sentences(plain) if one not in there]

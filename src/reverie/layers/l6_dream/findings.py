@@ -27,7 +27,7 @@ _FAULTS: Final[dict[str, Fault]] = {
 
 @record
 class Finding:
-    """One fault of a memory."""
+    """One fault of a memory, by kind and with its reason."""
 
     fault: Fault
     reason: str
@@ -35,7 +35,7 @@ class Finding:
 
 @record
 class Findings:
-    """The faults of all memories, by file."""
+    """The number of memories checked, and the faults of each faulty file."""
 
     total: int
     files: Mapping[str, tuple[Finding, ...]]
@@ -53,7 +53,7 @@ class Findings:
 def findings_in(
     files: Mapping[str, bytes], *, now: datetime, policy: DreamPolicy, facts: DreamFacts | None = None
 ) -> Findings:
-    """Return the faults that lint and a dream find in these memories; change nothing."""
+    """Return the faults that lint, a local dream and these facts find in these memories; change nothing."""
     known = facts or DreamFacts()
     found: dict[str, dict[Finding, None]] = defaultdict(dict)
     today = now.date().isoformat()

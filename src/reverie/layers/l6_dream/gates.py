@@ -17,17 +17,17 @@ _SECONDS_A_MINUTE: Final = 60.0
 
 @record
 class GateOpen:
-    """A dream may start."""
+    """The answer that a dream may start automatically."""
 
     since: float
     """The time of the last dream, in seconds since 1970; 0 if unknown."""
     sessions: int
-    """Sessions touched since then; counting stops at the required number."""
+    """The number of sessions touched since then; counting stops at the required number."""
 
 
 @record
 class GateClosed:
-    """No dream may start; ``wait_seconds`` is when to check again, None if waiting changes nothing."""
+    """The answer that no dream may start; ``wait_seconds`` is when to check again, None if that is no use."""
 
     reason: Reason
     wait_seconds: float | None = None
@@ -38,35 +38,35 @@ Gate: TypeAlias = GateOpen | GateClosed
 
 
 class GateFacts(Protocol):
-    """The facts that the gates check, in order; each costs more than the one before."""
+    """The facts that ``gate_state`` asks for one by one, each only if no earlier one closed the gate."""
 
     def disabled_reason(self) -> Reason | None:
-        """Return why no dream may start here at all: switched off, or not the main agent."""
+        """Return why no dream may start here at all (switched off, or not the main agent); None if one may."""
         ...
 
     def last_dream_at(self) -> float | None:
-        """Return the time of the last dream; None if there was none."""
+        """Return the time of the last dream in seconds since 1970; None if there was none."""
         ...
 
     def last_scan_at(self) -> float | None:
-        """Return the time of the last scan of the sessions."""
+        """Return the time of the last scan of the sessions in seconds since 1970; None if there was none."""
         ...
 
     def has_memories(self) -> bool:
-        """Say whether there are memories."""
+        """Say whether the memory directory has any memories to tidy."""
         ...
 
     def touched_sessions(self, since: float) -> int:
-        """Count the sessions touched since then, without the current one; stop at the required number."""
+        """Return how many other sessions were touched since a time; stop at the required number."""
         ...
 
     def running_dream(self) -> str:
-        """Return the process that is dreaming and not hung; empty if there is none."""
+        """Return a text naming the process that is dreaming and not hung; empty if there is none."""
         ...
 
 
 def seconds_until_due(now: float, dreamt: float | None, policy: DreamPolicy) -> float:
-    """Return how long the last dream keeps the gate closed; 0 if it does not, or if its time is in the future."""
+    """Return the seconds until the next dream may start; 0 if it may now or ``dreamt`` is in the future."""
     if dreamt is None or dreamt > now:
         return 0.0
     left = dreamt + policy.every_hours * _SECONDS_AN_HOUR - now
@@ -74,7 +74,7 @@ def seconds_until_due(now: float, dreamt: float | None, policy: DreamPolicy) -> 
 
 
 def gate_state(facts: GateFacts, policy: DreamPolicy, now: float) -> Gate:
-    """Check one fact after another until one closes the gate."""
+    """Return whether a dream may start; check one fact after another until one closes the gate."""
     off = facts.disabled_reason()
     if off is not None:
         return GateClosed(off)

@@ -15,7 +15,7 @@ _BREAK: Final = re.compile(r"(?<=[.;!?])\s|,\s|\s[—–-]\s|:\s|\s\(")
 
 
 def shortened(description: str, body: str) -> tuple[str, str]:
-    """Return a description that fits an index line, and a body that holds the rest of a long one."""
+    """Return a description cut to one index line, and the body, to which the full text of a cut one is added."""
     plain = " ".join(description.split())
     if len(plain) <= LINE_CHARS:
         return description, body

@@ -22,7 +22,7 @@ _ENCODED: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 @record
 class RelinkedText:
-    """A body after its links were updated."""
+    """A memory's text after its links were updated."""
 
     text: str
     dead: tuple[str, ...] = ()
@@ -32,16 +32,16 @@ class RelinkedText:
 
 
 def links_in(file: str, text: str) -> list[str]:
-    """Return the paths, beneath the memory directory or the project, that a memory links to."""
+    """Return the paths that a memory's text links to, relative to the memory directory, without web addresses."""
     return [path for found in _links(text) if (path := _target(file, found))]
 
 
 def relinked(
     file: str, text: str, *, there: frozenset[str], moved: Mapping[str, str], gone: frozenset[str]
 ) -> RelinkedText:
-    """Return a memory's text with every link to a memory pointing to one in ``there``.
+    """Return a memory's text in which links to merged memories lead on and links to missing ones are plain text.
 
-    ``moved`` maps merged memories to their new file; ``gone`` are project paths known to be missing.
+    ``there`` are existing paths, ``moved`` maps merged memories to their new file, ``gone`` are missing files.
     """
     parts: list[str] = []
     dead: list[str] = []
@@ -69,7 +69,7 @@ def relinked(
 
 
 def without_links(text: str) -> str:
-    """Return a text with each link replaced by its words, to compare texts whose link targets changed."""
+    """Return a text with each link replaced by its visible words, to compare texts whose link targets changed."""
     shown = _LINK.sub(r"\1", _WIKI.sub(lambda found: found[2] or "", text))
     return _DEAD.sub("", shown)
 
@@ -113,5 +113,5 @@ def _led_to(file: str, into: str, found: re.Match[str], shown: str) -> str:
 
 
 def _decoded(found: re.Match[str]) -> str:
-    """Decode the percent signs of a link target."""
+    """Return the text for a run of percent-encoded bytes in a link target."""
     return bytes.fromhex(found.group().replace("%", "")).decode("utf-8", "replace")

@@ -64,7 +64,7 @@ def dream(
 
 
 def _tidy(copy: WorkingCopy, file: str, policy: DreamPolicy, facts: DreamFacts, there: frozenset[str]) -> None:
-    """Make a memory's dates absolute, repair its links and shorten its description to one line."""
+    """Make a memory's dates absolute, repair its links and shorten its description, all in the working copy."""
     memory = copy.record(file)
     day = day_of(memory)
     name, hook, body = (
@@ -115,7 +115,7 @@ def _write(
 
 
 def _undated(copy: WorkingCopy) -> list[Question]:
-    """Ask which day a memory means if the date it was written is unknown."""
+    """Return a question for each project memory that has a relative date and no known date of writing."""
     found: list[Question] = []
     for file, memory in copy.ours.items():
         if memory.type == "project" and day_of(memory) is None:
@@ -129,7 +129,7 @@ def _undated(copy: WorkingCopy) -> list[Question]:
 
 
 def _remove_expired(copy: WorkingCopy, now: datetime, policy: DreamPolicy) -> list[Question]:
-    """Remove expired memories if all of them together stay within the caps, else ask about each.
+    """Remove expired memories from the copy if all together stay within the caps; else return a question for each.
 
     All or none: removing some each day would only slow a mass deletion down.
     """
@@ -153,7 +153,7 @@ def _remove_expired(copy: WorkingCopy, now: datetime, policy: DreamPolicy) -> li
 
 
 def _merge(copy: WorkingCopy, policy: DreamPolicy) -> None:
-    """Merge memories with equal words; an existing file stays rather than a drafted one."""
+    """Merge memories with equal words in the working copy; an existing file stays rather than a drafted one."""
     for group in equal_groups(copy.ours):
         kept, *others = sorted(group, key=lambda file: (file in copy.drafts, -len(copy.record(file).body), file))
         for gone in others:

@@ -12,7 +12,7 @@ __all__ = ["merged_text"]
 
 
 def merged_text(kept: MemoryRecord, text: str, gone: MemoryRecord) -> str | None:
-    """Return the text of ``kept`` with the sources of both; None if it would lose a statement of ``gone``.
+    """Return ``text``, the file of ``kept``, with the sources of both; None if that loses a sentence of ``gone``.
 
     Trust is the lower of both, the creation date the earlier one, the modification date the later one.
     """
@@ -25,7 +25,7 @@ def merged_text(kept: MemoryRecord, text: str, gone: MemoryRecord) -> str | None
 
 
 def _fields(kept: MemoryRecord, gone: MemoryRecord) -> dict[str, Value | None]:
-    """Return the fields that change."""
+    """Return the front matter fields of ``kept`` that change in the merge; None deletes a field."""
     fields: dict[str, Value | None] = {}
     sources = list(dict.fromkeys((*kept.source, *gone.source)))
     if tuple(sources) != kept.source:

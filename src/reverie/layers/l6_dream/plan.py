@@ -29,21 +29,21 @@ _LINK: Final = re.compile(
 
 @record
 class ModelStatements:
-    """The statements of a model about its work: the reason by file, and the target of each merged file."""
+    """The statements of a model about its dream: the reason by file, and the target of each merged file."""
 
     why: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
     into: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
 
 
 def records_of(files: Mapping[str, bytes], trusts: Mapping[str, Trust] | None = None) -> dict[str, MemoryRecord]:
-    """Parse every file as a memory; ``trusts`` overrides the trust that each file claims."""
+    """Return every file parsed as a memory; ``trusts`` may lower the trust that a file claims."""
     known = trusts or {}
     found = {file: read_record(file, data) for file, data in files.items()}
     return {file: replace(one, trust=worst((one.trust, known.get(file, one.trust)))) for file, one in found.items()}
 
 
 def lowered(dreamed: DreamProposal, old: Mapping[str, MemoryRecord]) -> DreamProposal:
-    """Return a proposal in which no text claims more trust than the text it was made from."""
+    """Return the proposal with the trust of each text lowered to that of the texts in ``old`` it was made from."""
     changes: list[FileChange] = []
     for change in dreamed.changes:
         parts = [one.file for one in dreamed.changes if one.into == change.file and one.after is None]
@@ -68,13 +68,13 @@ def whole_text(memory: MemoryRecord) -> str:
 
 
 def link_targets(body: str) -> list[str]:
-    """Return the files that a text links to, without folder or extension."""
+    """Return the names of the files that a text links to, without folder and extension."""
     found = (stem or path for stem, path in _LINK.findall(body))
     return [one.strip().rsplit("/", 1)[-1].removesuffix(".md") for one in found]
 
 
 def linked_to(file: str) -> str:
-    """Return the name in a link to a file."""
+    """Return the name by which links are compared with a file: its last part without ``.md``."""
     return file.rsplit("/", 1)[-1].removesuffix(".md")
 
 
@@ -88,9 +88,10 @@ def changes_between(
     now: str,
     support: Support | None = None,
 ) -> tuple[tuple[FileChange, ...], tuple[FileChange, ...]]:
-    """Return the remaining changes of the local dreamer, and those a model made on the copy after it.
+    """Return the local dreamer's changes that the copy still has, and the changes that a model made after it.
 
-    ``old`` are the files before the dream; ``support`` holds other trusted text that the model read.
+    ``before`` and ``copy`` are the files before the dream and as edited; ``old`` are the parsed memories before;
+    ``support`` holds other trusted text that the model read.
     """
     theirs = {change.file: change for change in local.changes}
     support = support or Support(old)
@@ -131,7 +132,7 @@ def _destinations(
     told: ModelStatements,
     local: DreamProposal,
 ) -> dict[str, str]:
-    """Return the target of each removed file: the stated one, else a file that contains all of its sentences."""
+    """Return, by removed file, the file that contains all its sentences, preferring the stated one."""
     theirs = {change.file: change for change in local.changes}
     texts = {file: whole_text(read_record(file, data)) for file, data in copy.items()}
     found: dict[str, str] = {}
@@ -157,7 +158,7 @@ def _need_sources(
     old: Mapping[str, MemoryRecord],
     theirs: Mapping[str, FileChange],
 ) -> list[str]:
-    """Return the unedited targets whose sources must still be extended by those of the merged files."""
+    """Return the unedited files into which a model merged others, whose source fields must still be extended."""
     new = (target for file, target in into.items() if file not in theirs)
     return [file for file in dict.fromkeys(new) if file not in made and file in copy and file in old]
 
@@ -165,7 +166,7 @@ def _need_sources(
 def _settled(
     file: str, data: bytes, old: MemoryRecord | None, merged: list[MemoryRecord], support: Support, now: str
 ) -> bytes:
-    """Return a text with the protected fields set; an unreadable text is left to the validation."""
+    """Return a file's bytes with the protected fields set; unreadable bytes are returned as they are."""
     try:
         text = data.decode()
         matter = front_matter(text)
@@ -200,7 +201,7 @@ def _settled(
 def _follow_links(
     before: Mapping[str, bytes], copy: Mapping[str, bytes], into: Mapping[str, str], made: dict[str, FileChange]
 ) -> None:
-    """Point links to merged memories to their new file; change nothing else in the text."""
+    """Add changes to ``made`` that point links to merged memories to their new file and alter nothing else."""
     moved = {linked_to(file): linked_to(target) for file, target in into.items()}
     for file in sorted(before) if moved else ():
         now = made[file].after if file in made else copy.get(file)

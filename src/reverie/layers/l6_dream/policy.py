@@ -9,7 +9,7 @@ __all__ = ["DreamPolicy"]
 
 @record
 class DreamPolicy:
-    """Settings of layer 6."""
+    """Settings of layer 6: when a dream starts, its cost limits, and the most it may change."""
 
     every_hours: float = 24.0
     """Hours between two automatic dreams."""

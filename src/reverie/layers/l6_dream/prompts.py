@@ -20,7 +20,7 @@ def _prompt(name: str) -> str:
 
 
 def system_prompt(turns: int) -> str:
-    """Return the system prompt for the model that dreams."""
+    """Return the system prompt for the model that dreams, with its limit of turns and the memory types."""
     kinds = "\n".join(f"- {kind.name}: {kind.what} Shape: {kind.shape}" for kind in TYPES.values())
     return _prompt("dream").format(turns=turns, types=kinds)
 

@@ -33,7 +33,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b-\u
 
 @record
 class DreamChange:
-    """One file that a dream changed, as reported."""
+    """One file that a dream changed (in a dry run: would change), as reported with reason and diff."""
 
     file: str
     act: Act
@@ -45,7 +45,7 @@ class DreamChange:
 
 @record
 class SkippedChange:
-    """A proposed change that was not made."""
+    """A proposed change that was not made, with the reason for that."""
 
     file: str
     act: Act
@@ -55,13 +55,13 @@ class SkippedChange:
 
 @record
 class OpenQuestion:
-    """A decision that a person must make."""
+    """A question about memory files that a person must decide, as reported."""
 
     topic: str
     files: tuple[str, ...]
     text: str
     versions: tuple[str, ...] = ()
-    """The hash of each file when the question was asked; a changed file answers it."""
+    """The hash of each file when the question was asked; a change of a file settles the question."""
 
 
 @record
@@ -77,12 +77,12 @@ class ModelUsage:
     cost_usd: float | None = 0.0
     """None if the model has no known price."""
     ended: str = ""
-    """How it ended, if it did not finish normally."""
+    """How the model's run ended, if it did not finish normally."""
 
 
 @record
 class DreamReport:
-    """The report of one dream."""
+    """The report of one dream: its outcome, changes, skipped changes, questions, counts and cost."""
 
     dream: str
     state: Outcome
@@ -106,13 +106,13 @@ class DreamReport:
     """The number of memories in which lint finds a fault."""
     spent: ModelUsage = field(default_factory=ModelUsage)
     problem: str = ""
-    """The error, if it failed."""
+    """The error, if the dream failed or was killed."""
     undone: str = ""
-    """The journal entry that undid it."""
+    """The journal entry that undid the dream; empty if none did."""
 
 
 def change_of(change: FileChange, by: str) -> DreamChange:
-    """Return a change as reported, with its diff."""
+    """Return a file change in the form of the report, with its diff; ``by`` is ``local`` or ``model``."""
     return DreamChange(change.file, change.act, _plain(change.why), by, change.into, _diff(change))
 
 
@@ -132,12 +132,12 @@ def _lines(data: bytes | None) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text on one line with every character visible."""
+    """Return a text on one line with control and invisible characters as ``[U+XXXX]``."""
     return _CONTROL.sub(lambda found: f"[U+{ord(found.group()):04X}]", text.replace("\n", " "))
 
 
 def markdown(report: DreamReport) -> str:
-    """Render the report as Markdown."""
+    """Return the report as Markdown."""
     parts = [_opening(report)]
     for act, heading in _HEADINGS.items():
         parts += _section(heading, [_change(one) for one in report.changes if one.act == act])

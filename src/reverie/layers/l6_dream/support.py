@@ -22,7 +22,7 @@ _MOST_CHARS: Final = 4_000_000
 
 
 class Support:
-    """The sentences of the memories, and the words of other trusted text the model read."""
+    """The sentences of the memories with their trust, and the words of trusted text, to judge a model's text."""
 
     def __init__(self, memories: Mapping[str, MemoryRecord]) -> None:
         """Index these memories, as they were before the dream."""
@@ -38,12 +38,12 @@ class Support:
                 self.vouch(text)
 
     def vouch(self, text: str) -> None:
-        """Add a text with agent trust, such as a line of a daily log."""
+        """Add the words of a text that deserves agent trust, such as a line of a daily log."""
         self._vouched.update(without_noise(tokens(text[: self._left])))
         self._left = max(0, self._left - len(text))
 
     def trust(self, text: str, *, over: MemoryRecord | None = None) -> Trust:
-        """Return the trust of a text that a model wrote; ``over`` is the text it replaces."""
+        """Return the lowest trust of a model's text: of its sentences, and of ``over``, which it replaces."""
         said = sentences(text)
         own = [one for one in said if one not in self._trust]
         found: list[Trust] = [self._trust[one] for one in said if one in self._trust]

@@ -47,19 +47,22 @@ _ORDER: Final = ("feedback", "user", "reference", "project")
 
 @record
 class DreamTransaction:
-    """The transaction of a dream, its changes, and those skipped because a file changed since."""
+    """The draft of a dream's transaction (None if there is nothing to write), its changes, and those left out."""
 
     draft: Draft | None
     made: tuple[FileChange, ...] = ()
     skipped: tuple[RefusedChange, ...] = ()
     files: int = 0
-    """The number of memories afterwards."""
+    """The number of memories after the transaction."""
 
 
 def dream_transaction(
     table: TransactionView, dreams: Sequence[DreamProposal], policy: DreamPolicy, *, why: str, confirmed: bool = False
 ) -> DreamTransaction:
-    """Plan the changes that can still be made to the current directory."""
+    """Return the transaction for the valid changes of these dreams; files that changed since are skipped.
+
+    ``confirmed`` says that a person allows any number of deletions.
+    """
     now, trusts = files_on(table)
     skipped: list[RefusedChange] = []
     left: list[DreamProposal] = []
@@ -90,7 +93,7 @@ def dream_transaction(
 
 
 def files_on(table: TransactionView) -> tuple[dict[str, bytes], dict[str, Trust]]:
-    """Return every current memory file, and its trust.
+    """Return the bytes of every current memory file, and the trust of each.
 
     An existing memory that cannot be read raises: nothing is decided about a directory that is only partly known. Only
     plain files are memories.
@@ -113,7 +116,7 @@ def files_on(table: TransactionView) -> tuple[dict[str, bytes], dict[str, Trust]
 
 
 def capped_index(text: str, files: Mapping[str, bytes], fresh: Iterable[str] = ()) -> str:
-    """Return the index of these files within its caps; lines by people stay, lines of ``fresh`` files are rewritten."""
+    """Return the index of these files within its caps; lines of people stay, lines of ``fresh`` files are new."""
     memories = {file: read_record(file, data) for file, data in files.items()}
     text = "\n".join(line for line in text.split("\n") if not _is_left_out(line))
     renewed: dict[str, str | None] = {}
@@ -134,12 +137,12 @@ def _is_left_out(line: str) -> bool:
 
 
 def _is_long(row: str, hook: str, memory: MemoryRecord) -> bool:
-    """Say whether a line is too long and its memory contains all of its text."""
+    """Say whether an index line is too long and its memory contains all words of its hook."""
     return len(row) > _LONG * LINE_CHARS and has_run(words(whole_text(memory)), words(hook))
 
 
 def _within(text: str, memories: Mapping[str, MemoryRecord]) -> str:
-    """Return the index with the most important lines that fit, and a line that counts the others."""
+    """Return the index within its caps: all, or the most important lines and a line that counts the others."""
     if _fits(text):
         return text
     ranked = sorted(
@@ -169,7 +172,7 @@ def _fits(text: str, lines: int = 0, size: int = 0) -> bool:
 
 
 def _rank(memory: MemoryRecord) -> tuple[int, int, tuple[int, ...]]:
-    """Return a sort key for importance: trust, type, then age."""
+    """Return a sort key of a memory's importance: trust, then type, then newest first."""
     kind = _ORDER.index(memory.type) if memory.type in _ORDER else len(_ORDER)
     newest = tuple(-ord(letter) for letter in memory.modified[:19])
     return TRUSTS.index(memory.trust) // 2, kind, newest
@@ -179,7 +182,10 @@ def _rank(memory: MemoryRecord) -> tuple[int, int, tuple[int, ...]]:
 
 
 def undo_draft(table: TransactionView, entry: JournalEntry, *, who: str) -> tuple[Draft, tuple[str, ...]]:
-    """Plan to undo a dream; return also the files that stay because they changed since."""
+    """Return the draft that undoes a dream's journal entry, and the files left alone because they changed since.
+
+    Raise ``InputError`` if every file it changed was changed again.
+    """
     history = table.history
     files: dict[str, bytes | None] = {}
     expect: dict[str, str | None] = {}
@@ -200,7 +206,7 @@ def undo_draft(table: TransactionView, entry: JournalEntry, *, who: str) -> tupl
 def _index_before(
     table: TransactionView, entry: JournalEntry, files: Mapping[str, bytes | None], stay: Sequence[str]
 ) -> str:
-    """Return the index before the dream, with later lines kept."""
+    """Return the current index with the lines of the undone files as before the dream; other later lines stay."""
     now = table.index
     back = patched(now, entry.index, backwards=True) if entry.index is not None else now
     if back is not None and not stay:

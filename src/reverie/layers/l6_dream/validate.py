@@ -28,7 +28,7 @@ __all__ = ["RefusedChange", "Validation", "validation"]
 
 @record
 class RefusedChange:
-    """A change that was left out, with the reason."""
+    """A proposed change that was left out, with the reason."""
 
     change: FileChange
     why: str
@@ -36,7 +36,7 @@ class RefusedChange:
 
 @record
 class Validation:
-    """The valid changes, and the refused ones."""
+    """The valid changes of a dream, and the refused ones."""
 
     kept: tuple[FileChange, ...] = ()
     refused: tuple[RefusedChange, ...] = ()
@@ -52,9 +52,9 @@ def validation(
     trusts: Mapping[str, Trust] | None = None,
     confirmed: bool = False,
 ) -> Validation:
-    """Return which of the proposed changes to these files are valid.
+    """Return the valid and the refused ones of the changes that these dreams propose to the files ``before``.
 
-    ``trusts`` overrides the trust that each file claims; ``confirmed`` says that a person allows any number of
+    ``trusts`` may lower the trust that a file claims; ``confirmed`` says that a person allows any number of
     deletions.
     """
     by = {change.file: dreamed.by for dreamed in dreams for change in dreamed.changes}
@@ -74,7 +74,7 @@ def validation(
 
 
 def _over_limit(losses: Mapping[str, str], by: Mapping[str, str], files: int, policy: DreamPolicy) -> dict[str, str]:
-    """Return the deletions beyond the limit: the local dreamer's surplus, and all of a model's if it exceeds it."""
+    """Return the reason by file for deletions over the limit: surplus local ones, and all or none of a model's."""
     allowed = min(policy.max_deleted_files, int(policy.max_deleted_share * files))
     own = [file for file in losses if by.get(file) == "local"]
     others = [file for file in losses if by.get(file) != "local"]
@@ -86,7 +86,7 @@ def _over_limit(losses: Mapping[str, str], by: Mapping[str, str], files: int, po
 
 
 class _Check:
-    """The rules for one directory."""
+    """The rules that a dream's changes to the files ``before`` must follow, with cached checks."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _Check:
     # -- one change by itself
 
     def wrong(self, kept: Mapping[str, FileChange]) -> dict[str, str]:
-        """Return the first broken rule of each invalid change."""
+        """Return the first broken rule of each invalid change, by file."""
         found: dict[str, str] = {}
         stems, pointing = self._stems_after(kept), self._pointing(kept)
         for file, change in kept.items():
@@ -211,7 +211,7 @@ class _Check:
         return ""
 
     def too_many_added(self, kept: Mapping[str, FileChange], by: Mapping[str, str]) -> dict[str, str]:
-        """Return the new memories beyond the limit."""
+        """Return the new memories beyond the limit, by file, with the reason."""
         added = [file for file, change in kept.items() if change.before is None]
         most = self._policy.max_added_files
         return {file: f"one dream adds {most} memories at most" for file in added[most:]}
@@ -219,7 +219,7 @@ class _Check:
     # -- losses
 
     def losses(self, kept: Mapping[str, FileChange]) -> dict[str, str]:
-        """Return the files whose content would be lost, with the first lost sentences of each."""
+        """Return a text with the first lost sentences by file, for each file whose content would be lost."""
         found: dict[str, str] = {}
         for file, change in kept.items():
             if change.before is None:
@@ -262,7 +262,7 @@ class _Check:
         return None if data is None else self._read(file, data)
 
     def _pointing(self, kept: Mapping[str, FileChange]) -> dict[str, str]:
-        """Return for each name a remaining file that links to it."""
+        """Return, for each linked name, one remaining file that links to it."""
         found = {one: file for file, links in self._links.items() if file not in kept for one in links}
         for file, change in kept.items():
             if change.after is not None:
@@ -276,7 +276,7 @@ class _Check:
 
 
 def _scope_of(data: bytes) -> str:
-    """Return the scope that a file's own text claims; a record only has that of its directory."""
+    """Return the ``scope`` that a file's own front matter claims, in lower case; empty if it claims none."""
     head = data.decode("utf-8", "replace").split("\n---", 1)[0]
     for line in head.splitlines():
         key, _, value = line.partition(":")

@@ -17,7 +17,7 @@ __all__ = ["WorkingCopy", "day_of"]
 
 
 class WorkingCopy:
-    """The edited files; unreadable and team files are never changed."""
+    """The memory files of a dream, edited in memory, with reasons; unreadable and team files are never changed."""
 
     def __init__(self, files: Mapping[str, bytes], facts: DreamFacts) -> None:
         self.before = dict(files)
@@ -47,7 +47,7 @@ class WorkingCopy:
         return {file: self._records[file] for file in sorted(self._records) if file not in self.aside}
 
     def record(self, file: str) -> MemoryRecord:
-        """Return a memory in its current state."""
+        """Return a readable private memory as parsed from its current text."""
         return self._records[file]
 
     def text(self, file: str) -> str:
@@ -55,7 +55,7 @@ class WorkingCopy:
         return self.files[file].decode()
 
     def write(self, file: str, text: str, why: str) -> None:
-        """Change a file."""
+        """Replace the text of a file in the copy, and record the reason."""
         self.files[file] = text.encode()
         self._records[file] = read_record(
             file, self.files[file], modified=_seconds(self._facts.modified.get(file, 0.0))
@@ -64,12 +64,12 @@ class WorkingCopy:
             self.why[file].append(why)
 
     def merge(self, file: str, into: str) -> None:
-        """Remove a file whose facts another file holds."""
+        """Remove a file from the copy, and record the file ``into`` that holds its facts."""
         self._drop(file)
         self.moved[file] = into
 
     def remove(self, file: str, why: str) -> None:
-        """Remove a file."""
+        """Remove a file from the copy, and record the reason."""
         self._drop(file)
         self.removed[file] = why
 
@@ -77,7 +77,7 @@ class WorkingCopy:
         del self.files[file], self._records[file]
 
     def changes(self) -> tuple[FileChange, ...]:
-        """Return the changes to the files, in order."""
+        """Return the differences between the copy and the original files, sorted by file."""
         made: list[FileChange] = []
         for file in sorted({*self.before, *self.files}):
             before, after = self.before.get(file), self.files.get(file)
@@ -117,5 +117,5 @@ def _seconds(value: float) -> float:
 
 
 def day_of(memory: MemoryRecord) -> date | None:
-    """Return the day a memory was written."""
+    """Return the day a memory was created, else the day it was modified; None if neither is known."""
     return iso_day(memory.created) or iso_day(memory.modified)

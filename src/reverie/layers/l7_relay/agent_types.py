@@ -39,19 +39,19 @@ _MODES: Final[Mapping[str, str]] = {
 
 @record
 class AgentKind:
-    """A type of agent."""
+    """A type of agent: its name, purpose, system prompt, tools, model and limits."""
 
     name: str
     description: str
     prompt: str
     tools: tuple[str, ...] | None = None
-    """The tools it requests; None means all of its parent's."""
+    """The tools that the type requests; None means all of its parent's."""
     without: tuple[str, ...] = ()
     model: str = ""
-    """A model alias or name; empty means its parent's."""
+    """A model alias or name; empty means the model of its parent."""
     memory: MemoryScope = ""
     mode: str = ""
-    """The permission mode it requests; it applies if it allows less than its parent's."""
+    """The permission mode that the type requests; it applies if it allows less than its parent's."""
     max_turns: int | None = None
     worktree: bool = False
     background: bool = False
@@ -59,7 +59,7 @@ class AgentKind:
 
 
 def parse_kind(text: str, *, file: str, source: KindSource) -> tuple[AgentKind | None, list[str]]:
-    """Parse a type from its file; return None if it is invalid, and the problems found."""
+    """Return the agent type in a file's text, or None if it is invalid, and a list of the problems found."""
     problems: list[str] = []
     fields, body = _fields(text)
     name = _text(fields.get("name")) or file.removesuffix(".md")
@@ -97,7 +97,7 @@ def parse_kind(text: str, *, file: str, source: KindSource) -> tuple[AgentKind |
 
 
 def allowed_tools(kind: AgentKind, parents: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the tools of a type, always a subset of its parent's and in their order; and the unknown names."""
+    """Return the tools of a type, a subset of its parent's in their order, and the names that match none."""
     wanted = list(parents) if kind.tools is None else [_ALIASES.get(name, name) for name in kind.tools]
     refused = {_ALIASES.get(name, name) for name in kind.without}
     given = [name for name in parents if any(_covers(one, name) for one in wanted)]
@@ -115,7 +115,7 @@ def _covers(asked: str, name: str) -> bool:
 
 
 def _fields(text: str) -> tuple[Mapping[str, Value], str]:
-    """Parse front matter strictly, and if that fails, line by line."""
+    """Return the front matter fields and the body of a text, parsed strictly or, if that fails, line by line."""
     try:
         found = parse(text)
         return found.fields, found.body

@@ -34,7 +34,7 @@ _MAX_CHARS: Final = 10_000
 
 @record
 class ShutdownRequest:
-    """Asks an agent to finish."""
+    """A control message that asks an agent to finish."""
 
     request_id: str
     reason: str = ""
@@ -42,7 +42,7 @@ class ShutdownRequest:
 
 @record
 class ShutdownResponse:
-    """Says whether an agent that was asked to finish will do so."""
+    """A control message that says whether an agent that was asked to finish will do so."""
 
     request_id: str
     approve: bool
@@ -51,7 +51,7 @@ class ShutdownResponse:
 
 @record
 class PlanApprovalResponse:
-    """Says whether a plan may be executed."""
+    """A control message that says whether an agent may execute the plan it proposed."""
 
     request_id: str
     approve: bool
@@ -60,7 +60,7 @@ class PlanApprovalResponse:
 
 @record
 class Idle:
-    """Says that an agent has nothing to do."""
+    """A control message that says that its sender has nothing to do."""
 
     reason: str = ""
     summary: str = ""
@@ -78,7 +78,7 @@ assert set(CONTROLS.values()) == set(get_args(Control))
 
 
 def read_control(body: Mapping[str, Any]) -> Control:
-    """Parse a control message; raise ``InputError`` with the expected form if it is invalid."""
+    """Return the control message in a dict with ``type``; raise ``InputError`` if it is invalid."""
     named = body.get("type")
     kind = CONTROLS.get(named) if isinstance(named, str) else None
     if kind is None:
@@ -107,7 +107,7 @@ def control_of(letter: Letter) -> Control | None:
 
 
 def counts(letter: Letter, lead: str | None) -> bool:
-    """Say whether a letter's control message has effect: an approval only from the lead the runtime knows."""
+    """Say whether a letter has a valid control message; a plan approval counts only from the lead of its team."""
     control = control_of(letter)
     if isinstance(control, PlanApprovalResponse):
         return lead is not None and letter.sender == lead and letter.team == letter.to_team
@@ -115,7 +115,7 @@ def counts(letter: Letter, lead: str | None) -> bool:
 
 
 def control_explanation(letter: Letter, lead: str | None) -> str:
-    """Return the runtime's explanation of a letter's control message; empty for prose."""
+    """Return the text that explains a letter's control message to its recipient's model; empty for prose."""
     match control_of(letter):
         case None:
             return ""
@@ -154,7 +154,10 @@ def stamped_letter(
     summary: str = "",
     control: Mapping[str, Any] | None = None,
 ) -> Letter:
-    """Return a letter with the runtime's stamp; sender and recipient are pairs of team and name."""
+    """Return a letter with sender and recipient (pairs of team and name), sequence number and time.
+
+    Raise ``InputError`` if the control message is invalid or there is neither text nor control message.
+    """
     if control is not None:
         read_control(control)
     elif not text.strip():

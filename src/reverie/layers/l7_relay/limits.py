@@ -10,7 +10,7 @@ __all__ = ["AgentCounts", "AgentSpending", "over_limit", "start_problem"]
 
 @record
 class AgentCounts:
-    """Counts and cost of all agents of one main agent; ``depth`` is that of the agent that wants to start another."""
+    """Counts and cost of all agents of one main agent; ``depth`` is that of the agent about to start another."""
 
     depth: int = 0
     alive: int = 0
@@ -20,7 +20,7 @@ class AgentCounts:
 
 @record
 class AgentSpending:
-    """The usage of one agent so far."""
+    """The turns, tokens and seconds that one agent used so far."""
 
     turns: int = 0
     tokens: int = 0
@@ -46,7 +46,10 @@ def start_problem(policy: RelayPolicy, census: AgentCounts, *, prompt_chars: int
 
 
 def over_limit(policy: RelayPolicy, spent: AgentSpending, *, family_usd: float) -> str:
-    """Return the limit that an agent has reached; empty if none. ``family_usd`` is the cost of all agents together."""
+    """Return a text that names the limit an agent has reached; empty if none.
+
+    ``family_usd`` is the cost of all agents of the main agent together.
+    """
     if spent.turns >= policy.max_turns:
         return f"{spent.turns} turns were taken, and an agent has {policy.max_turns}"
     if spent.tokens >= policy.max_tokens:

@@ -30,7 +30,7 @@ _HASH_CHARS: Final = 6
 
 @record
 class Letter:
-    """A message from one agent to another, as stamped when it was sent."""
+    """A message from one agent to another, with sender, recipient and time as stamped by the runtime."""
 
     id: str
     """``sender:...``: the unique id of the letter; a letter with the same id is shown once."""
@@ -48,7 +48,7 @@ class Letter:
 
 
 def check_name(name: str, what: str = "agent") -> str:
-    """Return a valid name of an agent or team; raise ``InputError`` with the expected form otherwise.
+    """Return the name of an agent or team unchanged; raise ``InputError`` if it is invalid.
 
     Names are plain ASCII, so that no two look alike and none has a meaning to a file system.
     """
@@ -61,7 +61,7 @@ def check_name(name: str, what: str = "agent") -> str:
 
 
 def agent_name(text: str) -> str:
-    """Return a valid agent name made from the name of its session or any other text."""
+    """Return a text unchanged if it is a valid agent name, else a name made from it that ends with its hash."""
     if _NAME.fullmatch(text):
         return text
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
@@ -71,14 +71,14 @@ def agent_name(text: str) -> str:
 
 
 def letter_id(sender: str, given: str) -> str:
-    """Return the id of a letter; it starts with its sender, so that no other agent can use it."""
+    """Return the id of a letter, ``sender:given``; raise ``InputError`` if ``given`` is invalid."""
     if not _ID.fullmatch(given):
         raise InputError(f"{given[:80]!a} cannot be the id of a message: use up to 128 letters, digits and '_.:-'")
     return f"{sender}:{given}"
 
 
 def shown(letter: Letter, *, tag: str, note: str = "") -> str:
-    """Return a letter inside its fence, as the recipient's model sees it; ``tag`` is random.
+    """Return a letter's text inside its fence, as the recipient's model sees it; ``tag`` is random.
 
     ``note`` is the runtime's own remark about the letter. The result is stored in the recipient's log and never
     rendered again.
@@ -104,5 +104,5 @@ def shown(letter: Letter, *, tag: str, note: str = "") -> str:
 
 
 def quoted(value: str) -> str:
-    """Escape a text so that it stays inside the double quotes of a tag."""
+    """Return a text escaped and on one line, so that it stays inside the double quotes of a tag."""
     return " ".join(escaped(value).replace('"', "&quot;").replace(">", "&gt;").split())

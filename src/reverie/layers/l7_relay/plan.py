@@ -12,7 +12,7 @@ from ...values import record
 __all__ = ["MODES", "AgentResult", "answer_text", "kinds_listing", "narrower", "notification_text", "summary_of"]
 
 MODES: Final = ("plan", "default", "accept-edits", "bypass")
-"""Narrowest first."""
+"""The permission modes, narrowest first."""
 _SUMMARY_CHARS: Final = 140
 _LISTED_CHARS: Final = 300
 _LISTING_CHARS: Final = 8_000
@@ -20,7 +20,7 @@ _LISTING_CHARS: Final = 8_000
 
 @record
 class AgentResult:
-    """The result of an agent, as data."""
+    """The outcome of an agent's run: its status, summary, result text and usage."""
 
     agent: str
     kind: str
@@ -32,7 +32,7 @@ class AgentResult:
     cost_usd: float | None = None
     seconds: float = 0.0
     path: str = ""
-    """The path of its own worktree with its changes, if it has one."""
+    """The path of the agent's own worktree with its changes; empty if it has none."""
     branch: str = ""
 
 
@@ -43,14 +43,14 @@ def narrower(mode: str, other: str) -> str:
 
 
 def summary_of(text: str) -> str:
-    """Return the first line of a text that has words, shortened."""
+    """Return the first line of a text that has words, cut to 140 characters."""
     first = next((line.strip("#*- \t") for line in text.splitlines() if line.strip("#*- \t")), "")
     flat = " ".join(first.split())
     return flat if len(flat) <= _SUMMARY_CHARS else flat[: _SUMMARY_CHARS - 1] + "…"
 
 
 def answer_text(outcome: AgentResult) -> str:
-    """Render the result for the call that waited for it."""
+    """Return the text of an agent's result for the tool call that waited for it."""
     lines = [f"Agent {outcome.agent} {outcome.status} ({_usage(outcome)})."]
     if outcome.status != "completed":
         lines.append(f"Why: {outcome.summary}")
@@ -60,7 +60,7 @@ def answer_text(outcome: AgentResult) -> str:
 
 
 def notification_text(outcome: AgentResult, *, tag: str) -> str:
-    """Render the result as a notification, fenced so that it cannot speak for the user."""
+    """Return an agent's result as a notification for its parent, fenced so that it cannot speak for the user."""
     head = f'<agent-result-{tag} id="{outcome.agent}" type="{outcome.kind}" status="{outcome.status}">'
     lines = [
         head,
@@ -74,7 +74,7 @@ def notification_text(outcome: AgentResult, *, tag: str) -> str:
 
 
 def kinds_listing(kinds: Mapping[str, str]) -> str:
-    """Return one line per type for a model to choose from; empty if there are none."""
+    """Return one line per agent type, with its description, for a model to choose from; may be empty."""
     lines: list[str] = []
     size = 0
     for name, about in sorted(kinds.items()):

@@ -9,7 +9,7 @@ __all__ = ["RelayPolicy"]
 
 @record
 class RelayPolicy:
-    """Settings of layer 7."""
+    """Settings of layer 7: how many agents may run and how deep, and the limits of each agent."""
 
     max_depth: int = 3
     """How deep agents may start agents; 1 allows only the main agent to start some."""
@@ -22,7 +22,7 @@ class RelayPolicy:
     max_tokens: int = 2_000_000
     """The most tokens, cached or not, that one agent may use."""
     budget_usd: float = 5.0
-    """The most that all agents of one main agent may cost together."""
+    """The most dollars that all agents of one main agent may cost together."""
     timeout_seconds: float = 3_600.0
     """The time limit of one agent."""
     stop_seconds: float = 2.0

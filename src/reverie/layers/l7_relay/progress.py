@@ -39,7 +39,7 @@ _NAMED: Final = re.compile(r"\w[./]\w|_|\(\)|[a-z][A-Z]|[A-Z]{2,}\d|\w::\w|/")
 
 
 def line_for(tool: str, given: Mapping[str, Any]) -> str:
-    """Return the progress line for a call: ``Reading view.py``, ``Running pytest``."""
+    """Return the progress line for a tool call, such as ``Reading view.py`` or ``Running pytest``."""
     if tool in _WITHOUT_TARGET:
         return _WITHOUT_TARGET[tool]
     if tool == "Bash":
@@ -60,7 +60,7 @@ def line_for(tool: str, given: Mapping[str, Any]) -> str:
 
 
 def line_problem(line: str, *, last: str, named: Collection[str] = ()) -> str:
-    """Return why a model's line is not shown; empty if it is.
+    """Return why a progress line by a model must not be shown; empty if it may; ``last`` is the line before it.
 
     A line has 3 to 5 words, is in the present, names a file or function (by its form, or one of ``named``), and differs
     from the line before it.
@@ -85,7 +85,7 @@ def line_problem(line: str, *, last: str, named: Collection[str] = ()) -> str:
 
 
 def names_in(given: Mapping[str, Any]) -> list[str]:
-    """Return the names in a call's input: the last part of each path, and words that are identifiers."""
+    """Return the words of three or more letters in a call's input, each once; of a path only the last part."""
     found: list[str] = []
     for value in given.values():
         if isinstance(value, str):
@@ -97,7 +97,7 @@ def names_in(given: Mapping[str, Any]) -> list[str]:
 def fork_is_cheaper(
     own: Prices | None, small: Prices | None, *, fork_tokens: int, small_tokens: int, warm: bool
 ) -> bool:
-    """Say whether a fork on an agent's own prefix is cheaper than a smaller model that reads an excerpt.
+    """Say whether a progress line by a fork on an agent's prefix is cheaper than by a smaller model on an excerpt.
 
     Caches are per model: the fork reads its own model's cache, the smaller model pays full price for the excerpt. If a
     price is unknown, the smaller model counts as cheaper.
@@ -110,7 +110,7 @@ def fork_is_cheaper(
 
 
 def _program(command: str) -> str:
-    """Return the short name of the program that a shell line runs."""
+    """Return the short name of the first program that a shell line runs; "a command" if there is none."""
     for statement in _STATEMENT.split(command.strip()):
         words = [word for word in statement.split() if not re.match(r"\w+=", word)]
         while words and (words[0] in _RUNNERS or words[0].startswith("-") or words[0].isdigit()):

@@ -25,7 +25,7 @@ _HEAD_BYTES: Final = len(_HEAD) + _SIGNATURE_CHARS + 1
 
 
 def sealed(letter: Letter, key: bytes) -> bytes:
-    """Encode a letter and sign it with its sender's key."""
+    """Return a letter as bytes signed with its sender's key; raise ``InputError`` if it is too large."""
     body = msgspec.json.encode(letter)
     if _HEAD_BYTES + len(body) > MAX_LETTER_BYTES:
         raise InputError(f"the message takes {len(body):,} bytes, and {MAX_LETTER_BYTES:,} is the most; shorten it")
@@ -33,7 +33,7 @@ def sealed(letter: Letter, key: bytes) -> bytes:
 
 
 def read(data: bytes) -> Letter:
-    """Decode a letter without checking its signature."""
+    """Return the letter in these bytes without checking its signature; raise ``InputError`` if it is malformed."""
     if len(data) > MAX_LETTER_BYTES or not data.startswith(_HEAD) or data[_HEAD_BYTES - 1 : _HEAD_BYTES] != b"\n":
         raise InputError("that is no letter")
     try:

@@ -26,7 +26,7 @@ _LENGTHS: Final = tuple(2 ** (code / 8) - 1 for code in range(256))
 
 @record
 class SessionFacts:
-    """The facts about a session that ranking needs."""
+    """The key of a session, and its numbers of words and messages, which ranking needs."""
 
     key: str
     words: int
@@ -34,45 +34,44 @@ class SessionFacts:
 
 
 class Dialogues(Vocabulary, Protocol):
-    """An index of sessions; a posting holds a message's number, the word's count and the message's length, see
-    ``packed``."""
+    """An index of the words in sessions; a posting is one integer for a word in a message, see ``packed``."""
 
     messages: int
     sessions: int
     words: int
 
     def postings(self, term: str, within: Sequence[int] | None = None) -> list[tuple[int, array[int]]]:
-        """Return a word's postings by session, in all sessions or only in ``within``."""
+        """Return pairs of session and the word's postings there, in all sessions or only in ``within``."""
         ...
 
     def facts(self, sessions: Iterable[int]) -> dict[int, SessionFacts]:
-        """Return the facts about these sessions."""
+        """Return the key and the sizes of these sessions, by session number."""
         ...
 
     def spoken_by(self, session: int, name: str) -> frozenset[int]:
-        """Return the numbers of a speaker's messages in a session."""
+        """Return the message numbers of a speaker in a session; ``name`` is a stem."""
         ...
 
 
 @record
 class Weights:
-    """The constants of the ranking."""
+    """The constants by which messages and sessions are ranked."""
 
     before: float = 0.5
     """The share of the previous message's score that a message gets."""
     after: float = 0.25
-    """The same for the next message."""
+    """The share of the next message's score that a message gets."""
     session: float = 0.5
-    """The same for its session as one text."""
+    """The share of the score of its session, as one text, that a message gets."""
     speaker: float = 0.5
-    """The bonus for a message whose speaker the question names."""
+    """The bonus, as a share of the score, for a message whose speaker the question names."""
     max_postings: int = 2_500
     """Words are looked up rarest first until this many postings were read."""
 
 
 @record
 class SessionScore:
-    """A message found, with its score."""
+    """A message that matches a question: its session, its number there, and its score."""
 
     session: int
     number: int
@@ -89,12 +88,12 @@ class SessionRanking:
 
 
 def size_code(words: int) -> int:
-    """Encode a length in one byte, accurate to about a tenth."""
+    """Return a code from 0 to 255 for a length in words, accurate to about a tenth."""
     return min(255, bisect_left(_LENGTHS, words))
 
 
 def packed(number: int, count: int, code: int) -> int:
-    """Encode a posting: the message's number, the word's count, and the code of the message's length."""
+    """Return a posting as one integer: message number, word count (at most 255), code of the message's length."""
     return number << _SHIFT | min(count, 255) << 8 | code
 
 
@@ -106,7 +105,7 @@ def rank(
     weights: Weights | None = None,
     within: Sequence[int] | None = None,
 ) -> SessionRanking:
-    """Return the messages and sessions that best match a question, in all sessions or only in ``within``."""
+    """Return at most ``limit`` messages and sessions that best match a question, in all or only in ``within``."""
     weights = weights or Weights()
     query = Query(text, source, max_postings=weights.max_postings)
     board = _Board(source, weights)
@@ -146,7 +145,7 @@ class _Board:
             self._whole[session] = self._whole.get(session, 0.0) + tells_session * value
 
     def ranked(self, query: Query, limit: int) -> SessionRanking:
-        """Return the best messages and the best sessions."""
+        """Return at most ``limit`` messages and sessions with the highest scores."""
         sessions: list[tuple[float, str, int]] = []
         messages: list[tuple[float, str, int, int]] = []
         for session in self._own:
@@ -161,7 +160,7 @@ class _Board:
         )
 
     def _scores(self, session: int, names: Iterable[str]) -> dict[int, float]:
-        """Return the scores of a session's messages, with the shares of neighbours, session and speaker."""
+        """Return the scores of a session's messages by number, with shares of neighbours, session and speaker."""
         weights = self._weights
         base = weights.session * self._whole[session]
         found: dict[int, float] = {}
@@ -176,7 +175,7 @@ class _Board:
 
 
 class _Worths(dict[int, float]):
-    """The score of a word in a message, cached by count and length."""
+    """A cache of a word's score in a message, by the posting's count and length code."""
 
     def __init__(self, average: float) -> None:
         super().__init__()

@@ -35,14 +35,14 @@ _TURN: Final = pattern(
 
 
 def escaped(text: str) -> str:
-    """Escape a text so that it can open or close no tag and start no turn, and every character is visible."""
+    """Return a text escaped so that it can open or close no tag and start no turn, and no character is hidden."""
     text = text.replace("\r\n", "\n").replace("&", "&amp;").replace("<", "&lt;")
     text = _HIDDEN.sub(lambda found: f"[U+{ord(found.group()):04X}]", text)
     return _TURN.sub(r"\1‘\2’\3", text)
 
 
 def age_days(modified: str, now: datetime) -> int | None:
-    """Return a memory's age in days, by dates in UTC; None if it has no date."""
+    """Return the days since an ISO date, counted by dates in UTC and at least 0; None if the date is invalid."""
     try:
         then = datetime.fromisoformat(modified)
     except ValueError:
@@ -52,7 +52,7 @@ def age_days(modified: str, now: datetime) -> int | None:
 
 
 def age_words(days: int | None) -> str:
-    """Return an age in words."""
+    """Return an age in words: "today", "yesterday", "3 days ago" or "of unknown age"."""
     match days:
         case None:
             return "of unknown age"
@@ -65,7 +65,7 @@ def age_words(days: int | None) -> str:
 
 
 def fenced(memory: MemoryRecord, *, tag: str, now: datetime, text: str | None = None, note: str = "") -> str:
-    """Render a memory, or a part of its text, inside its fence.
+    """Return a memory's body, or ``text`` instead, inside its fence; raise ``InputError`` if the tag is invalid.
 
     ``note`` says how much was cut. The result is stored in the decision that shows it and never rendered again, so that
     the age does not change inside a cached prompt.

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from typing import Final, Protocol
 
     class Searches(Protocol):
-        """Local search over all memories."""
+        """An object that searches all memories without a model."""
 
         def search(
             self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
         ) -> Sequence[Match]:
-            """Return the memories that best match a question, best first."""
+            """Return at most ``limit`` memories that best match a question, best first, except ``without``."""
             ...
 
 
@@ -68,21 +68,21 @@ def searched(
     now: datetime | None,
     policy: RecallPolicy,
 ) -> tuple[str, ...]:
-    """Return the matches that are good enough to show unasked; ``kept`` are the memories that may be shown."""
+    """Return the files of matches good enough to show unasked; ``kept`` are the memories that may be shown."""
     hidden = {memory.file for memory in memories} - kept.keys()
     found = search.search(query, limit=policy.most, now=now, without=hidden)
     return tuple(match.file for match in found if match.file in kept and is_certain(match, policy))
 
 
 def is_certain(match: Match, policy: RecallPolicy) -> bool:
-    """Say whether a match is good enough to show unasked: two words in its head, or enough strength."""
+    """Say whether a match may be shown unasked: two words in name or description, or enough strength."""
     if len(match.headed) > 1:
         return True
     return match.strength >= policy.min_strength and (bool(match.headed) or len(match.words) > 1)
 
 
 def may_show(memory: MemoryRecord, context: RecallContext) -> bool:
-    """Say whether a memory may be shown: not shown before, not expired, and no usage note about a tool in use."""
+    """Say whether a memory was not shown before, is not expired, and is no usage note about a tool in use."""
     if memory.file in context.surfaced or (context.tools and is_suppressed(memory, context.tools)):
         return False
     now = context.now

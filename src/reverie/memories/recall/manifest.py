@@ -15,14 +15,14 @@ _DESCRIPTION_CHARS: Final = 300
 
 
 def manifest(memories: Iterable[MemoryRecord], *, max_files: int = MAX_FILES) -> list[MemoryRecord]:
-    """Return the newest memories, newest first."""
+    """Return the ``max_files`` last modified memories, newest first."""
     newest = sorted(memories, key=lambda memory: memory.file)
     newest.sort(key=lambda memory: memory.modified, reverse=True)
     return newest[:max_files]
 
 
 def manifest_line(memory: MemoryRecord) -> str:
-    """Return the line of one memory: type, file, time, description; escaped so that it stays one line without tags."""
+    """Return one line about a memory, without tags: type, file, time and description."""
     description = " ".join(escaped(memory.description or memory.name).split())
     if len(description) > _DESCRIPTION_CHARS:
         description = description[: _DESCRIPTION_CHARS - 1] + "…"
@@ -31,7 +31,7 @@ def manifest_line(memory: MemoryRecord) -> str:
 
 
 def manifest_text(memories: Iterable[MemoryRecord]) -> str:
-    """Return the lines of memories, joined by newlines."""
+    """Return one manifest line per memory, joined by newlines."""
     return "\n".join(map(manifest_line, memories))
 
 

@@ -9,7 +9,7 @@ __all__ = ["RecallPolicy"]
 
 @record
 class RecallPolicy:
-    """Settings of recall."""
+    """Settings of recall: how many memories are chosen, by which limits, and how much of them is shown."""
 
     most: int = 5
     """The most memories chosen at a time."""

@@ -21,7 +21,7 @@ _MIN_CUT_BYTES: Final = 400
 def shown_text(
     memories: Sequence[MemoryRecord], *, tag: str, now: datetime, used_bytes: int = 0, policy: RecallPolicy
 ) -> tuple[list[str], str] | None:
-    """Return the files shown and their exact text; None if nothing fits the remaining budget.
+    """Return the files of the memories that fit and the text that shows them; None if none fits the budget.
 
     ``used_bytes`` is the size of all memories shown in the session so far.
     """
@@ -53,7 +53,7 @@ def _left_out(files: list[str], room: int) -> str:
 
 
 def _shown(memory: MemoryRecord, tag: str, now: datetime, policy: RecallPolicy, room: int) -> str | None:
-    """Render a memory in its fence, cut to the file limits and the remaining room; None if that is too little."""
+    """Return a memory in its fence, cut to the file limits and the remaining room; None if that is too little."""
     whole = memory.body.strip("\n")
     limit = policy.file_bytes
     for _ in range(2):
@@ -76,7 +76,7 @@ def _cut_note(memory: MemoryRecord, whole: str, text: str) -> str:
 
 
 def _cut(text: str, max_lines: int, max_bytes: int) -> str:
-    """Return the start of a text that fits once escaped, cut at a newline if possible."""
+    """Return the start of a text that fits both limits once escaped, cut at a newline if possible."""
     kept = "\n".join(text.split("\n")[:max_lines])
     if _size(kept) <= max_bytes:
         return kept

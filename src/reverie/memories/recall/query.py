@@ -13,18 +13,18 @@ _MIN_CHARS: Final = 5
 
 
 class Vocabulary(Protocol):
-    """The words of an index, and the names of its speakers."""
+    """The words of an index of dialogues, and the names of its speakers."""
 
     def frequencies(self, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return how many sessions and messages contain each word, for words that occur."""
+        """Return, by word, how many sessions and how many messages contain it; absent words are left out."""
         ...
 
     def starting(self, letters: str) -> Sequence[str]:
-        """Return words that start with these letters, at most so many."""
+        """Return some words of the index that start with these letters."""
         ...
 
     def speakers(self) -> Collection[str]:
-        """Return the stems of the speakers' names."""
+        """Return the stems of the names of all speakers."""
         ...
 
 
@@ -45,7 +45,7 @@ class Query:
 
 
 def _slips(word: str, source: Vocabulary) -> list[str]:
-    """Return the words of the index that differ in one letter from a word that it lacks."""
+    """Return the words of the index that differ in one letter from a word of five letters or more."""
     if len(word) < _MIN_CHARS or not word.isalpha():
         return []
     return [other for other in source.starting(word[:3]) if differ_by_one(word, other)]

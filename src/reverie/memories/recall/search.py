@@ -27,7 +27,7 @@ _DAY_SECONDS: Final = 86_400.0
 
 @record
 class MemoryWeights:
-    """The constants of the ranking."""
+    """The constants by which memories are ranked: weights of their parts, bonus of new ones, search budget."""
 
     name: int = 3
     description: int = 2
@@ -37,28 +37,28 @@ class MemoryWeights:
     fresh_days: float = 365.0
     """The age in days at which half of the bonus is left."""
     decaying_fresh_days: float = 60.0
-    """The same for types that decay fast."""
+    """The age in days at which half of the bonus is left, for types that decay fast."""
     max_postings: int = 2_000
     """Words are looked up rarest first until this many memories were read."""
 
 
 @record
 class Match:
-    """A memory found, with its score and the words that matched."""
+    """A memory that matches a question, with its score and the words that matched."""
 
     file: str
     score: float
     words: tuple[str, ...]
     """The words of the question that the memory contains."""
     headed: tuple[str, ...]
-    """The words among them that its name or description contains."""
+    """The words of the question that the memory's name, description or file name contains."""
     strength: float
-    """The summed weight of these words; a word that no other memory has adds 1."""
+    """The summed weight of the matched words; a word that no other memory has adds 1."""
 
 
 @record
 class MemoryWords:
-    """The words of one memory."""
+    """The words of one memory as the index holds them, with weighted counts."""
 
     head: frozenset[str]
     """The words of its name, description and file name."""
@@ -96,7 +96,7 @@ def _counted(memory: MemoryRecord, weights: MemoryWeights) -> MemoryWords:
 
 
 class MemoryIndex:
-    """An index of memories in this process, updated one memory at a time."""
+    """An index of memories in this process for search, updated one memory at a time."""
 
     def __init__(self, memories: Iterable[MemoryRecord] = (), *, weights: MemoryWeights | None = None) -> None:
         self._weights = weights or MemoryWeights()
@@ -115,11 +115,11 @@ class MemoryIndex:
 
     @property
     def files(self) -> Collection[str]:
-        """The files that are indexed."""
+        """The files of the indexed memories."""
         return self._numbers.keys()
 
     def put(self, memory: MemoryRecord) -> None:
-        """Add a memory with its text, replacing the earlier version of its file."""
+        """Index a memory's name, description, file name and body, replacing the earlier version of its file."""
         self.put_words(memory, self.words_of(memory))
 
     def words_of(self, memory: MemoryRecord) -> MemoryWords:
@@ -127,7 +127,7 @@ class MemoryIndex:
         return _counted(memory, self._weights)
 
     def put_words(self, memory: MemoryRecord, words: MemoryWords) -> None:
-        """Add a memory by its words, which may be only those that a query needs."""
+        """Index a memory by given words, perhaps only those that a query needs, replacing its earlier version."""
         self.drop(memory.file)
         shelved = _IndexedMemory(memory, words)
         number, self._next = self._next, self._next + 1
@@ -140,7 +140,7 @@ class MemoryIndex:
             self._postings.setdefault(word, {})[number] = count
 
     def drop(self, file: str) -> bool:
-        """Remove a memory; say whether it was indexed."""
+        """Remove a memory from the index by its file, and return whether it was indexed."""
         number = self._numbers.pop(file, None)
         if number is None:
             return False
@@ -157,7 +157,10 @@ class MemoryIndex:
     def search(
         self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
     ) -> list[Match]:
-        """Return the memories that best match a question, best first, except the files in ``without``."""
+        """Return at most ``limit`` memories that best match a question, best first, except files in ``without``.
+
+        ``now`` is the time from which recency counts; by default the newest memory's.
+        """
         found = self._affordable(query)
         scores = self._scores(found)
         if without:
@@ -180,7 +183,7 @@ class MemoryIndex:
         return [self._match(file, -value, found) for value, _, file in best]
 
     def _scores(self, words: list[str]) -> dict[int, float]:
-        """Return the scores of the memories that have some of the words, by number."""
+        """Return the scores, by number, of the memories that have at least one of the words."""
         lengths, memories = self._lengths, len(self._shelved)
         plain = K1 * (1 - B)
         slope = K1 * B * memories / (self._length or 1)
@@ -199,7 +202,7 @@ class MemoryIndex:
         return self._latest
 
     def _affordable(self, query: str) -> list[str]:
-        """Return the words to look up, rarest first, within the budget; at least one."""
+        """Return the words of a query to look up, rarest first, within the budget; empty if the index has none."""
         having = {word: len(self._postings[word]) for word in terms(query) if word in self._postings}
         return affordable(having, self._weights.max_postings)
 

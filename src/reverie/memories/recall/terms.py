@@ -30,9 +30,9 @@ _UNSPACED: Final = pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30f
 _MAX_TOKEN_CHARS: Final = 64
 
 K1: Final = 1.2
-"""BM25's k1: how soon repeating a word stops adding to the score."""
+"""The constant k1 of BM25: how soon repeating a word stops adding to the score."""
 B: Final = 0.75
-"""BM25's b: how much the length of a text reduces the score of a word."""
+"""The constant b of BM25: how much the length of a text reduces the score of a word."""
 
 _GRAMMAR: Final = """
 a about all also am an and any are as at be been being both but by can cannot could did do does doing done down each
@@ -43,7 +43,7 @@ will with would you your yours
 """
 
 FUNCTION_WORDS: Final = frozenset(stems(_GRAMMAR.split()))
-"""English stop words."""
+"""The stems of English stop words."""
 
 
 def tokens(text: str) -> list[str]:
@@ -62,18 +62,18 @@ def tokens(text: str) -> list[str]:
 
 
 def terms(text: str) -> list[str]:
-    """Return the terms of a question, each once; stop words only if there are no others."""
+    """Return the stems of a question's words, each once; stop words only if there are no others."""
     found = list(dict.fromkeys(tokens(text)))
     return without_noise(found) or found
 
 
 def without_noise(words: Iterable[str]) -> list[str]:
-    """Return the words without stop words."""
+    """Return the stems without those of English stop words."""
     return [word for word in words if word not in FUNCTION_WORDS]
 
 
 def _folded(text: str) -> str:
-    """Fold compatibility forms and accents of a text, and remove invisible characters."""
+    """Return a text without accents, compatibility forms and invisible characters."""
     plain = unicodedata.normalize("NFKD", text)
     kept = "".join(letter for letter in plain if unicodedata.category(letter) not in ("Mn", "Cf"))
     return unicodedata.normalize("NFC", kept)
@@ -81,7 +81,7 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def _word(chunk: str) -> str:
-    """Return the search term of one plain word."""
+    """Return the search term of one plain word: its stem, or a number without leading zeros."""
     lower = chunk.lower()
     if chunk[0].isdigit():
         return lower.lstrip("0")[:_MAX_TOKEN_CHARS] or "0"
@@ -116,7 +116,7 @@ def _pairs(run: str) -> list[str]:
 
 
 def idf(documents: int, having: int) -> float:
-    """Return BM25's inverse document frequency of a word that so many of the documents contain."""
+    """Return BM25's inverse document frequency of a word that ``having`` of the documents contain."""
     return math.log(1 + (documents - having + 0.5) / (having + 0.5))
 
 
@@ -126,7 +126,7 @@ def saturated(count: float, length: float, average: float) -> float:
 
 
 def affordable(having: Mapping[str, int], max_postings: int) -> list[str]:
-    """Return the rarest words, by document frequency, that can be looked up within a budget; at least one."""
+    """Return the rarest words whose document counts together fit a budget, but at least one."""
     kept: list[str] = []
     for word in sorted(having, key=lambda one: (having[one], one)):
         max_postings -= having[word]
@@ -140,7 +140,7 @@ def affordable(having: Mapping[str, int], max_postings: int) -> list[str]:
 
 
 def snippet(text: str, wanted: Iterable[str], *, max_chars: int = 200) -> str:
-    """Return the part of a text, on one line, that has most of the wanted words."""
+    """Return the part of a text, on one line of ``max_chars``, that has most of the wanted stems."""
     flat = " ".join(text.split())
     if len(flat) <= max_chars:
         return flat

@@ -30,9 +30,9 @@ __all__ = [
 Kind: TypeAlias = Literal["user", "project", "local", "rule", "import"]
 
 MAX_BYTES: Final = 4 * 1024 * 1024
-"""A larger file is skipped."""
+"""The largest instruction file that is read; larger ones are skipped."""
 WARN_CHARS: Final = 40_000
-"""A longer text is used, with a warning."""
+"""The longest text without a warning; a longer one is still used."""
 MAX_HOPS: Final = 4
 """The deepest level of imports."""
 
@@ -48,25 +48,25 @@ _TRAILING: Final = ".,;:!?*_"
 
 @record
 class InstructionFile:
-    """An instruction file as shown, and its origin."""
+    """The text of an instruction file as shown to the model, with its path and origin."""
 
     path: str
     text: str
     kind: Kind
     parent: str = ""
-    """The file that imported it."""
+    """The file that imported this one; empty if none did."""
 
 
 @record
 class InstructionSet:
-    """The instruction files found, in the order they are shown, and the problems met."""
+    """The instruction files found, in the order they are shown, and the problems met while reading them."""
 
     files: list[InstructionFile] = field(default_factory=lambda: [])
     problems: list[str] = field(default_factory=lambda: [])
 
 
 def fingerprint(text: str) -> str:
-    """Return a hash that is equal for files with the same instructions."""
+    """Return the SHA-256 hash of a text without white space around it, to detect equal instructions."""
     return sha256(text.strip().encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -74,7 +74,7 @@ def fingerprint(text: str) -> str:
 
 
 class _Markdown:
-    """The lines of a text, classified as prose, code or comment."""
+    """The lines of a Markdown text, classified as prose, code or comment; read them once."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.splitlines(keepends=True)
@@ -86,7 +86,7 @@ class _Markdown:
         self._blank, self._listed, self._indented = True, False, False
 
     def lines(self) -> Iterator[tuple[str, bool]]:
-        """Yield every line outside comments, with its line end, and whether it is code."""
+        """Yield every line outside comments, its line end included, and whether it is code."""
         at, line = 0, self._lines[0] if self._lines else ""
         while at < len(self._lines):
             code = self._is_code(line)
@@ -102,7 +102,7 @@ class _Markdown:
             line = self._lines[at] if at < len(self._lines) else ""
 
     def _comment(self, at: int, line: str) -> tuple[int, str] | None:
-        """Return the line and the rest of it where a comment that starts this line ends; None if there is none."""
+        """Return the line number at which a comment that starts here ends, and the text after it; else None."""
         begun = _COMMENT.match(line)
         if begun is None:
             return None
@@ -112,7 +112,7 @@ class _Markdown:
         return None if end is None else (end, self._lines[end].partition("-->")[2])
 
     def _is_code(self, line: str) -> bool:
-        """Say whether the next line is code: fenced, or indented outside a list."""
+        """Say whether the next line is code (fenced, or indented outside a list); call this line by line."""
         if self._fence is not None:
             closing = _CLOSES.match(line)
             if closing and closing[1][0] == self._fence[0] and len(closing[1]) >= self._fence[1]:
@@ -137,7 +137,7 @@ class _Markdown:
 
 
 def without_comments(text: str) -> str:
-    """Remove HTML comments that start a line outside code; an unclosed one stays."""
+    """Return a text without HTML comments that start a line outside code; an unclosed one stays."""
     return "".join(line for line, _ in _Markdown(text).lines()) if "<!--" in text else text
 
 
@@ -155,7 +155,7 @@ def imports_of(text: str) -> list[str]:
 
 
 def _without_spans(prose: str) -> str:
-    """Blank out code spans: text between two equal runs of backticks in one paragraph."""
+    """Return prose with each code span (between equal runs of backticks in a paragraph) replaced by "code"."""
     return "".join(_spanless(part) for part in re.split(r"(\n[ \t]*\n)", prose))
 
 
@@ -201,13 +201,13 @@ _GONE: Final = "It was removed; what it said no longer counts."
 
 
 def render(gathered: InstructionSet | Sequence[InstructionFile]) -> str:
-    """Render the files as the text of a message, identical for identical files; empty if there are none."""
+    """Return the instruction files as the text of a message, equal for equal files; empty if there are none."""
     files = gathered.files if isinstance(gathered, InstructionSet) else gathered
     return "\n\n".join([_OPENING, *map(_shown, files)]) if files else ""
 
 
 def changed(before: InstructionSet, after: InstructionSet) -> str:
-    """Render the files that changed since the session started; empty if none did."""
+    """Return a message with the files that are new, changed or removed in ``after``; empty if none are."""
     known = {file.path: file.text for file in before.files}
     now = {file.path for file in after.files}
     parts = [_shown(file) for file in after.files if known.get(file.path) != file.text]

@@ -19,11 +19,13 @@ _BRACES: Final = re.compile(r"\{([^{},]*(?:,[^{},]*)+)\}")
 _ITEM: Final = re.compile(r"\s*-\s+(.*\S)\s*")
 
 Rule = tuple[tuple[str, ...], str]
-"""A rule's patterns, empty if it applies everywhere, and its text."""
+"""The path patterns of a rule (empty if it applies everywhere), and its text."""
 
 
 def read_rule(text: str) -> Rule:
-    """Return a rule's ``paths`` and the text after its front matter.
+    """Return the ``paths`` patterns of a rule file and the text after its front matter.
+
+    Raise ``InputError`` if the front matter is invalid or has too many patterns.
 
     Patterns may lack quotes, which front matter elsewhere requires, because people write them so.
     """
@@ -42,7 +44,7 @@ def read_rule(text: str) -> Rule:
 
 
 def _leniently(text: str) -> FrontMatter:
-    """Quote the patterns of ``paths`` and parse again; other errors stay errors."""
+    """Return the front matter parsed after quoting the patterns of ``paths``; other errors still raise."""
     lines = text.split("\n")
     inside = False
     for at, line in enumerate(lines[1:], start=1):
@@ -66,7 +68,7 @@ def _quoted(text: str) -> str:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Split at commas outside braces."""
+    """Yield the parts of a text between commas outside braces."""
     start = depth = 0
     for at, letter in enumerate(text):
         depth += (letter == "{") - (letter == "}")
@@ -86,7 +88,7 @@ def is_for(patterns: Sequence[str], path: str) -> bool:
 
 
 def _choices(pattern: str) -> list[str]:
-    """Expand the braces of a pattern, up to a limit."""
+    """Return a pattern with its braces expanded to all choices; past a limit, some braces stay."""
     found = [pattern]
     while len(found) <= _MAX_PATTERNS:
         hits = [(at, hit) for at, one in enumerate(found) if (hit := _BRACES.search(one)) is not None]
@@ -100,7 +102,7 @@ def _choices(pattern: str) -> list[str]:
 
 @lru_cache(maxsize=512)
 def _compiled(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
-    """Split a pattern into names; None means any number of directories."""
+    """Return a pattern split into one regular expression per name; None means any number of directories."""
     cleaned = pattern.removeprefix("./").lstrip("/")
     if cleaned.endswith("/"):
         cleaned += "**"
@@ -108,7 +110,7 @@ def _compiled(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
 
 
 def _matches(pattern: Sequence[re.Pattern[str] | None], parts: Sequence[str]) -> bool:
-    """Match path and pattern in one pass, tracking every reachable position, so that no pattern is slow."""
+    """Say whether a path matches a pattern, in one pass over every reachable position, so that none is slow."""
     places = _opened({0}, pattern)
     for part in parts:
         reached: set[int] = set()
@@ -124,7 +126,7 @@ def _matches(pattern: Sequence[re.Pattern[str] | None], parts: Sequence[str]) ->
 
 
 def _opened(places: set[int], pattern: Sequence[re.Pattern[str] | None]) -> set[int]:
-    """Add the positions reached if ``**`` matches no directory."""
+    """Add to ``places`` the positions reached if ``**`` matches no directory, and return it."""
     for place in sorted(places):
         while place < len(pattern) and pattern[place] is None:
             place += 1

@@ -19,15 +19,15 @@ __all__ = ["RULES", "SecretFinding", "SecretRule", "find_secrets", "refuse_secre
 
 @record
 class SecretRule:
-    """A kind of secret: texts of which each such secret contains one, and its pattern."""
+    """A rule to find one kind of secret: needles, one of which each secret contains, and its pattern."""
 
     name: str
     needles: tuple[str, ...]
     shape: re.Pattern[str]
     back: tuple[int, ...] = (0,)
-    """How many characters before the needle a secret may start."""
+    """The numbers of characters before the needle at which a secret may start."""
     spaced: bool = False
-    """Whether such a secret may contain blanks."""
+    """Whether a secret of this kind may contain blanks."""
 
 
 @record
@@ -49,7 +49,7 @@ _BEGIN: Final = r"(?<![A-Za-z0-9])"
 
 
 def _prefixed(name: str, prefixes: str, rest: str) -> SecretRule:
-    """Return the rule for tokens with one of these prefixes."""
+    """Return the rule for tokens that are one of these prefixes followed by the pattern ``rest``."""
     either = "|".join(re.escape(prefix) for prefix in prefixes.split())
     return _rule(name, prefixes, f"{_BEGIN}(?:{either}){rest}{_END}")
 
@@ -214,7 +214,7 @@ _VALUE: Final = re.compile(
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _KEY_ROOM: Final = 16
 _MIN_CHARS: Final = 16
-"""The shortest token."""
+"""The fewest characters of a token."""
 _DIGITS: Final = frozenset("0123456789")
 _DIGIT, _LOWER, _UPPER, _SIGN = (re.compile(kind) for kind in ("[0-9]", "[a-z]", "[A-Z]", r"[^A-Za-z0-9_./-]"))
 _PLACEHOLDER: Final = re.compile(
@@ -228,7 +228,7 @@ _MIN_ENTROPY: Final = 3.4
 
 
 def find_secrets(text: str) -> list[SecretFinding]:
-    """Return the secrets in a text, in order, each position once."""
+    """Return the kind and position of each secret in a text, in order; positions ignore invisible characters."""
     text = _INVISIBLE.sub("", text)
     spans = [*_of_rules(text), *_beside_keywords(text)]
     findings: list[SecretFinding] = []
@@ -270,7 +270,7 @@ def _of_needle(text: str, rule: SecretRule, needle: str) -> Iterator[tuple[int, 
 
 
 def refuse_secrets(text: str, what: str) -> None:
-    """Raise if a text contains a secret; the error states the kind and the position, never the value."""
+    """Raise ``InputError`` if a text, called ``what``, contains a secret; the error never states its value."""
     findings = find_secrets(text)
     if findings:
         first = findings[0]
@@ -298,7 +298,7 @@ def _beside_keywords(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _names_a_key(before: str) -> bool:
-    """Say whether the text before "key" makes it a credential."""
+    """Say whether the text before "key" makes the key a credential, such as "api" or "private"."""
     return (before[:-1] if before[-1:] in ("_", " ", ".", "-") else before).endswith(_BEFORE_KEY)
 
 
@@ -318,7 +318,7 @@ def _looks_random(value: str) -> bool:
 
 
 def _is_strong_password(value: str) -> bool:
-    """Say whether a shorter value mixes letters, digits and signs like a password."""
+    """Say whether a value mixes upper case, lower case, digits and signs like a password."""
     mixed = _DIGIT.search(value) and _UPPER.search(value) and _LOWER.search(value) and _SIGN.search(value)
     return bool(mixed) and value[-1] not in "=("
 

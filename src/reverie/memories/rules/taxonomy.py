@@ -26,7 +26,10 @@ _MIN_DESCRIPTION_WORDS: Final = 3
 
 
 def route(type_name: str, wanted: Scope | None, *, team: bool) -> Scope:
-    """Return the scope for a memory of this type; only types that may be shared become team memories."""
+    """Return the scope for a memory: ``wanted`` or the type's own; ``user`` memories are always private.
+
+    ``team`` says whether the project has team memories; without them every memory is private.
+    """
     if not team or type_name == "user":
         return "private"
     if wanted is not None:
@@ -35,7 +38,7 @@ def route(type_name: str, wanted: Scope | None, *, team: bool) -> Scope:
 
 
 def body_for(text: str, why: str = "", how: str = "") -> str:
-    """Return the text followed by its reason and its use, unless it contains them."""
+    """Return the body of a memory: the text, then lines with its reason and its use unless it contains them."""
     parts = [text.strip()]
     if why.strip() and "**Why" not in text:
         parts.append(f"**Why:** {why.strip()}")
@@ -45,7 +48,7 @@ def body_for(text: str, why: str = "", how: str = "") -> str:
 
 
 def description_for(text: str) -> str:
-    """Return a description from the first words of a text, whole words only."""
+    """Return a description of at most 200 characters from the first words of a text, without Markdown signs."""
     plain = re.sub(r"[*_`#>]+", "", " ".join(text.split("**Why")[0].split())).strip(" -")
     if len(plain) <= DESCRIPTION_CHARS:
         return plain
@@ -105,7 +108,7 @@ _REASONS: Final = (
 
 
 def refusal(text: str, type_name: str, *, instructions: Sequence[str] = ()) -> str:
-    """Return why a text must not be saved, even on request; empty if it may be.
+    """Return why a text must not be saved as a memory of this type, even on request; empty if it may be.
 
     ``instructions`` are the texts of instruction files, which every session reads anyway.
     """
@@ -164,7 +167,7 @@ _RELATIVE: Final = re.compile(
 
 
 def vagueness(description: str, name: str = "") -> str:
-    """Return why a description is useless for search; empty if it is fine."""
+    """Return why a memory's description is useless for search; empty if it is fine."""
     words = _words(description)
     telling = [word for word in words if word not in _VAGUE]
     if not words:
@@ -179,7 +182,7 @@ def vagueness(description: str, name: str = "") -> str:
 
 
 def lint_memory(memory: MemoryRecord, *, today: str = "") -> list[str]:
-    """Return the faults of a memory, one sentence each; its body must be loaded."""
+    """Return the faults of a memory with loaded body, a phrase each; expiry is checked if ``today`` is given."""
     if memory.problem:
         return [f"has front matter that cannot be read: {memory.problem}"]
     found = [vagueness(memory.description, memory.name)]

@@ -23,7 +23,7 @@ class MemoryKind:
 
     name: MemoryType
     scope: str
-    """Its scope in a shared project, as stated in every prompt that defines the type."""
+    """The type's scope in a shared project, in words for prompts."""
     what: str
     when: str
     shape: str

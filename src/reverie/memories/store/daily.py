@@ -21,7 +21,7 @@ _BULLET: Final = re.compile(r"\s*(?:[-*+]\s+)?(\S.*)")
 
 @record
 class LogLine:
-    """One note of a day's log."""
+    """One note of a daily log, with its day, session (``source``) and trust."""
 
     day: str
     time: str
@@ -35,19 +35,19 @@ class LogLine:
 
 
 def log_line(moment: datetime, text: str, *, source: str = "", trust: Trust = "agent") -> str:
-    """Return the line of a note."""
+    """Return a note as one line of a daily log, with time, trust and source."""
     origin = re.sub(r"[()\s]+", " ", source).strip()[:200]
     return f"- {moment:%H:%M} ({trust}{f', {origin}' if origin else ''}) {' '.join(text.split())}"
 
 
 def day_of(file: str) -> str:
-    """Return the day of a log file; empty if the name is not that of a log."""
+    """Return the ISO day of a log file from its path; empty if that is not the path of a log."""
     found = _FILE.fullmatch(file)
     return found[3] if found else ""
 
 
 def read_log(file: str, text: str) -> list[LogLine]:
-    """Return the notes of a log; lines in another form count too, headings and rules do not."""
+    """Return the notes in a daily log; lines in another form count too, headings and rules do not."""
     found: list[LogLine] = []
     for number, line in enumerate(text.splitlines(), 1):
         noted = _LINE.fullmatch(line.rstrip())

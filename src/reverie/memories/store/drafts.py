@@ -35,7 +35,7 @@ __all__ = [
 
 @record
 class Draft:
-    """A planned change: contents by file (None removes one), and the new index if it changes."""
+    """A planned transaction: new contents by file (None removes a file), and the new index (None if unchanged)."""
 
     act: Act
     who: str
@@ -50,7 +50,7 @@ class Draft:
 
 @record
 class Revision:
-    """A new version of a memory: the fields to change (None removes one) and its new text, if that changes."""
+    """A new version of a memory: the fields to change (None removes a field), and its new body (None keeps it)."""
 
     file: str
     changes: Mapping[str, Value | None]
@@ -58,37 +58,37 @@ class Revision:
     trust: Trust
     source: tuple[str, ...] = ()
     expect: str | None = None
-    """The hash the file must have; None accepts any."""
+    """The hash that the file must have now; None accepts any."""
 
 
 class TransactionView(Protocol):
-    """The state of the directory that a plan can read."""
+    """The state of a locked memory directory, which a plan reads."""
 
     @property
     def now(self) -> str:
-        """The time of the change."""
+        """The time of the transaction, as ISO text."""
         ...
 
     @property
     def index(self) -> str:
-        """The current index."""
+        """The current text of the index ``MEMORY.md``."""
         ...
 
     @property
     def history(self) -> History:
-        """The journal so far."""
+        """The journal of the directory so far."""
         ...
 
     def read(self, file: str) -> bytes | None:
-        """Return the bytes of a memory file."""
+        """Return the bytes of a memory file; None if it does not exist."""
         ...
 
     def record(self, file: str) -> MemoryRecord | None:
-        """Return a memory."""
+        """Return the memory in a file with its body; None if it does not exist."""
         ...
 
     def heads(self) -> list[MemoryRecord]:
-        """Return the heads of all memories."""
+        """Return all memories without their bodies."""
         ...
 
 
@@ -99,7 +99,10 @@ def _day(now: str) -> str:
 def save(
     table: TransactionView, file: str, fields: Mapping[str, Value], body: str, *, who: str, why: str
 ) -> Draft | None:
-    """Plan a new memory; None if it exists with the same text."""
+    """Plan a new memory and its index line; None if the file exists with the same body.
+
+    Raise ``StorageConflict`` if the file exists with another body.
+    """
     there = table.record(file)
     if there is not None:
         if there.body.strip() == body.strip():
@@ -121,7 +124,10 @@ def save(
 
 
 def revise(table: TransactionView, revision: Revision, *, who: str, why: str) -> Draft | None:
-    """Plan another version of a memory; its trust can only fall, and its sources are only added to."""
+    """Plan another version of a memory; None if nothing changes. Its trust can only fall, its sources only grow.
+
+    Raise ``InputError`` if there is no such memory, ``StorageConflict`` if it changed since ``expect``.
+    """
     file, changes, body, expect = revision.file, revision.changes, revision.body, revision.expect
     old, data = _there(table, file)
     if old.problem:
@@ -162,7 +168,7 @@ def _there(table: TransactionView, file: str) -> tuple[MemoryRecord, bytes]:
 
 
 def forget(table: TransactionView, files: Sequence[str], *, who: str, why: str) -> Draft:
-    """Plan the removal of memories and their index lines."""
+    """Plan the removal of memories and their index lines; raise ``InputError`` if one does not exist."""
     for file in files:
         _there(table, file)
     index = changed(table.index, dict.fromkeys(files))
@@ -170,9 +176,9 @@ def forget(table: TransactionView, files: Sequence[str], *, who: str, why: str) 
 
 
 def forget_source(table: TransactionView, source: str, *, who: str) -> Draft | None:
-    """Plan to remove all content from one source: each file returns to its version before it, or is removed.
+    """Plan to remove all content from one source: each file returns to its version before, or is removed.
 
-    Later versions of such a file are dropped too, since they may be derived from it.
+    Later versions of such a file are dropped too, since they may be derived from it. None if nothing came from it.
     """
     files: dict[str, bytes | None] = {}
     for entry in table.history.entries:
@@ -193,7 +199,7 @@ def _comes_from(said: str, source: str) -> bool:
 
 
 def _following(index: str, files: Mapping[str, bytes | None]) -> str:
-    """Return the index with one line for each existing file of these, and none for the others."""
+    """Return the index without the removed files (None), and with a line for each other file that lacks one."""
     listed = {line.file: line for line in lines_of(index)}
     lines: dict[str, str | None] = {}
     for file, data in files.items():
@@ -205,7 +211,7 @@ def _following(index: str, files: Mapping[str, bytes | None]) -> str:
 
 
 def undo(table: TransactionView, entries: Sequence[JournalEntry], *, who: str) -> Draft:
-    """Plan to undo changes, newest first, byte for byte."""
+    """Plan to undo these journal entries, given newest first, byte for byte."""
     target = table.history.reversal(entries)
     files = {file: data for file, (_, data) in target.items()}
     names = ", ".join(entry.id for entry in entries)
@@ -221,7 +227,7 @@ def undo(table: TransactionView, entries: Sequence[JournalEntry], *, who: str) -
 
 
 def _index_before(index: str, entries: Sequence[JournalEntry], files: Mapping[str, bytes | None]) -> str:
-    """Return the index before these changes, newest first.
+    """Return the index as before these journal entries, given newest first.
 
     It is restored byte for byte if it was not changed since; else lines are added and removed by file.
     """
@@ -234,7 +240,7 @@ def _index_before(index: str, entries: Sequence[JournalEntry], files: Mapping[st
 
 
 def rewind(table: TransactionView, later: Sequence[JournalEntry], *, who: str, why: str) -> Draft | None:
-    """Plan to restore every file to its version before these changes, newest first."""
+    """Plan to restore every file to its version before these entries (newest first); None if nothing differs."""
     history = table.history
     versions: dict[str, Change] = {}
     for entry in later:
@@ -249,13 +255,13 @@ def rewind(table: TransactionView, later: Sequence[JournalEntry], *, who: str, w
 
 
 def reindex(table: TransactionView, *, who: str) -> Draft | None:
-    """Plan to rebuild the index from the files."""
+    """Plan to rebuild the index from the files; None if it is right already."""
     index = rebuilt(table.index, table.heads())
     return Draft("reindexed", who, "", {}, index) if index != table.index else None
 
 
 def confirm(table: TransactionView, file: str, *, who: str) -> Draft | None:
-    """Plan that the user confirms a memory."""
+    """Plan to give a memory user trust because the user confirmed it; None if it has that."""
     memory, data = _there(table, file)
     if memory.trust == "user":
         return None
@@ -270,7 +276,7 @@ def confirm(table: TransactionView, file: str, *, who: str) -> Draft | None:
 
 
 def last_trusted(history: History, file: str) -> bytes | None:
-    """Return the last version of a file that was not unconfirmed; None if there is none."""
+    """Return the bytes of a file's last version with agent or user trust since its creation; None if none."""
     for _, change in reversed(history.of_file(file)):
         if change.after is None:
             return None
@@ -281,7 +287,10 @@ def last_trusted(history: History, file: str) -> bytes | None:
 
 
 def reject(table: TransactionView, file: str, *, who: str) -> Draft:
-    """Plan to restore the last trusted version of an unconfirmed memory, or to remove it."""
+    """Plan to restore the last trusted version of an unconfirmed memory, or to remove it if there is none.
+
+    Raise ``InputError`` if the memory is not unconfirmed.
+    """
     memory, data = _there(table, file)
     if memory.trust != "unconfirmed":
         raise InputError(f"{file} is not waiting to be confirmed; to remove it, forget it")

@@ -23,7 +23,7 @@ FileStamp = tuple[int, int, int, int, int]
 
 
 def stamped_files(root: str, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, FileStamp]]:
-    """Yield each memory file beneath a directory by relative path, with its stamp; symbolic links are not followed."""
+    """Yield the relative path and stamp of each memory file beneath ``root``; symbolic links are not followed."""
     with suppress(OSError), os.scandir(os.path.join(root, prefix) if prefix else root) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
             name = f"{prefix}{entry.name}"

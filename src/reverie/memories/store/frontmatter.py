@@ -60,7 +60,10 @@ class FrontMatter:
 
 
 def parse(text: str) -> FrontMatter:
-    """Split a file into fields and body; a file without front matter is all body."""
+    """Split a file's text into fields and body; without front matter all is body.
+
+    Raise ``InputError`` if the front matter is invalid.
+    """
     text = text.removeprefix(_BOM)
     start = text.find("\n") + 1
     if (text[: start - 1] if start else text).rstrip(" \t\r") != _FENCE:
@@ -81,14 +84,14 @@ def parse(text: str) -> FrontMatter:
 
 
 class _Reader:
-    """Reads the lines between the fences, one at a time."""
+    """A parser of the lines between the fences; errors name the line."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._at = 0
 
     def fields(self) -> dict[str, Value]:
-        """Parse every field."""
+        """Return all fields by key; raise ``InputError`` at the first invalid line."""
         found: dict[str, Value] = {}
         while (line := self._peek()) is not None:
             if line[0] == " ":
@@ -102,7 +105,7 @@ class _Reader:
         return found
 
     def _peek(self) -> str | None:
-        """Return the next line that is neither blank nor a comment."""
+        """Return the next line that is neither blank nor a comment, without passing it; None at the end."""
         while self._at < len(self._lines):
             line = self._lines[self._at]
             if "\t" in line[: len(line) - len(line.lstrip())]:
@@ -113,7 +116,7 @@ class _Reader:
         return None
 
     def _pair(self, line: str, known: Mapping[str, object]) -> tuple[str, str]:
-        """Split a line into a new key and the text of its value."""
+        """Split a line into a key that ``known`` lacks and the text of its value."""
         key, colon, value = line.strip().partition(":")
         if not colon or not _KEY.fullmatch(key) or (value and value[0] not in " \t"):
             raise self._wrong("is not 'key: value'")
@@ -163,7 +166,7 @@ class _Reader:
         return self._list(text) if text.startswith("[") else self._scalar(text)
 
     def _list(self, text: str) -> list[str]:
-        """Parse a list in brackets."""
+        """Return the items of a list in brackets."""
         found: list[str] = []
         rest = text[1:].strip()
         while not rest.startswith("]") or found:
@@ -225,12 +228,12 @@ def _is_item(line: str) -> bool:
 
 
 def _starts_pair(text: str) -> bool:
-    """Say whether YAML would read an item as a table."""
+    """Say whether YAML would read a list item as a table (``key: value``)."""
     return text[:1] not in ('"', "'") and re.match(r"[^\s:]+:(\s|\Z)", text) is not None
 
 
 def _without_comment(text: str) -> str:
-    """Return the value without a trailing comment; inside quotes a # is text."""
+    """Return a value's text without a trailing comment; inside quotes a # is text."""
     quoted = (_DOUBLE if text[:1] == '"' else _SINGLE).match(text) if text[:1] in ('"', "'") else None
     head = quoted.group() if quoted else ""
     if text.startswith("["):
@@ -244,7 +247,10 @@ def _without_comment(text: str) -> str:
 
 
 def render(matter: FrontMatter) -> str:
-    """Render fields and body so that ``parse`` and every YAML parser read the same values back."""
+    """Return fields and body as a file's text, which ``parse`` and every YAML parser read back with equal values.
+
+    Raise ``InputError`` if a key is invalid or the front matter is too long.
+    """
     if not matter.fields and not matter.body.startswith((_FENCE, _BOM)):
         return matter.body
     lines: list[str] = []

@@ -11,7 +11,7 @@ __all__ = ["uncollected"]
 
 @contextmanager
 def uncollected() -> Generator[None]:
-    """Pause the cyclic garbage collector; the objects made here contain no cycles."""
+    """Pause the cyclic garbage collector inside a ``with`` block, whose objects should contain no cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:

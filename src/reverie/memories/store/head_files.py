@@ -41,18 +41,18 @@ _HEAD_BYTES: Final = 2_048
 _MAX_HEAD_BYTES: Final = 70_000
 _MAX_KEPT_BYTES: Final = 256 * 2**20
 _FEWEST: Final = 64
-"""Below this number of files, reading them is as fast as reading the cache."""
+"""The fewest files for which the cache is written; reading fewer is as fast as reading the cache."""
 _WORTH: Final = 8
-"""The cache is written again if one in this many files was read."""
+"""The cache is written again if more than one in this many files was read or is gone."""
 _GRAIN_NS: Final = 250_000_000
-"""More than one clock tick; a file system with whole seconds gets more."""
+"""The age in nanoseconds from which a file has settled, more than one clock tick."""
 _COARSE_GRAIN_NS: Final = 2_500_000_000
 _KIND: Final = 0o170000
 _REGULAR: Final = 0o100000
 
 
 def memory_files(root: str) -> Iterator[tuple[str, int, str]]:
-    """Yield the memory files by path, with an open folder to read them from."""
+    """Yield path, open folder descriptor and name of each memory file; use the descriptor before the next step."""
     waiting: list[tuple[str, ...]] = [()]
     while waiting:
         parts = waiting.pop()
@@ -74,7 +74,7 @@ def memory_files(root: str) -> Iterator[tuple[str, int, str]]:
 
 
 def read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
-    """Return the first part of a file, as far as its front matter can reach."""
+    """Return the first bytes of a plain file, as far as its front matter can reach, and its status."""
     descriptor = os.open(name, READ_FLAGS, dir_fd=folder)
     try:
         found = os.fstat(descriptor)
@@ -89,27 +89,27 @@ def read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]
 
 
 def print_of(found: os.stat_result) -> int:
-    """Return a number that differs whenever the file may have changed."""
+    """Return a fingerprint of a file's status that differs whenever the file may have changed."""
     return hash((found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink))
 
 
 def has_settled(found: os.stat_result, now_ns: int) -> bool:
-    """Say whether a later change of a file will change its times, whose resolution differs by file system."""
+    """Say whether a file's last change is so old that another change will alter its times."""
     changed = found.st_ctime_ns
     return changed < now_ns - (_GRAIN_NS if changed % 1_000_000_000 else _COARSE_GRAIN_NS)
 
 
 class Head(NamedTuple):
-    """The cached head of one file."""
+    """The cached head of one memory file: its fields without the body."""
 
     print: int
-    """The fingerprint of the unchanged file."""
+    """The fingerprint of the file's status, see ``print_of``."""
     version: str
-    """The hash of its bytes, if it was needed."""
+    """The hash of the file's bytes; empty if it was not needed yet."""
     claim: Trust
-    """The trust that the file claims."""
+    """The trust that the file itself claims."""
     memory: MemoryRecord
-    """The head, with its trust at the last scan."""
+    """The memory without its body, with its trust at the last scan."""
 
 
 class _Row(msgspec.Struct, array_like=True, gc=False):
@@ -143,18 +143,18 @@ class HeadCache:
         self._written: int = 0
 
     def heads(self) -> Mapping[str, Head]:
-        """Return the cached heads by file."""
+        """Return the cached heads by file, at first from disk; empty if there is no usable cache."""
         if self._heads is None:
             self._heads = self._read()
             self._written = len(self._heads)
         return self._heads
 
     def has_place(self) -> bool:
-        """Say whether a journal exists, beside which the cache can be stored."""
+        """Say whether the directory is private and has a journal, beside which the cache can be stored."""
         return not self._is_shared and os.path.isdir(os.path.join(self._root, JOURNAL))
 
     def keep(self, heads: Mapping[str, Head], read: int) -> None:
-        """Replace the cached heads, and write them to disk if enough of them had to be ``read``."""
+        """Replace the cached heads, and try to write them to disk if many were ``read`` anew or are gone."""
         self._heads = heads
         gone = self._written - (len(heads) - read)
         if self._is_shared or len(heads) < _FEWEST or max(read, gone) * _WORTH <= len(heads):
@@ -164,7 +164,7 @@ class HeadCache:
             self._written = len(heads)
 
     def forget(self) -> None:
-        """Delete the cache; the caller holds the journal's lock."""
+        """Delete the cache in memory and on disk; the caller holds the journal's lock."""
         self._heads, self._written = {}, 0
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._root, JOURNAL, _HEADS))
@@ -239,7 +239,7 @@ class HeadCache:
 
 
 def _encoded(root: str, heads: Mapping[str, Head]) -> bytes:
-    """Encode the heads of existing files."""
+    """Return the readable heads of still existing files as bytes."""
     rows = [
         _Row(
             one.print,

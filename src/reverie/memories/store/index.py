@@ -38,7 +38,7 @@ INDEX: Final = "MEMORY.md"
 MAX_LINES: Final = 200
 MAX_BYTES: Final = 25_000
 LINE_CHARS: Final = 150
-"""The approximate length of a line."""
+"""The approximate length of an index line."""
 _MIN_HOOK_CHARS: Final = 40
 _NAMED: Final = 20
 
@@ -48,7 +48,7 @@ _ENCODED: Final = {" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">": "%3E"}
 
 @record
 class IndexLine:
-    """A line that links to a memory."""
+    """A line of the index that links to a file: its position from 0, link title, file and text after the link."""
 
     number: int
     title: str
@@ -58,22 +58,22 @@ class IndexLine:
 
 @record
 class LoadedIndex:
-    """The shown part of the index, and the number of lines left out."""
+    """The part of the index that is shown, the files left out, and a warning about them."""
 
     text: str
     left_out: tuple[str, ...] = ()
-    """The files whose lines were left out."""
+    """The files whose lines are not shown."""
     warning: str = ""
 
     @property
     def shown(self) -> str:
-        """The text, followed by the warning if there is one."""
+        """The shown text, followed by the warning if there is one."""
         return f"{self.text.rstrip()}\n\n> {self.warning}\n" if self.warning else self.text
 
 
 @record
 class Hunk:
-    """The difference between two versions of the index: from line ``at``, ``new`` replaced ``old``."""
+    """The difference between two versions of the index: at line ``at``, ``new`` replaced ``old``."""
 
     at: int
     old: list[str]
@@ -81,7 +81,7 @@ class Hunk:
 
 
 def lines_of(text: str) -> list[IndexLine]:
-    """Return the lines that link to memories."""
+    """Return the list items of an index that link to a file, in order."""
     found: list[IndexLine] = []
     for number, line in enumerate(text.split("\n")):
         entry = _ENTRY.match(line)
@@ -110,7 +110,7 @@ def line_for(memory: MemoryRecord) -> str:
 
 
 def changed(text: str, lines: dict[str, str | None]) -> str:
-    """Return the index with these lines by file (None removes one); all other lines stay."""
+    """Return the index with these lines replaced or added by file (None removes a line); all other lines stay."""
     end = "\r\n" if "\r\n" in text else "\n"
     left = dict(lines)
     kept: list[str] = []
@@ -129,7 +129,7 @@ def changed(text: str, lines: dict[str, str | None]) -> str:
 
 
 def rebuilt(text: str, memories: Iterable[MemoryRecord]) -> str:
-    """Rebuild the index from the files: remove lines of missing files, add lines of new ones, keep the others."""
+    """Return the index without lines of missing and repeated files, and with lines of unlisted memories added."""
     known = {memory.file: memory for memory in memories}
     listed = {line.file for line in lines_of(text)}
     lines: dict[str, str | None] = {file: None for file in listed if file.endswith(".md") and file not in known}
@@ -145,9 +145,9 @@ def rebuilt(text: str, memories: Iterable[MemoryRecord]) -> str:
 
 
 def load(text: str, *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES, size: int | None = None) -> LoadedIndex:
-    """Return the shown part of the index: at most so many lines and bytes, cut at a newline.
+    """Return the first ``max_lines`` lines and ``max_bytes`` bytes of the index, with a warning if it is longer.
 
-    ``size`` is its size in bytes, if known.
+    ``size`` is the size of the text in bytes, if known.
     """
     size = len(text.encode("utf-8", "replace")) if size is None else size
     lines = text.count("\n") + (not text.endswith("\n"))
@@ -178,7 +178,7 @@ def _warning(lines: int, size: int, shown: str, left_out: Sequence[str], max_lin
 
 
 def hunk_between(old: str, new: str) -> Hunk:
-    """Return the one place where two versions differ."""
+    """Return the lines between the common start and the common end of two versions as one hunk."""
     before, after = old.split("\n"), new.split("\n")
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
@@ -190,7 +190,7 @@ def hunk_between(old: str, new: str) -> Hunk:
 
 
 def patched(text: str, hunk: Hunk, *, backwards: bool = False) -> str | None:
-    """Apply a hunk to the text, or revert it; None if the text does not match the hunk."""
+    """Return the text with a hunk applied or, if ``backwards``, reverted; None if the text does not match it."""
     lines = text.split("\n")
     old, new = (hunk.new, hunk.old) if backwards else (hunk.old, hunk.new)
     if lines[hunk.at : hunk.at + len(old)] != old:
@@ -199,7 +199,7 @@ def patched(text: str, hunk: Hunk, *, backwards: bool = False) -> str | None:
 
 
 def merged(text: str, hunk: Hunk) -> str:
-    """Apply a hunk's changes to lines of memories, though the text does not match the hunk."""
+    """Return the text with a hunk's changes to lines that link to files, wherever those lines are now."""
     lines: dict[str, str | None] = {}
     for line in hunk.old:
         lines.update((one.file, None) for one in lines_of(line))

@@ -52,21 +52,21 @@ Act: TypeAlias = Literal[
 
 @record
 class Change:
-    """A change to one file: the hashes before and after (None: no such file) and the content after."""
+    """A change to one file: the hashes before and after (None: no such file), and the content after as text."""
 
     file: str
     before: str | None
     after: str | None
     text: str | None = None
     base64: str | None = None
-    """The content if it is not text; both are missing if it was erased."""
+    """The content if it is not UTF-8 text; both are None if it was erased or the file was removed."""
     trust: Trust | None = None
-    """The trust of the content, regardless of its own claim; missing in old journals."""
+    """The trust of the content, regardless of its own claim; None in old journals and for removals."""
 
 
 @record
 class JournalEntry:
-    """One transaction."""
+    """One transaction of a memory directory: time, author, reason, kind, and the changes to files and index."""
 
     id: str
     time: str
@@ -74,7 +74,7 @@ class JournalEntry:
     why: str
     act: Act
     changes: list[Change] = field(default_factory=lambda: [])
-    """Missing in an entry that changed only the index."""
+    """The changes to files; empty in an entry that changed only the index."""
     index: Hunk | None = None
     index_before: str | None = None
     index_after: str | None = None
@@ -88,13 +88,13 @@ class JournalEntry:
 
     @property
     def files(self) -> list[str]:
-        """The files it changed."""
+        """The files that the transaction changed."""
         return [change.file for change in self.changes]
 
 
 @record
 class BlamedLine:
-    """A line of a memory, and the change that added it."""
+    """A line of a memory file, and the journal entry that added it."""
 
     number: int
     text: str
@@ -108,7 +108,7 @@ _decoder: Final = msgspec.json.Decoder(JournalEntry)
 
 
 def change_to(file: str, before: str | None, data: bytes | None, *, trust: Trust | None = None) -> Change:
-    """Return the change of a file to this content."""
+    """Return the change of a file from the hash ``before`` to this content (None removes the file)."""
     if data is None:
         return Change(file, before, None)
     try:
@@ -118,14 +118,14 @@ def change_to(file: str, before: str | None, data: bytes | None, *, trust: Trust
 
 
 def content_of(change: Change) -> bytes | None:
-    """Return the content after a change; None if the file was removed or the content erased."""
+    """Return a file's bytes after a change; None if the file was removed or the content erased."""
     if change.text is not None:
         return change.text.encode()
     return b64decode(change.base64) if change.base64 is not None else None
 
 
 def encode(entry: JournalEntry) -> bytes:
-    """Encode the entry as a line, without its newline."""
+    """Return an entry as a line of JSON, without its newline."""
     plain: dict[str, Any] = msgspec.to_builtins(entry)
     plain["changes"] = [{key: value for key, value in change.items() if value is not None or key in ("before", "after")}
                         for change in plain["changes"]]  # fmt: skip
@@ -133,7 +133,7 @@ def encode(entry: JournalEntry) -> bytes:
 
 
 def read_entries(data: bytes) -> Iterator[tuple[JournalEntry, int]]:
-    """Yield every complete entry with the end of its line; damaged and incomplete lines are skipped."""
+    """Yield every complete entry with the offset after its line; damaged and incomplete lines are skipped."""
     start = 0
     while (end := data.find(b"\n", start)) >= 0:
         try:
@@ -146,7 +146,7 @@ def read_entries(data: bytes) -> Iterator[tuple[JournalEntry, int]]:
 
 
 def erased(entry: JournalEntry, files: set[str]) -> JournalEntry:
-    """Return an entry without contents, reasons, index lines and names of these files."""
+    """Return an entry without contents and names of these files, and without reason and index if it has one."""
     hunk = entry.index
     if hunk is not None and any(line.file in files for line in lines_of("\n".join(hunk.old + hunk.new))):
         entry = replace(entry, index=None)
@@ -160,12 +160,12 @@ def erased(entry: JournalEntry, files: set[str]) -> JournalEntry:
 
 
 def erased_name(file: str) -> str:
-    """Return the replacement name of an erased file, since a name contains text too."""
+    """Return the name, made from a hash, that replaces the name of an erased file."""
     return f"erased_{version_of(file.encode())[:12]}.md"
 
 
 class History:
-    """The entries so far, and the state derived from them."""
+    """The journal entries of a directory so far, and the state of its files derived from them."""
 
     def __init__(self, entries: Iterable[JournalEntry] = ()) -> None:
         self.entries: list[JournalEntry] = []
@@ -179,7 +179,7 @@ class History:
             self.add(entry)
 
     def add(self, entry: JournalEntry) -> None:
-        """Add the next entry."""
+        """Add the next journal entry and update the derived state; nothing is written to disk."""
         self._by_id[entry.id] = len(self.entries)
         self.entries.append(entry)
         self.trusts.add(entry.act, entry.changes)
@@ -192,36 +192,36 @@ class History:
 
     @property
     def known(self) -> Mapping[str, str | None]:
-        """The last known hash of each file; None if it was removed."""
+        """The last known hash of each file; None if the file was removed."""
         return self._known
 
     def trust_of(self, file: str, version: str) -> Trust | None:
-        """Return the trust of a version of a file when it was last written; None if unknown."""
+        """Return the trust that a version (hash) of a file had when it was last written; None if unknown."""
         return self._trusts.get((file, version))
 
     @property
     def index_version(self) -> str | None:
-        """The last known hash of the index."""
+        """The last known hash of the index; None if it did not exist."""
         return self._indexed
 
     @property
     def next_id(self) -> str:
-        """The id of the next entry."""
+        """The id that the next entry must have, such as ``c12``."""
         return f"c{self.entries[-1].number + 1 if self.entries else 1}"
 
     def entry(self, name: str) -> JournalEntry:
-        """Return the entry with this id."""
+        """Return the entry with this id; raise ``InputError`` if there is none."""
         at = self._by_id.get(name)
         if at is None:
             raise InputError(f"the journal has no change {name!r}; 'reverie memory log' lists them")
         return self.entries[at]
 
     def of_file(self, file: str) -> list[tuple[JournalEntry, Change]]:
-        """Return a file's changes, oldest first."""
+        """Return a file's changes, oldest first, each with its entry."""
         return [(entry, change) for entry in self.entries for change in entry.changes if change.file == file]
 
     def content(self, file: str, version: str) -> bytes:
-        """Return the content of a version of a file."""
+        """Return the bytes of a version (hash) of a file; raise ``InputError`` if they were erased."""
         for _, change in reversed(self.of_file(file)):
             if change.after == version:
                 data = content_of(change)
@@ -230,11 +230,14 @@ class History:
         raise InputError(f"that version of {file} was erased from the journal and cannot come back")
 
     def content_before(self, change: Change) -> bytes | None:
-        """Return the content of a file before a change; None if it did not exist."""
+        """Return a file's bytes before a change, None if there was no file; raise ``InputError`` if erased."""
         return None if change.before is None else self.content(change.file, change.before)
 
     def last_undoable(self, count: int) -> list[JournalEntry]:
-        """Return the last changes that can be undone, newest first: neither undone nor undos themselves."""
+        """Return the last ``count`` entries that can be undone, newest first: neither undone nor undos themselves.
+
+        Raise ``InputError`` if there are fewer.
+        """
         gone = self._undone_ids()
         found = [one for one in reversed(self.entries) if one.id not in gone and one.act not in ("undone", "found")]
         if len(found) < count or not found:
@@ -243,7 +246,7 @@ class History:
         return found[:count]
 
     def _undone_ids(self) -> set[str]:
-        """Return the ids of changes that an undo reverted which is itself still in effect."""
+        """Return the ids of entries that were undone by an undo that was not undone itself."""
         gone: set[str] = set()
         for entry in reversed(self.entries):
             if entry.undoes and entry.id not in gone:
@@ -251,9 +254,9 @@ class History:
         return gone
 
     def reversal(self, entries: Sequence[JournalEntry]) -> dict[str, tuple[str | None, bytes | None]]:
-        """Return for each file the hash it must have now, and its content after undoing these changes, newest first.
+        """Return for each file the hash it must have now, and its bytes after undoing these entries, newest first.
 
-        Raise if a later change to one of the files is not undone too.
+        The bytes are None if the file is to be removed. Raise ``InputError`` if a later change is not undone too.
         """
         target: dict[str, tuple[str | None, bytes | None]] = {}
         state: dict[str, str | None] = dict(self._known)
@@ -274,7 +277,7 @@ class History:
         return f"{later[-1].id} ({later[-1].who})" if later else "someone"
 
     def since(self, time: str = "", *, after: str = "") -> list[JournalEntry]:
-        """Return the changes since a time (ISO 8601 in UTC), or after a change, newest first.
+        """Return the entries later than a time (ISO 8601 in UTC), or than the entry ``after``, newest first.
 
         Files found when the journal began do not count as changes.
         """
@@ -286,7 +289,7 @@ class History:
         return found[::-1]
 
     def blame(self, file: str) -> list[BlamedLine]:
-        """Return a file's current lines, each with the change that added it."""
+        """Return the lines of a file's last journaled version, each with the entry that added it."""
         owned: list[tuple[str, JournalEntry]] = []
         versions: dict[str | None, list[tuple[str, JournalEntry]]] = {}
         for entry, change in self.of_file(file):

@@ -44,7 +44,10 @@ _MARK_DIGITS: Final = 20
 
 
 def read_plain(root: str, file: str) -> bytes | None:
-    """Return the bytes of a plain file beneath the root; None if it does not exist."""
+    """Return the bytes of a plain file beneath the root; None if it does not exist.
+
+    Raise ``StorageError`` if it cannot be read or is not a plain file.
+    """
     *folders, name = check_key(file)
     path = f"{root}/{file}"
     try:
@@ -75,7 +78,7 @@ def _version(data: bytes | None) -> str | None:
 
 
 class _Left(msgspec.Struct, gc=False):
-    """A change without its content, for readers that need only its trust."""
+    """A journaled change without its content, for readers that need only its trust."""
 
     file: str
     after: str | None = None
@@ -91,7 +94,7 @@ _brief: Final = msgspec.json.Decoder(_Brief)
 
 
 class JournalFiles:
-    """The journal of one directory."""
+    """The journal of one memory directory on disk; ``history`` is its parsed content, current under the lock."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -106,11 +109,11 @@ class JournalFiles:
         self._reading = threading.Lock()
 
     def path(self, name: str) -> str:
-        """Return the path of a file of the journal."""
+        """Return the path of a file in the journal's folder."""
         return os.path.join(self.root, JOURNAL, name)
 
     def is_settled(self) -> bool:
-        """Say whether every line is applied, as far as is visible without the lock."""
+        """Say whether every line is applied, as far as is visible without the lock; True without a journal."""
         try:
             lock = os.open(self._lock_path, READ_FLAGS)
             try:
@@ -122,7 +125,7 @@ class JournalFiles:
             return True  # no journal exists here, or it is not readable
 
     def trusts(self) -> TrustHistory:
-        """Return the trust of each file from the applied lines, without the lock; only new lines are read."""
+        """Return the trust of each file by the applied lines, without the lock; only new lines are read."""
         with self._reading, suppress(OSError):
             lock = os.open(self._lock_path, READ_FLAGS)
             try:
@@ -158,7 +161,10 @@ class JournalFiles:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Hold the lock across threads and processes, with the journal read and applied."""
+        """Hold the journal's lock across threads and processes in a ``with`` block.
+
+        On entry, new lines are read and applied. Raise ``StorageError`` if this thread holds the lock already.
+        """
         with self._gate, explained("lock", self.path(LOCK)):
             if self._lock is not None:
                 raise StorageError("a change is being made already; finish it first", path=self.root)
@@ -177,7 +183,7 @@ class JournalFiles:
                 os.close(descriptor)
 
     def _take(self) -> int:
-        """Lock the lock file and check that its path still leads to the same file."""
+        """Wait for the lock and return the lock file's descriptor; its path still leads to the same file."""
         while True:
             with self._folder(create=True) as folder:
                 descriptor = open_plain(folder, LOCK, os.O_RDWR | os.O_CREAT, self.path(LOCK))
@@ -208,7 +214,7 @@ class JournalFiles:
                 os.close(descriptor)
 
     def _catch_up(self) -> None:
-        """Read lines that others appended, and finish those that are not applied."""
+        """Read lines that others appended, apply the unapplied ones, and cut off an incomplete last line."""
         with self._lines() as descriptor:
             found = os.fstat(descriptor)
             mark = self._mark()
@@ -244,12 +250,15 @@ class JournalFiles:
     # -- writing
 
     def note(self, entry: JournalEntry) -> None:
-        """Append an entry for a change that already happened."""
+        """Append an entry for a change that is already in the files; the caller holds the lock."""
         self._append(entry)
         self._set_mark()
 
     def carry_out(self, entry: JournalEntry, contents: Mapping[str, bytes]) -> None:
-        """Append an entry and apply it; if this raises before the line is durable, nothing has changed."""
+        """Append an entry durably and write its contents by file; the caller holds the lock.
+
+        If this raises before the line is durable, nothing has changed.
+        """
         try:
             with self._folder() as folder:
                 staged = {file: _write_beside(folder, data) for file, data in contents.items()}
@@ -277,7 +286,7 @@ class JournalFiles:
         self.history.add(entry)
 
     def _apply(self, entry: JournalEntry, staged: Mapping[str, str]) -> None:
-        """Bring the files to the state of an entry; files that changed since are skipped."""
+        """Bring files and index to the state after an entry; skip files that are not in the state before it."""
         for change in entry.changes:
             data = content_of(change)
             if data is not None:
@@ -316,14 +325,14 @@ class JournalFiles:
             sync_folder(folder)
 
     def _sweep(self) -> None:
-        """Remove temporary contents that were never used."""
+        """Delete leftover temporary files in the journal's folder; ignore errors."""
         with suppress(OSError), self._folder() as folder:
             for name in os.listdir(folder):
                 if name.startswith(TEMPORARY_PREFIX):
                     os.unlink(name, dir_fd=folder)
 
     def erase(self, files: set[str]) -> None:
-        """Erase every version of these files from the journal; the fact that they existed stays."""
+        """Rewrite the journal without names and contents of these files; the caller holds the lock."""
         lines = b"".join(encode(erased(entry, files)) + b"\n" for entry in self.history.entries)
         replace_file(self.root, f"{JOURNAL}/{_LINES}", lines)
         self._inode = 0
@@ -341,7 +350,7 @@ def _read_from(descriptor: int, start: int, size: int) -> bytes:
 
 
 def _write_beside(folder: int, data: bytes) -> str:
-    """Write a private, durable file under a unique name."""
+    """Write a durable temporary file into a folder, and return its unique name."""
     name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
     descriptor = open_plain(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, name)
     try:

@@ -32,7 +32,7 @@ _TITLE_CHARS: Final = 60
 
 
 def check_file(file: str) -> tuple[str, ...]:
-    """Return the parts of a memory's file name; raise ``UnsafePath`` with the expected form if it is invalid."""
+    """Return the path parts of a memory's file name; raise ``UnsafePath`` if the name is invalid."""
     parts = check_key(file)
     reason = ""
     if not file.endswith(".md") or len(file) > _MAX_FILE_CHARS or len(parts) > _MAX_DEPTH:
@@ -49,7 +49,7 @@ def check_file(file: str) -> tuple[str, ...]:
 
 
 def is_memory(file: str) -> bool:
-    """Say whether a file beneath the directory is a memory of this scope."""
+    """Say whether a path beneath the memory directory is a valid name of a memory of this scope."""
     if _PLAIN.fullmatch(file) and len(file) <= _MAX_FILE_CHARS:
         return file.lower() != "memory.md"
     try:
@@ -64,7 +64,7 @@ def _folded(name: str) -> str:
 
 
 def title_for(text: str) -> str:
-    """Return a title from the first words of a text."""
+    """Return a title of at most 60 characters from the first line of a text that has words."""
     first = next((line.strip(" #*->\t") for line in text.splitlines() if line.strip(" #*->\t")), "")
     sentence = re.split(r"(?<=[.!?])\s|[:;]\s", first, maxsplit=1)[0].rstrip(".!?")
     if len(sentence) <= _TITLE_CHARS:
@@ -73,7 +73,7 @@ def title_for(text: str) -> str:
 
 
 def file_for(type_name: str, name: str, *, text: str = "") -> str:
-    """Return the file for a memory of this name; with a text, a file that no other text shares."""
+    """Return the file name for a memory of this type and name; a text adds a hash, so that other texts differ."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     stem = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
     stem = stem[: _STEM_CHARS + 1].rsplit("_", 1)[0] if len(stem) > _STEM_CHARS else stem
@@ -84,7 +84,7 @@ def file_for(type_name: str, name: str, *, text: str = "") -> str:
 
 
 def daily_log(day: date) -> str:
-    """Return the file of a day's log."""
+    """Return the path of a day's log beneath the memory directory."""
     if not 1 <= day.year <= 9999:
         raise InputError("a daily log needs a year of four digits")
     return f"logs/{day.year:04}/{day.month:02}/{day.isoformat()}.md"

@@ -50,28 +50,28 @@ _HEADING: Final = pattern(r"#{1,6}[ \t]+(.*?)[ \t#]*$", re.MULTILINE)
 
 @record
 class MemoryRecord:
-    """One memory."""
+    """One memory as parsed from its file."""
 
     file: str
-    """Its path beneath the memory directory."""
+    """The path of the file beneath the memory directory."""
     name: str
     description: str = ""
     type: str = ""
     created: str = ""
     modified: str = ""
     source: tuple[str, ...] = ()
-    """Its sources: pairs ``session message``, or a word such as ``import``."""
+    """The sources of the memory: pairs ``session message``, or a word such as ``import``."""
     trust: Trust = "agent"
     expires: str = ""
     scope: Scope = "private"
     body: str = ""
-    """The text; empty in a scan, which reads only heads."""
+    """The text after the front matter; empty in a scan, which reads only heads."""
     extra: Mapping[str, Value] = field(default_factory=lambda: _NOTHING)
-    """Fields that are not ours, in order."""
+    """Front matter fields that Reverie does not use, in order."""
     version: str = ""
     """The hash of the file's bytes; empty in a scan."""
     problem: str = ""
-    """Why its front matter could not be parsed; empty if it could."""
+    """Why the front matter could not be parsed; empty if it could."""
 
 
 # The same slots, not frozen: filling these takes a quarter of the time, and a scan creates thousands.
@@ -80,14 +80,14 @@ class _Loose:
 
 
 def version_of(data: bytes) -> str:
-    """Return the hash that identifies a version of a file."""
+    """Return the SHA-256 hash that identifies a version of a file."""
     return hex_of(data)
 
 
 def read_record(
     file: str, data: bytes, *, modified: float = 0.0, scope: Scope = "private", head_only: bool = False
 ) -> MemoryRecord:
-    """Parse a memory file, or only its head; never fail.
+    """Return the memory in a file's bytes, or without body and version if ``head_only``; never raise.
 
     ``modified`` is the file's modification time in seconds, used if the front matter has none.
     """
@@ -184,7 +184,7 @@ _ASCII_CLEAN: Final = r'(?:"(?! )([ !#-\[\]-~]*+)(?<! )"|([A-Za-z0-9][ -"$-~]*+(
 
 @cache
 def _own_head(ascii_only: bool) -> re.Pattern[str]:
-    """Return the pattern of a head, compiled on first use: compiling takes longer than reading ten memories."""
+    """Return the pattern of the plainest front matter, compiled on first use, since compiling is slow."""
     clean = _ASCII_CLEAN if ascii_only else _CLEAN
     return re.compile(
         rf"---\nname: {clean}\n"
@@ -197,7 +197,7 @@ def _own_head(ascii_only: bool) -> re.Pattern[str]:
 
 
 def _own_record(file: str, own: re.Match[str], modified: float, scope: Scope) -> MemoryRecord:
-    """Return the head of a memory whose front matter has the plainest form."""
+    """Return the memory, without body, in a match of the plainest front matter."""
     one = own.groups("")  # two groups per field: with and without quotes
     source, trust = one[6] or one[7], one[8] or one[9]
     vouched = claimed(trust)
@@ -218,7 +218,7 @@ def _own_record(file: str, own: re.Match[str], modified: float, scope: Scope) ->
 
 
 def front_matter(text: str) -> FrontMatter:
-    """Split a text into fields and body: fast if every line is plain, else by the strict parser."""
+    """Split a text into fields and body, fast if every line is plain; raise ``InputError`` if it is invalid."""
     fields = _plain_fields(text)
     if fields is None:
         return parse(text)
@@ -226,7 +226,7 @@ def front_matter(text: str) -> FrontMatter:
 
 
 def _plain_fields(text: str) -> dict[str, Value] | None:
-    """Return the fields that ``parse`` would return; None if a line is not plain."""
+    """Return the fields that ``parse`` would return; None if a line is not plain, so that ``parse`` is needed."""
     head = _PLAIN_HEAD.match(text, 0, _QUICK_CHARS)
     if head is None:
         return None
@@ -258,14 +258,15 @@ def _plain_tables(pairs: list[tuple[str, str, str, str]]) -> dict[str, Value] | 
 
 
 def new_text(fields: Mapping[str, Value], body: str) -> str:
-    """Return the text of a new memory file."""
+    """Return the text of a new memory file, without empty fields; raise ``InputError`` if a field is invalid."""
     return render(FrontMatter({key: value for key, value in fields.items() if value}, _closed(body)))
 
 
 def revised_text(text: str, changes: Mapping[str, Value | None], body: str | None = None) -> str:
-    """Return a file's text with some fields set (None removes one) and an optional new body.
+    """Return a file's text with some fields set (None removes a field) and an optional new body.
 
-    Other lines stay byte for byte, comments too. A file without front matter gets some.
+    Other lines stay byte for byte, comments too. A file without front matter gets some. Raise ``InputError`` if
+    the old or the new front matter is invalid.
     """
     matter = parse(text)
     if not matter.fields:
@@ -289,7 +290,7 @@ def revised_text(text: str, changes: Mapping[str, Value | None], body: str | Non
 
 
 def _blocks(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """Group the lines between the fences by field; a comment belongs to the field below it."""
+    """Return the lines between the fences grouped by field; comments form groups with an empty name."""
     blocks: list[tuple[str, list[str]]] = []
     for line in lines:
         found = _TOP_KEY.match(line.rstrip("\r\n"))

@@ -43,27 +43,30 @@ def utc_now() -> datetime:
 
 
 def stamp(moment: datetime) -> str:
-    """Return a time in the journal's format, which sorts by time."""
+    """Return a time as UTC text in the journal's format, which sorts by time."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @record
 class Scan:
-    """The heads of all memories, and the files that could not be read."""
+    """All memories without their bodies, and the reason by file for those with a problem."""
 
     memories: list[MemoryRecord]
     problems: dict[str, str]
 
 
 def _head_trust(claim: Trust, version: str, known: FileTrust | None) -> Trust:
-    """Return the trust of a head with this claim; ``version`` matters only if claim and journal both say ``user``."""
+    """Return the trust of a memory whose file makes this claim; ``known`` is its last journaled version.
+
+    ``version``, the file's hash, matters only if claim and journal both say ``user``.
+    """
     if known is not None and claim == known.trust == "user":
         return "user" if version == known.version else "agent"
     return worst((claim, "agent", known.trust if known else "agent"))
 
 
 class Transaction:
-    """The state of the directory during a transaction, under its lock."""
+    """The state of a memory directory under its lock, which a plan reads; each file is read once."""
 
     def __init__(self, store: MemoryStore, history: History, now: str) -> None:
         self._store = store
@@ -74,30 +77,30 @@ class Transaction:
 
     @property
     def index(self) -> str:
-        """The current index."""
+        """The text of the index when the transaction began."""
         return (self.index_data or b"").decode("utf-8", "surrogateescape")
 
     def read(self, file: str) -> bytes | None:
-        """Return the current bytes of a memory file."""
+        """Return the bytes of a memory file; None if it does not exist; raise ``UnsafePath`` for a bad name."""
         if file not in self.seen:
             check_file(file)
             self.seen[file] = read_plain(self._store.root, file)
         return self.seen[file]
 
     def record(self, file: str) -> MemoryRecord | None:
-        """Return a memory in its current version."""
+        """Return a memory with its body and its trust by the journal; None if it does not exist."""
         data = self.read(file)
         if data is None:
             return None
         return self._store.with_trust(read_record(file, data, scope=self._store.scope), self.history.trusts)
 
     def heads(self) -> list[MemoryRecord]:
-        """Return the heads of all memories."""
+        """Return all memories without their bodies."""
         return self._store.scan_files(self.history.trusts).memories
 
 
 class MemoryStore:
-    """One memory directory."""
+    """One memory directory on disk: reads without a lock, and changes as journaled transactions."""
 
     def __init__(self, root: str, *, scope: Scope = "private", clock: Callable[[], datetime] = utc_now) -> None:
         self.root = os.path.abspath(root)
@@ -110,11 +113,11 @@ class MemoryStore:
     # -- reading
 
     def path(self, file: str = "") -> str:
-        """Return the path of a file in this directory."""
+        """Return the absolute path of a file in this directory, or of the directory itself."""
         return os.path.join(self.root, file) if file else self.root
 
     def get(self, file: str) -> MemoryRecord | None:
-        """Read one memory; None if it does not exist."""
+        """Return one memory with its body; None if it does not exist; raise ``UnsafePath`` for a bad name."""
         check_file(file)
         memory, trusts = self._read(file), self._journal.trusts()
         known = trusts.get(file)
@@ -140,8 +143,7 @@ class MemoryStore:
         return "team" if self.scope == "team" else "outside"
 
     def with_trust(self, memory: MemoryRecord, trusts: TrustHistory) -> MemoryRecord:
-        """Return a memory with the trust from the journal, and with ``outside`` as a source if the store did not write
-        it."""
+        """Return a memory with its trust by the journal, and with ``outside`` as a source if others wrote it."""
         trust = trusts.trust(memory.file, memory.version, memory.trust)
         source = memory.source
         if trusts.is_outside(memory.file, memory.version) and self.outside not in source:
@@ -151,24 +153,24 @@ class MemoryStore:
         )
 
     def read_index(self) -> str:
-        """Return the index on disk."""
+        """Return the text of the index on disk; empty if there is none."""
         self.finish_writes()
         return (read_plain(self.root, INDEX) or b"").decode("utf-8", "replace")
 
     def load_index(self) -> LoadedIndex:
-        """Return the shown part of the index."""
+        """Return the part of the index that prompts show, with a warning if it was cut."""
         self.finish_writes()
         data = read_plain(self.root, INDEX) or b""
         return load(data.decode("utf-8", "replace"), size=len(data))
 
     def scan(self) -> Scan:
-        """Read the heads of all memories; files with problems are listed separately."""
+        """Return all memories without their bodies, and the files with problems; finish a killed write first."""
         self.finish_writes()
         with uncollected():
             return self.scan_files(self._journal.trusts())
 
     def scan_files(self, trusts: TrustHistory) -> Scan:
-        """Read the heads with their trust; unchanged files come from the cache."""
+        """Return all memories without bodies, with trust by this history; unchanged files come from the cache."""
         memories: list[MemoryRecord] = []
         problems: dict[str, str] = {}
         kept, now, read = self._head_cache.heads(), dict[str, Head](), 0
@@ -212,7 +214,7 @@ class MemoryStore:
         return Scan(memories, problems)
 
     def _set_trust(self, memory: MemoryRecord, head: bytes, size: int, known: FileTrust | None) -> str:
-        """Set the trust of a head; return the file's hash if it was needed, which reads the whole file."""
+        """Set the trust of a memory in place; return the file's hash if it was needed for that, else ""."""
         claim, version = memory.trust, ""
         if known is not None and claim == known.trust == "user":
             whole = head if len(head) == size else read_plain(self.root, memory.file) or b""
@@ -231,7 +233,7 @@ class MemoryStore:
         return memory if trust == memory.trust else replace(memory, trust=trust)
 
     def finish_writes(self) -> None:
-        """Finish the transaction of a killed writer, if there is one."""
+        """Finish a transaction whose writer was killed, if there is one and the directory can be written."""
         if not self._journal.is_settled():
             with suppress(StorageError), self._journal.locked():  # a directory that is not writable can still be read
                 pass
@@ -239,11 +241,11 @@ class MemoryStore:
     # -- changing
 
     def entries(self) -> list[JournalEntry]:
-        """Return the journal entries, after recording changes made outside."""
+        """Return the journal entries, oldest first, after recording changes made outside in the journal."""
         return list(self.history().entries)
 
     def history(self) -> History:
-        """Return the journal with its derived state, after recording changes made outside."""
+        """Return the journal with its derived state, after recording changes made outside in the journal."""
         if not os.path.isdir(self.root):
             return History()
         with self._journal.locked():
@@ -253,7 +255,9 @@ class MemoryStore:
     def commit(
         self, plan: Callable[[Transaction], Draft | None], *, notice: bool = False, dry_run: bool = False
     ) -> JournalEntry | None:
-        """Plan a change and make it as one transaction; return None if nothing changes.
+        """Call ``plan`` under the lock, make its draft as one transaction, and return the entry.
+
+        Return None if nothing changes; raise ``StorageConflict`` if a file is not as the draft expects.
 
         With ``dry_run``, return the entry without making it. With ``notice``, record every outside change before
         planning; otherwise only changes to the files that the plan reads.
@@ -321,9 +325,9 @@ class MemoryStore:
         )
 
     def _trust_after(self, transaction: Transaction, draft: Draft, file: str, data: bytes | None) -> Trust | None:
-        """Return a file's trust after a change: restored content has its earlier trust, else trust only falls.
+        """Return a file's trust after a change: restored content gets its earlier trust, else trust only falls.
 
-        Only confirmation by the user raises it.
+        Only confirmation by the user raises trust; a removed file has none.
         """
         if data is None:
             return None
@@ -334,7 +338,7 @@ class MemoryStore:
         return worst((claimed, now.trust)) if now else claimed
 
     def _notice(self, transaction: Transaction, *, everything: bool = False) -> None:
-        """Record outside changes: to the files that were read, or to all."""
+        """Append a journal entry for outside changes, if any: to the files that were read, or to all."""
         history = transaction.history
         names = set(transaction.seen)
         if everything:
@@ -360,7 +364,7 @@ class MemoryStore:
             )
 
     def erase(self, files: Iterable[str]) -> None:
-        """Erase every version of these files from the journal, so that nothing of them stays on disk."""
+        """Erase contents and names of these files from the journal, the cache and the list of shown memories."""
         gone = set(files)
         with self._journal.locked():
             self._journal.erase(gone)
@@ -372,7 +376,7 @@ class MemoryStore:
     # -- append-only files
 
     def append(self, file: str, text: str) -> None:
-        """Append a line to a file that is not a memory, such as a daily log; create it if needed."""
+        """Append a line to a file that is not a memory, such as a daily log, and create it if needed."""
         check_key(file)
         with explained("append to", self.path(file)):
             descriptor = open_file(self.root, file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
@@ -382,12 +386,12 @@ class MemoryStore:
             os.close(descriptor)
 
     def note_surfaced(self, files: Iterable[str], session: str) -> None:
-        """Record that a session was shown these memories, so that forgetting one can name the sessions with copies."""
+        """Record on disk that a session was shown these memories, for ``surfaced``."""
         line = json.dumps({"session": session, "files": sorted(files), "time": stamp(self._clock())})
         self.append(f"{JOURNAL}/{_SURFACED}", line)
 
     def surfaced(self, files: Iterable[str]) -> list[str]:
-        """Return the sessions that were shown one of these memories."""
+        """Return the ids of the sessions that were shown at least one of these memories."""
         wanted = set(files)
         return list(dict.fromkeys(line["session"] for line in self._surfaced_lines() if wanted & set(line["files"])))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        """Create the type for code that validates values against it; a hook does not, and ``typing`` loads slowly."""
+        """Create the type ``Trust`` on first use; a hook does not need it, and ``typing`` loads slowly."""
         if name != "Trust":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from typing import Literal
@@ -24,7 +24,7 @@ else:
 
 
 TRUSTS: Final[tuple[Trust, ...]] = ("user", "agent", "unconfirmed")
-"""Best first: said or confirmed by the user; written by an agent; derived from untrusted text."""
+"""The classes of trust, best first: by or confirmed by the user, by an agent, from untrusted text."""
 
 LABELS: Final[dict[Trust, str]] = {
     "user": "said or confirmed by the user",
@@ -35,11 +35,11 @@ _CLAIMS: Final[dict[str, Trust]] = {"": "agent", **{trust: trust for trust in TR
 
 
 def worst(inputs: Iterable[Trust], *, default: Trust = "agent") -> Trust:
-    """Return the trust of content made from these inputs."""
+    """Return the lowest trust of these inputs, which content made from them gets; without any, ``default``."""
     ranked = [TRUSTS.index(trust) for trust in inputs]
     return TRUSTS[max(ranked)] if ranked else default
 
 
 def claimed(word: str) -> Trust:
-    """Return the trust a file claims: an agent's if it claims none, the worst if the word is unknown."""
+    """Return the trust that a file's word claims: ``agent`` if it is empty, ``unconfirmed`` if it is unknown."""
     return _CLAIMS.get(word, "unconfirmed")

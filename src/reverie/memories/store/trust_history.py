@@ -22,7 +22,7 @@ class TrustedChange(Protocol):
 
     @property
     def file(self) -> str:
-        """The file's name."""
+        """The path of the file beneath the memory directory."""
         ...
 
     @property
@@ -32,7 +32,7 @@ class TrustedChange(Protocol):
 
     @property
     def trust(self) -> Trust | None:
-        """The trust of the new version; None in old journals."""
+        """The trust of the new version; None in old journals and for removals."""
         ...
 
 
@@ -42,7 +42,7 @@ class FileTrust(NamedTuple):
     version: str | None
     trust: Trust
     outside: bool
-    """Whether it was written outside the store."""
+    """Whether that version was written outside the store."""
 
 
 _new_tuple: Final = tuple[
@@ -51,13 +51,13 @@ _new_tuple: Final = tuple[
 
 
 class TrustHistory:
-    """The trust of every file in a journal."""
+    """The last version and trust of every file in a journal."""
 
     def __init__(self) -> None:
         self._files: dict[str, FileTrust] = {}
 
     def add(self, act: str, changes: Iterable[TrustedChange]) -> None:
-        """Add the next transaction."""
+        """Add the changes of the journal's next entry, whose kind is ``act``."""
         outside = act in OUTSIDE_ACTS
         for change in changes:
             if (after := change.after) is not None:
@@ -70,11 +70,11 @@ class TrustHistory:
                 self._files.pop(change.file, None)
 
     def get(self, file: str) -> FileTrust | None:
-        """Return the last version and trust of a file."""
+        """Return the last journaled version and trust of a file; None if it has none."""
         return self._files.get(file)
 
     def trust(self, file: str, version: str, claimed: Trust) -> Trust:
-        """Return the trust of a version of a file with this claim."""
+        """Return the trust of a version (hash) of a file that claims this trust, by claim and journal."""
         known = self._files.get(file)
         if known is None:
             return worst((claimed, "agent"))
@@ -82,6 +82,6 @@ class TrustHistory:
         return worst((claimed, known.trust, *own))
 
     def is_outside(self, file: str, version: str) -> bool:
-        """Say whether this version was written outside the store."""
+        """Say whether this version (hash) of a file was written outside the store or is unknown to the journal."""
         known = self._files.get(file)
         return known is None or known.outside or known.version != version
