@@ -164,7 +164,7 @@ def with_rules(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...]
 
 
 def requested_session(settings: Settings, cwd: Path, go_on: bool, resume: str | None) -> str | None:
-    """Return the newest session if ``go_on``, or the one ``resume`` names; None for a new session or a later choice."""
+    """Return the newest session if ``go_on``, or the one ``resume`` names; None if it is new or chosen later."""
     from .terminal.sessions import named_session, newest_session
 
     if go_on:
