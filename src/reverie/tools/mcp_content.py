@@ -110,7 +110,7 @@ def _link(part: Mapping[str, Any]) -> str:
 
 
 def _binary(label: str, media: object, data: object) -> dict[str, Any]:
-    """Return an image block if the provider accepts the image; otherwise a text that describes the data."""
+    """Return an image block if the provider accepts the image; otherwise a text block that describes the data."""
     if isinstance(data, str) and media in _IMAGES and 0 < len(data) <= _MAX_IMAGE_CHARS and _is_base64(data):
         return {"type": "image", "source": {"type": "base64", "media_type": media, "data": data}}
     size = len(data) * 3 // 4 if isinstance(data, str) else 0

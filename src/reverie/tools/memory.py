@@ -79,7 +79,7 @@ class _RemovedMemory(Protocol):
 
 
 class MemoryStore(Protocol):
-    """The operations of the memory store that the tool uses."""
+    """The operations of a memory store that the Memory tool uses."""
 
     def list(self) -> Sequence[MemoryRecord]:
         """Return a sequence of all memories, without their text."""

@@ -17,11 +17,11 @@ AccessKind: TypeAlias = Literal["none", "read", "write", "run", "fetch", "other"
 
 @record
 class Access:
-    """The effect of a call: none, a path to read or write, a command to run, a URL to fetch, or something that only
-    the tool knows (a tool of an MCP server).
+    """The effect of a tool call: its kind and its target.
 
-    ``doubt`` is a reason to ask a person although the target alone needs no permission: a file inside the workspace
-    may have another hard link outside.
+    The kind is ``none``, ``read`` or ``write`` (the target is a path), ``run`` (a command), ``fetch`` (a URL) or
+    ``other`` (an effect that only the tool knows, as of an MCP server). ``doubt`` is a reason to ask a person
+    although the target alone needs no permission: a file inside the workspace may have another hard link outside.
     """
 
     kind: AccessKind
@@ -76,7 +76,7 @@ class Tool(Protocol):
         ...
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Run the call; return an error output instead of raising, and clean up when cancelled."""
+        """Run the call and return its output; return an error output instead of raising; clean up if cancelled."""
         ...
 
 

@@ -157,7 +157,7 @@ def _addresses_of(host: str, port: int) -> list[str]:
 
 
 def address_problem(address: str) -> str:
-    """Return the reason why an address is not public; an empty text if it is public."""
+    """Return the reason why an IP address is not public; an empty text if it is public."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -37,7 +37,7 @@ __all__ = ["Agent"]
 
 
 class Agent:
-    """Answers prompts with tools, and keeps the conversation in a session."""
+    """A model with tools and permissions that answers prompts and keeps the conversation in a session."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """The name of the session."""
+        """The name of the agent's session."""
         return self._options.name
 
     @property

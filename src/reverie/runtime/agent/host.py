@@ -25,7 +25,7 @@ class AgentHost:
 
     @property
     def model(self) -> Model:
-        """The model that answers now."""
+        """The model that the next request goes to."""
         return self._parts.model
 
     @property

@@ -40,7 +40,7 @@ MAX_SENT_BACK: Final = 5
 
 @record
 class QueryEnd:
-    """The reason why a query ended (one of the names in requirement Q6), and a detail for people."""
+    """The end of a query: one of the names in requirement Q6, such as ``completed``, and a detail for people."""
 
     end: str
     detail: str = ""
@@ -51,7 +51,7 @@ class QueryHost(Protocol):
 
     @property
     def model(self) -> Model:
-        """The model that answers now."""
+        """The model that the next request goes to."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class QueryEvents(Protocol):
         ...
 
     def new_events(self) -> Iterable[Event]:
-        """Return the events since the last call, oldest first."""
+        """Return the events that were queued since the last call, oldest first."""
         ...
 
 

@@ -189,7 +189,7 @@ def _first_tools(options: AgentOptions, memory: AgentMemory | None, *, is_small:
 
 
 def _read_state_listener(reads: ReadState) -> Callable[[Event], None]:
-    """Return a listener that forgets files whose content a trim or a compaction removed from the view."""
+    """Return a listener that forgets reads of trimmed files, and all reads after a compaction."""
 
     def listener(event: Event) -> None:
         if isinstance(event, ResultsTrimmed):

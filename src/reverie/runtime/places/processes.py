@@ -41,7 +41,7 @@ class ProcessIdentity:
 
 
 def own_identity() -> ProcessIdentity:
-    """Return the identity of this process."""
+    """Return the identity of the process that calls this function."""
     return ProcessIdentity(os.getpid(), _started(os.getpid()) or "", _boot(), _space())
 
 

@@ -25,7 +25,7 @@ def canonical_root(directory: Path) -> Path:
 
 
 def root_of(directory: str) -> str:
-    """Return the git root of a directory, as ``canonical_root`` does, for text paths."""
+    """Return the real path of the project's root, as ``canonical_root`` does, for paths given as text."""
     candidate = directory = os.path.realpath(directory)
     while True:
         marker = os.path.join(candidate, ".git")

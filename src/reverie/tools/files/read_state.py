@@ -94,7 +94,7 @@ class ReadState:
         self._bytes = 0
 
     def copy(self) -> ReadState:
-        """Return an independent copy for a fork."""
+        """Return an independent copy, with the same reads and limits."""
         copied = ReadState(self._max_entries, self._max_bytes)
         copied._reads = self._reads.copy()
         copied._bytes = self._bytes

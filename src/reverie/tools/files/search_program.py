@@ -33,7 +33,7 @@ _CHUNK_FILES: Final = 2_000
 _CHUNK_BYTES: Final = 100_000
 _MIN_LITERAL: Final = 3
 _MIN_FILES: Final = 20
-"""Reading fewer files than this is faster than starting ripgrep."""
+"""With fewer files than this, ripgrep is not started, because reading them all is faster."""
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 

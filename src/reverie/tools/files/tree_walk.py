@@ -39,11 +39,11 @@ def walk(
     above: Sequence[IgnoreRules] = (),
     between: Callable[[], None] = lambda: None,
 ) -> Iterator[FoundFile]:
-    """Yield the plain files beneath an open directory, sorted name by name.
+    """Yield the plain files beneath an open directory, each directory's names in sorted order; follow no links.
 
     Leave out names that begin with a dot unless ``hidden``, ``.git`` always, and with ``ignore`` the files that
-    ``.gitignore`` files name. ``above`` holds the rules of directories above the start; ``between`` is called for each
-    directory and may raise to stop.
+    ``.gitignore`` files name. ``above`` holds the rules of directories above the start; ``between`` is called for
+    each directory and may raise to stop.
     """
     yield from _walk(start, "", 0, hidden, ignore, tuple(above), between)
 

@@ -118,9 +118,10 @@ def needs_grant(target: str, context: ToolContext) -> bool:
 
 
 def with_grant(context: ToolContext, target: str, *, restricted: bool | None = None) -> ToolContext:
-    """Return the context for one call whose target a person allowed; all state is shared with the given context.
+    """Return a copy of the context in which one allowed target may be opened; it shares all other state.
 
-    A target inside the workspace gets no grant: if it becomes a link to the outside in the meantime, it is refused.
+    A target inside the workspace without other hard links gets no grant: if it becomes a link to the outside in
+    the meantime, it is refused. ``restricted`` replaces that of the context unless it is None.
     """
     keep = context.restricted if restricted is None else restricted
     more = {target} if target and needs_grant(target, context) else set[str]()

@@ -264,13 +264,13 @@ def drop_capabilities() -> None:
 
 
 class Ruleset(ctypes.Structure):
-    """struct landlock_ruleset_attr."""
+    """The C struct ``landlock_ruleset_attr``: the kinds of access that Landlock restricts."""
 
     _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
 
 
 class Beneath(ctypes.Structure):
-    """struct landlock_path_beneath_attr."""
+    """The C struct ``landlock_path_beneath_attr``: the access that a path is still allowed."""
 
     _pack_ = 1
     _fields_ = (("access", ctypes.c_uint64), ("parent", ctypes.c_int32))

@@ -68,14 +68,14 @@ class Command:
 
 @record
 class Line:
-    """The simple commands of a line, in order, joined by pipes and ``&&``, ``||`` and ``;``."""
+    """A line of shell: its simple commands in order, joined by pipes, ``&&``, ``||`` or ``;``."""
 
     commands: tuple[Command, ...]
 
 
 @record
 class UnclearLine:
-    """A line that cannot be parsed with certainty, and the reason."""
+    """A line of shell that cannot be parsed with certainty, and the reason."""
 
     reason: str
 
@@ -235,7 +235,7 @@ def _by_grammar(text: str) -> list[tuple[str, ...]]:
 
 
 def loose_commands(text: str) -> Iterator[tuple[str, ...]]:
-    """Yield the words of everything that looks like a command, at any place and even in a damaged line.
+    """Yield the words of everything in a line that looks like a command, nested or in damaged syntax too.
 
     Use this only to find forbidden commands, never to allow one.
     """

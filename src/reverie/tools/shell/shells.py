@@ -62,7 +62,7 @@ class OutputBuffer:
 
     @property
     def has_new(self) -> bool:
-        """Whether there is output since the last call of ``new``."""
+        """Whether output was added since the last call of ``new``."""
         return self.total_bytes > self._read
 
     def _since(self, start: int) -> bytes:
@@ -138,7 +138,7 @@ class Shell:
         )
 
     async def wait_for_news(self, timeout_seconds: float) -> None:
-        """Wait until there is new output, the command ends, or the time is over."""
+        """Wait until there is output that ``new_output`` has not returned, the command ends, or time is up."""
         await anyio.to_thread.run_sync(
             self._await_news, timeout_seconds, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
         )

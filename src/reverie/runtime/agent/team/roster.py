@@ -99,7 +99,7 @@ class TeamMember:
 
 
 class Roster:
-    """All agents under one main agent, at every depth; the limits apply to all of them together."""
+    """All agents under one main agent, at every depth; limits on their number and cost count all of them."""
 
     def __init__(self, policy: RelayPolicy, clock: Callable[[], float] = time.monotonic) -> None:
         self.policy = policy

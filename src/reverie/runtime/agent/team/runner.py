@@ -102,7 +102,7 @@ class ChildAgent(Protocol):
 
 
 class AgentRunner:
-    """Runs the forks and sub-agents of one parent agent."""
+    """Makes the functions that run forks and sub-agents of one parent agent; a ``Starter``."""
 
     def __init__(
         self,

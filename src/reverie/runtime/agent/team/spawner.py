@@ -111,7 +111,7 @@ class Spawner:
         return kinds_listing(self.kinds())
 
     def kinds(self) -> Mapping[str, str]:
-        """Return the description of each agent type by name."""
+        """Return a dict from the name of each agent type to its description."""
         return {name: kind.description for name, kind in self._kinds.items()}
 
     def statuses(self) -> list[AgentStatus]:

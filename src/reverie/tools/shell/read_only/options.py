@@ -43,10 +43,10 @@ class ParsedArguments:
 
 
 ArgumentCheck: TypeAlias = Callable[[ParsedArguments], str]
-"""Return a problem of a command line whose options are allowed; an empty text if there is none."""
+"""Function that returns a problem of a command's parsed arguments; an empty text if there is none."""
 
 WordCheck: TypeAlias = Callable[[tuple[Word, ...]], str]
-"""Return a problem of the words after a command that has a language of its own."""
+"""Function that returns a problem of the words after a command's name; an empty text if there is none."""
 
 
 def _fine(given: ParsedArguments) -> str:
