@@ -61,7 +61,7 @@ class SettingsError(ReverieError):
 
 
 class SandboxUnavailable(ReverieError):
-    """The sandbox cannot confine a command on this machine."""
+    """The sandbox cannot confine a command on this machine, so the command does not run."""
 
 
 class StorageError(ReverieError):
@@ -74,7 +74,7 @@ class StorageError(ReverieError):
 
 
 class StorageConflict(StorageError):
-    """Another writer changed the document first."""
+    """Another writer changed or created the document first."""
 
 
 class UnsafePath(StorageError):
@@ -82,7 +82,7 @@ class UnsafePath(StorageError):
 
 
 class SessionError(ReverieError):
-    """The session cannot do this now."""
+    """The session cannot do the requested action now."""
 
 
 class SessionNotFound(SessionError):

@@ -51,7 +51,7 @@ __all__ = [
 
 @record
 class SessionOpened:
-    """A session was opened and its log read."""
+    """A session was opened and its log of ``entries`` entries read; ``mode`` is ``write`` or ``read``."""
 
     session: str
     entries: int
@@ -60,7 +60,7 @@ class SessionOpened:
 
 @record
 class LogDamaged:
-    """A line of the log could not be read; it is skipped, and every other line was loaded."""
+    """A damaged line was found while the log was read; it is skipped unless its entry could be rescued."""
 
     session: str
     line: int
@@ -124,7 +124,7 @@ class FellBack:
 
 @record
 class ResultsTrimmed:
-    """Old tool results were removed from the view; ``tools`` and ``paths`` say which."""
+    """Old tool results were cleared by layer 2 or by the provider; ``tools`` and ``paths`` name them, if known."""
 
     session: str
     trigger: str
@@ -253,7 +253,7 @@ class NotesWritten:
 
 @record
 class BackgroundChanged:
-    """A background task started or ended: notes, extraction, a dream or a shell command."""
+    """A background task (``what``) started, ended or was skipped: notes, extraction, dream or shell command."""
 
     session: str
     what: str
@@ -376,7 +376,7 @@ EVENTS: Final[dict[type[Any], str]] = {kind: _snake(kind.__name__) for kind in g
 
 
 def event_body(event: Event) -> dict[str, Any]:
-    """Return the event as a JSON object, with its snake-case name under ``event``."""
+    """Return the event as a dict of JSON values, with its snake-case name under ``event``."""
     body: dict[str, Any] = {"event": EVENTS[type(event)]}
     for name in fields_of(event):
         value = getattr(event, name)

@@ -31,7 +31,7 @@ _PERCENT: Final = pattern(r"%u([0-9a-fA-F]{4})|((?:%[0-9a-fA-F]{2})+)")
 
 @lru_cache(maxsize=1_024)
 def check_key(key: str) -> tuple[str, ...]:
-    """Return the key's components, or raise ``UnsafePath`` with the reason and the remedy."""
+    """Return the components of a safe key as a tuple, or raise ``UnsafePath`` with the reason and the remedy."""
     if not key or key.startswith("/"):
         raise _bad_key(key, "it is empty or absolute; give a path relative to the store's root")
     if any(unicodedata.category(letter) in _HIDDEN for letter in key):

@@ -14,7 +14,10 @@ __all__ = ["lazily", "pattern"]
 
 
 def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__`` that imports each name from its module; ``homes`` maps modules to names."""
+    """Return a ``__getattr__`` for a package that imports a name from its module on first use.
+
+    ``homes`` maps module paths relative to the package to the names they define.
+    """
     found = {name: home for home, names in homes.items() for name in names}
 
     def __getattr__(name: str) -> Any:
@@ -31,13 +34,13 @@ def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str]
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a regular expression that is compiled on first use, since most runs use few of a module's patterns."""
+    """Return a stand-in for a regular expression, compiled on first use, since most runs use few patterns."""
     late: Any = _LazyPattern(text, flags)
     return late
 
 
 class _LazyPattern:
-    """A pattern that is compiled on first use; methods become its own attributes after their first access."""
+    """A regular expression that is compiled on first use; each of its methods is stored here on first access."""
 
     def __init__(self, text: str, flags: int) -> None:
         self._given = (text, flags)

@@ -79,7 +79,7 @@ _UNSAFE: Final = {
 
 
 def explain(error: OSError, doing: str, path: str) -> StorageError:
-    """Return an operating-system error as a ``StorageError`` that names the path and the remedy."""
+    """Return a ``StorageError`` for an operating-system error, which names the action, the path and the remedy."""
     number = error.errno or errno.EIO
     name = errno.errorcode.get(number, str(number))
     unsafe = _UNSAFE.get(number)
@@ -90,7 +90,7 @@ def explain(error: OSError, doing: str, path: str) -> StorageError:
 
 @contextmanager
 def explained(doing: str, path: str) -> Generator[None]:
-    """Raise operating-system errors of the block as ``StorageError``."""
+    """Raise operating-system errors of the block as ``StorageError``, which names the action and the path."""
     try:
         yield
     except OSError as error:
@@ -104,7 +104,7 @@ _MAX_RACES: Final = 64
 
 @cache
 def resolver() -> Literal["openat2", "walk"]:
-    """Return the way folders are resolved: by the kernel in one call, or component by component."""
+    """Return how this machine resolves folders: by the kernel in one call, or component by component."""
     if sys.platform != "linux":
         return "walk"
     here = os.open("/", _FOLDER_FLAGS)
@@ -137,7 +137,7 @@ def _openat2() -> Callable[[int, bytes, int, int], int]:
 
 
 def open_by_openat2(folder: int, path: str, flags: int) -> int:
-    """Open a path beneath a folder, resolved by the kernel, with no symlink on the way."""
+    """Open a path beneath a folder, resolved by the kernel, and return its descriptor; symlinks are refused."""
     mode = _FILE_MODE if flags & os.O_CREAT else 0
     for _ in range(_MAX_RACES):
         found = _openat2()(folder, os.fsencode(path), flags | os.O_CLOEXEC, mode)
@@ -149,7 +149,7 @@ def open_by_openat2(folder: int, path: str, flags: int) -> int:
 
 
 def open_by_walk(folder: int, path: str, flags: int) -> int:
-    """Open a path beneath a folder component by component, with no symlink on the way."""
+    """Open a path beneath a folder component by component and return its descriptor; symlinks are refused."""
     *folders, name = path.split("/")
     current = os.dup(folder)
     try:
@@ -174,13 +174,16 @@ def _open_component(folder: int, name: str, flags: int) -> int:
 
 
 def open_beneath(folder: int, path: str, flags: int) -> int:
-    """Open a path beneath a folder by the best available means; a single name needs no resolution."""
+    """Open a path beneath a folder by the best available means and return its descriptor; symlinks are refused."""
     is_resolved = "/" in path and resolver() == "openat2"
     return open_by_openat2(folder, path, flags) if is_resolved else open_by_walk(folder, path, flags)
 
 
 def open_root(root: str, *, create: bool = False) -> int:
-    """Open a store's root; the user chose this path, so it may contain symlinks."""
+    """Open a store's root and return its descriptor; with ``create``, make missing folders.
+
+    The user chose this path, so it may contain symlinks.
+    """
     try:
         return os.open(root, _FOLDER_FLAGS)
     except FileNotFoundError:
@@ -196,7 +199,10 @@ def open_root(root: str, *, create: bool = False) -> int:
 
 
 def open_folder(root: str, parts: Sequence[str], *, create: bool = False) -> int:
-    """Open a folder beneath the root; with ``create``, make missing folders, private and durable."""
+    """Open a folder beneath the root and return its descriptor; with ``create``, make missing folders.
+
+    New folders are private and durable.
+    """
     current = open_root(root, create=create)
     try:
         if not parts:
@@ -216,7 +222,7 @@ def open_folder(root: str, parts: Sequence[str], *, create: bool = False) -> int
 
 @contextmanager
 def opened_folder(root: str, parts: Sequence[str], *, create: bool = False) -> Generator[int]:
-    """Open a folder as ``open_folder`` does, and close it after the block."""
+    """Open a folder as ``open_folder`` does, yield its descriptor, and close it after the block."""
     folder = open_folder(root, parts, create=create)
     try:
         yield folder
@@ -238,14 +244,17 @@ def _make_folder(parent: int, name: str) -> int:
 
 
 def open_file(root: str, key: str, flags: int) -> int:
-    """Open a regular file beneath the root; with ``O_CREAT``, make missing folders too."""
+    """Open a regular file beneath the root and return its descriptor; with ``O_CREAT``, make missing folders."""
     *folders, name = key.split("/")
     with opened_folder(root, folders, create=bool(flags & os.O_CREAT)) as folder:
         return open_plain(folder, name, flags, os.path.join(root, key))
 
 
 def open_plain(folder: int, name: str, flags: int, path: str) -> int:
-    """Open a regular file in a folder; a new file is private regardless of the umask."""
+    """Open a regular file in a folder and return its descriptor; a file opened to write becomes private (0600).
+
+    Raise ``UnsafePath``, which names ``path``, if it is not a regular file or has several names.
+    """
     descriptor = _open_component(folder, name, flags | os.O_NONBLOCK | os.O_NOCTTY)  # never wait for a pipe's reader
     try:
         found = os.fstat(descriptor)
@@ -259,7 +268,7 @@ def open_plain(folder: int, name: str, flags: int, path: str) -> int:
 
 
 def open_no_follow(path: str, flags: int) -> int:
-    """Open a path for ``open(..., opener=...)`` without following a link at its end or waiting for a pipe."""
+    """Open a path without following a link at its end or waiting for a pipe; for ``open(..., opener=...)``."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
@@ -275,7 +284,7 @@ def refuse_unless_plain(found: os.stat_result, path: str) -> None:
 
 
 def read_all(descriptor: int) -> bytes:
-    """Read a file to its end and close it."""
+    """Return the bytes of an open file from its position to its end, and close it."""
     with open(descriptor, "rb", buffering=0) as file:
         return file.readall()
 
@@ -309,7 +318,7 @@ def sync_folder(folder: int) -> None:
 def replace_file(
     root: str, key: str, data: bytes, *, guard: Callable[[int, str], AbstractContextManager[object]] | None = None
 ) -> None:
-    """Replace a file beneath the root atomically and durably.
+    """Create or replace a file beneath the root atomically and durably, and make missing folders.
 
     The file is renamed into place inside ``guard(folder, name)``, which may take a lock and refuse.
     """
@@ -325,7 +334,10 @@ def replace_file(
 
 @contextmanager
 def temporary_file(folder: int, data: bytes, name: str = "") -> Generator[str]:
-    """Write a private, durable file under a unique name and yield the name; remove the file if the block fails."""
+    """Write a private, durable file and yield its name, unique if none is given; remove it if the block fails.
+
+    If the block succeeds, the file stays, unless the block renamed it.
+    """
     name = name or f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
     descriptor = _open_component(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
@@ -342,7 +354,7 @@ def temporary_file(folder: int, data: bytes, name: str = "") -> Generator[str]:
 
 
 def append_line(descriptor: int, line: bytes, *, path: str, clean_size: int = -1, durable: bool = True) -> int:
-    """Append one line in a single write and return the file's new size.
+    """Append one line and a newline in a single write and return the file's new size; flush it if ``durable``.
 
     The descriptor is open for reading and appending. An incomplete last line is first terminated by a newline;
     ``clean_size`` is a size at which the file is known to end in a newline, which saves the check. A lock on the file

@@ -44,7 +44,7 @@ class Lease(Protocol):
 
 
 class Storage(Protocol):
-    """A store of documents, append-only logs and leases, listed by key.
+    """A store of documents, append-only logs and leases, each named by a key.
 
     Keys are relative POSIX paths such as ``projects/app-1a2b/abc.jsonl``.
     Every failure is a ``StorageError`` that names the path.
@@ -55,7 +55,7 @@ class Storage(Protocol):
         ...
 
     def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
-        """Replace the document atomically and durably, and return its new version.
+        """Create or replace the document atomically and durably, and return its new version.
 
         Raise ``StorageConflict`` if the current version is not ``expect``, or if ``create`` is set and the document
         exists.
@@ -71,19 +71,19 @@ class Storage(Protocol):
         ...
 
     def append(self, key: str, line: bytes) -> None:
-        """Append one line, given without a newline, and return when it is stored safely."""
+        """Append one line, given without a newline, to a log, and return when it is stored safely."""
         ...
 
     def load(self, key: str) -> bytes | None:
-        """Return all bytes of a log, including damaged lines, or None if it does not exist."""
+        """Return all bytes of a log or document, including damaged lines, or None if it does not exist."""
         ...
 
     def lease(self, name: str, *, holder: str = "") -> Lease:
-        """Take the lease, or raise ``SessionBusy`` that names its holder."""
+        """Take the lease on a name for ``holder``, or raise ``SessionBusy`` that names the present holder."""
         ...
 
     def holder(self, name: str) -> str | None:
-        """Return the holder of the lease, or None if it is free."""
+        """Return the holder of the lease on a name, or None if the lease is free."""
         ...
 
     def close(self) -> None:
@@ -143,11 +143,11 @@ class Model(Protocol):
         ...
 
     def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Yield the parts of the reply as they arrive, and the complete reply last."""
+        """Send a request, yield the parts of the reply as they arrive, and yield the complete reply last."""
         ...
 
     async def complete(self, request: Mapping[str, Any]) -> Reply:
-        """Return the complete reply."""
+        """Send a request and return the complete reply."""
         ...
 
     async def aclose(self) -> None:
@@ -191,7 +191,10 @@ class Agents(Protocol):
     """Starts and stops the sub-agents of one agent."""
 
     async def start(self, request: AgentRequest) -> StartedAgent:
-        """Start a sub-agent or a fork; raise ``InputError`` at a limit."""
+        """Start a sub-agent or a fork and, unless it runs in the background, wait until it ends.
+
+        Raise ``InputError`` if a limit of sub-agents is reached.
+        """
         ...
 
     async def stop(self, agent: str) -> str:
@@ -199,9 +202,9 @@ class Agents(Protocol):
         ...
 
     def kinds(self) -> Mapping[str, str]:
-        """Return the available agent types, each with its purpose."""
+        """Return a mapping from the name of each available agent type to its purpose."""
         ...
 
     def at_work(self) -> Sequence[str]:
-        """Return one line of text per running agent."""
+        """Return a sequence with one line of text for each running agent."""
         ...

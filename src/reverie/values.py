@@ -40,7 +40,7 @@ _UNSUPPORTED = ("__init__", "__post_init__", "__match_args__", "__slots__")
 
 
 class _DefaultFactory:
-    """A field default that is made anew for each record."""
+    """A field default that ``make`` makes anew for each record."""
 
     __slots__ = ("make",)
 
@@ -49,7 +49,7 @@ class _DefaultFactory:
 
 
 def field(*, default: Any = _UNSET, default_factory: Callable[[], Any] = _UNSET) -> Any:
-    """Declare a field's default: a value, or a function that makes one for each record."""
+    """Return the default of a record's field: the value, or a marker for a function that is called for each record."""
     if default_factory is not _UNSET:
         return _DefaultFactory(default_factory)
     if default is _UNSET:
@@ -59,7 +59,10 @@ def field(*, default: Any = _UNSET, default_factory: Callable[[], Any] = _UNSET)
 
 @dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(field,))
 def record(cls: type[T]) -> type[T]:
-    """Make a class with annotated fields a record."""
+    """Return a frozen, slotted dataclass with the annotated fields and the methods of a class.
+
+    Raise ``TypeError`` for features that records do not support, such as base classes and ``__init__``.
+    """
     names = tuple(cls.__annotations__)
     space = dict(vars(cls))
     _refuse_unsupported(cls, space)
@@ -93,12 +96,12 @@ def _refuse_unsupported(cls: type[Any], space: dict[str, Any]) -> None:
 
 
 def _without_hash(space: dict[str, Any]) -> dict[str, Any]:
-    """Drop the empty ``__hash__`` that Python writes into a class body with an ``__eq__`` of its own."""
+    """Return the class body without the empty ``__hash__`` that Python adds to a class with its own ``__eq__``."""
     return {name: value for name, value in space.items() if name != "__hash__" or value is not None}
 
 
 def _initialiser(cls: Any, names: tuple[str, ...], defaults: dict[str, Any]) -> Any:
-    """Compile ``__init__``; it sets the slots directly, because ``__setattr__`` of a frozen class raises."""
+    """Return a compiled ``__init__`` that sets the slots directly, since ``__setattr__`` of a record raises."""
     known: dict[str, Any] = {"_unset_": _UNSET}
     parameters, body = ["self"], list[str]()
     for at, name in enumerate(names):
@@ -132,7 +135,7 @@ def replace(given: T, /, **changes: Any) -> T:
 
 
 def fields_of(given: Any) -> tuple[str, ...]:
-    """Return the names of the fields of a record, or of a class of records."""
+    """Return a tuple of the names of the fields of a record, or of a record class."""
     return given.__match_args__
 
 

@@ -63,17 +63,17 @@ class CacheEntry:
 
     @property
     def lasting(self) -> CacheEntry | None:
-        """The newest entry with a lifetime of one hour: this one or a shorter one."""
+        """The newest entry with a lifetime of one hour: this entry or a shorter one; None if there is none."""
         return self if self.ttl == "1h" else self._longer
 
     def upto(self, changed: BlockPosition) -> CacheEntry | None:
-        """Return the newest entry that ends before the changed block."""
+        """Return the newest entry that ends before the changed block, or None if there is none."""
         return next((one for one in self if not _precedes(changed, one.place)), None)
 
 
 @record
 class CacheState:
-    """The assumed state of the provider's cache after the last request."""
+    """The assumed state of the provider's cache after the request sent at ``at``; ``held`` is its newest entry."""
 
     ttl: str
     settled: BlockPosition | None
@@ -89,7 +89,7 @@ class CacheState:
         return "tail dead" if self.ttl == "1h" and self.settled is not None and idle < LIFETIMES["1h"] else "cold"
 
     def still_held(self, now: float, changed: BlockPosition | None) -> CacheEntry | None:
-        """Return the newest entry that a request with this first change can still read.
+        """Return the newest entry that a request whose first changed block is ``changed`` can still read, or None.
 
         Reading a longer prefix also renews the shorter ones within it, so entries of one lifetime expire together.
         """
@@ -112,7 +112,7 @@ class BreakpointPlan:
 
 
 def last_markable(messages: Sequence[Message], upto: int) -> BlockPosition | None:
-    """Return the last block among the first ``upto`` messages that may carry a breakpoint."""
+    """Return the position of the last block of the first ``upto`` messages that may have a breakpoint, or None."""
     for at in range(min(upto, len(messages)) - 1, -1, -1):
         content = messages[at]["content"]
         if isinstance(content, str):
@@ -133,10 +133,10 @@ def plan_marks(
     changed: BlockPosition | None = None,
     settled: int | None = None,
 ) -> BreakpointPlan:
-    """Choose the breakpoints of one request.
+    """Return the breakpoints of one request, and the assumed state of the cache after it.
 
-    ``changed`` is the first block that differs from the last request, and ``settled`` the number of messages that are
-    not expected to change.
+    ``before`` is the cache state after the last request, ``changed`` the first block that differs from that one,
+    ``settled`` the number of messages that are not expected to change, and ``ttl`` the lifetime of these.
     """
     end = last_markable(messages, len(messages))
     held = before.still_held(now, changed) if before is not None else None
@@ -159,7 +159,7 @@ def plan_marks(
 
 
 def _lasts(held: CacheEntry | None, place: BlockPosition | None) -> bool:
-    """Say whether a one-hour entry ends at this position."""
+    """Say whether a one-hour entry of this chain ends at this position."""
     one = held.lasting if held is not None else None
     while one is not None and place is not None and one.place != place and _precedes(place, one.place):
         one = one.before.lasting if one.before is not None else None
@@ -167,7 +167,7 @@ def _lasts(held: CacheEntry | None, place: BlockPosition | None) -> bool:
 
 
 def _only_lasting(held: CacheEntry | None) -> CacheEntry | None:
-    """Return the chain with only its one-hour entries."""
+    """Return a new chain of only the one-hour entries, or None if there are none."""
     left: CacheEntry | None = None
     for one in reversed([one for one in held if one.ttl == "1h"] if held is not None else []):
         left = CacheEntry(one.place, one.ttl, left)
@@ -182,7 +182,7 @@ def _settled(
     settled: int | None,
     found: BlockPosition | None,
 ) -> BlockPosition | None:
-    """Choose the end of the long-lived part: unchanged, unless the part after it is written again anyway."""
+    """Return the end of the long-lived part: the old one, unless the part after it is written again anyway."""
     if ttl != "1h" or (kept is not None and changed is None):
         return kept
     fresh = last_markable(messages, settled if settled is not None else len(messages))

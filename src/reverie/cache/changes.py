@@ -19,7 +19,10 @@ INERT_OPTIONS: Final = frozenset(
 
 
 def changes(earlier: Prefix, later: Prefix) -> list[str]:
-    """Return the client's changes in the order a provider reads a request; blocks added at the end are no change."""
+    """Return a list of texts such as ``tools[1] added``, one for each change of model, tools, system and options.
+
+    The first changed message comes last; messages added at the end are no change.
+    """
     found = ["model changed"] if earlier.model != later.model else []
     if earlier.tools is not later.tools:
         found += _tools(earlier.tools, later.tools)
@@ -35,7 +38,10 @@ def changes(earlier: Prefix, later: Prefix) -> list[str]:
 
 
 def _tools(earlier: Sequence[Part], later: Sequence[Part]) -> list[str]:
-    """Name the tools that were added, removed, moved or changed, each by its position in the later list if possible."""
+    """Return texts that name the tools added, removed, moved or changed, by their index in the later list.
+
+    A removed tool is named by its index in the earlier list.
+    """
     if [part.digest for part in earlier] == [part.digest for part in later]:
         return []
     before = {_name(part, at): (at, part) for at, part in enumerate(earlier)}
@@ -61,7 +67,7 @@ def _name(part: Part, at: int) -> str:
 
 
 def _fields(earlier: Any, later: Any) -> list[str]:
-    """Return the fields of a tool that differ; one empty name if only their order differs."""
+    """Return the fields of a tool that differ, as ``.name``; one empty text if only their order differs."""
     if not (isinstance(earlier, dict) and isinstance(later, dict)):
         return [""]
     one, other = cast("dict[str, Any]", earlier), cast("dict[str, Any]", later)

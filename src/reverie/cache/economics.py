@@ -96,7 +96,10 @@ class Verdict:
 def weigh_clearing(
     clearing: ClearingOption, forecast: Forecast, *, ttl: str, tail_ttl: str, rates: RelativeRates = CLASSIC
 ) -> Verdict:
-    """Compare the cost of clearing now with the cost of carrying the results on."""
+    """Return the verdict on clearing old results now instead of carrying them on.
+
+    ``ttl`` is the cache lifetime of the settled part, ``tail_ttl`` that of the tail.
+    """
     settled_price, tail_price = rates.write(ttl), rates.write(tail_ttl)
     # Live tokens would have been read; expired ones are written either way, at the tail's price if nothing is cleared.
     rewrite = (settled_price - rates.read) * clearing.settled_live + (tail_price - rates.read) * clearing.tail_live
@@ -141,12 +144,13 @@ def weigh_compaction(
     ttl: str = "5m",
     rates: RelativeRates = CLASSIC,
 ) -> Verdict:
-    """Compare the cost of compacting now with the cost of carrying the window for the expected turns.
+    """Return the verdict on compacting now instead of carrying the window for the expected turns.
 
     Carrying reads the live part, writes the rest once, and reads all of it on every later turn. Compacting pays for
     the summary call, writes the new part and reads the smaller window; the share ``need`` of the removed tokens is
     assumed to be needed again and written once more. With a cold cache the window must be written anyway, so compacting
-    is nearly free; with a live cache it rarely pays before the window is full.
+    is nearly free; with a live cache it rarely pays before the window is full. The verdict is to compact if the
+    savings are at least ``margin`` times the cost.
     """
     write = rates.write(ttl)
     later = max(0.0, turns - 1)
@@ -162,13 +166,13 @@ def weigh_compaction(
 
 
 def call_price(window: int, *, live: int, output: int, rates: RelativeRates = CLASSIC) -> float:
-    """Return the cost of a fork call with this much output, in uncached input tokens."""
+    """Return the cost of a fork call in uncached input tokens; ``live`` of the ``window`` tokens are cached."""
     live = min(live, window)
     return live * rates.read + (window - live) * rates.write_5m + output * OUTPUT_RATE
 
 
 def turns_ahead(*, turns: int, window: int, opening: int, limit: int, least: float = 3.0) -> float:
-    """Estimate the number of requests before the next cut.
+    """Return the estimated number of requests before the next cut, at least ``least``.
 
     A session is expected to have as many turns again as it had so far, unless its window is full before that.
     """
@@ -177,7 +181,7 @@ def turns_ahead(*, turns: int, window: int, opening: int, limit: int, least: flo
 
 
 def choose_ttl(*, pauses: int, requests: int, rates: RelativeRates = CLASSIC) -> str:
-    """Choose the cache lifetime of the settled part of a prompt: ``5m`` or ``1h``.
+    """Return the cheaper cache lifetime for the settled part of a prompt: ``5m`` or ``1h``.
 
     ``pauses`` counts requests that came 5 to 60 minutes after the previous one; each of them costs a rewrite with the
     short lifetime. The prior is one pause in 80 requests, so an unattended agent never pays for the long lifetime,

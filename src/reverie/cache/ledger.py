@@ -111,7 +111,7 @@ class Totals:
         return self.expected.read / self.expected.input if self.expected.input else 0.0
 
     def and_also(self, other: Totals) -> Totals:
-        """Return the sum of both."""
+        """Return the sum of both totals."""
         lost = dict(self.lost_by_reason)
         for reason, usd in other.lost_by_reason.items():
             lost[reason] = lost.get(reason, 0.0) + usd
@@ -129,7 +129,7 @@ class Totals:
         )
 
     def plus(self, call: LedgerCall) -> Totals:
-        """Return the sum with one more call."""
+        """Return the totals with one more call."""
         lost = dict(self.lost_by_reason)
         if call.broke:
             lost[call.broke] = lost.get(call.broke, 0.0) + call.lost_usd
@@ -149,7 +149,11 @@ class Totals:
 
 @record
 class Ledger:
-    """A session's calls, folded one by one from its log."""
+    """The totals of a session's calls, overall and by layer, folded from its log.
+
+    ``broken`` holds the calls that missed the cache, ``opening`` the current request without its messages, and
+    ``registered`` the names of decisions since the last main call that announce a miss.
+    """
 
     session: str
     project: str = ""
@@ -162,7 +166,7 @@ class Ledger:
     registered: tuple[str, ...] = ()
 
     def add(self, call: LedgerCall) -> Ledger:
-        """Return the ledger with one more call."""
+        """Return a new ledger with one more call."""
         layer = self.layers.get(call.layer, Totals()).plus(call)
         broken = (*self.broken, call) if call.broke else self.broken
         return replace(
@@ -170,7 +174,7 @@ class Ledger:
         )
 
     def fold(self, entry: Entry, prices: PriceList) -> Ledger:
-        """Return the ledger after one more entry of the log; only decisions change it."""
+        """Return the ledger after one more log entry; only decisions about calls or the cache change it."""
         if entry.kind != DECISION:
             return self
         decision = decision_of(entry.body)
@@ -182,7 +186,7 @@ class Ledger:
         return self.called(decision, entry, prices)
 
     def called(self, decision: CallRecorded, entry: Entry, prices: PriceList) -> Ledger:
-        """Return the ledger after a recorded call; only calls of the main conversation update the cache watch."""
+        """Return a new ledger after a recorded call; only a call of the main conversation changes the watch."""
         watch, broke = self.watch, None
         if decision.source == MAIN:
             request = {**self.opening, "model": decision.model}
@@ -242,7 +246,7 @@ def call_of(
 
 
 def layer_of(source: str) -> str:
-    """Return the layer that calls of this source belong to."""
+    """Return the layer that a model call with this ``source`` is counted under; ``relay`` if it is unknown."""
     return LAYERS.get(source, "relay")
 
 

@@ -81,35 +81,35 @@ class Prefix:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks."""
+        """The number of blocks: tools, system blocks and the blocks of all messages."""
         return len(self._opening) + self._blocks + sum(len(digests) for _, digests in self._tail)
 
     def chain(self) -> list[bytes]:
-        """Return the digest of every prefix, first to last, as ``CacheSimulator.chain`` would."""
+        """Return a list with the digest of every prefix, shortest first, as ``CacheSimulator.chain`` would."""
         links = [*self._opening, *self._trunk.links[: self._blocks]]
         return links + _links(self._open_digests(), links[-1] if links else b"")
 
     @property
     def digest(self) -> bytes:
-        """The digest of the whole, model and options aside."""
+        """The digest of all blocks together; the model and the options do not count."""
         last = self._trunk.links[self._blocks - 1] if self._blocks else self._opening[-1] if self._opening else b""
         for digest in self._open_digests():
             last = link(last, digest)
         return last
 
     def digests(self) -> list[bytes]:
-        """Return the digest of every block, first to last."""
+        """Return a list with the digest of every block, first to last."""
         return [*self._opening_digests(), *self._message_digests()]
 
     def difference(self, earlier: Prefix) -> int | None:
-        """Return the position of the first block that differs from an earlier prefix; None if this one extends it."""
+        """Return the index of the first block that differs from an earlier prefix; None if this one extends it."""
         if self._opening != earlier._opening:
             return _first(earlier.digests(), self.digests())
         said = self.message_difference(earlier)
         return None if said is None else len(self._opening) + said
 
     def message_difference(self, earlier: Prefix) -> int | None:
-        """Return the first difference like ``difference``, counting only the blocks of messages."""
+        """Return the same as ``difference``, but compare and count only the blocks of messages."""
         if self._trunk is not earlier._trunk:
             return _first(earlier._message_digests(), self._message_digests())
         common = min(self._length, earlier._length)
@@ -118,7 +118,7 @@ class Prefix:
         return None if found is None else start + found
 
     def message_at(self, position: int) -> tuple[int, int]:
-        """Return the message index and the block index in it for a position among the blocks of messages."""
+        """Return the index of the message and of the block in it, for an index among the blocks of messages."""
         if position < self._blocks:
             message = bisect_right(self._trunk.ends, position, 0, self._length)
             return message, position - (self._trunk.ends[message - 1] if message else 0)
@@ -132,7 +132,10 @@ class Prefix:
     # -- the next request
 
     def next(self, request: Mapping[str, Any], *, settled: SettledMessages | None = None) -> Prefix:
-        """Return the prefix of the next request, hashing only its new blocks."""
+        """Return the prefix of the next request, hashing only its new blocks; this prefix stays the same.
+
+        If given, ``settled`` is the list that holds the request's first messages, which are then not compared.
+        """
         new = type(self)()
         new.model = str(request.get("model") or "")
         new.options = _options(request, self.options)
@@ -152,7 +155,7 @@ class Prefix:
         return new
 
     def _kept(self, messages: Sequence[Any], settled: SettledMessages | None) -> int:
-        """Return the number of finished messages that are still the same objects."""
+        """Return how many of the first finished messages are still the same objects in the request."""
         mine, start = self._trunk.messages, 0
         if settled is not None and self._settled is not None and settled[0] is self._settled[0]:
             start = min(settled[1], self._settled[1], self._length, len(messages))
@@ -202,7 +205,7 @@ class Prefix:
 
 
 def link(last: bytes, digest: bytes) -> bytes:
-    """Return the digest of a prefix that is one block longer."""
+    """Return the digest of a prefix that is longer by one block; ``last`` is the shorter prefix's digest."""
     return blake2b(digest, digest_size=16, key=last).digest()
 
 
@@ -233,7 +236,7 @@ def _items(value: Any) -> Sequence[Any]:
 
 
 def _parts(values: Sequence[Any], before: tuple[Part, ...], role: str) -> tuple[Part, ...]:
-    """Hash the values that are new objects; return the same tuple if all objects are the same as before."""
+    """Return the values with their digests, hashing only new objects; the old tuple if no object is new."""
     if len(values) == len(before) and all(part.value is value for part, value in zip(before, values, strict=True)):
         return before
     known = {id(part.value): part for part in before}
@@ -255,7 +258,7 @@ def _options(request: Mapping[str, Any], before: Mapping[str, Part]) -> Mapping[
 
 
 def _first(earlier: list[bytes], later: list[bytes]) -> int | None:
-    """Return the first position at which the later list differs; None if it begins with the whole earlier list."""
+    """Return the first index at which the later list differs; None if it begins with the whole earlier list."""
     if later[: len(earlier)] == earlier:
         return None
     both = enumerate(zip(earlier, later, strict=False))

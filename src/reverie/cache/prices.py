@@ -51,11 +51,11 @@ class Prices:
 
     @property
     def base(self) -> DollarRates:
-        """The rates of a request of ordinary length."""
+        """The rates of a request that is too short for every tier."""
         return DollarRates(self.input, self.output, self.cache_read, self.cache_write_5m, self.cache_write_1h)
 
     def cost(self, read: int = 0, write_5m: int = 0, write_1h: int = 0, uncached: int = 0, output: int = 0) -> float:
-        """Return the cost of one call in US dollars."""
+        """Return the cost of one call with these numbers of tokens, in US dollars."""
         rates = self.rates(read + write_5m + write_1h + uncached)
         total = read * rates.cache_read + write_5m * rates.cache_write_5m + write_1h * rates.cache_write_1h
         return (total + uncached * rates.input + output * rates.output) / _MILLION
@@ -75,7 +75,7 @@ def prices_for(model: str, *, at: float | None = None) -> Prices | None:
 
 
 def limits_of_model(model: str) -> ModelLimits | None:
-    """Return the window size of a model, or None if it is unknown."""
+    """Return a model's limits with only its window size set, or None if the window is unknown."""
     found = _found(_bare(model.strip()))
     window = found[1].context_window if found is not None else None
     return ModelLimits(window_tokens=window) if isinstance(window, int) and window > 0 else None
@@ -110,7 +110,11 @@ _KEYS: Final = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mto
 
 
 def _rates(table: Any, input_tokens: int) -> DollarRates | None:
-    """Return the rates of a table for an input length; cache writes without a price count as plain input."""
+    """Return the rates of a table for an input length; None if it has no input price.
+
+    Cache reads and writes without a price count as plain input; if only one write price is given, the other is a
+    multiple of the input price.
+    """
     each, output, read, write_5m, write_1h = (_at(getattr(table, name), input_tokens) for name in _KEYS)
     if each is None:
         return None
@@ -137,7 +141,7 @@ def _bare(model: str) -> str:
 
 @lru_cache(maxsize=512)
 def _found(model: str) -> tuple[Any, Any] | None:
-    """Return the provider and model in the table for a name, or None."""
+    """Return the provider and model of the price table for a model's name, or None if it has no such model."""
     if not model:
         return None
     from genai_prices.data_snapshot import get_snapshot

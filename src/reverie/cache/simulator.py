@@ -43,7 +43,7 @@ _MAX_LINKS: Final = 1_000_000
 
 @record
 class CacheRules:
-    """The numbers of a provider's cache."""
+    """The limits of a provider's cache: minimum prefix, look-back, breakpoints per request and lifetimes."""
 
     minimum_tokens: Mapping[str, int] = field(default_factory=lambda: _MINIMUM_TOKENS)
     default_minimum_tokens: int = 1024
@@ -103,7 +103,7 @@ class _Entry:
 
 
 class CacheSimulator:
-    """Simulates a provider's cache for a sequence of requests."""
+    """A simulated cache of a provider, which keeps the entries that earlier requests wrote."""
 
     def __init__(self, rules: CacheRules | None = None) -> None:
         self.rules = rules or CacheRules()
@@ -120,13 +120,16 @@ class CacheSimulator:
         now: float,
         readable_at: float | None = None,
     ) -> SimUsage:
-        """Simulate a request and return its billed usage; ``readable_at`` is the time its reply starts to stream."""
+        """Simulate a request, keep the entries it writes, and return its billed usage.
+
+        ``readable_at`` is the time its reply starts to stream. Raise ``InputError`` if a breakpoint is invalid.
+        """
         chain = self.chain(block.digest for block in blocks)
         totals = list(accumulate(block.tokens for block in blocks))
         return self.request_chained(chain, totals, marks, model=model, now=now, readable_at=readable_at)
 
     def chain(self, digests: Iterable[bytes], after: bytes = b"") -> list[bytes]:
-        """Return the digest of every prefix; ``after`` is the digest of a prefix that comes first."""
+        """Return a list with the digest of every prefix; ``after`` is the digest of a prefix that comes first."""
         links, chained, last = self._links, list[bytes](), after
         if len(links) > _MAX_LINKS:
             links.clear()
@@ -148,7 +151,7 @@ class CacheSimulator:
         now: float,
         readable_at: float | None = None,
     ) -> SimUsage:
-        """Send a request given as prefix digests (see ``chain``) and running token totals."""
+        """Simulate a request as ``request`` does, given as prefix digests (see ``chain``) and running totals."""
         ordered = self._checked(marks, len(chain))
         entries = self._entries.setdefault(model, {})
         total = totals[-1] if totals else 0
@@ -194,7 +197,7 @@ class CacheSimulator:
         return ordered
 
     def _hit(self, entries: dict[bytes, _Entry], chain: Sequence[bytes], marks: list[Mark], now: float) -> int:
-        """Return the position of the longest prefix found, or -1."""
+        """Return the index of the last block of the longest readable prefix, or -1 if there is none."""
         checked_to = len(chain)
         for mark in reversed(marks):
             last = max(mark.index - self.rules.look_back_positions, -1)

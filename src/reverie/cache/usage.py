@@ -38,7 +38,7 @@ class Usage:
         return self.read + self.write_5m + self.write_1h
 
     def plus(self, other: Usage) -> Usage:
-        """Return the sum of both."""
+        """Return the sum of both usages, category by category."""
         return Usage(
             self.read + other.read,
             self.write_5m + other.write_5m,

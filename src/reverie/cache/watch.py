@@ -50,13 +50,13 @@ class CacheBreak:
     expected: int
     actual: int
     changes: tuple[str, ...] = ()
-    """All changes by the client; the first one is the reason."""
+    """All changes by the client; the reason is the first, or the first that fits the provider's diagnosis."""
     said: str = ""
-    """The provider's diagnosis, verbatim."""
+    """The type of the provider's diagnosis, verbatim; empty if there is none."""
 
     @property
     def tokens(self) -> int:
-        """The tokens that were paid for again."""
+        """The tokens that were expected from the cache and paid for again."""
         return self.expected - self.actual
 
 
@@ -66,14 +66,14 @@ class CacheWatch:
 
     policy: WatchPolicy = WatchPolicy()
     sent: Prefix | None = None
-    """The last request that got a reply."""
+    """The prefix of the last request that got a reply."""
     sent_at: float = 0.0
     readable: int = 0
-    """The tokens that can be read from the cache now, according to that reply."""
+    """The tokens that can be read from the cache now, according to the last reply."""
     long_lived: bool = False
-    """Whether everything written by the last call has a lifetime of one hour."""
+    """Whether the latest writes to the cache all have a lifetime of one hour."""
     asked: Prefix | None = None
-    """The request under way."""
+    """The prefix of the request under way."""
     asked_at: float = 0.0
     registered: tuple[str, ...] = ()
     """The announced reasons why the call under way may read less."""
@@ -86,7 +86,10 @@ class CacheWatch:
         registered: Iterable[str] = (),
         settled: SettledMessages | None = None,
     ) -> CacheWatch:
-        """Record the request about to be sent, and the misses announced since the last reply."""
+        """Return the state with a request that is about to be sent; ``registered`` announces reasons for a miss.
+
+        ``settled`` is passed to ``Prefix.next``.
+        """
         prefix = (self.asked or self.sent or Prefix()).next(request, settled=settled)
         return replace(self, asked=prefix, asked_at=now, registered=(*self.registered, *registered))
 
@@ -98,7 +101,10 @@ class CacheWatch:
     def after(
         self, usage: Mapping[str, Any] | Usage, now: float, diagnostics: Any = None
     ) -> tuple[CacheWatch, CacheBreak | None]:
-        """Compare the tokens read with the tokens expected; return the next state and the miss, if any."""
+        """Return the state after a reply, and the cache miss, or None if there was none.
+
+        A miss is a call that read fewer tokens than expected, by more than the thresholds of ``policy``.
+        """
         used = usage if isinstance(usage, Usage) else usage_of(usage)
         expected, broke = self.expected, None
         policy = self.policy
@@ -138,9 +144,9 @@ class CacheWatch:
 
 
 def registered_by(decisions: Iterable[Decision | Unknown]) -> list[str]:
-    """Return the names of the decisions that announce a cache miss.
+    """Return a list of the names of those decisions that change the cached prefix and so announce a cache miss.
 
-    ``PrefixRendered`` does not: it records a change by the client, which should be reported as the reason.
+    ``PrefixRendered`` is left out: it records a change by the client, which should be reported as the reason.
     """
     return [
         name_of(decision)

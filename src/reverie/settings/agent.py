@@ -38,7 +38,7 @@ class AgentPolicy:
     read_max_tokens: int = 25_000
     read_max_bytes: int = 262_144
     web_fetch: bool = False
-    """Whether the WebFetch tool is offered."""
+    """Whether the WebFetch tool is offered to the model."""
     parallel_tools: int = 8
     """How many calls of one reply run at once if all of them only read."""
 
@@ -72,7 +72,7 @@ class HookCommand:
 
 @record
 class McpServer:
-    """A server whose tools are offered: a command on this machine, or a URL."""
+    """An MCP server whose tools are offered to the agent: a command on this machine, or a URL."""
 
     command: str = ""
     args: tuple[str, ...] = ()

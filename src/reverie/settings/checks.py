@@ -22,7 +22,7 @@ __all__ = ["CHECKS", "read_switches", "read_word", "refuse_unknown"]
 
 
 def read_switches(value: object, where: str) -> dict[str, bool]:
-    """Check a table of switches."""
+    """Return a table of switches as a dict; raise ``SettingsError`` for unknown names and values not boolean."""
     if not isinstance(value, Mapping):
         raise SettingsError(f"{where} must be a table of switches, each true or false")
     switches: dict[str, bool] = {}
@@ -36,7 +36,7 @@ def read_switches(value: object, where: str) -> dict[str, bool]:
 
 
 def read_limits(value: object, where: str) -> dict[str, int]:
-    """Check a table of limits in characters."""
+    """Return a table of limits in characters by tool; raise ``SettingsError`` unless all are whole and above 0."""
     if not isinstance(value, Mapping):
         raise SettingsError(f"{where} must be given by tool, for example Bash=60000")
     limits = cast(Mapping[str, object], value)
@@ -44,28 +44,28 @@ def read_limits(value: object, where: str) -> dict[str, int]:
 
 
 def read_whole(value: object, where: str) -> int:
-    """Check a whole number above 0."""
+    """Return a whole number above 0; raise ``SettingsError`` for any other value."""
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
         raise SettingsError(f"{where} is {value!r}; give a whole number above 0")
     return value
 
 
 def read_percent(value: object, where: str) -> float:
-    """Check a percent above 0 and at most 100."""
+    """Return a percentage as a float; raise ``SettingsError`` unless it is above 0 and at most 100."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 100:
         raise SettingsError(f"{where} is {value!r}; give a number above 0 and at most 100")
     return float(value)
 
 
 def read_durability(value: object, where: str) -> str:
-    """Check the name of a durability."""
+    """Return a durability, ``always`` or ``second``; raise ``SettingsError`` for any other value."""
     if value not in ("always", "second"):
         raise SettingsError(f"{where} is {value!r}; say always or second")
     return cast(str, value)
 
 
 def read_provider(value: object, where: str) -> str:
-    """Check the form ``package.module:callable``."""
+    """Return a text of the form ``package.module:callable``; raise ``SettingsError`` for any other value."""
     module_name, _, attribute = value.partition(":") if isinstance(value, str) else ("", "", "")
     if not (module_name and attribute.isidentifier()):
         raise SettingsError(f"{where} is {value!r}; write package.module:callable")
@@ -73,7 +73,10 @@ def read_provider(value: object, where: str) -> str:
 
 
 def read_policy(value: object, where: str, kind: type[Any], example: str) -> tuple[Any, dict[str, object]]:
-    """Check a table of settings; return it as a policy of this class, and the given fields alone."""
+    """Return a table of settings as a policy of the class ``kind``, and a dict of only the given fields.
+
+    Raise ``SettingsError`` for unknown names and wrong types; ``where`` names the setting in the error.
+    """
     if not isinstance(value, Mapping):
         raise SettingsError(f"{where} must be a table, for example {example}")
     given = cast(Mapping[str, object], value)
@@ -90,7 +93,7 @@ def read_policy(value: object, where: str, kind: type[Any], example: str) -> tup
 
 
 def read_trim(value: object, where: str) -> dict[str, object]:
-    """Check the settings of layer 2."""
+    """Return the given fields of layer 2's settings; raise ``SettingsError`` if they are invalid."""
     policy, given = read_policy(value, where, TrimPolicy, "keep_priced=5")
     if min(policy.keep_cold, policy.keep_priced, policy.keep_budget, policy.edit_keep) < 1 or not 0 < policy.need < 1:
         raise SettingsError(f"{where}: set keep_* and edit_keep to at least 1, and need between 0 and 1")
@@ -98,7 +101,7 @@ def read_trim(value: object, where: str) -> dict[str, object]:
 
 
 def table_of(kind: type[Any], example: str) -> Callable[[object, str], dict[str, object]]:
-    """Return a check for a table whose numbers must be at least 0."""
+    """Return a check that returns the given fields of a ``kind`` table, whose numbers must be at least 0."""
 
     def read(value: object, where: str) -> dict[str, object]:
         _, given = read_policy(value, where, kind, example)
@@ -111,7 +114,7 @@ def table_of(kind: type[Any], example: str) -> Callable[[object, str], dict[str,
 
 
 def read_truth(value: object, where: str) -> bool:
-    """Check a boolean; an environment variable gives it as a word."""
+    """Return a boolean, also from a word such as ``on``; raise ``SettingsError`` for any other value."""
     if isinstance(value, str):
         return read_word(value, where)
     if not isinstance(value, bool):
@@ -120,14 +123,14 @@ def read_truth(value: object, where: str) -> bool:
 
 
 def read_name(value: object, where: str) -> str:
-    """Check a name that must not be empty."""
+    """Return a name without surrounding spaces; raise ``SettingsError`` if it is empty or no text."""
     if not isinstance(value, str) or not value.strip():
         raise SettingsError(f"{where} is {value!r}; give a name")
     return value.strip()
 
 
 def read_directory(value: object, where: str) -> Path:
-    """Check a directory path that does not depend on the working directory."""
+    """Return a directory as an absolute path; raise ``SettingsError`` if it is relative or contains ``..``."""
     path = Path(value).expanduser() if isinstance(value, str | Path) and str(value).strip() else Path()
     if not path.is_absolute() or ".." in path.parts:
         raise SettingsError(f"{where} is {str(value)!r}; give an absolute path without '..', or one that begins with ~")
@@ -135,14 +138,14 @@ def read_directory(value: object, where: str) -> Path:
 
 
 def read_aliases(value: object, where: str) -> dict[str, str]:
-    """Check a table of names for models."""
+    """Return a table of model aliases as a dict; raise ``SettingsError`` unless each maps to a name."""
     if not isinstance(value, Mapping):
         raise SettingsError(f'{where} must be a table, for example fast = "anthropic:claude-haiku-4-5"')
     return {alias: read_name(name, f"{where}.{alias}") for alias, name in cast(Mapping[str, object], value).items()}
 
 
 def read_hooks(value: object, where: str) -> dict[str, tuple[HookCommand, ...]]:
-    """Check the hook commands of each event."""
+    """Return the hook commands of each event; raise ``SettingsError`` for unknown events and invalid commands."""
     if not isinstance(value, Mapping):
         raise SettingsError(f"{where} must be a table of events, each with a list of commands")
     found: dict[str, tuple[HookCommand, ...]] = {}
@@ -156,7 +159,7 @@ def read_hooks(value: object, where: str) -> dict[str, tuple[HookCommand, ...]]:
 
 
 def read_servers(value: object, where: str) -> dict[str, McpServer]:
-    """Check the MCP servers whose tools are offered."""
+    """Return the MCP servers by name; raise ``SettingsError`` unless each has either a command or a URL."""
     if not isinstance(value, Mapping):
         raise SettingsError(f"{where} must be a table of servers by name")
     servers: dict[str, McpServer] = {}
@@ -169,7 +172,7 @@ def read_servers(value: object, where: str) -> dict[str, McpServer]:
 
 
 def read_word(text: str, where: str) -> bool:
-    """Return the boolean that a word such as ``on`` or ``0`` means."""
+    """Return the boolean that a word such as ``on`` or ``0`` means; raise ``SettingsError`` for other words."""
     match text.strip().lower():
         case "1" | "true" | "on" | "yes":
             return True
@@ -207,7 +210,7 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
 
 
 def refuse_unknown(key: str, known: Iterable[str], source: str) -> NoReturn:
-    """Raise an error for an unknown key that suggests the most similar known one."""
+    """Raise ``SettingsError`` for an unknown key, with the most similar known key or a list of all."""
     names = sorted(known)
     near = get_close_matches(key, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(names)}"

@@ -25,7 +25,7 @@ class Flags(Protocol):
 
 
 def switched_by(flags: Flags, switches: Switches, *, failed: Callable[[str], None] | None = None) -> Switches:
-    """Return the switches without those that the flag provider turns off; it cannot turn any on.
+    """Return the switches with those off that the flag provider turns off; the provider cannot turn any on.
 
     A flag is named ``reverie.<switch>``. If the provider fails, the settings apply and ``failed`` gets the message.
     """
@@ -42,7 +42,10 @@ def switched_by(flags: Flags, switches: Switches, *, failed: Callable[[str], Non
 
 
 def limits_by(flags: Flags, limits: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the offload limits by tool, overridden by the flag ``reverie.offload_limits``."""
+    """Return the offload limits by tool, overridden by the flag ``reverie.offload_limits``.
+
+    Invalid limits in the flag are ignored, and so is a provider that fails.
+    """
     try:
         given = flags.get_object_value("reverie.offload_limits", {})
     except Exception:
@@ -58,7 +61,10 @@ def limits_by(flags: Flags, limits: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def open_flags(settings: Settings) -> Flags | None:
-    """Start the OpenFeature provider named in the user's settings; return None if they name none."""
+    """Start the OpenFeature provider that the settings name and return its client; None if they name no provider.
+
+    Raise ``SettingsError`` if the provider cannot be used.
+    """
     if settings.flag_provider is None:
         return None
     try:

@@ -26,7 +26,7 @@ PROJECT_KEYS: Final = ("switches", "window_tokens", "compact_percent")
 
 
 def default_home(environ: Mapping[str, str] | None = None) -> Path:
-    """Return ``REVERIE_HOME``, else the platform's directory for a user's data."""
+    """Return ``REVERIE_HOME`` as an absolute path, else Reverie's folder in the platform's place for user data."""
     given = (os.environ if environ is None else environ).get("REVERIE_HOME", "")
     if given:
         return Path(given).expanduser().absolute()
@@ -44,9 +44,10 @@ def load_settings(
     flags: Flags | None = None,
     settings_file: Path | None = None,
 ) -> Settings:
-    """Read every source in order of precedence and return the resulting settings.
+    """Return the settings from the user's file, the project's file, the environment and arguments; later ones win.
 
-    ``settings_file`` is read instead of the user's file and must exist.
+    The project's file may only turn switches off and lower limits; ``flags`` may only turn switches off.
+    ``settings_file`` is read instead of the user's file and must exist. Invalid sources raise ``SettingsError``.
     """
     environment = os.environ if environ is None else environ
     settings = Settings(home=(home or default_home(environment)).expanduser().absolute())
@@ -66,7 +67,10 @@ def load_settings(
 
 
 def applied(settings: Settings, given: Mapping[str, object], *, source: str) -> Settings:
-    """Return the settings overridden by the values of one source."""
+    """Return the settings overridden by the values of ``source``; raise ``SettingsError`` if a value is invalid.
+
+    Tables are merged into the tables of the settings, other values replace them.
+    """
     changes: dict[str, Any] = {}
     for key, value in given.items():
         if key not in CHECKS:
@@ -80,7 +84,10 @@ def applied(settings: Settings, given: Mapping[str, object], *, source: str) -> 
 
 
 def narrowed(settings: Settings, given: Mapping[str, object], *, source: str) -> Settings:
-    """Return the settings restricted by a project's file, which may only turn switches off and lower limits."""
+    """Return the settings restricted by a project's file, which may only turn switches off and lower limits.
+
+    Raise ``SettingsError`` if the file turns a switch on or sets another key; a higher limit is ignored.
+    """
     for key in given:
         if key in CHECKS and key not in PROJECT_KEYS:
             raise SettingsError(f"{source}: a project may not set {key}; put it in {settings.home / 'config.toml'}")

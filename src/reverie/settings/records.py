@@ -22,7 +22,7 @@ __all__ = ["SWITCHES", "Settings", "Switches", "consistent", "turned_off"]
 
 @record
 class Switches:
-    """The features that are on; a flag provider can turn each of them off while the program runs."""
+    """The features of Reverie, each on or off; a flag provider can turn a feature off while the program runs."""
 
     offload: bool = True
     idle_trim: bool = True
@@ -60,7 +60,7 @@ class Settings:
     extract: ExtractPolicy = field(default_factory=ExtractPolicy)
     """When layer 5 looks for memories, and its cost limit per day."""
     recall: RecallPolicy = field(default_factory=RecallPolicy)
-    """How many memories are shown, and how large they may be."""
+    """How many memories are shown to the model, and how large they may be."""
     dream: DreamPolicy = field(default_factory=DreamPolicy)
     """When layer 6 consolidates memories, its limits, and its cost limit."""
     relay: RelayPolicy = field(default_factory=RelayPolicy)
@@ -102,12 +102,12 @@ IMPLIED_OFF: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def turned_off(switches: Switches, names: list[str]) -> Switches:
-    """Return the switches with the named ones off."""
+    """Return a copy of the switches with the named ones off."""
     return replace(switches, **dict.fromkeys(names, False))
 
 
 def consistent(switches: Switches) -> Switches:
-    """Return the switches with all those off that depend on a switch that is off."""
+    """Return a copy of the switches in which a switch is off if the switch it depends on is off."""
     return turned_off(
         switches, [name for cause, names in IMPLIED_OFF.items() if not getattr(switches, cause) for name in names]
     )

@@ -32,7 +32,10 @@ DISABLERS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def read_toml(file: Path) -> dict[str, object]:
-    """Return the content of a settings file; empty if the file does not exist."""
+    """Return the content of a TOML settings file as a dict; empty if the file does not exist.
+
+    Raise ``SettingsError`` if the file cannot be read, is not valid TOML or is too long.
+    """
     import tomllib
 
     try:
@@ -57,7 +60,10 @@ def read_toml(file: Path) -> dict[str, object]:
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
-    """Return the settings in environment variables, in the format of the TOML file."""
+    """Return the settings in ``REVERIE_`` variables as a dict in the format of the TOML file.
+
+    Raise ``SettingsError`` for an unknown variable with this prefix.
+    """
     given: dict[str, object] = {}
     switches: dict[str, object] = {}
     variables = {f"REVERIE_{key.upper()}": key for key in CHECKS if key not in FILE_ONLY}
@@ -77,7 +83,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def read_text(key: str, text: str) -> object:
-    """Return a variable's text converted to its setting's type; invalid text stays text and is rejected later."""
+    """Return the text of the setting ``key`` in its own type; invalid text stays text and is rejected later."""
     try:
         match key:
             case "window_tokens":
@@ -109,7 +115,7 @@ def _plain(text: str) -> object:
 
 
 def disabled_by(environ: Mapping[str, str]) -> list[str]:
-    """Return the switches that DISABLE_ variables turn off; an empty variable or 0 has no effect."""
+    """Return a list of the switches that DISABLE_ variables turn off; an empty variable or 0 has no effect."""
     asked = [name for name in DISABLERS if environ.get(name, "").strip()]
     return [
         switch

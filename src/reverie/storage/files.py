@@ -40,7 +40,7 @@ _ORPHAN_AGE_SECONDS: Final = 3600.0
 
 
 class FileStorage:
-    """Store documents and logs as plain files beneath one root.
+    """A store of documents, logs and leases as plain files beneath one root directory.
 
     With ``durability="second"``, an append returns once the operating system has the data and is flushed to disk within
     a second: a killed process loses nothing, a power failure loses at most the last second.
@@ -62,14 +62,17 @@ class FileStorage:
         return None if data is None else Document(data, _version(data))
 
     def load(self, key: str) -> bytes | None:
-        """Return all bytes of a log, including damaged lines, or None if it does not exist."""
+        """Return all bytes of a log or document, including damaged lines, or None if it does not exist."""
         *folders, name = check_key(key)
         path = os.path.join(self._root, key)
         with explained("read", path), _opened(self._root, folders) as folder:
             return None if folder is None else _content(folder, name, path)
 
     def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
-        """Replace the document atomically and durably, and return its new version."""
+        """Create or replace the document atomically and durably, and return its new version.
+
+        Raise ``StorageConflict`` if the current version is not ``expect``, or if ``create`` is set and it exists.
+        """
         *folders, _ = check_key(key)
         path = os.path.join(self._root, key)
 
@@ -94,7 +97,7 @@ class FileStorage:
         return _version(data)
 
     def delete(self, key: str) -> bool:
-        """Delete a document or log, and say whether it existed."""
+        """Delete a document or log and the folders that this leaves empty, and say whether it existed."""
         *folders, name = check_key(key)
         path = os.path.join(self._root, key)
         self._logs.forget(key)
@@ -119,25 +122,25 @@ class FileStorage:
         yield from found
 
     def append(self, key: str, line: bytes) -> None:
-        """Append one line, given without a newline, and return when it is stored safely."""
+        """Append one line, without a newline, to a log, and return when it is as safe as ``durability`` says."""
         if b"\n" in line:
             raise ValueError("a log line must not contain a newline; append one line at a time")
         self._logs.append(key, line)
 
     def lease(self, name: str, *, holder: str = "") -> FileLease:
-        """Take the lease, or raise ``SessionBusy`` that names its holder."""
+        """Take the lease on a name for ``holder``, or raise ``SessionBusy`` that names the present holder."""
         check_key(name)
         lease = take_lease(self._root, name, holder or f"process {os.getpid()}")
         self._leases = {lease, *(one for one in self._leases if one.held)}
         return lease
 
     def holder(self, name: str) -> str | None:
-        """Return the holder of the lease, or None if it is free."""
+        """Return the holder of the lease on a name, or None if the lease is free."""
         check_key(name)
         return find_holder(self._root, name)
 
     def close(self) -> None:
-        """Flush every log and release every lease."""
+        """Flush and close every log and release every lease taken here; raise the first failed flush."""
         try:
             self._logs.close()
         finally:
@@ -188,7 +191,7 @@ def _open_log(root: str, key: str) -> tuple[int, str]:
 
 
 def _despite_removal(act: Callable[[], T]) -> T:
-    """Run an action, again if another process removed a folder that had just become empty."""
+    """Run an action and return its result; run it again if another process removed an empty folder meanwhile."""
     for _ in range(_MAX_RACES):
         try:
             return act()
@@ -213,7 +216,10 @@ def _opened(root: str, folders: Sequence[str]) -> Generator[int | None]:
 
 
 def _sync_folders(root: str, folders: Sequence[str], *, but_last: bool = False) -> None:
-    """Flush each folder's entries to disk, in case the process that created them died before it did."""
+    """Create missing folders, and flush the entries of the root and of each folder (``but_last``: not the last).
+
+    A process that created a folder may have died before it flushed it.
+    """
     for depth in range(len(folders) + (not but_last)):
         with opened_folder(root, folders[:depth], create=True) as folder:
             sync_folder(folder)
@@ -246,7 +252,7 @@ def _keys_below(root: str, folders: Sequence[str]) -> Generator[str]:
 
 
 def _remove_orphans(folder: int) -> None:
-    """Remove temporary files whose writer died long ago."""
+    """Remove temporary files that are older than an hour, whose writer must have died."""
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
     for name in names:

@@ -20,7 +20,7 @@ _Pieces = list[bytes]
 
 
 class InMemoryLease:
-    """A lease held in this process."""
+    """A lease on a name in an ``InMemoryStorage``, held until it is released."""
 
     def __init__(self, name: str, holder: str, leases: dict[str, InMemoryLease]) -> None:
         self.name = name
@@ -34,7 +34,7 @@ class InMemoryLease:
 
 
 class InMemoryStorage:
-    """Store documents and logs as lists of bytes that are joined when they are read."""
+    """A store of documents, logs and leases in this process's memory, for one process only."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, _Pieces] = {}
@@ -48,7 +48,7 @@ class InMemoryStorage:
         return None if data is None else Document(data, _version(data))
 
     def load(self, key: str) -> bytes | None:
-        """Return all bytes of a log, or None if it does not exist."""
+        """Return all bytes of a log or document, or None if it does not exist."""
         check_key(key)
         with self._lock:
             pieces = self._pieces.get(key)
@@ -60,7 +60,10 @@ class InMemoryStorage:
             return whole
 
     def write(self, key: str, data: bytes, *, expect: str | None = None, create: bool = False) -> str:
-        """Replace the document and return its new version."""
+        """Create or replace the document and return its new version.
+
+        Raise ``StorageConflict`` if the current version is not ``expect``, or if ``create`` is set and it exists.
+        """
         with self._lock:
             found = self.read(key)
             if create and found is not None:
@@ -93,7 +96,7 @@ class InMemoryStorage:
         yield from found
 
     def append(self, key: str, line: bytes) -> None:
-        """Append one line, given without a newline."""
+        """Append one line, given without a newline, to a log; create the log if it does not exist."""
         if _NEWLINE in line:
             raise ValueError("a log line must not contain a newline; append one line at a time")
         with self._lock:
@@ -105,7 +108,7 @@ class InMemoryStorage:
             pieces.append(line + _NEWLINE)
 
     def lease(self, name: str, *, holder: str = "") -> InMemoryLease:
-        """Take the lease, or raise ``SessionBusy`` that names its holder."""
+        """Take the lease on a name for ``holder``, or raise ``SessionBusy`` that names the present holder."""
         check_key(name)
         with self._lock:
             held = self._leases.get(name)
@@ -118,7 +121,7 @@ class InMemoryStorage:
             return lease
 
     def holder(self, name: str) -> str | None:
-        """Return the holder of the lease, or None if it is free."""
+        """Return the holder of the lease on a name, or None if the lease is free."""
         check_key(name)
         held = self._leases.get(name)
         return None if held is None else held.holder
@@ -128,7 +131,7 @@ class InMemoryStorage:
         self._leases.clear()
 
     def _place(self, key: str) -> _Pieces:
-        """Return the key's list of bytes; add a new key only where a directory would allow it."""
+        """Return the key's list of bytes, adding a new key if needed; raise where a directory would forbid it."""
         if key not in self._pieces:
             check_key(key)
             self._refuse_folder(key)

@@ -23,7 +23,7 @@ _MAX_HOLDER_BYTES: Final = 4096
 
 
 class FileLease:
-    """A lease held by this process."""
+    """A lease on a name: a locked file that this process holds until it releases the lease or ends."""
 
     def __init__(self, name: str, descriptor: int) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class FileLease:
 
 @contextmanager
 def locked(root: str) -> Generator[None]:
-    """Lock the store for the duration of the block, across threads and processes."""
+    """Wait for the lock of the store at ``root`` and hold it during the block, across threads and processes."""
     descriptor = _lock(root, (), _GATE, os.O_RDONLY | os.O_CREAT, fcntl.LOCK_EX)
     try:
         yield
@@ -69,7 +69,7 @@ def locked(root: str) -> Generator[None]:
 
 
 def take_lease(root: str, name: str, holder: str) -> FileLease:
-    """Take the lease, or raise ``SessionBusy`` that names its holder."""
+    """Take the lease on a name and record ``holder``, or raise ``SessionBusy`` that names the present holder."""
     file = _file_name(name)
     path = os.path.join(root, _LEASES, file)
     # Under the store's lock no reader holds the file, and the holder of the lease has written its name.
@@ -91,7 +91,7 @@ def take_lease(root: str, name: str, holder: str) -> FileLease:
 
 
 def find_holder(root: str, name: str) -> str | None:
-    """Return the holder of the lease, or None if it is free."""
+    """Return the recorded holder of the lease on a name, or None if the lease is free."""
     file = _file_name(name)
     with explained("look at the lease", os.path.join(root, _LEASES, file)):
         if not os.path.lexists(os.path.join(root, _LEASES, file)):
@@ -107,7 +107,7 @@ def find_holder(root: str, name: str) -> str | None:
 
 
 def _lock(root: str, folders: tuple[str, ...], name: str, flags: int, how: int) -> int:
-    """Open and lock a lock file; repeat if the path no longer leads to the locked file."""
+    """Open and lock a lock file and return its descriptor; repeat if the path no longer leads to this file."""
     while True:
         with opened_folder(root, folders, create=bool(flags & os.O_CREAT)) as folder:
             descriptor = open_plain(folder, name, flags, os.path.join(root, *folders, name))

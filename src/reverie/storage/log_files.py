@@ -48,7 +48,7 @@ class _LogFile:
         return found.st_ino == self.inode and found.st_dev == self.device and found.st_nlink == 1
 
     def flush(self) -> None:
-        """Flush appended lines to disk."""
+        """Flush appended lines to disk if any are not flushed yet; raise ``StorageError`` if that fails."""
         if self.dirty and not self.closed:
             self.dirty = False
             try:
@@ -68,7 +68,7 @@ class _LogFile:
 
 
 class LogFiles:
-    """The open logs of a store, most recently used last."""
+    """The open logs of a store, at most 64, the most recently used last."""
 
     def __init__(self, open_log: Callable[[str], tuple[int, str]], durability: Durability) -> None:
         self._open_log = open_log
@@ -85,7 +85,10 @@ class LogFiles:
         self._flusher: threading.Thread | None = None
 
     def append(self, key: str, line: bytes) -> None:
-        """Append one line to a log and return when it is as safe as ``durability`` requires."""
+        """Append one line to a log and return when it is as safe as ``durability`` requires.
+
+        Raise the error of an earlier flush of this log in the background, without appending.
+        """
         durable = self._durability == "always"
         for _ in range(_MAX_REOPENINGS):
             log = self._borrow(key)
@@ -109,7 +112,7 @@ class LogFiles:
         )
 
     def forget(self, key: str) -> None:
-        """Close a log that was deleted."""
+        """Close a log that is being deleted, if it is open, and ignore its flush errors."""
         with self._lock:
             log = self._logs.pop(key, None)
             self._failures.pop(key, None)
@@ -118,7 +121,7 @@ class LogFiles:
                 log.close()
 
     def flush(self) -> None:
-        """Flush every log; the next append to a log raises its flush error."""
+        """Flush every open log; an error closes that log and is raised by the next append to it."""
         with self._lock:
             logs = list(self._logs.items())
         for key, log in logs:
@@ -130,7 +133,7 @@ class LogFiles:
                     self._drop(key, log)
 
     def close(self) -> None:
-        """Flush and close every log; raise the first failure."""
+        """Flush and close every log and stop the flush thread; raise the first failed flush."""
         self._stopping.set()
         self._dirty.set()
         if self._flusher is not None and self._flusher is not threading.current_thread():

@@ -66,7 +66,7 @@ class Correction(Struct, frozen=True):
         return sum(map(mul, self.factors, measure.by_class))
 
     def learned(self, measure: Measure, actual: float) -> Correction:
-        """Return corrections that learned from a measure and its billed tokens; the same if either is 0 or less."""
+        """Return corrections that learned from a measure and its billed tokens; the same if either is 0."""
         expected = measure.by_class
         total = sum(expected)
         if total <= 0 or actual <= 0:
