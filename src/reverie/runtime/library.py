@@ -73,7 +73,7 @@ class Library:
         return found[0]
 
     def _deleted_logs(self) -> list[str]:
-        """Return the log keys of deleted sessions that still have results, notes or an inbox."""
+        """Return the log keys of all sessions with results, notes or an inbox, also of deleted ones."""
         folders = {tuple(key.split("/")[:3]) for key in self._storage.list("projects") if key.count("/") > 2}
         return [f"{'/'.join(parts)}.jsonl" for parts in sorted(folders) if parts[2] != "memory"]
 
@@ -85,11 +85,11 @@ class Library:
         return parse_log(data)
 
     def view(self, key: str) -> View:
-        """Return the view folded from a session's log."""
+        """Return the view folded from a session's log; raise ``SessionNotFound`` if there is no log."""
         return View().fold_all(self.load(key).entries)
 
     def describe(self, key: str) -> SessionListing:
-        """Return a session's summary for a list."""
+        """Return the summary of a session for a list, read from its log."""
         data = self._storage.load(key) or b""
         loaded = parse_log(data)
         meta: dict[str, Any] = {}

@@ -77,7 +77,7 @@ class Dreams:
         session: str = "",
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        """Prepare dreams over a memory, local without a model; events name ``session``."""
+        """Prepare dreams over a project's memories, local ones without ``model``; events name ``session``."""
         self._root = str(memory.path)
         self._settings = settings
         self._policy = settings.dream
@@ -101,7 +101,7 @@ class Dreams:
     ) -> DreamReport:
         """Run one dream and return its report; ``confirmed`` allows more deletions than the policy does.
 
-        A dry run uses the model and checks the changes too, but takes no lock and changes no file. Raise
+        A dry run uses the model and checks the changes too, but takes no lock and changes no memory. Raise
         ``SessionBusy`` if another dream is running, and ``InputError`` if there is no memory directory.
         """
         began = self._clock()
@@ -292,7 +292,7 @@ class Dreams:
         return open_questions(self._root, keep=self._policy.kept_reports)
 
     def status(self) -> DreamStatus:
-        """Return the last dream, the state of the gate, the running dream and the last report."""
+        """Return the time of the last dream, the state of the gate, the running dream and the last report."""
         last = self._reports.last()
         report = self._completed(last) if last is not None else None
         return status_of(self._root, self._settings, self._slug, now=self._clock().timestamp(), report=report)

@@ -22,7 +22,7 @@ _LOG: Final = ".jsonl"
 
 
 class DreamGate:
-    """The gate of one memory directory, opened by the sessions of one project."""
+    """The gate of automatic dreams over one memory directory, which new sessions of one project open."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class DreamGate:
         policy: DreamPolicy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Check a memory directory; ``project`` is the slug of the project under home."""
+        """Prepare checks of a memory directory; ``project`` is the project's slug, or ``InputError`` is raised."""
         if not project or "/" in project:
             raise InputError(f"{project!r} is not a project slug; use the one that 'project_slug' returns")
         self.policy = policy or DreamPolicy()
@@ -127,7 +127,7 @@ class _GateFacts:
 
 
 def _time_of(entry: os.DirEntry[str]) -> float:
-    """Return the modification time of a log; 0 if it was deleted meanwhile."""
+    """Return the modification time of a log; 0 if it is not a regular file or was deleted meanwhile."""
     try:
         return entry.stat(follow_symlinks=False).st_mtime if entry.is_file(follow_symlinks=False) else 0.0
     except OSError:

@@ -268,7 +268,7 @@ class HeldLock:
                 _unlock(descriptor)
 
     def abandon(self) -> None:
-        """Close the file in a forked child; the run belongs to the parent."""
+        """Close the lock file in a forked child without ending the run, which belongs to the parent."""
         descriptor, self._descriptor = self._descriptor, None
         self._ending = threading.Lock()
         if descriptor is not None:
@@ -284,7 +284,7 @@ class HeldLock:
 
 
 def _unlock(descriptor: int) -> None:
-    """Clear the holder, then release the lock."""
+    """Clear the holder in the lock file, release the lock and close the file."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
     with suppress(OSError):

@@ -107,7 +107,7 @@ class ProgressWriter:
         self._write(self._text)
 
     def change(self, state: State, text: str = "") -> None:
-        """Report a new state of the dream."""
+        """Report a new state of the dream, with ``text`` or else the last text of the model."""
         self.state = state
         self._write(text or self._text)
 

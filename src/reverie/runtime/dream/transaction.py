@@ -81,7 +81,7 @@ class DreamApplication:
         self._before = snapshot
 
     def planned(self, report: DreamReport, dreams: Sequence[DreamProposal], *, confirmed: bool) -> DreamReport:
-        """Return the report with the checked changes, as if the directory does not change before the commit."""
+        """Return the report with the changes that pass the checks, without writing anything."""
         files = self._before.files
         checked = validation(files, dreams, self._policy, trusts=self._before.trusts, confirmed=confirmed)
         after = files_after(files, checked.kept)

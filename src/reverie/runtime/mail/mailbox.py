@@ -322,7 +322,7 @@ class Mailbox:
         return letter
 
     def accept(self, data: bytes) -> Letter:
-        """Verify a letter that came another way and store it; it is durable when this returns."""
+        """Verify and durably store a letter that came another way, and return it; raise if it is invalid."""
         letter = self._verified(data)
         store_letter(self.home, self._parts, place_of(letter), data, self._settled)
         return letter

@@ -63,7 +63,10 @@ class Memory:
         home: str | os.PathLike[str] | None = None,
         settings: Settings | None = None,
     ) -> Memory:
-        """Open the memories of the project that contains a directory; the first save creates the files."""
+        """Open the memories of the project that contains a directory; the first save creates the files.
+
+        Raise ``SettingsError`` if memories are switched off.
+        """
         settings = settings or load_settings(home=Path(home) if home is not None else None, project=Path(project))
         if not settings.switches.memory:
             raise SettingsError("memories are switched off; set switches.memory to true to use them")
@@ -78,7 +81,7 @@ class Memory:
     # -- reading
 
     def list(self, *, type: str | None = None) -> Heads:
-        """Return a list of all memories, or those of a type, newest first, without bodies; ``get`` adds one."""
+        """Return a list of all memories, or of those of one type, newest first, without their bodies."""
         heads = [head for head in self._scopes.heads() if type is None or head.type == type]
         return sorted(heads, key=lambda head: (head.modified, head.file), reverse=True)
 
@@ -108,7 +111,10 @@ class Memory:
         return self._scopes.entries(self._scopes.find(file_or_name, gone=True) if file_or_name is not None else None)
 
     def blame(self, file_or_name: str) -> Sequence[BlamedLine]:
-        """Return the lines of a memory's file, each with its author, time and reason."""
+        """Return the lines of a memory's file, each with its author, time and reason.
+
+        Raise ``InputError`` if the journal has no such memory.
+        """
         scope, file = self._scopes.find(file_or_name)
         history = self._store(scope).history()
         lines = history.blame(file)
@@ -119,7 +125,7 @@ class Memory:
         return lines
 
     def review(self) -> Sequence[PendingMemory]:
-        """Return the unconfirmed memories, each with a diff against the last version the user confirmed."""
+        """Return the unconfirmed memories, each with a diff against its last version that was not unconfirmed."""
         return self._scopes.pending()
 
     def lint(self) -> Sequence[LintProblem]:
@@ -347,7 +353,10 @@ class Memory:
         return self._outward(scope, self._store(scope).commit(plan, notice=True, dry_run=dry_run))
 
     def confirm(self, file_or_name: str, *, author: str = "user") -> JournalEntry | None:
-        """Confirm a memory as the user; no other call raises trust."""
+        """Raise a memory's trust to the user's and return the change; None if it has that trust already.
+
+        No other call raises trust.
+        """
         scope, file = self._scopes.find(file_or_name)
         plan = self._store(scope).commit(lambda change: drafts.confirm(change, file, who=author), notice=True)
         return self._outward(scope, plan)
@@ -367,7 +376,10 @@ class Memory:
         return self._outward(scope, plan)
 
     def append_daily(self, text: str, *, source: str = "", trust: Trust = "agent") -> Path:
-        """Append a line to today's private log, from which a dream makes memories, and return the log's path."""
+        """Append a line to today's private log, from which a dream makes memories, and return the log's path.
+
+        Raise ``InputError`` if the line contains a secret.
+        """
         refuse_secrets(text, "the line")
         now = self._clock().astimezone()
         file = daily_log(now.date())

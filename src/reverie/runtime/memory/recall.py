@@ -64,7 +64,7 @@ class _Prefetch:
 
 
 class SessionRecall:
-    """Searches memories for one session in the background."""
+    """Searches memories for one session in the background, and shows each found memory once."""
 
     def __init__(
         self,

@@ -145,7 +145,7 @@ class Scopes:
         return found
 
     def pending(self) -> list[PendingMemory]:
-        """Return a list of the unconfirmed memories, each with a diff against its last trusted version."""
+        """Return a list of the unconfirmed memories, each with a diff against its last version of higher trust."""
         found: list[PendingMemory] = []
         for scope, store in self.stores.items():
             waiting = [head for head in store.scan().memories if head.trust == "unconfirmed"]

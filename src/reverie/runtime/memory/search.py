@@ -54,7 +54,10 @@ class MemorySearch:
     def search(
         self, query: str, *, limit: int = 10, now: datetime | None = None, without: Collection[str] = ()
     ) -> list[Match]:
-        """Return a list of the memories most relevant to a question as of the last refresh, best first."""
+        """Return a list of the memories most relevant to a question as of the last refresh, best first.
+
+        ``without`` names files to leave out.
+        """
         return self._index.search(query, limit=limit, now=now, without=without)
 
     def recall(self, query: str, *, limit: int = 10) -> list[MemoryRecord]:

@@ -52,7 +52,10 @@ def mark_of(descriptor: int, offset: int) -> bytes:
 
 
 def whole_lines(descriptor: int, offset: int, end: int) -> bytes:
-    """Return complete lines from an offset, one chunk at most, but never less than one line if ``end`` allows."""
+    """Return the complete lines between two offsets, at most one chunk; empty if no line is complete.
+
+    A line longer than a chunk is returned whole.
+    """
     wanted = _CHUNK_BYTES
     while True:
         data = os.pread(descriptor, min(wanted, end - offset), offset)

@@ -102,7 +102,7 @@ class SessionSearch:
     def search(
         self, query: str, *, project: str | None = None, limit: int = 10, refresh: bool = True
     ) -> list[SearchHit]:
-        """Return the messages most relevant to a query, best first."""
+        """Return the messages most relevant to a query, best first; ``refresh`` reads new log lines first."""
 
         def searched(rows: SearchRows) -> list[SearchHit]:
             follow = refresh

@@ -47,7 +47,7 @@ class SessionHost:
 
     @property
     def view(self) -> View:
-        """The messages the model would be shown now."""
+        """The current view: the messages that the next request would show the model."""
         return self._log.view
 
     @property
@@ -71,11 +71,11 @@ class SessionHost:
         return self._policy.request_extras
 
     async def append(self, kind: str, body: dict[str, Any]) -> Entry:
-        """Log one entry; it is durable when this returns."""
+        """Log one entry and return it; it is durable and in the view when this returns."""
         return await self._log.append(kind, body)
 
     async def decide(self, decision: Decision) -> Entry:
-        """Log one decision; it is durable and in the view when this returns."""
+        """Log one decision and return its entry; it is durable and in the view when this returns."""
         return await self._log.decide(decision)
 
     async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:

@@ -39,7 +39,7 @@ class SessionLog:
 
     @property
     def view(self) -> View:
-        """The messages the model would be shown now."""
+        """The current view: the messages that the next request would show the model."""
         return self._writer.view
 
     async def open(self) -> ParsedLog:
@@ -100,7 +100,7 @@ class SessionLog:
             return self.view.fold(entry)
 
     def pop_decisions(self) -> list[Decision | Unknown]:
-        """Return the decisions since the last call of this method, at first since the log's last main call."""
+        """Return the decisions logged since this method last ran, or at first since the last main model call."""
         decisions, self._since_request = self._since_request, []
         return decisions
 

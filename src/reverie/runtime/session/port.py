@@ -31,7 +31,7 @@ class SessionPort(Protocol):
 
     @property
     def view(self) -> View:
-        """The messages the model would be shown now."""
+        """The current view: the messages that the next request would show the model."""
         ...
 
     @property
@@ -65,11 +65,11 @@ class SessionPort(Protocol):
         ...
 
     async def append(self, kind: str, body: dict[str, Any]) -> Entry:
-        """Log one entry; it is durable when this returns."""
+        """Log one entry and return it; it is durable and in the view when this returns."""
         ...
 
     async def decide(self, decision: Decision) -> Entry:
-        """Log one decision; it is durable and in the view when this returns."""
+        """Log one decision and return its entry; it is durable and in the view when this returns."""
         ...
 
     async def attach(self, content: str | list[dict[str, Any]], *, type: str = "note") -> Entry:

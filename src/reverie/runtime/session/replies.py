@@ -27,7 +27,10 @@ class Call:
 
 
 def plain_reply(reply: Any) -> tuple[Message, dict[str, Any]]:
-    """Split a provider's reply, an SDK object or a mapping, into its message and a dict of its other fields."""
+    """Split a provider's reply, an SDK object or a mapping, into its message and a dict of its other fields.
+
+    Raise ``InputError`` if it is not a reply of an assistant.
+    """
     body: Any = reply
     if not isinstance(body, Mapping):
         dump = getattr(reply, "to_dict", None) or getattr(reply, "model_dump", None)

@@ -117,7 +117,7 @@ class Session:
 
     @property
     def view(self) -> View:
-        """The messages the model would be shown now."""
+        """The current view: the messages that the next request would show the model."""
         return self.log.view
 
     @property
@@ -142,7 +142,7 @@ class Session:
 
     @property
     def hooks(self) -> Hooks | None:
-        """The hooks that run around a compaction."""
+        """The hooks that run around a compaction, if there are any."""
         return self.parts.host.hooks
 
     @hooks.setter
@@ -205,7 +205,7 @@ class Session:
         """Log the result of a tool call; a big one moves to disk at once and a preview is logged in its place.
 
         ``max_chars`` is the limit that the tool declares for its own results. A result that arrives after its
-        placeholder was sent is logged as an attachment.
+        placeholder was sent is logged as an attachment. Raise ``InputError`` for an unknown tool call.
         """
         use = self.view.tool_call(tool_use_id)
         if use is None:
@@ -234,10 +234,10 @@ class Session:
         tools: list[dict[str, Any]] | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Bring the window into bounds and return the next request, which extends the last if no decision differs.
+        """Bring the window into bounds and return the next request, which is always valid.
 
-        The request is always valid. ``options`` are its other fields and arguments of the SDK call. Raise
-        ``WindowFull`` if the request cannot fit.
+        It extends the last request unless a logged decision changes the prefix. ``options`` are other fields of
+        the request and arguments of the SDK call. Raise ``WindowFull`` if the request cannot fit.
         """
         asked = RequestOptions.of(model, system, tools, {"max_tokens": max_tokens, **options})
         return {**await prepare(self.log, self.parts, asked), **asked.extras}
@@ -313,7 +313,7 @@ class Session:
         """Ask side questions about the conversation, all at once and without tools; the conversation is unchanged.
 
         Return a list with one answer per question, or with the exception that it raised. All questions read one
-        cached prefix.
+        cached prefix. Raise ``SessionError`` if there is no model.
         """
         asked = model or self.model
         if asked is None:

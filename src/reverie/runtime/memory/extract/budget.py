@@ -14,7 +14,7 @@ __all__ = ["DailyBudget"]
 
 
 class DailyBudget:
-    """Compares the use of a UTC day with a budget; counts all the ledger's calls, or without a home added ones."""
+    """Compares today's use (in UTC) by one source with a budget: added calls and, with a home, its ledger's."""
 
     def __init__(
         self, *, home: Path | None = None, source: str = "extract", clock: Callable[[], float] = time.time

@@ -126,7 +126,7 @@ class Extractor:
             await self._running.wait()
 
     async def close(self, timeout_seconds: float | None = None) -> bool:
-        """Start no more runs, wait up to a timeout for a running one, then cancel it; return whether it ended."""
+        """Start no more runs and wait for a running one, cancelled after a timeout; return False if cancelled."""
         self._closed = True
         limit = self._policy.close_seconds if timeout_seconds is None else timeout_seconds
         with anyio.CancelScope(shield=True):

@@ -197,7 +197,7 @@ class CompactionDraft:
             raise CompactionError(str(error), calls=made.calls) from error
 
     async def _locally(self, asked: CompactionRequest, room: SummaryBudget) -> CompactionReport:
-        """Draft from notes that the local note-taker writes now, with a shorter tail while they are too large."""
+        """Draft from notes that the local note-taker writes now; cut the tail while the result is too large."""
         view = self._session.view
         wrong = CompactionError("there is nothing to compact")
         names = await self._names()
