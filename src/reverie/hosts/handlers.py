@@ -239,9 +239,7 @@ def _queue_job(event: HookEvent, settings: HookSettings) -> None:
 
 
 def _needs_words(event: HookEvent) -> bool:
-    """Return whether the hook must store prompts and replies, because the worker can read no transcript of this
-    host.
-    """
+    """Return whether the hook must store prompts and replies, because there is no transcript to read later."""
     return not event.transcript or event.host in ("gemini", "cursor")
 
 

@@ -34,7 +34,10 @@ class JsonValue:
 
 
 def read(text: str) -> Any:
-    """Return the content of a JSON text as plain values, an empty text as an empty object; raise ``InputError``."""
+    """Return the content of a JSON text as plain values; an empty text is an empty object.
+
+    Raise ``InputError`` with the line number if the text is not JSON.
+    """
     return scan(text).plain
 
 
@@ -180,7 +183,7 @@ def _key_start(text: str, inside: JsonValue, name: str) -> int:
 
 
 def _line_start(text: str, at: int, floor: int) -> int:
-    """Return the start of the line if only spaces precede the position and it is after ``floor``, else the
+    """Return the start of the line if only spaces precede the position, but not before ``floor``; else the
     position.
     """
     start = text.rfind("\n", floor, at) + 1

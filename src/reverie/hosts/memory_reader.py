@@ -91,9 +91,7 @@ def index_text(directory: str) -> str:
 
 
 def note_surfaced(directory: str, files: Sequence[str], session: str) -> None:
-    """Append to the memory directory's record which memories a session was shown, so that ``forget`` can list
-    copies.
-    """
+    """Record in the memory directory that a session was shown these files, so that ``forget`` can list copies."""
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     line = json.dumps({"session": session, "files": sorted(files), "time": time})
     key = f"{_JOURNAL}/{_SURFACED}"

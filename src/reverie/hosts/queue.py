@@ -100,9 +100,7 @@ class Queue:
 
     @contextmanager
     def worker_lock(self) -> Generator[bool]:
-        """Try to hold, during a ``with`` block, the lock of the only worker of this home; yield whether that
-        succeeded.
-        """
+        """Try to hold the lock of this home's only worker during a ``with`` block; yield whether it is held."""
         with self._locked(fcntl.LOCK_EX, _LOCK_TRIES) as mine:
             yield mine
 
@@ -113,9 +111,7 @@ class Queue:
 
     @contextmanager
     def _locked(self, how: int, tries: int) -> Generator[bool]:
-        """Try to hold the worker's lock during a ``with`` block, exclusively or shared; yield whether that
-        succeeded.
-        """
+        """Try to hold the worker's lock during a ``with`` block, exclusive or shared; yield whether it is held."""
         with explained("open", self.folder):
             lock = open_file(self.home, f"{FOLDER}/{_LOCK}", os.O_RDWR | os.O_CREAT)
         try:

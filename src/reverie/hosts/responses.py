@@ -46,9 +46,7 @@ def host_answer(event: HookEvent, response: HookResponse) -> dict[str, Any]:
 
 
 def answer_line(event: HookEvent, response: HookResponse) -> str:
-    """Return the answer as one line of JSON; the last pieces are dropped until it fits, and ``{}`` is the last
-    resort.
-    """
+    """Return the answer as one line of JSON; the last pieces are dropped until it fits, at worst it is ``{}``."""
     while True:
         text = json.dumps(host_answer(event, response), ensure_ascii=False)
         if len(text) <= MAX_CHARS:

@@ -92,9 +92,7 @@ class WordCache:
 
 
 def delete_word_caches(home: str | os.PathLike[str]) -> None:
-    """Delete all word caches under a home, because memories were erased; later hooks read the other memories
-    again.
-    """
+    """Delete all word caches under a home, because memories were erased; later hooks build new ones."""
     with suppress(OSError), os.scandir(os.path.join(home, FOLDER)) as entries:
         for entry in entries:
             if entry.name.startswith("words-"):

@@ -121,8 +121,7 @@ def _run_job(queue: Queue, job: Job) -> JobResult:
 
 
 def _read_recording(queue: Queue, job: Job) -> ImportedSession:
-    """Return the session from its host's transcript or, if that cannot be read, from the messages that hooks
-    stored.
+    """Return the session from its host's transcript, or from the messages that hooks stored if that fails.
 
     Raise ``InputError`` if there is neither.
     """
@@ -172,9 +171,7 @@ def _extract(
 def _extract_with_model(
     job: Job, model: str, memory: Memory, new: Sequence[Entry], settings: Settings
 ) -> ExtractionRun | None:
-    """Let the named model extract and save memories; return None if it failed, so that the local extractor takes
-    over.
-    """
+    """Let the named model extract and save memories; return None if it failed, else the result."""
     import anyio
 
     from ..models import open_model

@@ -68,8 +68,9 @@ def read_session(path: str | Path) -> list[ImportedSession]:
 
 
 def read_sessions(path: str | Path) -> Iterator[ImportedSession]:
-    """Yield the sessions of a file, or of every recognised file below a directory; raise ``InputError`` for a bad
-    file.
+    """Yield the sessions of a file, or of every recognised file below a directory.
+
+    Raise ``InputError`` at a file that cannot be read.
     """
     path = Path(path)
     for file in find_sessions(path) if path.is_dir() else [path]:
@@ -77,8 +78,9 @@ def read_sessions(path: str | Path) -> Iterator[ImportedSession]:
 
 
 def find_sessions(path: str | Path) -> Iterator[Path]:
-    """Yield the files below a directory that are recorded sessions by their content; raise ``InputError`` for a
-    file.
+    """Yield the files below a directory that are recorded sessions by their content.
+
+    Raise ``InputError`` if the path is not a directory.
     """
     path = Path(path)
     if not path.is_dir():

@@ -59,15 +59,13 @@ def usage_of(recorded: Record) -> Record | None:
 
 
 def stop_reason_of(recorded: Any) -> str | None:
-    """Return the stop reason in the words of the Messages API, an unknown one in lower case; None if it is no
-    text.
-    """
+    """Return the stop reason in the words of the Messages API, an unknown one in lower case; None if empty."""
     said = as_text(recorded)
     return _STOPS.get(said.lower(), said.lower()) if said else None
 
 
 def reply_of(response: Record, fallback_id: str) -> Record:
-    """Return the ``reply`` field of a log entry for a chat completion."""
+    """Return the ``reply`` field of a log entry for a chat completion: id, model, stop reason and usage."""
     choice = first_of(response.get("choices"))
     reply: Record = {"id": as_text(response.get("id")) or fallback_id}
     if model := as_text(response.get("model")):

@@ -165,8 +165,9 @@ def _session(
 
 
 def _summaries(kept: Sequence[TranscriptLine]) -> dict[str, TranscriptLine | None]:
-    """Return, by a boundary's uuid, the line of each compaction's summary; None if a reply comes first or none
-    follows.
+    """Return, by the uuid of a compaction boundary, the line with its summary.
+
+    The line is None if no summary comes before the model's next reply.
     """
     found: dict[str, TranscriptLine | None] = {}
     open_boundary = ""
@@ -286,9 +287,7 @@ def _emit_compacted(draft: SessionDraft, boundary: TranscriptLine, summary: Tran
 
 
 def _attached_text(attachment: Record) -> str:
-    """Return the text of an attachment: the first text field found, else all as JSON; empty for an empty
-    attachment.
-    """
+    """Return the text of an attachment: its first text field, else all as JSON; empty if it has no content."""
     for name in ("content", "prompt", "snippet", "stdout"):
         value = attachment.get(name)
         inner = as_dict(value)

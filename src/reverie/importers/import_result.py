@@ -46,9 +46,7 @@ class RecordSource:
 
 @record
 class ImportedSession:
-    """One session from a file: its entries, its metadata, the skipped records by reason, and the damage in the
-    file.
-    """
+    """One session from a file: its entries and metadata, the skipped records by reason, and the damage."""
 
     format: str
     session_id: str
@@ -106,8 +104,9 @@ class SessionDraft:
         self._seen = {self._meta}
 
     def add(self, kind: str, body: Record, time: str = "", given: str = "") -> Entry:
-        """Append an entry and return it; its uuid is ``given``, or derived from its position if that is empty or
-        taken.
+        """Append an entry and return it.
+
+        Its uuid is ``given``, or derived from its position if that is empty or taken.
         """
         name = given if given and given not in self._seen else self._derived()
         self._seen.add(name)
@@ -119,8 +118,9 @@ class SessionDraft:
         return entry
 
     def say(self, kind: str, role: str, content: Any, time: str = "", given: str = "", **more: Any) -> Entry:
-        """Append a message in the shape of the Messages API and return its entry; ``more`` are fields beside the
-        message.
+        """Append a message in the shape of the Messages API and return its entry.
+
+        ``more`` are fields of the entry's body beside the message.
         """
         return self.add(kind, {"message": {"role": role, "content": content}, **more}, time, given)
 
@@ -134,9 +134,7 @@ class SessionDraft:
             self.cost_usd = (self.cost_usd or 0.0) + cost_usd
 
     def done(self, damage: Sequence[Damage] = ()) -> ImportedSession:
-        """Return the finished session, with a metadata entry in front; without a title, the first prompt gives
-        one.
-        """
+        """Return the finished session with a metadata entry in front; its default title is the first prompt."""
         title = self.title or _title_of(self.entries)
         time = next((entry.time for entry in self.entries if entry.time), "")
         body: Record = {

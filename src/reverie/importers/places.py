@@ -28,9 +28,7 @@ class SessionPlace:
     patterns: tuple[str, ...]
 
     def sessions(self) -> Iterator[Path]:
-        """Yield the session files in the directory, sorted by name within each pattern; an unreadable folder gives
-        none.
-        """
+        """Yield the session files in the directory, pattern by pattern and sorted by name."""
         for pattern in self.patterns:
             try:
                 yield from sorted(path for path in self.root.glob(pattern) if path.is_file())

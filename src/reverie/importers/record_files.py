@@ -52,8 +52,7 @@ def read_bytes(path: Path, limit: int = -1) -> bytes:
 
 
 def decompressed(data: bytes, name: str) -> tuple[bytes, tuple[Damage, ...]]:
-    """Return the data without Zstandard compression, and the damage in it; of a broken stream, the part before the
-    break.
+    """Return the data without Zstandard compression, and the damage; of a broken stream, the readable part.
 
     Raise ``InputError`` if the data is compressed and the library is not installed.
     """

@@ -23,9 +23,7 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return a list with one session: the log's entries unchanged, its title, directory and model from its
-    metadata.
-    """
+    """Return a list with one session: the log's entries unchanged, with title, directory and model."""
     tally = SkipCounts()
     entries: list[Entry] = []
     seen: set[str] = set()

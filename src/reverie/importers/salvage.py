@@ -27,8 +27,7 @@ _decoder: Final = json.JSONDecoder()
 
 
 def salvage(data: bytes, line: int = 1) -> tuple[Record, tuple[Damage, ...]] | None:
-    """Return a broken document with the intact members of its main list, and the damage; None if no member is
-    intact.
+    """Return a broken document with the intact members of its main list, and the damage; None if there are none.
 
     ``line`` is the line number at which the document starts.
     """

@@ -154,9 +154,7 @@ def _asked(request: Any, body: Body) -> Body:
 
 
 def _with_body(request: Any, sent: Body) -> Any:
-    """Return a copy of the request with another body; if only that body edits the context, add the beta header for
-    it.
-    """
+    """Return a copy of the request with another body, and with the beta header that this body newly needs."""
     body = {key: value for key, value in sent.items() if key != "betas"}
     headers: dict[str, Any] = dict(request.headers)
     if "context_management" in body and "context_management" not in request.json:
@@ -185,9 +183,7 @@ class _StreamObserver:
         self._reply: MessageAssembly | None = MessageAssembly("the provider")
 
     def feed(self, chunk: bytes) -> Body | None:
-        """Add bytes of a stream; return the reply's body when these bytes complete it, None before, after and on
-        errors.
-        """
+        """Add bytes of a stream; return the reply's body if they complete it, else None, also after an error."""
         if self._reply is None:
             return None
         try:
@@ -275,8 +271,10 @@ class ReverieMemoryTool(BetaAbstractMemoryTool):
         trust: Trust | None = None,
         cache_control: Any = None,
     ) -> None:
-        """Use a project's memories; the journal names ``author`` and ``source``, and ``trust`` can lower the trust of
-        new memories.
+        """Use a project's memories.
+
+        The journal names ``author`` and ``source``; ``trust`` can lower the trust of new memories below an
+        agent's.
         """
         super().__init__(cache_control=cache_control)
         self._files = MemoryFiles(str(memory.path), author=author, source=source, trust=trust)

@@ -117,9 +117,7 @@ class HistoryReader:
         return list(self._pieces)
 
     def _ends_a_piece(self, at: int) -> bool:
-        """Return whether the message at an index added a piece that no later message can extend; a reply can be
-        extended.
-        """
+        """Return whether the message at an index added a piece that no later message can extend."""
         before = self._ends[at - 1] if at else 0
         return self._messages[at].get("role") != "assistant" and self._ends[at] > before
 
@@ -258,8 +256,9 @@ class ReplyIndex(Generic[T]):
         self._known[key].pop()
 
     def found(self, keys: Sequence[bytes]) -> list[T | None]:
-        """Return the reply for each digest, None if unknown; a digest that occurs n times gets the last n replies
-        in order.
+        """Return a list with the reply for each digest, None if unknown.
+
+        A digest that occurs n times gets the last n replies with it, in order.
         """
         left = Counter(keys)
         found: list[T | None] = []

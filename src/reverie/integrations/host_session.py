@@ -170,9 +170,7 @@ class HostSession:
             self._logged_turns, self._first, self._followed, self._added = [], LoggedTurn(b"", []), [], 0
 
     def history(self, start: int = 0) -> list[Entry]:
-        """Return the entries of the host's history from message or reply number ``start`` on, results after their
-        reply.
-        """
+        """Return a list of the entries from message or reply number ``start`` on, results after their reply."""
         return [entry for found in self._entries_of(self._turns()[start:]) for entry in found]
 
     def latest(self) -> Iterator[list[Entry]]:
@@ -189,9 +187,7 @@ class HostSession:
         return len(self._turns())
 
     def _known_entries(self) -> dict[str, Entry]:
-        """Return a dict of all logged messages by their uuid; only entries that are new since the last call are
-        read.
-        """
+        """Return a dict of all logged messages by their uuid; only entries since the last call are read."""
         new = self.session.view.history_from(self._entries_read)
         self._entries_read += len(new)
         self._entries.update((one.uuid, one.entry) for one in new if isinstance(one, Item))
@@ -211,8 +207,7 @@ class HostSession:
         return self._logged_turns
 
     def _refuse_others(self, pieces: Sequence[HistoryPiece], body: Mapping[str, Any]) -> None:
-        """Raise ``SessionError`` for a request with another system prompt or tools and no reply in common with the
-        log.
+        """Raise ``SessionError`` for a request with another system prompt or tools and no reply that is logged.
 
         Until a request continues the first reply, some of these are accepted.
         """
@@ -238,8 +233,9 @@ class HostSession:
             )
 
     async def _go_on(self, pieces: Sequence[HistoryPiece], previous: str) -> None:
-        """Log the pieces sent by a host whose provider keeps the history; raise ``SessionError`` if they follow
-        another reply than the last.
+        """Log the pieces sent by a host whose provider keeps the history.
+
+        Raise ``SessionError`` if ``previous`` is not the id of the last reply.
         """
         turns = self._turns()
         if not self._asked or previous != self._replied:
@@ -286,9 +282,7 @@ class HostSession:
             await self._recalling.surface()
 
     async def _open_memory(self) -> None:
-        """Attach the memory index if the view is still empty; an index that cannot be read is reported as an
-        event.
-        """
+        """Attach the memory index if the view is still empty; a failure to read it is reported as an event."""
         if self._memory is None or self.session.view.length or not self.session.settings.switches.memory:
             return
         memory, tag = self._memory, os.urandom(_TAG_BYTES).hex()
@@ -360,9 +354,7 @@ def _list(content: Any) -> list[Any]:
 
 
 def _shown(entry: Entry, piece: HistoryPiece) -> str | list[Block]:
-    """Return the content of a result as its entry holds it; the piece's own content if the entry has no such
-    result.
-    """
+    """Return the content of a result as its entry holds it; the piece's own content if the entry has none."""
     content: Any = (entry.message or {}).get("content")
     for block in _list(content) if content else ():
         if block.get("type") == "tool_result" and block.get("tool_use_id") == piece.id:

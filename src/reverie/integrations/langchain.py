@@ -51,8 +51,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
     # -- called by the agent
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        """Call the model with the session's view in place of the agent's history, log the reply, and return the
-        response.
+        """Call the model with the session's view in place of the agent's history, log the reply, and return it.
 
         A prompt that is too long is compacted and sent once more. If we fail, or our request is refused, the
         agent's own request is sent; other errors of the provider are raised.
@@ -75,8 +74,7 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        """Call the model with the session's view in place of the agent's history, log the reply, and return the
-        response.
+        """Call the model with the session's view in place of the agent's history, log the reply, and return it.
 
         A prompt that is too long is compacted and sent once more. If we fail, or our request is refused, the
         agent's own request is sent; other errors of the provider are raised.
@@ -97,7 +95,10 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         return response
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Run the tool, log its result, and return its message, with a preview in place of a big result."""
+        """Run the tool, log its result, and return its message, with a preview in place of a big result.
+
+        A result that is no ``ToolMessage`` is returned as it is and not logged.
+        """
         thread = self._here()
         message = handler(request)
         if not isinstance(message, ToolMessage):
@@ -105,7 +106,10 @@ class ReverieMiddleware(AgentMiddleware[Any, Any, Any]):
         return with_preview(message, thread.bridge.try_call(_WHAT, partial(_offload, thread.host_session, message)))
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Run the tool, log its result, and return its message, with a preview in place of a big result."""
+        """Run the tool, log its result, and return its message, with a preview in place of a big result.
+
+        A result that is no ``ToolMessage`` is returned as it is and not logged.
+        """
         thread = self._here()
         message = await handler(request)
         if not isinstance(message, ToolMessage):
@@ -149,9 +153,7 @@ class _ThreadSession:
         self._translator = LangChainTranslator()
 
     async def prepared(self, request: ModelRequest[Any]) -> _PreparedRequest:
-        """Log the changes of the agent's history and return its request with the session's view, and its parts for
-        a retry.
-        """
+        """Log the changes of the agent's history; return the agent's request and the one with the view."""
         translator, body = self._body(request)
         sent = await self.host_session.prepare(body)
         return _PreparedRequest(request, translator, body, translator.overridden(request, sent))

@@ -31,7 +31,7 @@ _MARK: Final = "cache_control"
 
 
 def wire_request(request: ModelRequest[Any], translator: LangChainTranslator) -> Body:
-    """Return a model request in the wire's shape."""
+    """Return a model request in the wire's shape; tools of the provider's own are left out."""
     system = request.system_message
     body: Body = {
         "model": _model_name(request.model),
@@ -172,7 +172,7 @@ class LangChainTranslator:
         self._replies: ReplyIndex[AIMessage] = ReplyIndex()
         self._placeholders = Placeholders()
         self._sent: list[Body] = []
-        """The wire messages that were translated back, and the LangChain messages they gave."""
+        """The wire messages that were translated back; ``_found`` are the LangChain messages they gave."""
         self._found: list[list[AnyMessage]] = []
         self._marked = False
         self.lock = Lock()
@@ -183,9 +183,7 @@ class LangChainTranslator:
         return common_length(self._facts, [_facts(one) for one in messages]) == len(self._facts)
 
     def history(self, messages: Sequence[AnyMessage]) -> list[Body]:
-        """Return a history in the wire's shape; it must begin with the messages translated before, which are
-        reused.
-        """
+        """Return a history in the wire's shape; it must begin with the messages that were translated before."""
         for message in messages[len(self._facts) :]:
             wired = wire_message(message, self._placeholders)
             if isinstance(message, AIMessage):
@@ -195,8 +193,9 @@ class LangChainTranslator:
         return list(self._wired)
 
     def overridden(self, request: ModelRequest[Any], sent: Body) -> ModelRequest[Any]:
-        """Return the request with the session's view as its messages; for Anthropic's models also with our cache
-        breakpoints.
+        """Return the request with the session's view as its messages.
+
+        For Anthropic's models it also has our cache breakpoints, and none of other middlewares.
         """
         marks = str(getattr(request.model, "_llm_type", "")) == _ANTHROPIC
         with self.lock:
@@ -311,9 +310,7 @@ def _reply(content: list[Block]) -> AIMessage:
 
 
 def _result(block: Block, placeholders: Placeholders, marks: bool) -> ToolMessage:
-    """Return a result as a ``ToolMessage``; with ``marks`` it holds the provider's own block, which keeps its
-    shape.
-    """
+    """Return a result as a ``ToolMessage``; with ``marks`` it holds the provider's block in its own shape."""
     status = "error" if block.get("is_error") else "success"
     content: Any = block.get("content", "")
     if not isinstance(content, str):

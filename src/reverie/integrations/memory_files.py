@@ -270,10 +270,10 @@ class MemoryFiles:
         gone: Sequence[str] = (),
         edited: bool = True,
     ) -> Draft:
-        """Return a draft that writes visible texts, deletes the files ``gone`` and updates the index; raise on a
-        secret.
+        """Return a draft that writes visible texts, deletes the files ``gone`` and updates the index.
 
-        ``texts`` maps a file to its new visible text and its bytes before, None for a new file.
+        ``texts`` maps a file to its new visible text and its bytes before, None for a new file. A text with a
+        secret raises an error.
         """
         files: dict[str, bytes | None] = dict.fromkeys(gone)
         lines: dict[str, str | None] = dict.fromkeys(gone)

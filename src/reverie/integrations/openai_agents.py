@@ -56,7 +56,7 @@ class ReverieSession:
         self._translator = OpenAITranslator()
         self._sent: list[Body] | None = None
         self._sent_count = 0
-        """The number of messages and replies in the view when the items were sent."""
+        """The number of logged messages and replies when ``_sent`` was sent."""
         self._known: dict[str, bytes] = {}
         """Logged messages as encoded items, by their uuid."""
         self._passed: dict[int, Agent[Any]] = {}
@@ -162,7 +162,7 @@ class ReverieSession:
         return id(agent) in self._passed
 
     async def observe(self, response: ModelResponse, model: str) -> None:
-        """Log a response and its cost."""
+        """Log a response and its cost; a failure is reported as an event."""
         await self._bridge.try_acall(_WHAT, partial(self._observe, response, model))
 
     async def _observe(self, response: ModelResponse, model: str) -> None:

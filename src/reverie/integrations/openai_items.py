@@ -60,14 +60,14 @@ class OpenAITranslator:
         self._outputs: dict[str, Body] = {}
         self._called: set[str] = set()
         self._told_items: list[Any] = []
-        """Copies of the translated items, because a host may change its own in place, and their messages."""
+        """Copies of the translated items, because a host may change its own; ``_told_messages`` are their messages."""
         self._told_messages: list[Body] = []
         self._found_messages: list[Body] = []
-        """The wire messages that were translated back, and the items they gave."""
+        """The wire messages that were translated back; ``_found_items`` are the items they gave."""
         self._found_items: list[list[Body]] = []
 
     def request(self, data: CallModelData[Any]) -> Body:
-        """Return a model's input in the wire's shape."""
+        """Return a model's input in the wire's shape; only function tools are included."""
         agent, given = data.agent, data.model_data
         tools = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.params_json_schema}
@@ -203,9 +203,7 @@ class OpenAITranslator:
 
 
 def reply_items(content: Sequence[Block], placeholders: Placeholders) -> list[Body]:
-    """Return a reply's blocks as items; a placeholder gives the host's own item, other blocks than text and calls
-    none.
-    """
+    """Return a list of items for a reply's texts and calls; a placeholder gives the host's own item."""
     items: list[Body] = []
     for block in content:
         if block.get("type") == "tool_use":

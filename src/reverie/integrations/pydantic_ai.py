@@ -88,9 +88,7 @@ class ReverieCapability(AbstractCapability[Any]):
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Return the request with the session's view in place of the run's history; the same request if that
-        fails.
-        """
+        """Return the request with the session's view in place of its history; the same request if that fails."""
         self._sent = False
         if self._passes:
             self._passes = False
@@ -134,8 +132,9 @@ class ReverieCapability(AbstractCapability[Any]):
     async def after_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: Any, args: Any, result: Any
     ) -> Any:
-        """Log a tool's result and return it, or its preview if it is big; a result that is more than text is not
-        logged.
+        """Log a tool's result and return it, or its preview if it is big.
+
+        A result that holds more than text is returned as it is and not logged.
         """
         conversation = self._here(ctx)
         text = result if isinstance(result, str) else _text_of(call, result)

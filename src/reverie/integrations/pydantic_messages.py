@@ -74,7 +74,7 @@ def _reply_blocks(response: ModelResponse, placeholders: Placeholders) -> list[B
 
 
 def _says(thing: Any) -> Any:
-    """Return the content of an object of Pydantic AI's: the same before and after it was stored and loaded."""
+    """Return an object of Pydantic AI's as JSON values that are the same after it was stored and loaded."""
     if getattr(thing, "part_kind", "").startswith(_RETRY):
         return to_jsonable_python(thing.content, fallback=repr)
     said: Any = to_jsonable_python(thing, bytes_mode="base64", fallback=repr)
@@ -95,7 +95,7 @@ class PydanticTranslator:
         """Copies of the translated messages, because a run may change its own in place."""
         self._wired: list[Body] = []
         self._sent: list[Body] = []
-        """The wire messages that were translated back, and the messages they gave."""
+        """The wire messages that were translated back; ``_found`` are the messages they gave."""
         self._found: list[ModelMessage] = []
         self._marked = False
 
@@ -104,9 +104,7 @@ class PydanticTranslator:
         return common_length(self._facts, [_facts(one) for one in messages]) == len(self._facts)
 
     def request(self, context: ModelRequestContext) -> Body:
-        """Return a request in the wire's shape; its history must begin with the messages translated before, which
-        are reused.
-        """
+        """Return a request in the wire's shape; it must begin with the messages that were translated before."""
         for message in context.messages[len(self._facts) :]:
             if isinstance(message, ModelResponse):
                 blocks = _reply_blocks(message, self._placeholders)
@@ -169,8 +167,9 @@ class PydanticTranslator:
     # -- from the wire to Pydantic AI
 
     def overridden(self, context: ModelRequestContext, sent: Body) -> ModelRequestContext:
-        """Return the context with the session's view as its messages; for Anthropic's models also with our cache
-        breakpoints.
+        """Return the context with the session's view as its messages.
+
+        For Anthropic's models it also has our cache breakpoints, and no other cache settings.
         """
         marks = context.model.system == "anthropic"
         messages = self._messages(sent["messages"], marks)

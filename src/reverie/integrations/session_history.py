@@ -40,8 +40,7 @@ class LoggedTurn:
 
 
 def kept_positions(known: Sequence[bytes], host: Sequence[bytes]) -> list[int]:
-    """Return the positions of the logged turns that the host's history still begins with; later turns of it are
-    new.
+    """Return the positions of the logged turns with which the host's history begins; its other turns are new.
 
     Turns that the host left out are skipped where its history continues with a logged one, so that a history
     without its oldest turns does not count as a new one.

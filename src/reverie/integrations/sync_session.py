@@ -70,8 +70,9 @@ class SessionBridge:
         return asyncio.run_coroutine_threadsafe(_awaited(action), home).result()
 
     async def acall(self, action: Action[T]) -> T:
-        """Run an operation from any event loop and return its result; raise ``SessionError`` if the session's is
-        closed.
+        """Run an operation on the session's event loop from any event loop and return its result.
+
+        Raise ``SessionError`` if the session's event loop is closed.
         """
         here = _loop_here()
         self._home = home = self._home or _homes.get(self.session) or here

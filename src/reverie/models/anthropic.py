@@ -51,9 +51,7 @@ class AnthropicModel(SdkModel):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The features Anthropic offers for this model, and its window as given, by its suffix or from the
-        installed table.
-        """
+        """The features Anthropic offers for this model, and its window as given or as known for this name."""
         bare = bare_model(self._id)
         known = limits_of_model(bare)
         window = self._window or (MILLION if bare != self._id else known.window_tokens if known else None)

@@ -61,9 +61,7 @@ class ChatAssembly:
         self._at: dict[int, _Call] = {}
 
     def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
-        """Take one event and yield the pieces in it; raise ``ModelError`` for an error event or one that is not
-        JSON.
-        """
+        """Take one event and yield the pieces in it; raise ``ModelError`` for an error or a broken event."""
         if event.data.startswith(_DONE):
             self.done = True
             return
@@ -73,8 +71,9 @@ class ChatAssembly:
         yield from self._take(chunk)
 
     def take_whole(self, body: bytes) -> Iterator[ReplyDelta]:
-        """Take a completion that came in one piece, not streamed, and yield its pieces; raise ``ModelError`` for
-        an error.
+        """Take a completion that came in one piece, not streamed, and yield its pieces.
+
+        Raise ``ModelError`` if it is an error or not JSON.
         """
         completion = self._read(body.decode("utf-8", "replace"))
         if completion.get("error"):

@@ -68,7 +68,7 @@ def chat_messages(messages: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
 
 
 def used_ids(request: Mapping[str, Any]) -> set[str]:
-    """Return the ids of all calls in a request, so that a new call gets another one."""
+    """Return the set of ids of all calls in a request, so that a new call gets another id."""
     messages: Any = request.get("messages") or ()
     return {
         str(block.get("id"))
@@ -95,9 +95,7 @@ def _assistant(blocks: Sequence[Block]) -> ChatMessage:
 
 
 def _user(blocks: Sequence[Block], open_calls: Sequence[str]) -> Iterator[ChatMessage]:
-    """Yield a result or a placeholder for each open call in the calls' order, then the other content as one
-    message.
-    """
+    """Yield a result or a placeholder for each open call, in the calls' order, then other content as a message."""
     results: dict[str, str] = {}
     parts: list[dict[str, Any]] = []
     for block in blocks:
@@ -152,9 +150,7 @@ def _parts(block: Block) -> list[dict[str, Any]]:
 
 
 def _words(block: Block) -> str:
-    """Return the text of a block; a placeholder with its type if it has none; nothing for thinking and cache
-    edits.
-    """
+    """Return the text of a block, or a placeholder with its type; empty for thinking and cache edits."""
     if block.get("type") in _UNSENT:
         return ""
     for key in ("text", "content"):

@@ -86,10 +86,10 @@ def failure_of_stream(who: str, body: Any) -> ModelError:
 
 
 def failure_of_exception(who: str, error: BaseException, *, begun: bool = False) -> ModelError:
-    """Return, not raise, the error for a client library's exception; ``begun`` means that part of a reply had
-    come.
+    """Return, not raise, the error for a client library's exception.
 
-    Exceptions are recognised by their class names, because importing a library only for a check costs seconds.
+    ``begun`` means that part of a reply had come. Exceptions are recognised by their class names, because
+    importing a library only for a check costs seconds.
     """
     if isinstance(error, ModelError):
         return error
@@ -113,9 +113,7 @@ def failure_of_exception(who: str, error: BaseException, *, begun: bool = False)
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
-    """Return the seconds a provider asks to wait, from headers in milliseconds, seconds or a date; None if it does
-    not.
-    """
+    """Return the seconds a provider asks to wait, as milliseconds, seconds or a date say; None if it does not."""
     for name, unit in (("retry-after-ms", 1_000.0), ("retry-after", 1.0)):
         said = (headers.get(name) or "").strip()
         try:

@@ -41,9 +41,7 @@ class MessageAssembly:
         return self._message is not None
 
     def feed(self, event: ServerEvent) -> Iterator[ReplyDelta]:
-        """Take one event and yield the pieces in it; raise ``ModelError`` for an error event or one that does not
-        fit.
-        """
+        """Take one event and yield the pieces in it; raise ``ModelError`` for an error or a broken event."""
         try:
             fields: Any = _decode(event.data)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

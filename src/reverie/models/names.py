@@ -69,8 +69,7 @@ def full_name(
     aliases: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a model's name as ``provider:id``, with aliases resolved, the provider found, and the default filled
-    in.
+    """Return a model's name as ``provider:id``, with aliases resolved and the defaults filled in.
 
     Raise ``ModelUnknown`` if the name implies no provider.
     """
@@ -98,8 +97,9 @@ def default_name(environ: Mapping[str, str]) -> str:
 
 
 def _unnamed(provider: str, environ: Mapping[str, str]) -> str:
-    """Return the id of a provider's default model; ``default`` means the only model of a server at
-    ``OPENAI_BASE_URL``.
+    """Return the id of a provider's default model.
+
+    ``default`` means the only model of the server at ``OPENAI_BASE_URL``.
     """
     if provider == "local":
         return "smollm2"

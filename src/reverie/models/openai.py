@@ -54,8 +54,9 @@ class OpenAIModel(SdkModel):
         return response, ChatAssembly(self.name, used_ids(request))
 
     async def _single_model(self) -> str:
-        """Ask the server, once, for its models and return the id of the only one; raise ``ModelUnknown`` if it has
-        more or none.
+        """Return the id of the server's only model, asking the server once.
+
+        Raise ``ModelUnknown`` if the server has none or several.
         """
         if self._only_model is None:
             try:

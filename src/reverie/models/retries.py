@@ -148,9 +148,7 @@ class RetryingModel:
         return 1 if self._absent and model is self._model and self._fallback is not None else self._policy.attempts
 
     def _delay(self, error: ModelError, attempt: int) -> float | None:
-        """Return the seconds to wait before the next try; None if the provider asks for more than the allowed
-        maximum.
-        """
+        """Return the seconds to wait before the next try; None if the provider asks for more than is allowed."""
         asked = error.retry_after if isinstance(error, ModelUnavailable) else None
         if asked is not None and asked > self._policy.max_retry_after_seconds:
             return None

@@ -86,10 +86,9 @@ class ScriptedModel:
         return self._capabilities
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[ReplyDelta | Reply, None]:
-        """Keep the request, yield the pieces of the script's next reply, then the whole reply; raise the script's
-        errors.
+        """Keep the request, yield the pieces of the script's next reply, then the whole reply.
 
-        Raise ``PromptTooLong`` beyond the window and ``ModelRefused`` if the script has no more replies.
+        Raise the script's errors, ``PromptTooLong`` beyond the window, and ``ModelRefused`` if no reply is left.
         """
         given = dict(request)
         self.requests.append(given)

@@ -24,13 +24,12 @@ __all__ = ["SdkClient", "SdkModel"]
 
 
 class SdkClient:
-    """The client of a provider's SDK, opened on first use; ``load`` imports the SDK and ``connect`` makes the
-    client.
-    """
+    """The client of a provider's SDK, opened on first use and shared by all requests."""
 
     def __init__(self, model: str, load: Callable[[], Any], connect: Callable[[Any], Any]) -> None:
-        """Store the model's name, which starts error messages, and the functions; both may block and run in a
-        thread.
+        """Store the model's name, with which errors begin, and how to open the client, without opening it.
+
+        ``load`` imports the SDK and ``connect`` makes a client of it; both may block and run in a worker thread.
         """
         self._model = model
         self._load = load

@@ -43,8 +43,7 @@ class ChartStyle:
 def window_chart(
     outcome: ReplayOutcome, other: ReplayOutcome | None, axis: Axis, look: ChartStyle, *, top: int, name: str
 ) -> Html:
-    """Return a chart of the tokens of each request by how they were billed, with the layers' actions and the
-    breaks.
+    """Return a chart of each request's tokens by how they were billed, with the layers' actions and the breaks.
 
     The window under ``other``, another policy, is drawn as an outline.
     """

@@ -63,8 +63,9 @@ def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list
 
 
 def settings_named(files: Iterable[Path]) -> dict[str, Settings]:
-    """Read settings files and return each one's settings by its name without ending; raise ``InputError`` on a
-    clash.
+    """Read settings files and return their settings by file name without ending.
+
+    Raise ``InputError`` if a name is that of a policy or occurs twice.
     """
     out: dict[str, Settings] = {}
     for file in files:

@@ -62,9 +62,7 @@ class NeededResults:
         self._said.update(_lines(preview))
 
     def wanted(self, reply: tuple[Entry, ...]) -> list[tuple[str, int]]:
-        """Return the call ids and sizes of the removed results that a reply needs; they count as in view from now
-        on.
-        """
+        """Return the call ids and sizes of removed results that a reply needs, and count them as in view again."""
         found: list[tuple[str, int]] = []
         if not self._gone:
             return found

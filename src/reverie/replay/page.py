@@ -91,7 +91,7 @@ def _switches(policies: Sequence[str]) -> str:
 
 
 def _chosen(policies: Sequence[str]) -> int:
-    """Return the index of the policy that is shown first."""
+    """Return the index of the policy that is shown first: ``reverie``, else ``append-only``, else the last."""
     liked = [policy for policy in (OURS, APPEND_ONLY) if policy in policies]
     return policies.index(liked[0]) if liked else max(0, len(policies) - 1)
 

@@ -18,7 +18,7 @@ __all__ = ["PlayedClock", "PlayedRequest", "play_session"]
 
 
 class PlayedClock:
-    """A clock that shows the time of the entry being played."""
+    """A clock that returns ``now``, which ``play_session`` sets to the time of each entry."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -98,9 +98,7 @@ def _replies_together(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 async def _say(session: Session, entry: Entry, on_said: Callable[[str], None] | None) -> str:
-    """Log results of known calls, then other content as a message or a note; return the uuid of the view's last
-    entry.
-    """
+    """Log results of known calls, then other content as a message or a note; return the last entry's uuid."""
     rest: list[Block] = []
     for block in as_blocks(entry.message or {"content": []}):
         known = block["type"] == "tool_result" and session.view.tool_call(block["tool_use_id"]) is not None

@@ -82,10 +82,10 @@ class AppendOnlyPolicy(UncachedPolicy):
         self._cuts = 0
 
     def mark(self, view: View, messages: list[Any], step: RecordedRequest) -> BreakpointPlan | None:
-        """Return breakpoints at the system prompt, at the end of the last request or before the first change, and
-        at the end.
+        """Return breakpoints at the system prompt, the end of the last request and the end of this one.
 
-        This forgets the change that ``changed_at`` remembers.
+        If a decision changed messages since then, the second is before the first changed message. The change that
+        ``changed_at`` noted is forgotten.
         """
         ttl = self.ttl_of(step)
         changed = 0 if view.cuts != self._cuts else self._changed
@@ -119,8 +119,9 @@ class AsRecordedPolicy(AppendOnlyPolicy):
     name = "as-recorded"
 
     def prepare(self, view: View, step: RecordedRequest) -> list[Decision]:
-        """Return a decision that clears the oldest results until the view has the billed size; none if nothing was
-        removed.
+        """Return a decision that clears the oldest results until the view has the billed size.
+
+        Return an empty list if the recorded client removed nothing.
         """
         if not step.removed or step.billed is None:
             return []
@@ -137,9 +138,7 @@ class AsRecordedPolicy(AppendOnlyPolicy):
         return [ResultsCleared(Cause("recorded client", "content removed by the client", frees, True), gone)]
 
     def ttl_of(self, step: RecordedRequest) -> str:
-        """Return the lifetime that the request paid for and remember it; if its bill does not say, the last one
-        known.
-        """
+        """Return the lifetime that the request paid for and remember it; without a bill, the last one known."""
         if step.billed is not None and (step.billed.write_1h or step.billed.write_5m):
             self.ttl = "1h" if step.billed.write_1h else "5m"
         return self.ttl

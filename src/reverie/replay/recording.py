@@ -96,9 +96,7 @@ def recording_of(imported: ImportedSession, name: str) -> Recording:
 
 
 def _normal(entry: Entry) -> Entry:
-    """Return an entry whose message holds valid blocks, the objects by which sizes are known; other entries as
-    they are.
-    """
+    """Return a message's entry with its content as valid blocks; any other entry as it is."""
     if entry.kind not in (USER, ASSISTANT, ATTACHMENT) or entry.message is None:
         return entry
     role = ASSISTANT if entry.kind == ASSISTANT else USER
@@ -151,8 +149,9 @@ def _blocks(entry: Entry) -> list[Block]:
 
 
 def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[RecordedRequest], tuple[int, ...]]:
-    """Scale block sizes to the bill; return the requests, with unrecorded content added, and the prefix's pieces
-    in tokens.
+    """Set block sizes by the bill; return the requests and the pieces of the prefix in tokens.
+
+    Content that was billed but not recorded is added to the requests as attachments.
     """
     first = steps[0].billed
     assert first is not None
@@ -184,9 +183,7 @@ def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[Record
 
 
 def _spread(blocks: Iterable[Block], grown: int, sizes: BlockSizes) -> int:
-    """Set the size of each block to its share of the billed tokens, within bounds, and return the sum of the
-    sizes.
-    """
+    """Set the size of each block to its share of the billed tokens, within bounds, and return the sum."""
     estimates = [(block, estimate_block(block)) for block in blocks]
     raw = sum(tokens for _, tokens in estimates)
     if not raw:

@@ -36,9 +36,7 @@ OURS: Final = "reverie"
 
 @record
 class BreakCosts:
-    """The number, tokens and cost of the breaks with one reason under one policy; ``unannounced`` counts some of
-    them.
-    """
+    """The number, tokens and cost of the breaks with one reason under one policy; some may be unannounced."""
 
     policy: str
     reason: str
@@ -93,9 +91,7 @@ def figures(report: ReplayReport, *, file: str | None = None, session: str | Non
 
 
 def _cost_ratio(report: ReplayReport, outcomes: Sequence[ReplayOutcome], policy: str) -> float | None:
-    """Return the input cost of outcomes over that of the same sessions under a policy; None if a session is
-    missing.
-    """
+    """Return the input cost of outcomes over that of the same sessions under a policy; None if it is unknown."""
     wanted = {(outcome.file, outcome.session) for outcome in outcomes}
     base = [one for one in report.of(policy=policy) if (one.file, one.session) in wanted]
     usd = sum(outcome.input_usd for outcome in base)
@@ -140,9 +136,7 @@ def break_costs(policy: str, breaks: Iterable[ReplayBreak]) -> list[BreakCosts]:
 
 
 def costs_by_reason(report: ReplayReport) -> list[BreakCosts]:
-    """Return a list of the costs of breaks by policy and reason, in the order of policies, then the most expensive
-    first.
-    """
+    """Return a list of the costs of breaks, by policy and then by reason, the most expensive reason first."""
     return [
         row
         for policy in report.policies
@@ -151,7 +145,7 @@ def costs_by_reason(report: ReplayReport) -> list[BreakCosts]:
 
 
 def count_text(count: float) -> str:
-    """Return a number of tokens as text of at most three digits with ``k``, ``M`` or ``G``."""
+    """Return a number of tokens as text of three digits with ``k``, ``M`` or ``G``, below 1,000 without a unit."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if count >= size * 0.9995:
             amount = count / size

@@ -23,9 +23,7 @@ def panel_name(index: int) -> str:
 
 
 def scrolling_table(name: str, headings: Sequence[str], rows: Sequence[Html], *, text: Container[int] = ()) -> Html:
-    """Return a table that scrolls by itself on a narrow screen; ``text`` are the indices of columns that hold
-    text.
-    """
+    """Return a table that scrolls by itself on a narrow screen; ``text`` are the indices of text columns."""
     heads = [
         el("th", heading, scope="col", class_="text" if at in text else None) for at, heading in enumerate(headings)
     ]

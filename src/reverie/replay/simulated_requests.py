@@ -18,8 +18,7 @@ _DIGEST: Final = 12
 
 
 def prefix_blocks(recording: Recording) -> tuple[list[SimBlock], int]:
-    """Return the blocks before the messages that every request shares, and the tokens of other content before
-    them.
+    """Return the blocks before the messages that all requests share, and the tokens of the other prefix content.
 
     The last piece, where the recording shows several, is context that a client sends again after a compaction.
     """
@@ -73,9 +72,7 @@ class RequestSimulator:
         return [Mark(at, ttl) for at, ttl in sorted(prefix.items())]
 
     def warmed(self, step: RecordedRequest) -> int | None:
-        """Return how many prefix blocks a request read by its bill; None if the read tokens match no number of
-        blocks.
-        """
+        """Return how many prefix blocks a request read by its bill; None if its read tokens match no number."""
         read = step.billed.read if step.billed is not None else 0
         total = 0
         for number, block in enumerate(self.prefix):

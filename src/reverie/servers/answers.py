@@ -68,8 +68,9 @@ class ToolAnswers:
     # -- memories
 
     def recall(self, project: ServedProject, query: str, limit: int) -> Answer:
-        """Return the memories that fit a query best, at most ``limit``, each in its fence; an empty query raises
-        ``InputError``.
+        """Return the memories that fit a query best, at most ``limit``, each in its fence.
+
+        An empty query raises ``InputError``.
         """
         tag, now = os.urandom(_TAG_BYTES).hex(), self._clock()
         with self._memory(project) as memory:
@@ -77,10 +78,10 @@ class ToolAnswers:
             return {"memories": [_shown(one, memory.path_of(one.file), tag, now) for one in found]}
 
     def remember(self, project: ServedProject, client: str, given: Answer) -> Answer:
-        """Save a text as an agent's memory and return the change; one from untrusted text waits for the user's
-        approval.
+        """Save a text as an agent's memory and return the change.
 
-        ``client`` is the client's name, and ``given`` are the arguments of the tool call.
+        ``client`` is the client's name, and ``given`` are the arguments of the tool call. A memory from untrusted
+        text waits for the user's approval.
         """
         source = self.source_of(client)
         with self._memory(project) as memory:
@@ -99,11 +100,10 @@ class ToolAnswers:
         return _saved(saved, source)
 
     def forget(self, project: ServedProject, client: str, given: Answer) -> Answer:
-        """Delete one memory, or all memories from a source, and return the change; with ``dry_run`` only list
-        them.
+        """Delete one memory, or all memories from a source, and return the change.
 
-        ``given`` are the arguments of the tool call: either ``memory`` or ``source``, else ``InputError`` is
-        raised.
+        ``given`` are the arguments of the tool call: ``memory`` or ``source``, not both. With ``dry_run`` nothing
+        is deleted.
         """
         named, source, dry_run = given.get("memory"), given.get("source"), bool(given.get("dry_run"))
         if (named is None) == (source is None):
@@ -127,8 +127,7 @@ class ToolAnswers:
     def search_sessions(
         self, project: ServedProject, query: str, limit: int, everywhere: bool, progress: Progress
     ) -> Answer:
-        """Return the messages of past sessions that fit a query best, from one project or from all
-        (``everywhere``).
+        """Return the messages of past sessions that fit a query best, from one project or, ``everywhere``, all.
 
         ``progress`` is called while logs are read.
         """
@@ -212,9 +211,7 @@ class ToolAnswers:
     # -- shared
 
     def source_of(self, client: str) -> str:
-        """Return the source name for memories that a client saves, which is unique to a day and a run of the
-        server.
-        """
+        """Return the source name for memories that a client saves: its name, the day and this server's run."""
         return f"mcp-{_word(client)}-{self._clock().strftime('%Y%m%d')}-{self._run}"
 
     def _settings(self, project: ServedProject) -> Settings:
@@ -232,8 +229,7 @@ class ToolAnswers:
 
     @contextmanager
     def _memory(self, project: ServedProject) -> Generator[Memory]:
-        """Lend a project's memories to a ``with`` block; they stay open, so that only changed files are read
-        again.
+        """Lend a project's memories to a ``with`` block; they stay open, so that only changed files are reread.
 
         Raise ``SettingsError`` if memories are switched off.
         """

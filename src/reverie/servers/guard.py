@@ -62,9 +62,7 @@ class LoopbackGuard:
         self._origins = frozenset(f"http://{one}".encode() for one in spelled)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer a refused request here, or pass an allowed one to the application; ignore connections that are
-        not HTTP.
-        """
+        """Answer a refused HTTP request, or pass an allowed one to the application; ignore other connections."""
         if scope["type"] != "http":
             return  # only HTTP is served; the server closes other connections
         refusal = self.refusal(scope)

@@ -128,9 +128,7 @@ class McpServer:
     # -- one call
 
     async def _answer(self, spec: ToolSpec, given: dict[str, Any], ctx: Context) -> Answer:
-        """Check the arguments of a call, run it and return the answer; raise ``_CallRefused`` with advice for
-        every error.
-        """
+        """Check a call's arguments, run it and return the answer; raise ``_CallRefused`` for every error."""
         problem = input_problem(self._checks, spec.name, given)
         if problem is not None:
             raise _CallRefused(f"{_sound(problem)[:500]}; {_expected(spec)}")

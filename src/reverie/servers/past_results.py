@@ -39,8 +39,7 @@ class PastResults:
     def read(
         self, handle: str, *, session: str | None, offset: int, limit: int, find: str | None = None
     ) -> dict[str, Any]:
-        """Return a dict with a range of the content behind a handle, or with the lines in it that contain
-        ``find``.
+        """Return a dict with a range of the content behind a handle, or with its lines that contain ``find``.
 
         Raise ``InputError`` or ``SessionNotFound`` if the handle or the session is unknown.
         """

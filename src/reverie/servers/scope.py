@@ -35,8 +35,7 @@ class ServedProjects:
         self._spelled = [*self.directories, *(Path(os.path.abspath(_expanded(one))) for one in directories)]
 
     def find(self, named: str | None = None) -> ServedProject:
-        """Return the project of a directory, the default one without a name; raise ``InputError`` if it is not
-        served.
+        """Return the project of a directory, by default the first; raise ``InputError`` if it is not served.
 
         The directory must lie in an allowed one, and so must the project it belongs to: a worktree of a repository
         elsewhere is refused.

@@ -91,9 +91,7 @@ class OpenTelemetry:
         self._sessions: dict[str, SessionSpans] = {}
 
     def __call__(self, event: Event) -> None:
-        """Record one event in the spans and metrics of its session; streamed text and agents' progress are
-        ignored.
-        """
+        """Record one event in spans and metrics; streamed text and the progress of agents are ignored."""
         spans = self._sessions.get(event.session) or self._open(event.session)
         at = self._clock()
         match event:
@@ -156,7 +154,7 @@ class OpenTelemetry:
     def _record_log_change(self, spans: SessionSpans, event: LogEvent, at: int) -> None:
         """Add a change of the log or of the view, or a fallback, to the session's span, and count it.
 
-        Trimmed results are not counted here, because their decisions are.
+        Trimmed results are added but not counted.
         """
         span, metrics = spans.span, self._metrics
         match event:

@@ -88,8 +88,9 @@ class SessionSpans:
         return start_span(tracer, self.span, f"{names.EXECUTE_TOOL} {name}", attributes, at)
 
     def note_compaction_phase(self, tracer: Tracer, phase: str, at: int) -> None:
-        """Start a compaction's span at its first phase, and note the time of its last, because the end event may
-        come later.
+        """Start a compaction's span at its first phase; at the phase ``done`` only note the time.
+
+        The end event may come later.
         """
         if phase == "done":
             self._done_ns = at
@@ -101,9 +102,7 @@ class SessionSpans:
                 self._compaction = start_span(tracer, self.span, names.COMPACTION_SPAN, attributes, at)
 
     def end_compaction(self, event: CompactionEnded, at: int) -> None:
-        """End the compaction's span with its figures; without a span, add the figures as an event to the session's
-        span.
-        """
+        """End the compaction's span with its figures; without one, add them as an event to the session's span."""
         attributes: dict[str, Any] = {
             names.TRIGGER: event.trigger,
             names.METHOD: event.method,
@@ -122,9 +121,7 @@ class SessionSpans:
         span.end(at)
 
     def _leave_compaction(self, at: int) -> None:
-        """End the span of a compaction without an end event: at its last phase or, if that never came, as an
-        error.
-        """
+        """End the span of a compaction without an end event, as an error unless its last phase was noted."""
         span, done, self._compaction, self._done_ns = self._compaction, self._done_ns, None, None
         if span is not None and done is not None:
             span.end(done)
@@ -137,9 +134,7 @@ class SessionSpans:
             self._query_ns = at
 
     def end_query(self, tracer: Tracer, event: QueryEnded, at: int) -> None:
-        """Add the whole span of a query that is over; it is not opened earlier, because a loop may never report an
-        end.
-        """
+        """Add the whole span of a query that is over, with its end, turns and cost."""
         began, self._query_ns = self._query_ns, None
         attributes: dict[str, Any] = {
             names.OPERATION_NAME: names.INVOKE_AGENT,
