@@ -34,7 +34,7 @@ _POLL_SECONDS: Final = 0.01
 
 @record
 class StoppedDream:
-    """A dream whose process was told to end; ``gone`` says whether the process has ended."""
+    """A dream whose process received a signal to end; ``gone`` says whether the process has ended."""
 
     holder: LockHolder
     gone: bool

@@ -268,7 +268,7 @@ class HeldLock:
                 _unlock(descriptor)
 
     def abandon(self) -> None:
-        """Close the lock file in a forked child without ending the run, which belongs to the parent."""
+        """Close the lock file in a forked child; the run goes on in the parent."""
         descriptor, self._descriptor = self._descriptor, None
         self._ending = threading.Lock()
         if descriptor is not None:

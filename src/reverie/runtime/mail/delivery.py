@@ -89,7 +89,7 @@ class _DeliveryLimit:
 async def _show(
     session: Session, letter: Letter, lead: str | None, on_control: ControlHandler | None, limit: _DeliveryLimit
 ) -> None:
-    """Log a letter, emit its arrival and call ``on_control`` if it is valid, unless the log contains its id."""
+    """Log a letter, emit its arrival and call ``on_control`` if its control is valid; skip a letter in the log."""
     if letter.id in session.view.facts.queued:
         return
     control = control_of(letter)
