@@ -58,7 +58,7 @@ class AgentTool(NoPreview):
         return Access("none", str(input.get("kind", "")))
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
-        """Start an agent and return its result as text; do not wait for one that runs in the background."""
+        """Start an agent and return its result as text, as an error if it failed; do not wait if in background."""
         if context.agents is None:
             return error_output(_NONE_HERE)
         try:
@@ -93,7 +93,7 @@ class AgentStop(NoPreview):
     input_schema = _STOP_INPUT
 
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return an access of kind ``none``: an agent can stop only agents that it started."""
+        """Return an access of kind ``none``: an agent can stop only agents below itself in its team."""
         return Access("none", str(input.get("agent", "")))
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:

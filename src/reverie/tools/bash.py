@@ -100,7 +100,7 @@ _BASH_OUTPUT_INPUT: Final[dict[str, Any]] = {
 
 class _BackgroundShellTool(NoPreview):
     def access(self, input: Mapping[str, Any], context: ToolContext) -> Access:
-        """Return an access of kind ``none``: the command was allowed when it started, by the same agent."""
+        """Return an access of kind ``none``: the command was allowed when this agent started it."""
         return Access("none", str(input.get("shell_id", "")))
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:

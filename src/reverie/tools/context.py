@@ -90,5 +90,5 @@ class ToolContext:
         return replace(self, **(own | changes))
 
     async def aclose(self) -> None:
-        """Stop every shell command that still runs."""
+        """Stop every background command that still runs."""
         await self.shells.aclose()

@@ -69,7 +69,7 @@ class AgentHost:
         return True
 
     def end_by_limit(self, turns: int) -> QueryEnd | None:
-        """Return the query's end if a limit on turns, money or sub-agents is reached; otherwise None."""
+        """Return the query's end if its turns, its budget or a sub-agent's limits are used up; otherwise None."""
         options = self._parts.options
         if turns >= options.max_turns:
             return QueryEnd("max_turns", f"{turns} turns were taken, and no more are allowed")

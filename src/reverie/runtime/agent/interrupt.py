@@ -38,7 +38,7 @@ class Interrupt:
         self._is_requested = False
 
     async def guard(self, step: Awaitable[T]) -> T:
-        """Await a step and return its result; cancel it and raise ``QueryInterrupted`` on a request."""
+        """Await a step and return its result; on an interrupt request cancel it and raise ``QueryInterrupted``."""
         with CancelScope() as scope:
             self._scope = scope
             if self._is_requested:

@@ -127,7 +127,7 @@ class QueryRun:
 async def run_query(run: QueryRun, prompt: Prompt) -> AsyncGenerator[Event, None]:
     """Answer a prompt; yield the query's events as they happen, ``QueryEnded`` last.
 
-    If the caller cancels, log an end and emit ``QueryEnded`` before the exception is raised again.
+    On an error or cancellation, complete the log and emit ``QueryEnded`` without yielding it, then raise.
     """
     try:
         run.end = await _begin(run, prompt)
@@ -216,7 +216,7 @@ def _show(run: QueryRun, piece: ReplyDelta) -> None:
 
 
 async def _compact_once(run: QueryRun, error: PromptTooLong) -> QueryEnd | None:
-    """Compact after the provider rejected the prompt as too long; end the run if that fails or was done before."""
+    """Compact after the provider found the prompt too long; return the query's end if that fails or was tried."""
     if run.has_compacted:
         return QueryEnd("prompt_too_long", f"{error}; compacting did not make enough room")
     run.has_compacted = True

@@ -161,7 +161,10 @@ def allows_command(pattern: str, command: Command) -> bool:
 
 
 def touches_command(pattern: str, argv: tuple[str, ...]) -> bool:
-    """Return whether a command's words match a rule's pattern, in whole or before ``:*``; to deny and ask."""
+    """Return whether a command's words equal a rule's pattern, or begin with its words before ``:*``.
+
+    Use it only for rules that deny and ask.
+    """
     words = tuple(pattern.removesuffix(":*").split())
     return argv[: len(words)] == words if pattern.endswith(":*") else argv == words or argv == _words(pattern)
 

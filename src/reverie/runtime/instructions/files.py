@@ -35,7 +35,7 @@ class ReadableFiles:
         return [*reversed(self.cwd.parents), self.cwd]
 
     def in_project(self, path: Path) -> bool:
-        """Return whether a path, with its links resolved, is in the project."""
+        """Return whether a path, with its links resolved, is in the project: the git working tree of ``cwd``."""
         return Path(os.path.realpath(path)).is_relative_to(self._project)
 
     def exists(self, path: Path) -> bool:
@@ -111,7 +111,7 @@ class ReadableFiles:
                     yield folder / name
 
     def _allowed(self, real: Path, base: Path | None) -> bool:
-        """Return whether a resolved file is in the project or below ``base``; otherwise ask for consent."""
+        """Return whether a resolved file is in the project or below ``base``, or there is consent to read it."""
         if real.is_relative_to(self._project) or (base is not None and real.is_relative_to(base)):
             return True
         return self._consent(str(real)) if callable(self._consent) else self._consent

@@ -14,7 +14,7 @@ _MAX_LINE_CHARS: Final = 500
 
 
 def unified_diff(before: str, after: str, path: str) -> str:
-    """Return a unified diff of two texts under ``path``, cut with a note if long; empty if they are equal."""
+    """Return a unified diff of two texts with ``path`` in its header, cut with a note if long; '' if equal."""
     old, new = before.split("\n"), after.split("\n")
     start = _shared_line_count(old, new)
     end = _shared_line_count(old[start:][::-1], new[start:][::-1])

@@ -56,9 +56,7 @@ def text_edit(text: str, old: str, new: str, *, everywhere: bool, path: str) -> 
 
 
 def _spans_of(text: str, old: str) -> list[tuple[int, int]]:
-    """Return (start, end) of each occurrence of a passage; in a text with ``\\r\
-    `` both line ends match a newline.
-    """
+    """Return (start, end) of each occurrence of a passage; in a text with CRLF, both line ends match a newline."""
     pattern = re.escape(old)
     if "\r\n" in text and "\n" in old:
         pattern = re.escape(old.replace("\r\n", "\n")).replace("\\\n", "\r?\n")

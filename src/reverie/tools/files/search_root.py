@@ -16,7 +16,7 @@ _MAX_RULES_CHARS = 1_000_000
 
 
 def label_of(target: str, context: ToolContext) -> str:
-    """Return how a resolved path is displayed: relative to the working directory if inside, empty for itself."""
+    """Return how to display a resolved path: relative if below the working directory, '' for that itself."""
     cwd = os.path.realpath(context.cwd)
     if target == cwd:
         return ""
@@ -24,7 +24,7 @@ def label_of(target: str, context: ToolContext) -> str:
 
 
 def rules_above(target: str, context: ToolContext) -> list[tuple[str, str]] | None:
-    """Return (path from there to the directory, text) of each ``.gitignore`` above a directory, outermost first.
+    """Return, for each ``.gitignore`` above a directory, the path from its folder to the directory, and its text.
 
     None if these files ignore the directory itself. Only files within the same allowed root are read.
     """

@@ -23,7 +23,10 @@ def access_to_text(name: str, context: ToolContext) -> Access:
 
 
 def _looks_stored(name: str, context: ToolContext) -> bool:
-    """Return whether a name may be a stored tool result: an existing file with a handle's name comes first."""
+    """Return whether a name looks like the handle or path of a stored tool result.
+
+    An existing file with the same name as a handle takes precedence: then return False.
+    """
     if "\0" in name:
         return False
     parts = name.split("/")

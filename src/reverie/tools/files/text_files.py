@@ -32,9 +32,7 @@ _BOMS: Final = (
 class TextFile:
     """A file as it is on disk, and its text; ``newline`` is the line end of the file.
 
-    ``text`` has ``\
-    `` as its only line end if every line of the file ends with ``\\r\
-    ``; mixed ends stay.
+    If every line of the file ends with CRLF, ``text`` has ``\\n`` instead; a mixture of line ends stays as it is.
     """
 
     target: str
@@ -104,10 +102,7 @@ def _bytes(text: str, encoding: str) -> bytes:
 
 
 def _newline(text: str) -> str:
-    """Return ``\\r\
-    `` if every line of the text ends with it; otherwise ``\
-    ``.
-    """
+    """Return ``\\r\\n`` if every line of the text ends with it; otherwise ``\\n``."""
     ends = text.count("\r\n")
     return "\r\n" if ends and ends == text.count("\n") and ends == text.count("\r") else "\n"
 

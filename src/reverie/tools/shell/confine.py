@@ -161,7 +161,7 @@ def apply_restrictions(version: int) -> None:
 
 
 def probe() -> int:
-    """Try namespaces and seccomp in child processes, and print the results and Landlock's version as JSON."""
+    """Try namespaces and seccomp in child processes; print results and Landlock's version as JSON; return 0."""
     version = landlock_version()
     results: dict[str, bool] = {}
     for name, attempt in (("namespaces", enter_namespaces), ("seccomp", can_filter)):

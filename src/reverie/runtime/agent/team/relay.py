@@ -50,7 +50,7 @@ class Relay:
         )
 
     async def open(self) -> None:
-        """Find the agent types and start to receive messages; a main agent also removes abandoned worktrees."""
+        """Find agent types and start to receive messages; a main agent also removes leftover worktrees."""
         if self._options.lineage is None:
             gone = await to_thread.run_sync(prune, self._options.settings.home)
             if gone:

@@ -234,7 +234,7 @@ class AgentRunner:
         return RunEnd("completed" if completed else "failed", text, "" if completed else f"{end.end}: {end.detail}")
 
     async def _answer_of(self, member: TeamMember, child: ChildAgent, prompt: str) -> str:
-        """Give an open sub-agent its prompt, with a narrator beside it if set, and return its last text."""
+        """Give an open sub-agent its prompt, write progress lines if they are on, and return its last text."""
         member.context, member.sever = child.parts.context, child.parts.session.log.close
 
         def narrow(mode: str) -> None:
@@ -300,7 +300,7 @@ class AgentRunner:
         )
 
     def _child_tools(self, kind: AgentKind, memory: TypeMemory | None) -> list[Tool]:
-        """Return the parent's tools that a type may use; emit an event for tools that the parent does not have."""
+        """Return the parent's tools that a type may use, Memory only for the type's own; report missing ones."""
         known = self._parent.runs.tools
         names, unknown = allowed_tools(kind, list(known))
         if unknown:

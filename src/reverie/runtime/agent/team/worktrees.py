@@ -86,7 +86,7 @@ class Worktree:
 
 
 def prune(home: Path) -> list[str]:
-    """Remove unchanged or missing worktrees of dead processes and return their names; this may block."""
+    """Remove worktrees of dead processes, unless they hold changes, and return their names; this may block."""
     gone: list[str] = []
     try:
         names = [name for name in os.listdir(home / FOLDER) if name.endswith(".lock")]

@@ -80,7 +80,7 @@ def _judge_printf(words: tuple[Word, ...]) -> str:
 
 
 def _judge_tar(words: tuple[Word, ...]) -> str:
-    """Return a problem unless the words only list an archive: ``tar tf FILE``, ``tar -tzvf FILE MEMBER...``."""
+    """Return a problem, or '' if the words only list an archive, as in ``tar -tzvf FILE MEMBER...``."""
     texts = [word.text for word in words]
     if len(texts) < 2 or not re.fullmatch(r"-?(?=[a-zA-Z]*t)[tvzjJ]+f", texts[0]):
         return "only listing an archive (tar -tf FILE) is known to only read"

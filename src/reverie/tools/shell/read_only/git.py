@@ -19,7 +19,7 @@ _LISTING: Final = ("list", "contains", "no-contains", "merged", "no-merged", "po
 
 
 def _has_safe_format(given: ParsedArguments) -> str:
-    """Return a problem if a format checks signatures or is a name that a repository can define; else empty."""
+    """Return a problem, or '' if no format checks signatures or is a name that a repository can define."""
     for name, value in given.options:
         if name not in ("format", "pretty") or not value:
             continue

@@ -23,7 +23,7 @@ _FIND_NEWER: Final = re.compile(r"-newer[aBcm][aBcmt]\Z")
 
 
 def judge_find(words: tuple[Word, ...]) -> str:
-    """Return a problem unless find's words are paths and tests, with no action that runs, removes or writes."""
+    """Return a problem, or '' if find's words are paths and tests with no action that runs, removes or writes."""
     at = 0
     while at < len(words) and words[at].text in ("-H", "-L", "-P"):
         at += 1
@@ -66,7 +66,7 @@ _SED_OPTIONS: Final = option_rule(
 
 
 def judge_sed(words: tuple[Word, ...]) -> str:
-    """Return a problem unless sed's scripts only print, quit, skip or delete lines of output, and substitute."""
+    """Return a problem, or '' if sed's scripts only print, quit, skip or delete lines of output, or substitute."""
     try:
         given = parsed_arguments(_SED_OPTIONS, words)
     except ValueError as problem:
@@ -120,7 +120,7 @@ _AWK_MAX_CHARS: Final = 300
 
 
 def judge_awk(words: tuple[Word, ...]) -> str:
-    """Return a problem unless awk's program only prints fields of lines that pass a simple test."""
+    """Return a problem, or '' if awk's program only prints fields of lines that pass a simple test."""
     try:
         given = parsed_arguments(option_rule(valued="F"), words)
     except ValueError as problem:
@@ -147,7 +147,7 @@ _JQ_REACHES_OUT: Final = re.compile(
 
 
 def judge_jq(words: tuple[Word, ...]) -> str:
-    """Return a problem if jq's filter reads the environment or modules, or an option is not on the list."""
+    """Return a problem, or '' if jq's options are allowed and its filter reads no environment or modules."""
     left: list[Word] = []
     at = 0
     while at < len(words):
@@ -175,7 +175,7 @@ _TEST_WORDS: Final = words_of(
 
 
 def judge_test(words: tuple[Word, ...]) -> str:
-    """Return a problem unless the words only test files, texts and numbers; an empty text if they do.
+    """Return a problem, or '' if the words only test files, texts and numbers.
 
     Tests of variables are refused, because bash evaluates their subscripts.
     """
