@@ -51,7 +51,7 @@ class SeenResults:
         self._cuts = -1
 
     def first(self, view: View, content: Content, *, but: str = "") -> str | None:
-        """Return the id of the first call except ``but`` whose result in view equals this; None if there is none.
+        """Return the id of the first call except ``but`` whose result in view is exactly ``content``; else None.
 
         Leading calls whose results were replaced since then are dropped from the index here.
         """

@@ -95,7 +95,7 @@ def offload_result(
 def offload_aggregate(
     store: ResultStore, view: View, policy: OffloadPolicy, *, known: SeenResults | None = None
 ) -> OffloadResult:
-    """Store the largest results of the next message until the others fit, and return the decisions to log."""
+    """Store the largest results of the last message until the others fit; return the decisions to move or keep."""
     known = known or SeenResults()
     stored: dict[str, ResultOffloaded] = {}
     failures: dict[str, str] = {}

@@ -77,7 +77,7 @@ Plan: TypeAlias = KeepResult | Offload | Placeholder | Duplicate
 
 @record
 class Aggregate:
-    """The results of the next message that move to disk and those that stay, so that all fit one budget."""
+    """The results of the next message that move to disk and those that stay, to fit one budget if possible."""
 
     offloads: tuple[Offload, ...]
     kept: tuple[str, ...]
@@ -127,7 +127,7 @@ def plan_result(
 def plan_aggregate(
     view: View, policy: OffloadPolicy, *, folder: str = "", root: str = "", unwritable: Collection[str] = ()
 ) -> Aggregate:
-    """Return which results of the last message move to disk so that they fit ``policy.aggregate_chars`` together.
+    """Return which results of the last message move to disk so that the others fit ``policy.aggregate_chars``.
 
     Earlier decisions are final: replaced results stay replaced, kept ones stay in full. Of the others, the largest move
     to disk until the rest fits the budget. If the results that must stay exceed the budget alone, they stay.

@@ -211,7 +211,7 @@ def plan_cache_edit(view: View, policy: TrimPolicy, *, fork: bool = False) -> Ca
 
 
 def provider_edits(*, compact_at: int, idle_seconds: float, thinking: bool) -> dict[str, object]:
-    """Return the ``context_management`` option by which the provider clears results and, if on, old thinking."""
+    """Return the ``context_management`` option by which the provider clears results and, if asked, thinking."""
     trigger = max(1, compact_at - 20_000)
     edits: list[dict[str, object]] = []
     if thinking:

@@ -91,7 +91,7 @@ class CommandUse:
 
     @property
     def weight(self) -> int:
-        """Frequency times recency."""
+        """The rank of the command: its runs times recency."""
         return self.runs * (1 + self.at)
 
 
@@ -107,7 +107,7 @@ class Failure:
 
     @property
     def weight(self) -> int:
-        """Frequency times recency."""
+        """The rank of the error: its count times recency."""
         return self.count * (1 + self.at)
 
 

@@ -46,7 +46,7 @@ def notes_limits(policy: NotesPolicy, window: Budgets) -> NotesLimits:
 
 
 def enough_tokens(view: View, limits: NotesLimits) -> bool:
-    """Say whether the view has ``limits.start`` tokens and, since the last update, grew by ``limits.step``."""
+    """Say whether the view has ``limits.start`` tokens and, if notes exist, grew by ``limits.step`` since."""
     count, facts = view.token_count.tokens, view.facts
     return count >= limits.start and (not facts.notes or count - facts.notes_tokens >= limits.step)
 
@@ -74,7 +74,7 @@ def _replied_with_calls(view: View) -> bool:
 
 
 def covered_by(view: View) -> str | None:
-    """Return the uuid of the last message that new notes cover: the last of all, or the last before open calls."""
+    """Return the uuid of the last message that new notes cover, before any open calls; None if there is none."""
     at = view.length - 1
     if view.unanswered():
         while at >= 0 and view.group(at).role != ASSISTANT:

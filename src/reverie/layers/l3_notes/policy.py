@@ -9,7 +9,7 @@ __all__ = ["NotesPolicy"]
 
 @record
 class NotesPolicy:
-    """Settings of layer 3; in a small window every token count shrinks to its share (T8)."""
+    """Settings of layer 3: when notes are updated, and their size; in a small window token counts shrink (T8)."""
 
     start_tokens: int = 10_000
     step_tokens: int = 5_000

@@ -43,7 +43,10 @@ def template_of(policy: NotesPolicy) -> Template:
 
 @lru_cache(maxsize=16)
 def prompt_of(policy: NotesPolicy, name: str = "update") -> str:
-    """Return the text of the prompt with this name: ``update`` from the policy's file if one is set, else ours."""
+    """Return the text of the prompt with this name: ``update`` from the policy's file if one is set, else ours.
+
+    Raise ``SettingsError`` if the file cannot be read.
+    """
     return _text(policy.prompt_file if name == "update" else "", f"prompts/{name}.md")
 
 

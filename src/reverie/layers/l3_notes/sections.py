@@ -125,7 +125,7 @@ def parse_template(text: str) -> Template:
 
 
 def problems(text: str, template: Template) -> list[str]:
-    """Return a sentence for each heading or italic line that is missing, moved or repeated; may be empty."""
+    """Return a sentence for each template heading that is missing, moved, repeated or has another italic line."""
     found: list[str] = []
     lines = [line.rstrip() for line in text.splitlines()]
     at = -1
@@ -207,7 +207,10 @@ def condense_request(found: list[BudgetExcess]) -> str:
 
 
 def fit_notes(notes: Notes, section_tokens: int, total_tokens: int, *, where: str = "") -> Notes:
-    """Return the notes with long sections cut to both budgets; each says so, and ``where`` the whole text is."""
+    """Return the notes with long sections cut so that both budgets hold; each cut section says so.
+
+    ``where`` is the place of the whole text, named in each cut section.
+    """
     sizes = {name: estimate_text(content) for name, content in notes.sections.items()}
     level = _level([min(size, section_tokens) for size in sizes.values()], total_tokens)
     level = min(level, section_tokens)
@@ -230,7 +233,7 @@ def _level(sizes: list[int], total: int) -> int:
 
 
 def cut_text(text: str, tokens: int, *, end: bool = False, where: str = "") -> str:
-    """Return a text cut to ``tokens`` at whole lines, with a line that says so; empty if there is no room.
+    """Return a text that fits ``tokens``: unchanged, or cut at whole lines with a line that says so, or empty.
 
     ``end`` keeps the last lines instead of the first; ``where`` names the place of the whole text.
     """

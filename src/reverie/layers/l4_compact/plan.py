@@ -95,7 +95,7 @@ class CompactionCause:
 
 
 def cut_range_before_tail(view: View, tail: TailPolicy, *, cursor: str | None = None) -> CutRange:
-    """Return the items before the kept tail as the range to cut; raise ``CompactionError`` if it is empty.
+    """Return the items before the kept tail as the range to cut; raise ``CompactionError`` if none need a summary.
 
     ``cursor`` is the uuid of the last message that the notes cover; raise also if it is no longer in view.
     """
@@ -109,7 +109,7 @@ def cut_range_before_tail(view: View, tail: TailPolicy, *, cursor: str | None = 
 
 
 def round_cut_range(view: View, max_tokens: int) -> CutRange:
-    """Return the range to cut: all items before open calls and before the last round if that fits ``max_tokens``.
+    """Return the range to cut: all items before open calls, also before the last round if it fits ``max_tokens``.
 
     Raise ``CompactionError`` if there is nothing to summarise.
     """

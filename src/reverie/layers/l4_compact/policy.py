@@ -9,7 +9,7 @@ __all__ = ["CompactPolicy"]
 
 @record
 class CompactPolicy:
-    """Settings of layer 4; in a small window every token count shrinks to its share (T8)."""
+    """Settings of layer 4: when to compact, the budgets of each part (smaller in a small window, T8), retries."""
 
     wait_seconds: float = 15.0
     """How long a compaction waits for a notes update that is running."""

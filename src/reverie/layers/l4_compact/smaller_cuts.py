@@ -52,7 +52,7 @@ def plan_snip(view: View, tail: TailPolicy, *, free_tokens: int, handle: str) ->
 
 
 def plan_collapse(view: View, tail: TailPolicy, *, free_tokens: int) -> list[Collapsed]:
-    """Return decisions that replace the oldest finished spans by stubs until ``free_tokens`` are free."""
+    """Return decisions, maybe none, to replace the oldest finished spans by stubs until enough tokens are free."""
     items = visible_items(view)
     out: list[Collapsed] = []
     freed = 0

@@ -39,7 +39,7 @@ def directive(method: str, *, quote: str = "", instructions: str = "") -> str:
 
 
 def summary_of(reply: str) -> str:
-    """Return the summary in a model's reply without its draft and tags; empty if there is none."""
+    """Return the summary in a model's reply, or all of it without tags, without its draft; may be empty."""
     found = _SUMMARY.search(_ANALYSIS.sub("", reply))
     if found is None and "<analysis>" in reply.lower() and "</analysis>" not in reply.lower():
         return ""  # the reply was cut off within its draft

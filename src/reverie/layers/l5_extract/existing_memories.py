@@ -23,7 +23,7 @@ _ENDS: Final = re.compile(r"(?<=[.!?…])\s+|\n+")
 
 @record
 class _Text:
-    """The words of a text in order, with each value replaced by a mark, and the list of values."""
+    """The words of a text in order, with a mark for each value (number or address), and the values."""
 
     words: tuple[str, ...]
     values: tuple[str, ...]
@@ -56,7 +56,7 @@ class ExistingMemories:
             self._files[type_name, whole.words] = (file, trust)
 
     def place(self, type_name: str, text: str, trust: Trust) -> str | None:
-        """Return the file that a new text updates, "" if it updates none, None if the same text exists."""
+        """Return the file that a text of this trust updates, "" if it updates none, None if the text exists."""
         new = _read(text)
         if new in self._said:
             return None

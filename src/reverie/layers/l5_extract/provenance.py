@@ -47,7 +47,7 @@ class Witnesses:
             self._hear(entry)
 
     def follow(self, said: Sequence[Entry]) -> bool:
-        """Index the entries after those indexed before; return False, and do nothing, if ``said`` lacks those."""
+        """Index the entries that ``said`` gained and return True; return False if it is another conversation."""
         if self._heard > len(said) or (self._heard and said[self._heard - 1].uuid != self._last):
             return False
         for entry in said[self._heard :]:
@@ -87,7 +87,10 @@ class Witnesses:
         return words
 
     def trust(self, text: str) -> Trust:
-        """Return ``agent`` if enough words of a text are the user's or the agent's, else ``unconfirmed``."""
+        """Return the trust of a model's text, ``agent`` or ``unconfirmed``, by the sources of its words.
+
+        It is unconfirmed if too many words are untrusted, or an address, path or command is not the user's.
+        """
         if not self.foreign:
             return "agent"
         words = set(without_noise(tokens(text)))
@@ -105,7 +108,7 @@ class Witnesses:
         return not any(exact in said for said in self._user_text)
 
     def messages_of(self, text: str, most: int = 3) -> Sequence[str]:
-        """Return the uuids of at most ``most`` messages that share the most words with a text, in log order."""
+        """Return the uuids of at most ``most`` user messages or attachments with most words in common with a text."""
         words = set(without_noise(tokens(text)))
         scored = [(len(words & heard_words), at) for at, (_, heard_words) in enumerate(self._messages)]
         best = sorted((one for one in scored if one[0]), key=lambda one: (-one[0], -one[1]))[:most]

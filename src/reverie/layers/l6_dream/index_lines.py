@@ -15,7 +15,7 @@ _BREAK: Final = re.compile(r"(?<=[.;!?])\s|,\s|\s[—–-]\s|:\s|\s\(")
 
 
 def shortened(description: str, body: str) -> tuple[str, str]:
-    """Return a description cut to one index line, and the body, to which the full text of a cut one is added."""
+    """Return a description cut to one index line, and a body that holds all words of a cut description."""
     plain = " ".join(description.split())
     if len(plain) <= LINE_CHARS:
         return description, body

@@ -129,7 +129,7 @@ def _undated(copy: WorkingCopy) -> list[Question]:
 
 
 def _remove_expired(copy: WorkingCopy, now: datetime, policy: DreamPolicy) -> list[Question]:
-    """Remove expired memories from the copy if all together stay within the caps; else return a question for each.
+    """Remove expired memories from the copy if all fit the caps; else set them aside and return questions.
 
     All or none: removing some each day would only slow a mass deletion down.
     """

@@ -166,7 +166,7 @@ def _need_sources(
 def _settled(
     file: str, data: bytes, old: MemoryRecord | None, merged: list[MemoryRecord], support: Support, now: str
 ) -> bytes:
-    """Return a file's bytes with the protected fields set; unreadable bytes are returned as they are."""
+    """Return a file's bytes with trust, source, dates and scope set here; unreadable bytes stay as they are."""
     try:
         text = data.decode()
         matter = front_matter(text)

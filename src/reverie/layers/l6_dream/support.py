@@ -43,7 +43,10 @@ class Support:
         self._left = max(0, self._left - len(text))
 
     def trust(self, text: str, *, over: MemoryRecord | None = None) -> Trust:
-        """Return the lowest trust of a model's text: of its sentences, and of ``over``, which it replaces."""
+        """Return the trust of a model's text: the lowest of its sentences, and of ``over``, which it replaces.
+
+        A new text, or one that leaves out a sentence of ``over``, gets agent trust at best.
+        """
         said = sentences(text)
         own = [one for one in said if one not in self._trust]
         found: list[Trust] = [self._trust[one] for one in said if one in self._trust]

@@ -116,7 +116,7 @@ def files_on(table: TransactionView) -> tuple[dict[str, bytes], dict[str, Trust]
 
 
 def capped_index(text: str, files: Mapping[str, bytes], fresh: Iterable[str] = ()) -> str:
-    """Return the index of these files within its caps; lines of people stay, lines of ``fresh`` files are new."""
+    """Return the index of these files within its caps; lines of people stay, ``fresh`` files get new lines."""
     memories = {file: read_record(file, data) for file, data in files.items()}
     text = "\n".join(line for line in text.split("\n") if not _is_left_out(line))
     renewed: dict[str, str | None] = {}

@@ -97,7 +97,7 @@ def parse_kind(text: str, *, file: str, source: KindSource) -> tuple[AgentKind |
 
 
 def allowed_tools(kind: AgentKind, parents: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the tools of a type, a subset of its parent's in their order, and the names that match none."""
+    """Return the tools of a type, in order and only its parent's, and the requested names that match none."""
     wanted = list(parents) if kind.tools is None else [_ALIASES.get(name, name) for name in kind.tools]
     refused = {_ALIASES.get(name, name) for name in kind.without}
     given = [name for name in parents if any(_covers(one, name) for one in wanted)]

@@ -115,7 +115,7 @@ def counts(letter: Letter, lead: str | None) -> bool:
 
 
 def control_explanation(letter: Letter, lead: str | None) -> str:
-    """Return the text that explains a letter's control message to its recipient's model; empty for prose."""
+    """Return the text that explains a letter's control message to its recipient's model; empty without one."""
     match control_of(letter):
         case None:
             return ""

@@ -85,7 +85,7 @@ def line_problem(line: str, *, last: str, named: Collection[str] = ()) -> str:
 
 
 def names_in(given: Mapping[str, Any]) -> list[str]:
-    """Return the words of three or more letters in a call's input, each once; of a path only the last part."""
+    """Return the words of three or more characters in a call's input, each once; of a path the last part."""
     found: list[str] = []
     for value in given.values():
         if isinstance(value, str):

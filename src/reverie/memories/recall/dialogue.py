@@ -105,7 +105,10 @@ def rank(
     weights: Weights | None = None,
     within: Sequence[int] | None = None,
 ) -> SessionRanking:
-    """Return at most ``limit`` messages and sessions that best match a question, in all or only in ``within``."""
+    """Return at most ``limit`` messages, and as many sessions, that best match a question.
+
+    ``within`` are the sessions to search; None means all.
+    """
     weights = weights or Weights()
     query = Query(text, source, max_postings=weights.max_postings)
     board = _Board(source, weights)

@@ -101,6 +101,6 @@ def is_suppressed(memory: MemoryRecord, tools: Iterable[str]) -> bool:
 
 
 def _tool_words(tool: str) -> list[str]:
-    """Return the words of a tool's name; for an MCP tool, those of the server and the tool."""
+    """Return the stems of a tool's name, with its MCP server's, without "mcp", "server" and "tool"."""
     named = tokens(tool.removeprefix("mcp__").replace("__", " "))
     return [word for word in named if word not in ("mcp", "server", "tool")]

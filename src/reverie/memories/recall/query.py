@@ -29,7 +29,7 @@ class Vocabulary(Protocol):
 
 
 class Query:
-    """A question in terms of an index: its words with frequencies, and the speakers it names."""
+    """A question in terms of an index: its words with frequencies, slips corrected, and the speakers it names."""
 
     def __init__(self, text: str, source: Vocabulary, *, max_postings: int) -> None:
         names = source.speakers()

@@ -123,7 +123,7 @@ class MemoryIndex:
         self.put_words(memory, self.words_of(memory))
 
     def words_of(self, memory: MemoryRecord) -> MemoryWords:
-        """Return the indexed words of a memory, for a cache."""
+        """Return the words by which a memory would be indexed, for a cache; the index stays unchanged."""
         return _counted(memory, self._weights)
 
     def put_words(self, memory: MemoryRecord, words: MemoryWords) -> None:

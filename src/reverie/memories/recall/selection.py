@@ -73,7 +73,7 @@ async def select(
     policy: RecallPolicy | None = None,
     complete: Callable[[Model, Mapping[str, Any]], Any] | None = None,
 ) -> Selection:
-    """Choose files for a query with a model, or by local search if there is no model or it fails.
+    """Return the files chosen for a query by a model, or by local search if there is no model or it fails.
 
     ``context`` excludes memories shown already; ``complete`` replaces the call of the model.
     """

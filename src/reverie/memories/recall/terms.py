@@ -140,7 +140,7 @@ def affordable(having: Mapping[str, int], max_postings: int) -> list[str]:
 
 
 def snippet(text: str, wanted: Iterable[str], *, max_chars: int = 200) -> str:
-    """Return the part of a text, on one line of ``max_chars``, that has most of the wanted stems."""
+    """Return the part of a text, at most ``max_chars`` on one line, that has most of the wanted stems."""
     flat = " ".join(text.split())
     if len(flat) <= max_chars:
         return flat

@@ -211,7 +211,10 @@ def _following(index: str, files: Mapping[str, bytes | None]) -> str:
 
 
 def undo(table: TransactionView, entries: Sequence[JournalEntry], *, who: str) -> Draft:
-    """Plan to undo these journal entries, given newest first, byte for byte."""
+    """Plan to undo these journal entries, given newest first, byte for byte.
+
+    Raise ``InputError`` if a later change to one of the files is not undone too.
+    """
     target = table.history.reversal(entries)
     files = {file: data for file, (_, data) in target.items()}
     names = ", ".join(entry.id for entry in entries)

@@ -23,7 +23,10 @@ FileStamp = tuple[int, int, int, int, int]
 
 
 def stamped_files(root: str, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, FileStamp]]:
-    """Yield the relative path and stamp of each memory file beneath ``root``; symbolic links are not followed."""
+    """Yield the relative path and stamp of each memory file beneath ``root``; symbolic links are not followed.
+
+    ``prefix`` and ``depth`` are set only by the function itself, for subfolders.
+    """
     with suppress(OSError), os.scandir(os.path.join(root, prefix) if prefix else root) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
             name = f"{prefix}{entry.name}"

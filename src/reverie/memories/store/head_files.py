@@ -74,7 +74,7 @@ def memory_files(root: str) -> Iterator[tuple[str, int, str]]:
 
 
 def read_head(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
-    """Return the first bytes of a plain file, as far as its front matter can reach, and its status."""
+    """Return the first bytes of a file, as far as its front matter can reach, and its status; raise if special."""
     descriptor = os.open(name, READ_FLAGS, dir_fd=folder)
     try:
         found = os.fstat(descriptor)
@@ -154,7 +154,10 @@ class HeadCache:
         return not self._is_shared and os.path.isdir(os.path.join(self._root, JOURNAL))
 
     def keep(self, heads: Mapping[str, Head], read: int) -> None:
-        """Replace the cached heads, and try to write them to disk if many were ``read`` anew or are gone."""
+        """Replace the cached heads, and try to write them to disk if many changed.
+
+        ``read`` is the number of heads that were read from their files again.
+        """
         self._heads = heads
         gone = self._written - (len(heads) - read)
         if self._is_shared or len(heads) < _FEWEST or max(read, gone) * _WORTH <= len(heads):

@@ -129,7 +129,7 @@ def changed(text: str, lines: dict[str, str | None]) -> str:
 
 
 def rebuilt(text: str, memories: Iterable[MemoryRecord]) -> str:
-    """Return the index without lines of missing and repeated files, and with lines of unlisted memories added."""
+    """Return the index without repeated lines and lines of missing files, and with lines of unlisted memories."""
     known = {memory.file: memory for memory in memories}
     listed = {line.file for line in lines_of(text)}
     lines: dict[str, str | None] = {file: None for file in listed if file.endswith(".md") and file not in known}
@@ -145,7 +145,7 @@ def rebuilt(text: str, memories: Iterable[MemoryRecord]) -> str:
 
 
 def load(text: str, *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES, size: int | None = None) -> LoadedIndex:
-    """Return the first ``max_lines`` lines and ``max_bytes`` bytes of the index, with a warning if it is longer.
+    """Return the start of the index within ``max_lines`` and ``max_bytes``, with a warning if it was cut.
 
     ``size`` is the size of the text in bytes, if known.
     """

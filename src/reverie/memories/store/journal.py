@@ -146,7 +146,7 @@ def read_entries(data: bytes) -> Iterator[tuple[JournalEntry, int]]:
 
 
 def erased(entry: JournalEntry, files: set[str]) -> JournalEntry:
-    """Return an entry without contents and names of these files, and without reason and index if it has one."""
+    """Return an entry without contents, index lines and reason if it changed these files, whose names it hides."""
     hunk = entry.index
     if hunk is not None and any(line.file in files for line in lines_of("\n".join(hunk.old + hunk.new))):
         entry = replace(entry, index=None)

@@ -364,7 +364,7 @@ class MemoryStore:
             )
 
     def erase(self, files: Iterable[str]) -> None:
-        """Erase contents and names of these files from the journal, the cache and the list of shown memories."""
+        """Erase contents and names of these files from the journal and its lists; current files stay."""
         gone = set(files)
         with self._journal.locked():
             self._journal.erase(gone)
