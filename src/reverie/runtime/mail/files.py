@@ -273,7 +273,7 @@ def oldest_places(mailbox: int, sender: str, limit: int, *, upto: LetterPlace | 
 
 
 def read_letter(mailbox: int, parts: Sequence[str], path: str) -> bytes:
-    """Return a letter's bytes; raise an error if the file cannot be a letter, ``FileNotFoundError`` if it is gone."""
+    """Return a letter's bytes; raise if the file cannot be a letter, ``FileNotFoundError`` if it is gone."""
     with _below(mailbox, *parts[:-1]) as folder:
         descriptor = open_plain(folder, parts[-1], os.O_RDONLY, path)
     try:

@@ -307,7 +307,7 @@ class Mailbox:
         return None
 
     def _verified(self, data: bytes, place: LetterPlace | None = None) -> Letter:
-        """Return the letter in these bytes if its sender signed it for this reader and place, else raise an error."""
+        """Return the letter in these bytes; raise unless its sender signed it for this reader and place."""
         letter = read(data)
         who = (letter.team, letter.sender)
         if not signed(data, self._keys.get(who)):
@@ -335,7 +335,7 @@ class Mailbox:
                     drop_oldest(self._folder, "bad", KEPT_REFUSED)
 
     def mark_read(self, letter: Letter) -> None:
-        """Move a letter to ``cur``; call this only after it is in its reader's log. Calling it twice does no harm."""
+        """Move a letter to ``cur``, only after it is in its reader's log; calling this twice does no harm."""
         with self._polling, explained("put away", self._shown):
             move_out(self._folder, place_of(letter), "cur")
             self._read_count += 1

@@ -169,7 +169,7 @@ class PostOffice:
         return f"Left in the mailbox of {name}; {name} reads it before its next step, or when it runs again."
 
     def _delivered(self, home: str, parts: tuple[str, ...], data: bytes) -> bool:
-        """Try a reader's socket and return whether it took the letter; skip for a while a socket that failed slowly."""
+        """Try a reader's socket and return whether it took the letter; avoid for 30 s one that failed slowly."""
         began = time.monotonic()
         if self._avoided.get(parts, 0.0) > began:
             return False

@@ -78,7 +78,7 @@ class SessionRecall:
         clock: Callable[[], datetime] = utc_now,
         spent: Callable[[Mapping[str, Any]], Any] | None = None,
     ) -> None:
-        """Recall for a session; ``spent`` receives the reply of each call of the small model, to record its cost."""
+        """Recall for a session; ``spent`` receives each reply of the small model, to record its cost."""
         self.tasks = tasks
         """The task group of background searches; without one, ``take`` runs the search."""
         self._session = session

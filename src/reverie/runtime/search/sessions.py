@@ -74,7 +74,7 @@ class SessionSearch:
         weights: Weights | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Open a search; ``progress`` receives the number of logs read so far and in total, and may raise to stop."""
+        """Prepare a search; ``progress`` gets the number of logs read and in total, and may raise to stop."""
         self.path = home / FILE_NAME
         self._home = str(home)
         self._listener = listener
@@ -349,7 +349,7 @@ class SessionSearch:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether an error means that the file's content is damaged, not that it is busy, full or unreachable."""
+    """Return whether an error means that the file's content is damaged, not busy, full or unreachable."""
     if not isinstance(error, sqlite3.OperationalError):
         return True
     return any(word in str(error) for word in ("no such table", "no such column", "malformed", "schema"))

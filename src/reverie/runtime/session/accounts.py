@@ -135,7 +135,7 @@ class Accounts:
 
 
 def cleared_by_provider(reply: Mapping[str, Any]) -> tuple[int, str]:
-    """Return the input tokens that the provider reports as cleared, and a sentence about them; 0 and "" if none."""
+    """Return the input tokens that the provider says it cleared, and a sentence about them; 0 and "" if none."""
     managed: Any = reply.get("context_management")
     found: Any = cast(Mapping[str, Any], managed).get("applied_edits") if isinstance(managed, Mapping) else None
     edits = [cast(Mapping[str, Any], one) for one in found or () if isinstance(one, Mapping)]

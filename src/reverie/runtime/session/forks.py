@@ -82,7 +82,7 @@ class ForkBatch:
         self._began = anyio.Event()
 
     async def turn(self) -> anyio.Event | None:
-        """Wait until the first fork's answer begins; return None, or for the first fork the event that it must set."""
+        """Wait until the first fork's answer begins and return None; give the first fork the event to set."""
         if not self._led:
             self._led = True
             return self._began

@@ -80,7 +80,7 @@ class CompactionReport:
 
 @record
 class CompactionRequest:
-    """A request for a compaction: its trigger, its reason, the part to compact and the thresholds to stay within."""
+    """A request for a compaction: its trigger, its reason, the part to compact and the thresholds to keep."""
 
     trigger: str
     reason: str
