@@ -59,9 +59,10 @@ class ToolContext:
     restricted: bool = False
     """Whether a shell command must run in the sandbox, where it cannot write files or use the network."""
     granted: set[str] = field(default_factory=lambda: set[str]())
-    """Resolved paths outside the workspace that a person allowed (``Access.target``), and everything beneath.
+    """Resolved paths that were allowed although outside the workspace or with other hard links.
 
-    A path that is neither in the workspace nor granted is refused when it is opened.
+    A granted directory includes everything beneath it. A path that is neither in the workspace nor granted is
+    refused when it is opened.
     """
     home: Path | None = None
     """The user's Reverie directory, whose ``skills`` folder is offered; None leaves those skills out."""

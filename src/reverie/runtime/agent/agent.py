@@ -162,8 +162,8 @@ class Agent:
     async def ask(self, prompt: Prompt) -> AsyncGenerator[Event, None]:
         """Answer a prompt; yield the query's events in order, ``QueryEnded`` last, and do nothing until iterated.
 
-        An agent that is not open is opened for this prompt and closed after it. Raise ``SessionError`` while another
-        prompt is being answered.
+        An agent that is not open is opened for this prompt and closed after it. Raise ``SessionError`` while
+        another prompt is being answered.
         """
         if self._stack is None or self._host is None:
             async with self, aclosing(self.ask(prompt)) as events:
