@@ -129,7 +129,7 @@ class Memory:
         return self._scopes.pending()
 
     def lint(self) -> Sequence[LintProblem]:
-        """Return the problems found: unreadable files, vague descriptions, an index unlike the files."""
+        """Return the problems found: unreadable files, vague descriptions, differences of index and files."""
         return self._scopes.lint()
 
     # -- changing
@@ -275,7 +275,7 @@ class Memory:
     def forget(
         self, *files_or_names: str, why: str = "", author: str = "user", erase: bool = False, dry_run: bool = False
     ) -> ForgottenMemories:
-        """Remove memories and their index lines; return the sessions that saw them and the memories that link.
+        """Remove memories and their index lines; return sessions that saw them and memories that link to them.
 
         The journal keeps every version for an undo; ``erase`` deletes them there too, which cannot be undone.
         """
