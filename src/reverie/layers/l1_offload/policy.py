@@ -21,7 +21,7 @@ class OffloadPolicy:
 
     default_limit_chars: int = 50_000
     never: frozenset[str] = frozenset({"Read"})
-    """Tools that limit their own output; their results are never offloaded."""
+    """Tools that limit their own output; their results are never offloaded for their size."""
     declared_chars: Mapping[str, float] = field(default_factory=lambda: _limits(Bash=30_000, Grep=20_000))
     """Limits that tools declare, by tool; one above ``default_limit_chars`` is lowered to it."""
     ceiling_chars: Mapping[str, float] = field(default_factory=lambda: _limits(Bash=150_000))

@@ -23,7 +23,7 @@ class TrimPolicy:
 
     mode: Literal["client", "cache_edit", "provider", "off"] = "client"
     """How results are cleared: ``client`` by us, ``cache_edit`` by the provider's cache edits (by us on a cold cache),
-    or ``provider`` by the provider alone."""
+    ``provider`` by the provider alone, or ``off`` not at all."""
     clearable: frozenset[str] = field(default_factory=_clearable)
     idle: bool = True
     """Clear whenever the cache is cold."""

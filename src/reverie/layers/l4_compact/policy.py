@@ -52,6 +52,6 @@ class CompactPolicy:
     cold_need: float = 0.5
     """Share of the removed tokens assumed to be read back, in the price of compacting early."""
     cold_margin: float = 1.5
-    """The saving must be at least this many times the cost."""
+    """The saving of compacting early must be at least this many times its cost."""
     collapse_at: float = 0.90
     collapse_blocks_at: float = 0.95

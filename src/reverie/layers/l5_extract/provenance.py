@@ -27,7 +27,7 @@ _SPECIFIC: Final = re.compile(
     re.IGNORECASE,
 )
 _TEXT_CHARS: Final = 200_000
-"""The most words indexed per text; a memory that repeats later words is not trusted."""
+"""The most characters indexed per text; a memory that repeats later words is not trusted."""
 
 
 class Witnesses:
@@ -108,7 +108,7 @@ class Witnesses:
         return not any(exact in said for said in self._user_text)
 
     def messages_of(self, text: str, most: int = 3) -> Sequence[str]:
-        """Return the uuids of at most ``most`` user messages or attachments with most words in common with a text."""
+        """Return the uuids of at most ``most`` user messages or attachments that share most words with a text."""
         words = set(without_noise(tokens(text)))
         scored = [(len(words & heard_words), at) for at, (_, heard_words) in enumerate(self._messages)]
         best = sorted((one for one in scored if one[0]), key=lambda one: (-one[0], -one[1]))[:most]

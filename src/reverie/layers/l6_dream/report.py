@@ -75,7 +75,7 @@ class ModelUsage:
     output_tokens: int = 0
     cache_read_share: float = 0.0
     cost_usd: float | None = 0.0
-    """None if the model has no known price."""
+    """The cost of the model in dollars; None if its price is unknown."""
     ended: str = ""
     """How the model's run ended, if it did not finish normally."""
 
@@ -87,12 +87,12 @@ class DreamReport:
     dream: str
     state: Outcome
     began: str
-    """The start, in UTC."""
+    """The time at which the dream started, in UTC."""
     seconds: float = 0.0
     dry_run: bool = False
     by: str = "local"
     entry: str = ""
-    """The journal entry, by which the dream can be undone; empty if nothing was changed."""
+    """The id of the journal entry by which the dream can be undone; empty if nothing was changed."""
     changes: tuple[DreamChange, ...] = ()
     not_done: tuple[SkippedChange, ...] = ()
     questions: tuple[OpenQuestion, ...] = ()
@@ -108,7 +108,7 @@ class DreamReport:
     problem: str = ""
     """The error, if the dream failed or was killed."""
     undone: str = ""
-    """The journal entry that undid the dream; empty if none did."""
+    """The id of the journal entry that undid the dream; empty if none did."""
 
 
 def change_of(change: FileChange, by: str) -> DreamChange:

@@ -61,9 +61,9 @@ class MemoryWords:
     """The words of one memory as the index holds them, with weighted counts."""
 
     head: frozenset[str]
-    """The words of its name, description and file name."""
+    """The words of the memory's name, description and file name."""
     counts: Mapping[str, int]
-    """The weighted count of each word."""
+    """The weighted count of each word in the whole memory."""
     length: int
     """The sum of all counts, without stop words."""
 

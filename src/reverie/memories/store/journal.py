@@ -59,7 +59,7 @@ class Change:
     after: str | None
     text: str | None = None
     base64: str | None = None
-    """The content if it is not UTF-8 text; both are None if it was erased or the file was removed."""
+    """The content if it is not UTF-8 text; this and ``text`` are None if it was erased or the file removed."""
     trust: Trust | None = None
     """The trust of the content, regardless of its own claim; None in old journals and for removals."""
 
