@@ -136,7 +136,7 @@ class ResultsTrimmed:
 
 @record
 class CacheBroken:
-    """A cache miss: a call read fewer tokens from the provider's cache than the call before it had stored there."""
+    """A cache miss: a call read ``tokens`` fewer tokens from the provider's cache than expected."""
 
     session: str
     reason: str

@@ -156,7 +156,7 @@ class Model(Protocol):
 
 
 class Messenger(Protocol):
-    """Delivers messages from one agent to others, in this process or in another one."""
+    """The delivery of messages from one agent to others, in this process or in another one."""
 
     async def send(self, to: str, message: str, *, summary: str = "", control: Mapping[str, Any] | None = None) -> str:
         """Deliver a message and return a sentence about the delivery; raise ``InputError`` for an unknown recipient.
@@ -168,7 +168,7 @@ class Messenger(Protocol):
 
 @record
 class AgentRequest:
-    """A task for a sub-agent: of type ``kind``, or for a fork of the conversation if no type is given."""
+    """A task for a sub-agent of type ``kind``, or for a fork of the conversation if ``kind`` is empty."""
 
     prompt: str
     kind: str = ""
@@ -188,7 +188,7 @@ class StartedAgent:
 
 
 class Agents(Protocol):
-    """Starts and stops the sub-agents of one agent."""
+    """The sub-agents of one agent, which can be started and stopped."""
 
     async def start(self, request: AgentRequest) -> StartedAgent:
         """Start a sub-agent or a fork and, unless it runs in the background, wait until it ends.

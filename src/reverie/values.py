@@ -49,7 +49,7 @@ class _DefaultFactory:
 
 
 def field(*, default: Any = _UNSET, default_factory: Callable[[], Any] = _UNSET) -> Any:
-    """Return the default of a record's field: the value, or a marker for a function that is called for each record."""
+    """Return the default of a record's field: the value, or a marker for a function called for each record."""
     if default_factory is not _UNSET:
         return _DefaultFactory(default_factory)
     if default is _UNSET:

@@ -71,7 +71,10 @@ class ClearingOption:
 
 @record
 class Forecast:
-    """The expected future: requests before the next cut, and the probability that a cleared result is needed again."""
+    """The expected requests before the next cut, and the probability that a cleared result is needed again.
+
+    ``window`` is the number of tokens that a request has, which a repeated read of a result costs.
+    """
 
     turns: float
     need: float

@@ -144,7 +144,7 @@ class CacheWatch:
 
 
 def registered_by(decisions: Iterable[Decision | Unknown]) -> list[str]:
-    """Return a list of the names of those decisions that change the cached prefix and so announce a cache miss.
+    """Return the names of those decisions that change the cached prefix or edit the cache: announced misses.
 
     ``PrefixRendered`` is left out: it records a change by the client, which should be reported as the reason.
     """

@@ -132,7 +132,7 @@ class ResultsRestored:
 
 @record
 class ResultStubbed:
-    """A tool result never arrived; this placeholder replaces it."""
+    """A tool result never arrived; the view shows ``text`` in its place, as an error."""
 
     cause: Cause
     tool_use_id: str
@@ -141,7 +141,7 @@ class ResultStubbed:
 
 @record
 class ImagesDropped:
-    """Images were removed from the view; this text replaces each of them."""
+    """Images were removed from the view; ``text`` is shown in place of each."""
 
     cause: Cause
     images: list[Image]
@@ -255,7 +255,7 @@ class MemoriesExtracted:
 
 @record
 class CursorMoved:
-    """A layer has processed the conversation up to ``message``, its position under the name ``cursor``."""
+    """A layer has processed the conversation up to ``message``; ``cursor`` is the name of this position."""
 
     cause: Cause
     cursor: str

@@ -38,7 +38,8 @@ class ForkBase:
 def fork_base(view: View, *, max_tokens: int, model: str = "") -> ForkBase:
     """Return the part that forks of this view share; ``model`` replaces the view's model if given.
 
-    ``max_tokens`` limits a fork's reply; it is raised if the request's thinking budget needs more.
+    ``max_tokens`` limits a fork's reply; it is raised if the request's thinking budget needs more. Tool calls
+    without a result get a placeholder.
     """
     request = build_request(view)
     messages = cast("list[Message]", request["messages"])

@@ -110,7 +110,10 @@ def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool 
 
 
 def mine_utterance(one: Utterance) -> Counter[Identifier]:
-    """Return how often each exact name occurs in an utterance; for a tool call, in the strings of its input."""
+    """Return how often each exact name occurs in an utterance; for a tool call with an id, in its input's strings.
+
+    The result is empty for a fenced command without an id, whose text is counted with the reply around it.
+    """
     if one.kind != "call":
         return mine(one.text, spoken=one.kind == "said", quoting=one.kind == "told")
     found: Counter[Identifier] = Counter()

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class LayeredMap(Mapping[str, T]):
-    """Layers of dicts, the newest on top, each less than a quarter the size of the one below it.
+    """An immutable mapping in layers of dicts, the newest on top, each less than a quarter the size of the next.
 
     There are therefore few layers, and a change copies only a few entries on average. The value None in a layer hides
     the key in the layers below.

@@ -31,7 +31,8 @@ class ParsedLog:
 def parse_log(data: bytes) -> ParsedLog:
     """Return the readable entries of a log's bytes and its damaged lines; empty lines are skipped.
 
-    Lines are split at newlines only. A last line without a newline is ``torn`` unless it can be read.
+    Lines are split at newlines only. A last line without a newline is ``torn`` unless it can be read. A line that
+    can be read once NUL bytes around it are removed gives an entry and a ``Damage``.
     """
     entries: list[Entry] = []
     damage: list[Damage] = []

@@ -19,7 +19,10 @@ def reply_id(entry: Entry) -> str:
 
 
 def rounds(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return message entries as a list of rounds; messages before the first reply form a round of their own."""
+    """Return message entries as a list of rounds, each starting at a reply with a new id.
+
+    The messages before the first reply form a round of their own.
+    """
     out: list[list[Entry]] = []
     seen: set[str] = set()
     for entry in entries:

@@ -34,7 +34,7 @@ def path_of(arguments: dict[str, Any]) -> str | None:
 
 
 def span_of(arguments: dict[str, Any]) -> str:
-    """Return the ``offset`` and ``limit`` of a read call as ``offset+limit``; empty if it reads the whole file."""
+    """Return the ``offset`` and ``limit`` in a call's input joined by ``+``, or only the given one, or ''."""
     return f"{arguments.get('offset', '')}+{arguments.get('limit', '')}".strip("+")
 
 

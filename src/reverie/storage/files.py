@@ -148,7 +148,7 @@ class FileStorage:
                 self._leases.pop().release()
 
     def _settle(self, folders: tuple[str, ...], path: str) -> None:
-        """Make a folder durable, once, and delete temporary files that a killed writer left in it."""
+        """Create a missing folder, make it durable, and delete old temporary files in it; only once per folder."""
         if folders in self._settled:
             return
         with explained("write", path):
@@ -171,7 +171,7 @@ class FileStorage:
 
 
 def _open_log(root: str, key: str) -> tuple[int, str]:
-    """Open a log for appending and make the folders above it durable; return its descriptor and path."""
+    """Open a log for appending, creating it and its folders durably if missing; return its descriptor and path."""
     *folders, name = check_key(key)
     path = os.path.join(root, key)
 

@@ -62,7 +62,7 @@ class Accounting:
 
     @property
     def total(self) -> int:
-        """The sum of all categories."""
+        """The tokens of all categories together."""
         return sum(self.by_category().values())
 
     @property

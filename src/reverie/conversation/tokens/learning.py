@@ -33,7 +33,7 @@ Matrix = tuple[Vector, ...]
 
 
 def _prior_covariance() -> Matrix:
-    """Return the prior: errors of text classes are correlated, those of framing and thinking are independent."""
+    """Return the prior covariance: errors of text classes are correlated, those of framing and thinking not."""
     rows = [[0.0] * _COUNT for _ in CLASSES]
     for one in _TEXT:
         for other in _TEXT:

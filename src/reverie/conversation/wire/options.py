@@ -69,7 +69,7 @@ def system_of(prefix: PrefixRendered) -> str | list[Block] | None:
 
 
 def tools_of(prefix: PrefixRendered) -> list[Block]:
-    """Return the declared tools that a provider accepts, in order, each name once."""
+    """Return a list of the prefix's valid tools in order, each name once, without keys that a provider rejects."""
     tools: list[Block] = []
     names: set[str] = set()
     for tool in prefix.tools:

@@ -12,7 +12,7 @@ __all__ = ["input_problem"]
 
 
 def input_problem(tools: Iterable[Mapping[str, Any]], name: str, arguments: Any) -> str | None:
-    """Return a text about the first problem of a call's input; None if it is valid or the tool's schema unknown.
+    """Return a text about the first problem of a call's input; None if it is valid or the schema is unknown.
 
     A call with an invalid input stays unchanged in the conversation, since a provider accepts it and sent bytes never
     change; the code that runs the tool gets the problem instead.
