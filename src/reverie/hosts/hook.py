@@ -20,7 +20,7 @@ _MAX_INPUT_BYTES: Final = 64 * 2**20
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read a payload from stdin, write the answer to stdout and a failure to stderr, and return 0 in every case."""
+    """Read a payload from stdin, write the answer to stdout and a failure to stderr, and always return 0."""
     text = "{}"
     try:
         data = _read_input()
@@ -60,7 +60,7 @@ def answer(arguments: Sequence[str], data: bytes) -> str:
 
 
 def _arguments(arguments: Sequence[str]) -> tuple[str, str]:
-    """Return the host and the event named on the command line, in either order; an empty string for one not named."""
+    """Return the host and the event named on the command line, in either order; one not named is empty."""
     host, event = "", ""
     rest = list(arguments)
     while rest:

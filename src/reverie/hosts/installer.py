@@ -51,7 +51,7 @@ class SettingsChange:
 
 
 def settings_file(host: Host, *, project: Path | None = None, environ: Mapping[str, str] | None = None) -> Path:
-    """Return the path of the file in which a host looks for hooks: the project's if one is given, else the user's."""
+    """Return the path of the file in which a host looks for hooks: the given project's, else the user's."""
     env = os.environ if environ is None else environ
     user = Path(env.get("HOME") or Path.home())
     match host:

@@ -113,7 +113,7 @@ def without(text: str, path: tuple[Key, ...]) -> str:
 
 
 def _put(text: str, into: JsonValue, label: str, plain: Any) -> str:
-    """Return the text with a member or item added at the end of an object or list; ``label`` is the member's name."""
+    """Return the text with a member or item added at the end of an object or list; ``label`` names a member."""
     close = into.end - 1
     inside = list(into.members.values()) or list(into.items)
     edge = len(text[:close].rstrip(" \t\r\n"))
@@ -153,7 +153,7 @@ def _dumped(plain: Any, indent: str, unit: str, end: str) -> str:
 
 
 def _unit(text: str) -> str:
-    """Return the white space by which the file indents, taken from its first indented line; two spaces by default."""
+    """Return the white space by which the file indents, from its first indented line; by default two spaces."""
     found = re.search(r"\n([ \t]+)\S", text)
     return found[1] if found else "  "
 
@@ -183,8 +183,9 @@ def _key_start(text: str, inside: JsonValue, name: str) -> int:
 
 
 def _line_start(text: str, at: int, floor: int) -> int:
-    """Return the start of the line if only spaces precede the position, but not before ``floor``; else the
-    position.
+    """Return the start of the line if only spaces precede the position, else the position.
+
+    A start before ``floor`` does not count.
     """
     start = text.rfind("\n", floor, at) + 1
     return start if start > floor and not text[start:at].strip() else at
@@ -251,7 +252,7 @@ def _list(text: str, start: int, depth: int) -> JsonValue:
 
 
 def _after(text: str, at: int, close: str) -> int:
-    """Return the position of the next member or of the closing bracket; raise ``InputError`` if there is neither."""
+    """Return the position of the next member or of the closing bracket; raise ``InputError`` without either."""
     at = _skip(text, at)
     if text[at : at + 1] == ",":
         return _skip(text, at + 1)

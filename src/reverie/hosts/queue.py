@@ -54,7 +54,7 @@ class Queue:
         self.folder = os.path.join(self.home, FOLDER)
 
     def put(self, job: Job) -> None:
-        """Write a job in place of a waiting one of the same session; a session that was marked as ended stays so."""
+        """Write a job in place of a waiting one of the same session; a session marked as ended stays so."""
         name = _job_file(job)
         before = self._read(name)
         if before is not None and before.ended and not job.ended:

@@ -83,7 +83,7 @@ def prompt_digests(home: str | os.PathLike[str], host: str, session: str) -> set
 
 
 def overheard_messages(home: str | os.PathLike[str], host: str, session: str) -> list[tuple[str, str]]:
-    """Return a list of the messages that hooks stored, each as its role (``user`` or ``assistant``) and its words."""
+    """Return a list of the messages that hooks stored, each as a role, ``user`` or ``assistant``, and words."""
     found: list[tuple[str, str]] = []
     for line in _lines(home, _file(host, session)):
         for role in ("user", "assistant"):

@@ -91,7 +91,10 @@ def _untried_jobs(queue: Queue, tried: set[tuple[str, bytes]]) -> list[tuple[str
 
 
 def _run_job(queue: Queue, job: Job) -> JobResult:
-    """Run one job and return its result, which also holds a failure; a job that killed three workers is skipped."""
+    """Run one job and return its result, which also tells of a failure.
+
+    A job at which three workers died is skipped.
+    """
     state = queue.load_state(job)
     died = int(state.get("begun") or 0)
     if died >= _MAX_DEATHS:
@@ -146,7 +149,7 @@ def _read_recording(queue: Queue, job: Job) -> ImportedSession:
 def _extract(
     queue: Queue, job: Job, found: ImportedSession, settings: Settings
 ) -> tuple[ExtractionRun, dict[str, Any]]:
-    """Extract and save memories from the messages since the last job; return the result and the next job's state."""
+    """Extract and save memories from messages since the last job; return the result and the next job's state."""
     state = queue.load_state(job)
     cursor = state.get("cursor")
     entries = [entry for entry in found.entries if entry.kind != META]

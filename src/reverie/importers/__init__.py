@@ -107,7 +107,7 @@ def format_of(path: str | Path) -> str | None:
 
 
 def _format(source: RecordSource) -> Format | None:
-    """Return the format that matches most of the first records, in a tie the first listed; None if none matches."""
+    """Return the format that matches most of the first records, in a tie the first listed; None without any."""
     sample = [row for _, row in source.records[:_SAMPLED]]
     votes = [sum(1 for row in sample if one.looks(row)) for one in FORMATS]
     best = max(votes)

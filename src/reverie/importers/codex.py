@@ -165,7 +165,7 @@ class _Rollout:
         self.speaking = False
 
     def _rolled_back(self, turns: int, line: int) -> None:
-        """Remove the user's last turns and all entries after them; if a decision is among these, remove nothing."""
+        """Remove the user's last turns and all entries after them, unless a decision is among these."""
         entries = self.draft.entries
         starts = [at for at, entry in enumerate(entries) if _is_turn(entry)]
         if not turns or not starts:

@@ -176,7 +176,7 @@ def safe_id(name: str) -> str:
 
 
 def plain(content: Any) -> str:
-    """Return the text of a message's content: the string itself, or the texts of its blocks joined by line ends."""
+    """Return the text of a message's content: the string, or the texts of its blocks joined by line ends."""
     if isinstance(content, str):
         return content
     texts = [as_text(as_dict(block).get("text")) for block in as_list(content)]
@@ -190,7 +190,7 @@ def first_words(text: str) -> str:
 
 
 def sound_content(content: Any) -> str | list[Record] | None:
-    """Return a string, or the valid blocks of a content, the same list if all are valid; None if nothing is left."""
+    """Return a string, or the valid blocks of a content, the same list if all are valid; None if it is empty."""
     if isinstance(content, str):
         return content or None
     blocks = as_list(content)

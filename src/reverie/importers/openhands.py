@@ -141,7 +141,7 @@ class _RunReader:
             self.draft.tally.skip("observation without content", self.line)
 
     def _condensed(self, args: Record, time: str) -> None:
-        """Add a decision that removes events from the view, with the run's summary in their place if there is one."""
+        """Add a decision that removes events from the view, with the run's summary in their place, if any."""
         ids = [id for id in as_list(args.get("forgotten_event_ids")) if isinstance(id, int)]
         start, end = args.get("forgotten_events_start_id"), args.get("forgotten_events_end_id")
         if isinstance(start, int) and isinstance(end, int):

@@ -74,7 +74,7 @@ def _branch(source: RecordSource, draft: SessionDraft) -> list[tuple[int, Record
 
 
 class _EntryWriter:
-    """Adds pi's records to a draft and remembers their uuids, because a compaction names the first entry it keeps."""
+    """Adds pi's records to a draft and remembers their uuids, because a compaction names its first kept entry."""
 
     def __init__(self, draft: SessionDraft) -> None:
         self.draft = draft
@@ -163,7 +163,7 @@ class _EntryWriter:
         draft.decide(decision, time, as_text(row.get("id")))
 
     def _first_kept(self, row: Record, line: int) -> str | None:
-        """Return the uuid of a compaction's first kept entry, by its id or its index in the file; None if unknown."""
+        """Return the uuid of a compaction's first kept entry, by its id or index in the file; None if unknown."""
         if id := as_text(row.get("firstKeptEntryId")):
             return self.by_id.get(id)
         place = row.get("firstKeptEntryIndex")

@@ -30,7 +30,7 @@ _decoder: Final = msgspec.json.Decoder()
 
 
 def read_bytes(path: Path, limit: int = -1) -> bytes:
-    """Return the bytes of a regular file, at most ``limit`` if given; raise ``InputError`` if it cannot be read."""
+    """Return the bytes of a regular file, at most ``limit``; raise ``InputError`` if it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:

@@ -35,7 +35,7 @@ def looks(row: Record) -> bool:
 
 
 def read(source: RecordSource) -> list[ImportedSession]:
-    """Return a list with one session per agent and attempt, the main one first; an empty session if there is none."""
+    """Return a list with one session per agent and attempt, the main one first; one empty session if none."""
     out: list[ImportedSession] = []
     for number, row in source.records:
         attempts = [row] if "history" in row or "trajectory" in row else rows_of(row.get("attempts"))

@@ -58,7 +58,7 @@ def reverie_middleware(session: Session, *, memory: Memory | None = None) -> Mid
 
 
 class _SessionMiddleware(Middleware):
-    """The middleware for one conversation: sends the session's view, logs replies, and lets other requests pass."""
+    """The middleware for one conversation: sends the session's view, logs replies, lets other requests pass."""
 
     def __init__(self, session: Session, memory: Memory | None) -> None:
         self._bridge = SessionBridge(session)
@@ -123,7 +123,7 @@ class _SessionMiddleware(Middleware):
         return response
 
     def _refused(self, failure: Exception) -> None:
-        """Report, as an event, that the provider refused our request and that the host's own is sent; return None."""
+        """Report, as an event, that the provider refused our request and that the host's own is sent."""
         self._bridge.report_fallback(_WHAT, f"the request was refused and the host's own is sent instead: {failure}")
 
     def _observe(self, reply: bytes | Body) -> None:
@@ -147,7 +147,7 @@ def _body(request: Any) -> Body | None:
 
 
 def _asked(request: Any, body: Body) -> Body:
-    """Return the body with the beta names from the request's header as ``betas``; the same body if there are none."""
+    """Return the body with the beta names from the request's header as ``betas``; the same body without any."""
     headers = cast("Mapping[str, Any]", request.headers)
     named = next((value for key, value in headers.items() if key.lower() == _BETA and isinstance(value, str)), "")
     return {**body, "betas": [one.strip() for one in named.split(",") if one.strip()]} if named else body
@@ -200,7 +200,7 @@ class _StreamObserver:
 
 
 class _ObservedStream(httpx2.SyncByteStream):
-    """A stream with unchanged bytes that passes the complete reply to ``observe`` before it yields the last bytes."""
+    """A stream with unchanged bytes that passes the whole reply to ``observe`` before its last bytes."""
 
     def __init__(self, response: httpx2.Response, observe: Callable[[Body], None]) -> None:
         self._response = response
@@ -250,7 +250,7 @@ def _with_stream(response: httpx2.Response, stream: httpx2.SyncByteStream | http
 
 
 def _tool_answer(command: Callable[..., str], *arguments: Any) -> str:
-    """Run a command of the memory tool and return its text; raise ``ToolError`` in place of an error of Reverie."""
+    """Run a command of the memory tool and return its text; raise ``ToolError`` for an error of Reverie."""
     try:
         return command(*arguments)
     except InputError as error:
@@ -288,7 +288,7 @@ class ReverieMemoryTool(BetaAbstractMemoryTool):
         return _tool_answer(self._files.create, command.path, command.file_text)
 
     def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
-        """Replace a text that occurs once in a file and return the changed lines; raise ``ToolError`` otherwise."""
+        """Replace a text that occurs once in a file and return the changed lines; else raise ``ToolError``."""
         return _tool_answer(self._files.str_replace, command.path, command.old_str, command.new_str)
 
     def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
@@ -333,7 +333,7 @@ class AsyncReverieMemoryTool(BetaAsyncAbstractMemoryTool):
         return await to_thread.run_sync(self._tool.create, command)
 
     async def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
-        """Replace a text that occurs once in a file and return the changed lines; raise ``ToolError`` otherwise."""
+        """Replace a text that occurs once in a file and return the changed lines; else raise ``ToolError``."""
         return await to_thread.run_sync(self._tool.str_replace, command)
 
     async def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:

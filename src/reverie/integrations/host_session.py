@@ -49,7 +49,10 @@ class HostSession:
     """A conversation that another program keeps, mirrored in a session's log."""
 
     def __init__(self, session: Session, memory: Memory | None = None) -> None:
-        """Mirror a host's conversation; with ``memory`` its index opens the conversation, and memories are recalled."""
+        """Mirror a host's conversation in this session.
+
+        With ``memory`` the memory index opens the conversation, and memories that fit are recalled.
+        """
         self.session = session
         self._lock = Lock()
         self._memory = memory
@@ -104,7 +107,7 @@ class HostSession:
             return self._sent(await self.session.prepare(**self._asked), body)
 
     async def make_room(self, error: PromptTooLong, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Compact after the provider rejected the last prepared prompt as too long, and return a shorter request."""
+        """Compact after the provider rejected the last prepared prompt as too long; return a shorter request."""
         async with self._lock:
             await self.session.compact_reactively(error)
             return self._sent(await self.session.prepare(**self._asked), body)

@@ -241,7 +241,10 @@ def _untagged(tool: Any) -> Any:
 
 
 def _movable(messages: Sequence[Body]) -> list[Body]:
-    """Return messages with each breakpoint of a reply moved to the message before, because LangChain rebuilds calls."""
+    """Return messages with each breakpoint of a reply moved to the message before it.
+
+    LangChain rebuilds calls and would lose the breakpoint.
+    """
     moved = list(messages)
     for at, message in enumerate(messages):
         content = message["content"]
@@ -287,7 +290,7 @@ def _user_messages(
 
 
 def _put_back(block: Block, placeholders: Placeholders, marks: bool) -> Block:
-    """Return the host's block for a placeholder, any other block itself; the cache mark stays only if ``marks``."""
+    """Return the host's block for a placeholder, any other block itself; cache marks stay only if ``marks``."""
     thing: Block | None = placeholders.thing(block)
     if thing is None:
         return block if marks else _bare(block)

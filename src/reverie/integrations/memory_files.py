@@ -37,7 +37,7 @@ _MAX_LINES: Final = 999_999
 
 
 class MemoryFiles:
-    """The commands of the memory tool; errors are ``InputError`` in the words that the tool's documentation defines."""
+    """The commands of the memory tool; they raise ``InputError`` in the words of the tool's documentation."""
 
     def __init__(self, directory: str, *, author: str = "agent", source: str = "", trust: Trust | None = None) -> None:
         """Work on a memory directory; ``trust`` can lower the trust of new memories below an agent's."""
@@ -237,7 +237,7 @@ class MemoryFiles:
     # -- changing
 
     def _edit(self, path: str, edited: Callable[[str], str]) -> tuple[str, str]:
-        """Change the visible text of a file under the store's lock; return the text before and after the change."""
+        """Change the visible text of a file under the store's lock; return the text before and after."""
         inner = _inner(path)
         _refuse_index(inner, path)
         seen: list[str] = []

@@ -138,7 +138,7 @@ class ReverieSession:
     # -- requests and responses
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
-        """Return the session's view in place of the items that would be sent; those items unchanged if that fails."""
+        """Return the session's view in place of the items that would be sent; these items if that fails."""
         sent = await self._bridge.try_acall(_WHAT, partial(self._prepared, data))
         if sent is None:
             self._sent = None

@@ -103,7 +103,7 @@ class OpenAITranslator:
         return list(self._told_messages)
 
     def messages(self, items: Sequence[Body]) -> list[Body]:
-        """Return items as wire messages: neighbouring items of the model as one reply, each other item by itself."""
+        """Return items as wire messages: neighbouring items of the model as one reply, others one by one."""
         messages: list[Body] = []
         reply: list[Body] = []
         for item in items:

@@ -251,7 +251,7 @@ class PydanticTranslator:
 
 
 def _facts(message: ModelMessage) -> list[Any]:
-    """Return the parts of a message that count in a comparison, without a result's metadata, which is never sent."""
+    """Return the parts of a message that count in a comparison; a result's metadata does not count."""
     return [
         message.kind,
         *(

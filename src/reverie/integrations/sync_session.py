@@ -25,7 +25,7 @@ _homes: WeakKeyDictionary[Session, asyncio.AbstractEventLoop] = WeakKeyDictionar
 
 @contextmanager
 def sync_session(session: Session) -> Generator[Session]:
-    """Open a session on an event loop in its own thread and yield it; close it at the end of the ``with`` block."""
+    """Open a session on an event loop in its own thread and yield it; close it when the ``with`` block ends."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(session) as entered:
         _homes[entered] = portal.call(_current_loop)
         try:
@@ -86,7 +86,7 @@ class SessionBridge:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(action), home))
 
     def try_call(self, what: str, action: Action[T]) -> T | None:
-        """Run an operation as ``call`` does; on failure emit ``FellBack`` with the name ``what`` and return None."""
+        """Run an operation as ``call`` does; on failure emit ``FellBack`` about ``what`` and return None."""
         try:
             return self.call(action)
         except Exception as error:
@@ -94,7 +94,7 @@ class SessionBridge:
             return None
 
     async def try_acall(self, what: str, action: Action[T]) -> T | None:
-        """Run an operation as ``acall`` does; on failure emit ``FellBack`` with the name ``what`` and return None."""
+        """Run an operation as ``acall`` does; on failure emit ``FellBack`` about ``what`` and return None."""
         try:
             return await self.acall(action)
         except Exception as error:

@@ -193,7 +193,7 @@ class ChatAssembly:
 
 
 def usage_of(counted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return chat usage as the Messages API counts it, ``input_tokens`` without cached ones; None if not reported."""
+    """Return chat usage as the Messages API counts it, ``input_tokens`` without cached ones; None if missing."""
     prompt, output = _count(counted.get("prompt_tokens")), _count(counted.get("completion_tokens"))
     if not prompt and not output:
         return None

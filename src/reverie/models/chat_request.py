@@ -122,7 +122,7 @@ def _answered(open_calls: Sequence[str], results: Mapping[str, str]) -> Iterator
 
 
 def _result(block: Block) -> tuple[str, list[dict[str, Any]]]:
-    """Return a result's text, marked where it is an error, and its images, because a tool message holds only text."""
+    """Return a result's text, marked if it is an error, and its images, which a tool message cannot hold."""
     parts = [part for inner in _blocks(block.get("content")) for part in _parts(inner)]
     images = [part for part in parts if part["type"] != "text"]
     text = "\n\n".join(part["text"] if part["type"] == "text" else IMAGE_BELOW for part in parts)

@@ -29,7 +29,7 @@ class GgufWeights:
 
 
 def read_weights(path: Path) -> GgufWeights:
-    """Return the path, name and context length of a GGUF file; raise ``ModelUnknown`` if it cannot be read as one."""
+    """Return the path, name and context length of a GGUF file; raise ``ModelUnknown`` if it cannot be read."""
     try:
         with path.open("rb") as file:
             found = _head(file)

@@ -161,7 +161,7 @@ class RetryingModel:
 
 
 def _request_for(model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request with another model's id and output limit, without fields that this model does not accept."""
+    """Return the request with another model's id and output limit, without fields that it does not accept."""
     known = model.capabilities
     lost = {"diagnostics"}  # names a message of the other model
     if not known.caching:

@@ -129,7 +129,7 @@ class ScriptedModel:
             raise ModelRefused(f"{self._name}: the script has no reply for request {len(self.requests)}") from None
 
     def _admit(self, request: Mapping[str, Any]) -> list[SimBlock]:
-        """Return the request as blocks of the simulated cache; raise ``PromptTooLong`` if it exceeds the window."""
+        """Return the request as blocks of the simulated cache; raise ``PromptTooLong`` beyond the window."""
         blocks = [
             SimBlock(blake2b(said, digest_size=16).digest(), max(1, len(said) // _BYTES_PER_TOKEN))
             for said in canonical(request)

@@ -18,7 +18,7 @@ INVALID_JSON: Final = "INVALID_JSON"
 
 
 def read_json(text: str | bytes) -> Any:
-    """Decode JSON from outside into plain values that can be encoded again; raise ``ValueError`` if it is not JSON."""
+    """Return JSON from outside as plain values that can be encoded again; raise ``ValueError`` for other text."""
     try:
         return clean(json.loads(text, parse_constant=_no_constant))
     except RecursionError as error:
@@ -26,7 +26,7 @@ def read_json(text: str | bytes) -> Any:
 
 
 def tool_input(text: str) -> dict[str, Any]:
-    """Return a call's arguments, given as JSON text, as an object; other text goes under the key ``INVALID_JSON``."""
+    """Return a call's arguments, given as JSON text, as an object; other text goes under ``INVALID_JSON``."""
     if not text.strip():
         return {}
     try:

@@ -71,7 +71,7 @@ def window_chart(
 
 
 def cost_chart(outcomes: Sequence[ReplayOutcome], axes: Mapping[str, Axis], look: ChartStyle, *, name: str) -> Html:
-    """Return a chart of each policy's summed input cost after each request; a curve far above the others runs off."""
+    """Return a chart of each policy's summed input cost after each request; a far higher curve runs off."""
     curves = {one.policy: list(accumulate(point.input_usd for point in one.points)) for one in outcomes if one.points}
     for one in outcomes:
         if one.points:
@@ -104,7 +104,7 @@ def cost_top(outcomes: Iterable[ReplayOutcome]) -> float:
 
 
 def _edges(points: Sequence[Point], groups: Sequence[Sequence[int]]) -> Iterable[tuple[str, list[float]]]:
-    """Yield the kind and the upper edge of each area, the highest area first; a group of requests has their mean."""
+    """Yield the kind and the upper edge of each area, the highest first; a group of requests has their mean."""
     read = [point.read for point in points]
     written = [point.read + point.write_5m + point.write_1h for point in points]
     whole = [edge + point.uncached for edge, point in zip(written, points, strict=True)]
@@ -172,7 +172,7 @@ def _x(axis: Axis) -> Html:
 
 
 def _act_lanes(acts: Sequence[LayerAction], axis: Axis, look: ChartStyle) -> Iterable[Html]:
-    """Yield the name and then the marks of each layer that acted; if there are too many, neighbours share a mark."""
+    """Yield the name and then the marks of each layer that acted; beyond 60 actions neighbours share marks."""
     for layer in look.layers:
         mine = [act for act in acts if act.layer == layer]
         if not mine:

@@ -21,7 +21,7 @@ _NUMBERED: Final = re.compile(r"^\s*\d+(?:→|\t|: |\| )")
 
 
 class NeededResults:
-    """An index of the lines in all results and in other messages, which finds removed results that are used later."""
+    """An index of the lines in results and other messages, which finds removed results that are used later."""
 
     def __init__(self) -> None:
         self._results_with: dict[str, list[str]] = {}

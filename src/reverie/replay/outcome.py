@@ -28,7 +28,7 @@ class Point:
 
 @record
 class LayerAction:
-    """An action of a layer before a request: its reason, the number of items it changed, and the tokens it freed."""
+    """An action of a layer before a request: its reason, the number of changed items, and the freed tokens."""
 
     number: int
     at: float

@@ -136,7 +136,7 @@ def _step(number: int, at: float, entries: list[Entry], reply: list[Entry]) -> R
 
 
 def _billed(reply: list[Entry]) -> Usage | None:
-    """Return the billed usage of a reply, with the largest output that its pieces report; None if there is none."""
+    """Return the billed usage of a reply, with the largest output that its pieces report; None without usage."""
     reported = [entry.reply["usage"] for entry in reply if isinstance(entry.reply.get("usage"), dict)]
     usages = [usage_of(cast(Mapping[str, Any], one)) for one in reported]
     if not usages or not usages[0].input:

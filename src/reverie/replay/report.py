@@ -160,7 +160,7 @@ def count_text(count: float) -> str:
 
 
 def places(amounts: Iterable[float]) -> int:
-    """Return the number of decimals for a column of amounts: 2 if the largest is at least 10, 3 from 1 on, else 4."""
+    """Return the number of decimals for a column: 2 if the largest amount is at least 10, 3 from 1 on, else 4."""
     largest = max((abs(amount) for amount in amounts), default=0.0)
     return 2 if largest >= 10 else 3 if largest >= 1 else 4
 

@@ -84,7 +84,7 @@ class _PolicyRun:
         self.made = 0
 
     def step(self, step: RecordedRequest) -> None:
-        """Replay one request: fold its entries and decisions, send it, and record its cost, breaks and read-backs."""
+        """Replay one request: fold its entries and decisions, send it, record its cost, breaks and read-backs."""
         moved = self.arrive(step)
         moved += self.decide(step, self.policy.prepare(self.view, step))
         request = build_request(self.view)
@@ -122,7 +122,7 @@ class _PolicyRun:
         return replace(entry, body={**entry.body, "reply": {**entry.reply, "usage": usage}})
 
     def decide(self, step: RecordedRequest, decisions: Sequence[Decision]) -> list[str]:
-        """Fold decisions into the view and record their effects; return the names of those that move the prefix."""
+        """Fold decisions into the view and record their effects; return the names of prefix-moving ones."""
         moved: list[str] = []
         for decision in decisions:
             cause = decision.cause

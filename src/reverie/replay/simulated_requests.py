@@ -65,7 +65,7 @@ class RequestSimulator:
         return found[1]
 
     def marks(self, planned: BreakpointPlan, starts: list[int], size: int) -> list[Mark]:
-        """Return planned breakpoints by the index of their block, in order; ``size`` is the number of all blocks."""
+        """Return planned breakpoints by the index of their block, in order; ``size`` counts all blocks."""
         prefix = {len(self.prefix) - 1: planned.prefix_ttl} if planned.marks_system else {}
         for place, ttl in planned.marks:
             prefix[min(starts[place.message] + place.block, size - 1)] = ttl

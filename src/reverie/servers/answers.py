@@ -175,7 +175,7 @@ class ToolAnswers:
     # -- status
 
     def status(self, project: ServedProject) -> Answer:
-        """Return the counts of a project's memories and sessions, its switches, and today's cost of all projects."""
+        """Return a project's counts of memories and sessions, its switches, and today's cost of all projects."""
         settings = self._settings(project)
         on = settings.switches.memory
         logs = [found for key, found in logs_in(str(settings.home)) if key.split("/")[1] == project.slug]

@@ -243,7 +243,7 @@ def _expected(spec: ToolSpec) -> str:
 
 
 def _sound(value: Any) -> Any:
-    """Return a copy of the value in which every string is valid as UTF-8; other characters become question marks."""
+    """Return the value with every string valid as UTF-8; lone surrogates become question marks."""
     match value:
         case str():
             return value if value.isascii() else value.encode("utf-8", "replace").decode()

@@ -91,7 +91,7 @@ async def serve_http(
 
 
 def _patient(app: App) -> App:
-    """Return the application with 429 in place of 503: too many open sessions are temporary and caused by clients."""
+    """Return the application with 429 in place of 503, because too many open sessions are temporary."""
 
     async def answering(scope: Message, receive: Receive, send: Send) -> None:
         async def sending(message: Message) -> None:

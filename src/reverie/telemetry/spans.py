@@ -55,7 +55,7 @@ class SessionSpans:
         self._query_ns: int | None = None
 
     def give_up_request(self, at: int) -> bool:
-        """End the span of a request without an observed reply as an error; return whether there was such a span."""
+        """End the span of a request without an observed reply as an error; return whether there was one."""
         span, self.request = self.request, None
         if span is not None:
             end_as_error(span, "no reply was observed", at)
