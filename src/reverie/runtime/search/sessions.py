@@ -93,9 +93,14 @@ class SessionSearch:
     def close(self) -> None:
         """Close the index, if it is open; the next call opens it again."""
         opened, self._opened = self._opened, None
-        if opened is not None:
-            with suppress(sqlite3.Error):
-                opened[0].close()
+        if opened is None:
+            return
+        with self._locked(fcntl.LOCK_SH):
+            if _inode(self.path) == opened[2]:
+                with suppress(sqlite3.Error):
+                    opened[0].close()
+            else:
+                _abandon(opened[0])
 
     # -- search
 
@@ -353,6 +358,16 @@ def _is_damage(error: Exception) -> bool:
     if not isinstance(error, sqlite3.OperationalError):
         return True
     return any(word in str(error) for word in ("no such table", "no such column", "malformed", "schema"))
+
+
+def _abandon(connection: sqlite3.Connection) -> None:
+    """Keep a connection to a deleted index open until the process ends, even after its last reference is gone.
+
+    SQLite deletes the write-ahead log by name when the last connection closes, and that name belongs to the new index.
+    """
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def _inode(path: Path) -> int:
