@@ -253,7 +253,7 @@ class NotesWritten:
 
 @record
 class BackgroundChanged:
-    """A background task (``what``) started, ended or was skipped: notes, extraction, dream or shell command."""
+    """The background task ``what``, notes or extraction, was started, completed, failed, killed or skipped."""
 
     session: str
     what: str

@@ -47,7 +47,7 @@ class Result(Struct, frozen=True, gc=False):
 def results_in(
     piece: MessagePiece, expected: tuple[str, ...], calls: Mapping[str, ToolCall], entry: Entry, group: int
 ) -> list[Result]:
-    """Return a list of the tool results in a piece whose call ids are in ``expected``."""
+    """Return the results in an entry's message that answer ``expected`` calls; ``group`` is its index in the view."""
     blocks = as_blocks(piece.message)
     found: list[Result] = []
     for block in blocks:

@@ -151,7 +151,7 @@ class View:
 
     @property
     def finished_messages(self) -> tuple[list[Message], int] | None:
-        """The list of finished messages that views share, and how many are this view's; None with over 100 images.
+        """A list of messages only decisions can change, and the length of this view's part; None with over 100 images.
 
         A request with over 100 images drops some of them, so its messages may differ from the list.
         """

@@ -75,9 +75,9 @@ def _walk(speaking: Sequence[Node], by_uuid: dict[str, Node]) -> tuple[set[str],
 
 
 def _ends(speaking: Sequence[Node]) -> list[Node | None]:
-    """Return a list with one more item than there are lines: the newest line without a child before each position.
+    """Return, for each position and the end, the last earlier line that is the parent of no line.
 
-    If no earlier line is without a child, the item is the line just before; the first item is None.
+    If there is none, the item is the line just before; the first item is None.
     """
     parents = {node.parent for node in speaking}
     out: list[Node | None] = [None]

@@ -146,7 +146,7 @@ def _list(content: Any) -> list[Block]:
 
 
 def _tool(tool: Any) -> Block | None:
-    """Return a tool's declaration in the wire's shape; None for a tool of the provider's own."""
+    """Return a tool's declaration in the wire's shape; None if LangChain cannot convert the tool to a function."""
     try:
         known = convert_to_openai_tool(tool)["function"]
     except (ValueError, TypeError, KeyError):

@@ -26,7 +26,7 @@ def read_json(text: str | bytes) -> Any:
 
 
 def tool_input(text: str) -> dict[str, Any]:
-    """Return a call's arguments, given as JSON text, as an object; other text goes under ``INVALID_JSON``."""
+    """Return a call's arguments, given as JSON text; {} for blank text, and other text under ``INVALID_JSON``."""
     if not text.strip():
         return {}
     try:

@@ -98,9 +98,9 @@ def _announced(watch: CacheWatch) -> str | None:
 
 
 def _reason(watch: CacheWatch, used: Usage, step: RecordedRequest, older: int, total: int) -> str:
-    """Return the reason of a drop that no decision announced.
+    """Return why a request read less from the cache than the last call left there, when no decision announced it.
 
-    ``older`` tokens could be read two calls ago, and ``total`` tokens were sent in the last call.
+    ``older`` tokens were readable after the call before the last; ``total`` is the last call's input tokens.
     """
     _, broke = watch.after(used, step.at)
     named = broke.reason if broke is not None else SERVER

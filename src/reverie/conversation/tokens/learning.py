@@ -62,7 +62,7 @@ class Correction(Struct, frozen=True):
     replies: int = 0
 
     def tokens(self, measure: Measure) -> float:
-        """Return the corrected tokens of a measure."""
+        """Return the sum of a measure's estimated tokens, each content class multiplied by its learned factor."""
         return sum(map(mul, self.factors, measure.by_class))
 
     def learned(self, measure: Measure, actual: float) -> Correction:

@@ -100,7 +100,7 @@ class Measures:
 
 
 def measure(entries: Sequence[Entry], prices: PriceList, *, failures_open: int = 3) -> Measures:
-    """Return the measures of one session's log; ``failures_open`` failures in a row open the circuit breaker."""
+    """Return the measures of one log; every ``failures_open`` failed compactions in a row open the circuit breaker."""
     ledger, view = Ledger(""), View()
     reported = _reported_calls(entries)
     background: list[CallRecorded] = []

@@ -92,7 +92,7 @@ class TypeMemory:
 
 
 class _AgentTrustMemory(Memory):
-    """A memory store in which no memory has more trust than an agent, even if its file claims more."""
+    """A memory store whose ``list`` and ``get`` report at most agent trust, even if a file claims more."""
 
     def list(self, *, type: str | None = None) -> Heads:
         """Return all memories, or those of one type, without their text."""

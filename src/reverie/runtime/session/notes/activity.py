@@ -22,6 +22,6 @@ class SessionActivity:
         self._lock = Lock()
 
     def read(self, view: View, act: Callable[[Activity], T]) -> T:
-        """Add the new entries of a view to the activity, then return ``act`` of all activity; this may block."""
+        """Return ``act`` of the requests, files, commands and errors up to this view; wait for other threads' reads."""
         with self._lock:
             return act(self._gathered.follow(view))
