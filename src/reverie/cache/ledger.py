@@ -186,7 +186,7 @@ class Ledger:
         return self.called(decision, entry, prices)
 
     def called(self, decision: CallRecorded, entry: Entry, prices: PriceList) -> Ledger:
-        """Return a new ledger with a recorded call added; only a call of the main conversation updates the cache watch."""
+        """Return a new ledger with a recorded call added; only main-conversation calls update the cache watch."""
         watch, broke = self.watch, None
         if decision.source == MAIN:
             request = {**self.opening, "model": decision.model}
