@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import click
 import pytest
-from plain_english import SOURCE, is_old, old_sentences, sentences
+from plain_english import SOURCE, Sentence, is_old, old_sentences, sentences
 
 import reverie
 from reverie.cli.main import group
@@ -42,8 +43,15 @@ def old_in(text: str) -> list[str]:
     return [sentence for sentence in sentences(text) if is_old(sentence)]
 
 
+@cache
+def in_source() -> list[Sentence]:
+    """Return every sentence of the source in the old voice."""
+    return old_sentences(SOURCE)
+
+
+@pytest.mark.slow
 def test_the_number_of_sentences_in_the_old_voice_only_falls() -> None:
-    found = [f"{one.path.relative_to(SOURCE)}:{one.line}: {one.text}" for one in old_sentences(SOURCE)]
+    found = [f"{one.path.relative_to(SOURCE)}:{one.line}: {one.text}" for one in in_source()]
     assert len(found) <= CEILING, "\n".join(found)
 
 
@@ -53,8 +61,9 @@ def test_no_help_text_is_in_the_old_voice() -> None:
     assert {path: old for path, text in texts.items() if (old := old_in(text))} == {}
 
 
+@pytest.mark.slow
 def test_no_error_text_is_in_the_old_voice() -> None:
-    found = [one for one in old_sentences(SOURCE) if one.kind == "error"]
+    found = [one for one in in_source() if one.kind == "error"]
     assert [f"{one.path.relative_to(SOURCE)}:{one.line}: {one.text}" for one in found] == []
 
 

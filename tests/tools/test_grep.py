@@ -263,6 +263,7 @@ def test_ways_of_other_engines_are_understood(context: ToolContext) -> None:
 RUNAWAY = "(a+)+$"
 
 
+@pytest.mark.slow
 def test_a_pattern_that_runs_away_is_stopped(context: ToolContext, monkeypatch: pytest.MonkeyPatch) -> None:
     (context.cwd / "trap.txt").write_text("a" * 60 + "b\n")
     monkeypatch.setattr(grep_module, "SECONDS", 1.0)

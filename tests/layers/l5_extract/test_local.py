@@ -340,6 +340,7 @@ def test_hostile_text_takes_no_long_time(text: str) -> None:
 
 
 @pytest.mark.requirement("M5", "B5")
+@pytest.mark.slow
 def test_recorded_sessions_give_no_forbidden_memory_and_nothing_new_the_second_time(corpus: Path) -> None:
     sessions = messages = 0
     for file in find_sessions(corpus):
