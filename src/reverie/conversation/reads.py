@@ -9,13 +9,13 @@ from .tool_calls import span_of
 from .view import View
 from .wire.blocks import as_blocks
 
-__all__ = ["READS", "WRITES", "forgotten_files", "is_failed", "read_state"]
+__all__ = ["READS", "WRITES", "files_in_view", "forgotten_files", "is_failed"]
 
 READS: Final = frozenset({"Read", "read"})
 WRITES: Final = frozenset({"Edit", "Write", "edit", "write"})
 
 
-def read_state(view: View) -> dict[str, str]:
+def files_in_view(view: View) -> dict[str, str]:
     """Return a dict: the path of each file that the view shows in full and unchanged, and the id of its read call.
 
     A file leaves the dict when its result is cleared, offloaded, deleted from the provider's cache or cut, and
@@ -36,7 +36,7 @@ def read_state(view: View) -> dict[str, str]:
 
 def forgotten_files(before: View, after: View) -> list[str]:
     """Return the sorted paths of the files that the view ``before`` shows in full and ``after`` does not."""
-    return sorted(read_state(before).keys() - read_state(after).keys())
+    return sorted(files_in_view(before).keys() - files_in_view(after).keys())
 
 
 def is_failed(result: Result) -> bool:

@@ -15,7 +15,7 @@ from reverie import InMemoryStorage, Session, SessionError, Settings, load_setti
 from reverie.conversation.decisions import CacheEdits, CallRecorded, Cause, Compacted, decision_of
 from reverie.conversation.entries import ASSISTANT, DECISION
 from reverie.conversation.log import parse_log
-from reverie.conversation.reads import read_state
+from reverie.conversation.reads import files_in_view
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.conversation.wire.validate import Limits, problems
 from reverie.events import CacheBroken, Event, ResultsTrimmed
@@ -118,7 +118,7 @@ def test_a_pause_longer_than_the_cache_lives_clears_all_but_the_last_five(idle: 
             async with shop.open() as session:
                 await session.say("begin")
                 ids = [await shop.turn(session) for _ in range(9)]
-                assert set(read_state(session.view)) == {f"/{number}" for number in range(9)}
+                assert set(files_in_view(session.view)) == {f"/{number}" for number in range(9)}
                 ids.append(await shop.turn(session, seconds=idle))
                 gone = [one for one, text in shown(shop.sent[-1]).items() if str(text).startswith(CLEARED)]
                 assert gone == ids[:cleared]
@@ -128,7 +128,7 @@ def test_a_pause_longer_than_the_cache_lives_clears_all_but_the_last_five(idle: 
                 (event,) = shop.trims()
                 assert (event.trigger, event.tools, event.paths) == ("idle", ["Read"], ["/0", "/1", "/2", "/3"])
                 assert event.tokens_before - event.tokens_after > 4 * 200
-                assert set(read_state(session.view)) == {f"/{number}" for number in range(4, 10)}
+                assert set(files_in_view(session.view)) == {f"/{number}" for number in range(4, 10)}
                 assert [event for event in shop.events if isinstance(event, CacheBroken)] == []
                 await shop.turn(session)
                 assert len(shop.trims()) == 1

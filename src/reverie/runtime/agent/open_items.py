@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from anyio import to_thread
 
 from ...conversation.authorship import utterances
-from ...conversation.reads import read_state
+from ...conversation.reads import files_in_view
 from ...conversation.view import View
 from ...conversation.wire.blocks import as_blocks
 from ...errors import ReverieError
@@ -82,7 +82,7 @@ def restore_reads(view: View, context: ToolContext) -> None:
     A file that no longer looks as the view shows it gets a version that never matches, so that Edit asks to read
     it again.
     """
-    found = read_state(view)
+    found = files_in_view(view)
     shown = {
         str(block.get("tool_use_id")): block.get("content")
         for result in view.results

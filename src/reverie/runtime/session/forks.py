@@ -19,7 +19,7 @@ from ...cache.breakpoints import with_marks
 from ...cache.usage import Usage, usage_of
 from ...conversation.entries import Message
 from ...conversation.fork import ForkBase, fork_base, is_forked
-from ...conversation.reads import read_state
+from ...conversation.reads import files_in_view
 from ...conversation.view import View
 from ...conversation.wire.blocks import Block, as_blocks
 from ...errors import ModelUnavailable, ReplyBroken, SessionError
@@ -234,7 +234,7 @@ class _Run:
 
     async def answered(self, forked: ForkBase, directive: str, max_turns: int) -> ForkReply:
         planned = self.session.mark_fork(forked.messages)
-        state = ForkState(self.source, read_state(self.view))
+        state = ForkState(self.source, files_in_view(self.view))
         request: dict[str, Any] = forked.request_for(directive, source=self.source)
         declared: list[dict[str, Any]] = list(request.get("tools") or ())
         used, cost, turns = Usage(), 0.0, 0

@@ -8,7 +8,7 @@ from ....cache.economics import Compaction, Verdict, call_price
 from ....conversation.decisions import Compacted
 from ....conversation.entries import USER, new_uuid
 from ....conversation.identifiers import Identifier
-from ....conversation.reads import read_state
+from ....conversation.reads import files_in_view
 from ....conversation.tokens.window import Thresholds
 from ....conversation.view import View
 from ....conversation.wire.blocks import accepted_message, as_blocks
@@ -300,7 +300,7 @@ class CompactionDraft:
             session.settings.compact,
             tokens=int(tokens * 0.75),  # counts are padded until the next reply reports
             effective=asked.thresholds.effective,
-            shown=tuple(read_state(after)),
+            shown=tuple(files_in_view(after)),
             plan_only=plan_only,
         )
 
