@@ -351,9 +351,8 @@ def test_processes_side_by_side_find_what_they_wrote_though_one_throws_the_index
         subprocess.Popen([sys.executable, "-c", WORKER, str(past), str(number), template], stderr=subprocess.PIPE)
         for number in range(4)
     ]
-    for worker in workers:
-        _, said = worker.communicate(timeout=120)
-        assert worker.returncode == 0, said.decode()
+    said = [worker.communicate(timeout=120)[1].decode() for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0, 0, 0], said
     with SessionSearch(past) as search:
         followed = dump(search)
         assert len(search.search("marmalade", limit=1_000)) >= 48

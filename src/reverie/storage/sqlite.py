@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from pathlib import Path
+from typing import Final
 
 from ..paths import open_root
 
 __all__ = ["open_database"]
+
+_PAUSE_SECONDS: Final = 0.02
 
 
 def open_database(path: Path, *, busy_seconds: float, autocommit: bool = False) -> sqlite3.Connection:
@@ -29,9 +33,22 @@ def open_database(path: Path, *, busy_seconds: float, autocommit: bool = False) 
     isolation = None if autocommit else "DEFERRED"
     connection = sqlite3.connect(path, timeout=busy_seconds, check_same_thread=False, isolation_level=isolation)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _set_wal_mode(connection, busy_seconds)
         connection.execute("PRAGMA synchronous = NORMAL")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _set_wal_mode(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    """Set WAL mode; SQLite itself does not wait here for a process that is setting up the same new file."""
+    until = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+        time.sleep(_PAUSE_SECONDS)
