@@ -1,0 +1,167 @@
+"""The rules and limits of models, read from ``model_facts.toml``: one row for each family.
+
+No other module holds a model's name. A row has the page and the date it was taken from; settings add and correct rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from .errors import InputError
+from .values import field, fields_of, record
+
+__all__ = ["MILLION_SUFFIX", "ModelFacts", "bare_model", "facts_of", "known_facts"]
+
+MILLION_SUFFIX: Final = "[1m]"
+"""The suffix of a model's name that asks for a window of a million tokens."""
+_FILE: Final = Path(__file__).with_name("model_facts.toml")
+_ROUTE: Final = re.compile(r"^@?(?:[a-z0-9_-]+[:/])*", re.IGNORECASE)
+_REGION: Final = re.compile(r"^(?:[a-z-]+\.)?anthropic\.", re.IGNORECASE)
+_VERSION: Final = re.compile(r"(?:@.*|-v\d+(?::\d+)?|-latest|-20\d{6})$")
+_NONE: Final[Mapping[str, Mapping[str, Any]]] = {}
+
+
+@record
+class ModelFacts:
+    """The rules and limits of one family of models."""
+
+    name: str
+    match: tuple[str, ...]
+    """Patterns of the bare names in this family; the first row with a match is used."""
+    source: str
+    date: str
+    window_tokens: int = 200_000
+    max_output_tokens: int = 64_000
+    cache_read: float = 0.1
+    """The price of a token read from the cache, relative to an input token; so are the next three."""
+    cache_write_5m: float = 1.25
+    cache_write_1h: float = 2.0
+    output_price: float = 5.0
+    least_cached_tokens: int = 1_024
+    """The smallest prefix that is cached."""
+    prefix_check: Literal["none", "new", "all"] = "none"
+    """Accounts on which a thinking block is refused once content before it has changed: none, newer ones, all."""
+    reads_thinking_of: tuple[str, ...] = ()
+    """Families whose thinking this one reads; the thinking of others is dropped without an error."""
+    keeps_thinking: bool = True
+    """Whether the thinking of earlier turns stays in context; otherwise only that of the last turn does."""
+    thinking: tuple[str, ...] = ("adaptive", "enabled", "disabled")
+    """The accepted values of ``thinking.type``."""
+    thinking_by_default: bool = False
+    """Whether the model thinks if the request does not say."""
+    forced_tool_choice: Literal["yes", "no", "without_thinking"] = "without_thinking"
+    """Whether ``tool_choice`` may name a tool; ``without_thinking``: not while thinking is on."""
+    sampling: bool = True
+    """Whether temperature, top_p and top_k may be set."""
+    prefill: bool = True
+    """Whether the last message may be the start of a reply."""
+    system_messages: bool = False
+    """Whether messages may have the role ``system``."""
+    turn_scoped_messages: bool = False
+    tool_changes: bool = False
+    """Whether a system message may add and remove tools."""
+    compaction: bool = False
+    """Whether the provider writes a signed summary on request."""
+    context_editing: bool = False
+    message_effort: bool = False
+    default_effort: str = "high"
+    strict_output: bool = True
+    """Whether a request may ask for output in a JSON schema."""
+    refused_tools: tuple[str, ...] = ()
+    max_images: int = 100
+    max_image_bytes: int = 10_000_000
+    """The largest image, counted in base64 characters."""
+    max_image_side: int = 8_000
+    many_images: int = 20
+    """The number of images above which each side may have at most ``many_images_side`` pixels."""
+    many_images_side: int = 2_000
+    image_tokens: int = 1_568
+    image_side: int = 1_568
+    """The longest side that the model sees; a larger image is scaled down to it."""
+    tokens_per_text: float = 1.0
+    """How many tokens a text has, relative to the tokenizer of the older models."""
+    platforms: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: _NONE)
+    """Values that differ on ``bedrock`` and ``google_cloud``."""
+
+    @property
+    def checks_thinking(self) -> bool:
+        """Whether a provider may refuse a thinking block because content before it has changed."""
+        return self.prefix_check != "none"
+
+    def reads(self, other: str) -> bool:
+        """Say whether this family reads the thinking of another family; each reads its own."""
+        return other == self.name or any(fnmatchcase(other, name) for name in self.reads_thinking_of)
+
+
+def bare_model(model: str) -> str:
+    """Return a model's name without the suffix that asks for a window of a million tokens."""
+    name = model.strip()
+    return name[: -len(MILLION_SUFFIX)].rstrip() if name.lower().endswith(MILLION_SUFFIX) else name
+
+
+def facts_of(model: str, corrections: Mapping[str, Mapping[str, Any]] = _NONE) -> ModelFacts:
+    """Return the facts of a model; one that is not in the table gets the strict row of its family.
+
+    The name may carry a provider (``anthropic:``, ``openrouter/``), a region, a date or ``[1m]``. ``corrections``
+    are fields by name or pattern; raise ``InputError`` for a field that does not exist or has another type.
+    """
+    found = _facts_of(model)
+    names = (model, _plain(model), found.name)
+    for pattern, changes in corrections.items():
+        if any(fnmatchcase(name, pattern) for name in names):
+            found = _corrected(found, changes, pattern)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _facts_of(model: str) -> ModelFacts:
+    name = _plain(model)
+    found = next(row for row in known_facts() if any(fnmatchcase(name, pattern) for pattern in row.match))
+    platform = _platform(model)
+    return _corrected(found, found.platforms[platform], platform) if platform in found.platforms else found
+
+
+@lru_cache(maxsize=1)
+def known_facts() -> tuple[ModelFacts, ...]:
+    """Return the rows of the table, in the order in which they are tried; the last one fits every name."""
+    import tomllib
+
+    table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    return tuple(_row(table["kinds"].get(row.pop("kind", ""), {}), row) for row in table["models"])
+
+
+def _row(kind: Mapping[str, Any], row: Mapping[str, Any]) -> ModelFacts:
+    platforms = {**kind.get("platforms", {}), **row.get("platforms", {})}
+    return msgspec.convert({**kind, **row, "platforms": platforms}, ModelFacts)
+
+
+def _corrected(facts: ModelFacts, changes: Mapping[str, Any], where: str) -> ModelFacts:
+    unknown = sorted(changes.keys() - set(fields_of(ModelFacts)))
+    if unknown:
+        raise InputError(f"models.{where}: there is no field {unknown[0]!r}; `reverie doctor --model` lists them")
+    try:
+        return msgspec.convert({**msgspec.to_builtins(facts), **changes}, ModelFacts)
+    except msgspec.ValidationError as error:
+        raise InputError(f"models.{where}: {error}") from error
+
+
+def _plain(model: str) -> str:
+    """Return a model's name in lower case, without provider, region, date and suffix."""
+    name = _REGION.sub("", _ROUTE.sub("", bare_model(model)).lower())
+    while (shorter := _VERSION.sub("", name)) != name:
+        name = shorter
+    return name.replace(".", "-") if name.startswith("claude") else name
+
+
+def _platform(model: str) -> str:
+    name = _ROUTE.sub("", bare_model(model)).lower()
+    if model.lower().startswith("bedrock") or _REGION.match(name):
+        return "bedrock"
+    return "google_cloud" if model.lower().startswith("vertex") or "@" in name else ""
