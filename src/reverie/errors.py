@@ -17,7 +17,9 @@ ReverieError
     ├── ModelUnknown        no model has this name here; the message says how to get one
     ├── ModelUnauthorized   the provider rejected the API key
     ├── ModelRefused        the provider rejected the request; the same request will fail again
-    │   └── PromptTooLong   the prompt does not fit the context window
+    │   ├── PromptTooLong   the prompt does not fit the context window
+    │   ├── ThinkingRefused the provider refused a thinking block, because content before it has changed
+    │   └── ImageRefused    the provider refused one image
     ├── ModelUnavailable    overloaded, rate limited or unreachable; a retry may succeed
     └── ReplyBroken         the reply stopped before its end and is discarded
 """
@@ -26,6 +28,7 @@ from __future__ import annotations
 
 __all__ = [
     "CompactionError",
+    "ImageRefused",
     "InputError",
     "ModelError",
     "ModelRefused",
@@ -43,6 +46,7 @@ __all__ = [
     "SettingsError",
     "StorageConflict",
     "StorageError",
+    "ThinkingRefused",
     "UnsafePath",
     "WindowFull",
 ]
@@ -119,7 +123,9 @@ class CompactionError(SessionError):
 
 
 class ModelError(ReverieError):
-    """The model did not answer."""
+    """The model did not answer; ``error_code`` is the provider's own code, empty if it named none."""
+
+    error_code: str = ""
 
 
 class ModelUnknown(ModelError):
@@ -141,6 +147,25 @@ class PromptTooLong(ModelRefused):
         super().__init__(message)
         self.tokens = tokens
         self.limit = limit
+
+
+class ThinkingRefused(ModelRefused):
+    """The provider refused a thinking block, because content before it has changed; the indexes name the block."""
+
+    def __init__(self, message: str, *, message_index: int, block_index: int) -> None:
+        super().__init__(message)
+        self.message_index = message_index
+        self.block_index = block_index
+
+
+class ImageRefused(ModelRefused):
+    """The provider refused one image; ``part_index`` is its place inside a tool result, None outside of one."""
+
+    def __init__(self, message: str, *, message_index: int, block_index: int, part_index: int | None = None) -> None:
+        super().__init__(message)
+        self.message_index = message_index
+        self.block_index = block_index
+        self.part_index = part_index
 
 
 class ModelUnavailable(ModelError):

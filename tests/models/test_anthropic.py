@@ -136,7 +136,7 @@ def test_a_request_goes_out_as_it_stands_and_thinking_comes_back_as_it_was_signe
 
 
 def test_betas_are_named_for_the_fields_that_need_them() -> None:
-    edits = {"edits": [{"type": "compact_20260112"}]}
+    edits = {"edits": [{"type": "clear_tool_uses_20250919"}, {"type": "compact_20260112"}]}
     body, headers = wire_request(
         {
             "model": "claude-sonnet-4-5[1m]",
@@ -157,6 +157,84 @@ def test_betas_are_named_for_the_fields_that_need_them() -> None:
     assert body["context_management"] is edits
     assert not body.keys() & {"betas", "extra_headers", "extra_body"}
     assert wire_request(request())[1] == {}
+
+
+def system(**fields: Any) -> dict[str, Any]:
+    return {"role": "system", "content": "Be brief.", **fields}
+
+
+def tool_change(tool: dict[str, Any], kind: str = "tool_addition") -> list[dict[str, Any]]:
+    return [{"role": "system", "content": [{"type": kind, "tool": tool}]}]
+
+
+SIGNED = {"type": "compaction", "content": "A summary.", "signature": "s"}
+REFERENCE = {"type": "tool_reference", "name": "Read"}
+TOOLSET = {"type": "mcp_toolset", "mcp_server_name": "files"}
+
+
+@pytest.mark.requirement("V10")
+@pytest.mark.parametrize(
+    ("fields", "betas"),
+    [
+        ({"compaction": {"type": "summarize"}}, ["compact-2026-09-04"]),
+        ({"messages": [{"role": "assistant", "content": [SIGNED]}]}, ["compact-2026-09-04"]),
+        (
+            {"messages": [{"role": "assistant", "content": [{"type": "compaction", "content": "x"}]}]},
+            ["compact-2026-01-12"],
+        ),
+        ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, ["compact-2026-01-12"]),
+        ({"context_management": {"edits": [{"type": "clear_thinking_20251015"}]}}, ["context-management-2025-06-27"]),
+        (
+            {"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}},
+            ["thinking-binding-controls-2026-08-01"],
+        ),
+        ({"thinking": {"type": "adaptive", "display": "updates"}}, ["thinking-display-updates-2026-08-18"]),
+        (
+            {"messages": [system(clear_at="next_user_message")]},
+            ["mid-conversation-system-clear-at-2026-08-21"],
+        ),
+        (
+            {"messages": [system(output_config={"effort": "low"})]},
+            ["mid-conversation-output-config-2026-07-01"],
+        ),
+        ({"messages": tool_change(REFERENCE)}, ["mid-conversation-tool-changes-2026-07-01"]),
+        ({"messages": tool_change(REFERENCE, "tool_removal")}, ["mid-conversation-tool-changes-2026-07-01"]),
+        ({"messages": tool_change({"type": "tool_definition", "definition": TOOLS[0]})}, ["inline-tools-2026-09-15"]),
+        (
+            {"messages": tool_change({"type": "tool_definition", "definition": TOOLSET})},
+            ["inline-tools-2026-09-15", "mcp-client-2026-09-15"],
+        ),
+        ({"diagnostics": {"previous_message_id": None}}, ["cache-diagnosis-2026-04-07"]),
+        ({"output_config": {"task_budget": {"type": "tokens", "total": 9}}}, ["task-budgets-2026-03-13"]),
+        ({"fallbacks": "default"}, ["server-side-fallback-2026-07-01"]),
+        ({"fallbacks": [{"model": "m"}]}, ["server-side-fallback-2026-06-01"]),
+        ({"mcp_servers": [{"type": "url", "name": "a", "url": "https://a"}]}, ["mcp-client-2025-11-20"]),
+        ({"messages": [system()]}, []),
+        ({"thinking": {"type": "adaptive"}}, []),
+        ({"output_config": {"effort": "low"}}, []),
+    ],
+)
+def test_each_field_brings_its_beta_and_no_other(fields: dict[str, Any], betas: list[str]) -> None:
+    named = wire_request(request(**fields))[1].get("anthropic-beta", "")
+    assert [beta for beta in named.split(",") if beta] == betas
+
+
+@pytest.mark.requirement("V10")
+def test_a_beta_that_does_the_same_is_not_named_twice() -> None:
+    asked = request(messages=tool_change(REFERENCE), betas=["inline-tools-2026-09-15"])
+    assert wire_request(asked)[1]["anthropic-beta"] == "inline-tools-2026-09-15"
+
+
+@pytest.mark.requirement("V10")
+def test_the_beta_of_a_million_tokens_is_named_only_where_the_window_is_smaller_without_it() -> None:
+    assert wire_request(request(model="claude-sonnet-5[1m]"))[1] == {}
+    assert wire_request(request(model="claude-sonnet-4-5[1m]"))[1]["anthropic-beta"] == "context-1m-2025-08-07"
+
+
+@pytest.mark.requirement("V10")
+def test_a_request_that_only_fills_the_cache_is_not_streamed() -> None:
+    assert "stream" not in wire_request(request(max_tokens=0))[0]
+    assert wire_request(request(max_tokens=1))[0]["stream"] is True
 
 
 @pytest.mark.requirement("Q7")

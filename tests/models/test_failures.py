@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import (
+    ImageRefused,
     ModelError,
     ModelRefused,
     ModelUnauthorized,
@@ -17,6 +18,7 @@ from reverie.errors import (
     ModelUnknown,
     PromptTooLong,
     ReplyBroken,
+    ThinkingRefused,
 )
 from reverie.models.failures import failure_of_exception, failure_of_status, failure_of_stream, retry_after_seconds
 
@@ -118,6 +120,55 @@ def test_a_status_is_one_error(status: int, body: Any, kind: type[ModelError]) -
     assert type(error) is kind
     assert str(error).startswith("anthropic:x: ")
     assert str(status) in str(error)
+
+
+BOUND = "messages.7.content.1: Invalid `signature` in `thinking` block. The block is bound to a different conversation."
+LARGE = "image.source.base64.data: At least one of the image dimensions exceed max allowed size: 8000 pixels"
+
+
+@pytest.mark.requirement("V10")
+@pytest.mark.parametrize("more", ["", " The system prompt changed."])
+def test_a_thinking_block_bound_to_other_content_is_an_error_of_its_own(more: str) -> None:
+    error = failure_of_status("m", 400, anthropic("invalid_request_error", BOUND + more))
+    assert isinstance(error, ThinkingRefused)
+    assert (error.message_index, error.block_index) == (7, 1)
+
+
+@pytest.mark.requirement("V10")
+@pytest.mark.parametrize(
+    "message",
+    ["messages.7.content.1: Invalid `signature` in `thinking` block", f"said: {BOUND}", BOUND.replace("bound", "cut")],
+)
+def test_a_damaged_signature_is_an_ordinary_refusal(message: str) -> None:
+    assert type(failure_of_status("m", 400, anthropic("invalid_request_error", message))) is ModelRefused
+
+
+@pytest.mark.requirement("V8")
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [
+        (f"messages.7.content.2.{LARGE}", (7, 2, None)),
+        (f"messages.3.content.0.tool_result.content.1.{LARGE}", (3, 0, 1)),
+    ],
+)
+def test_a_refused_image_is_named_by_its_place(message: str, place: tuple[int, int, int | None]) -> None:
+    error = failure_of_status("m", 400, anthropic("invalid_request_error", message))
+    assert isinstance(error, ImageRefused)
+    assert (error.message_index, error.block_index, error.part_index) == place
+
+
+@pytest.mark.requirement("V10")
+def test_the_providers_own_code_stays_on_the_error() -> None:
+    body = anthropic("overloaded_error", "The summary could not be written")
+    body["error"]["details"] = {"error_code": "compaction_unavailable"}
+    error = failure_of_status("m", 529, body)
+    assert isinstance(error, ModelUnavailable)
+    assert error.error_code == "compaction_unavailable"
+    body["error"]["details"] = {"error_code": "compaction_block_misplaced"}
+    refused = failure_of_status("m", 400, body)
+    assert type(refused) is ModelRefused
+    assert refused.error_code == "compaction_block_misplaced"
+    assert failure_of_status("m", 529, anthropic("overloaded_error", "Overloaded")).error_code == ""
 
 
 @pytest.mark.parametrize(

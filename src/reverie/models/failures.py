@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from ..errors import (
+    ImageRefused,
     ModelError,
     ModelRefused,
     ModelUnauthorized,
@@ -15,6 +16,7 @@ from ..errors import (
     ModelUnknown,
     PromptTooLong,
     ReplyBroken,
+    ThinkingRefused,
 )
 from .tool_input import read_json
 
@@ -39,6 +41,12 @@ _TOO_LONG: Final = tuple(
     )
 )
 _TOO_LONG_KINDS: Final = frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"})
+# The provider says not to match beyond this beginning: the words after it may change.
+_THINKING: Final = re.compile(
+    r"messages\.(\d+)\.content\.(\d+): Invalid `signature` in `thinking` block\. "
+    r"The block is bound to a different conversation"
+)
+_IMAGE: Final = re.compile(r"messages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?\.image\b")
 _NO_CREDIT: Final = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
 _RETRYABLE: Final = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
 _STATUSES: Final[Mapping[str, int]] = {
@@ -64,6 +72,17 @@ _NO_KEY: Final = ("authentication method", "credentials")
 def failure_of_status(who: str, status: int, body: Any, headers: Mapping[str, str] | None = None) -> ModelError:
     """Return, not raise, the error for an HTTP status and its body; ``who`` is the model's name."""
     kind, message, fields = _read(body)
+    error = _failure(who, status, kind, message, fields, headers or {})
+    details: Any = fields.get("details")
+    code: Any = cast("dict[str, Any]", details).get("error_code") if isinstance(details, dict) else None
+    if isinstance(code, str):
+        error.error_code = code
+    return error
+
+
+def _failure(
+    who: str, status: int, kind: str, message: str, fields: Mapping[str, Any], headers: Mapping[str, str]
+) -> ModelError:
     said = f"{who}: {message or 'no reason given'} (HTTP {status})"
     if status == 413 or (400 <= status <= 500 and _is_too_long(kind, message)):
         tokens, limit = _counts(message, fields)
@@ -73,8 +92,18 @@ def failure_of_status(who: str, status: int, body: Any, headers: Mapping[str, st
     if status == 404:
         return ModelUnknown(f"{said}; check the model's name and the base URL")
     if status in _RETRYABLE and kind not in _NO_CREDIT:
-        return ModelUnavailable(said, status=status, retry_after=retry_after_seconds(headers or {}))
-    return ModelRefused(said)
+        return ModelUnavailable(said, status=status, retry_after=retry_after_seconds(headers))
+    return (_refused_block(said, message) if status == 400 else None) or ModelRefused(said)
+
+
+def _refused_block(said: str, message: str) -> ModelRefused | None:
+    """Return the error that names the thinking block or the image that a provider refused, or None."""
+    if found := _THINKING.match(message):
+        return ThinkingRefused(said, message_index=int(found[1]), block_index=int(found[2]))
+    if found := _IMAGE.match(message):
+        part = None if found[3] is None else int(found[3])
+        return ImageRefused(said, message_index=int(found[1]), block_index=int(found[2]), part_index=part)
+    return None
 
 
 def failure_of_stream(who: str, body: Any) -> ModelError:

@@ -13,7 +13,17 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from ...values import field, record
 
-__all__ = ["EXTRA", "IDENTIFIER", "TOOL_NAME", "Fault", "block_fault", "is_list", "is_object", "text_fault"]
+__all__ = [
+    "EXTRA",
+    "IDENTIFIER",
+    "TOOL_NAME",
+    "Fault",
+    "block_fault",
+    "is_list",
+    "is_object",
+    "text_fault",
+    "unknown_tag",
+]
 
 Fault: TypeAlias = "tuple[str, str]"
 Block: TypeAlias = "dict[str, Any]"
@@ -34,6 +44,11 @@ def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
 def is_list(value: Any) -> TypeGuard[list[Any]]:
     """Say whether a value is a list or a tuple, which JSON sends as an array."""
     return isinstance(value, (list, tuple))
+
+
+def unknown_tag(kind: Any) -> str:
+    """Return the provider's message for a ``type`` that it does not know."""
+    return f"Input tag {kind!r} found using 'type' does not match any of the expected tags"
 
 
 def text_fault(text: Any) -> str | None:
@@ -130,7 +145,7 @@ _SOURCE_KEYS: Final = {"base64": ("media_type", "data"), "url": ("url",), "file"
 def _source(source: Block, kinds: tuple[str, ...], media: tuple[str, ...]) -> Fault | None:
     kind = source.get("type")
     if kind not in kinds:
-        return "source", _unknown(kind)
+        return "source", unknown_tag(kind)
     wanted = _SOURCE_KEYS[kind]
     for name in wanted:
         value = source.get(name)
@@ -225,7 +240,7 @@ def block_fault(block: Any, role: str, cache_edits: bool = False) -> Fault | Non
         return "", _OBJECT
     kind = block.get("type")
     if not isinstance(kind, str):
-        return "", _unknown(kind)
+        return "", unknown_tag(kind)
     fault = _shape_fault(kind, role, tuple(block), cache_edits)
     if fault is not None:
         return fault
@@ -238,7 +253,7 @@ def block_fault(block: Any, role: str, cache_edits: bool = False) -> Fault | Non
 def _shape_fault(kind: str, role: str, names: tuple[str, ...], cache_edits: bool) -> Fault | None:
     rule = _RULES.get(kind)
     if rule is None or (kind == "cache_edits" and not cache_edits):
-        return "", _unknown(kind)
+        return "", unknown_tag(kind)
     if role not in rule.roles:
         return "", f"`{kind}` blocks are not allowed in {role} content"
     lacking = sorted(rule.required.difference(names))
@@ -246,7 +261,3 @@ def _shape_fault(kind: str, role: str, names: tuple[str, ...], cache_edits: bool
         return f"{kind}.{lacking[0]}", "Field required"
     extra = sorted(str(name) for name in names if name not in rule.allowed)
     return (f"{kind}.{extra[0]}", EXTRA) if extra else None
-
-
-def _unknown(kind: Any) -> str:
-    return f"Input tag {kind!r} found using 'type' does not match any of the expected tags"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from .block_rules import EXTRA, TOOL_NAME, Fault, is_list, is_object
+from .block_rules import EXTRA, TOOL_NAME, Fault, is_list, is_object, unknown_tag
 
 __all__ = ["option_faults", "tool_faults"]
 
@@ -95,14 +95,10 @@ def _custom_tool(tool: dict[str, Any], path: str) -> Iterator[Fault]:
         yield f"{path}.{min(map(str, tool.keys() - _TOOL_KEYS))}", EXTRA
 
 
-def _unknown(kind: Any) -> str:
-    return f"Input tag {kind!r} found using 'type' does not match any of the expected tags"
-
-
 def _thinking(thinking: Any, max_tokens: Any) -> Iterator[Fault]:
     kind = thinking.get("type") if is_object(thinking) else None
     if kind not in ("enabled", "disabled", "adaptive", "between_tools"):
-        yield "thinking", _unknown(kind)
+        yield "thinking", unknown_tag(kind)
     elif kind == "enabled":
         budget = thinking.get("budget_tokens")
         if not isinstance(budget, int) or budget < 1024:
@@ -114,7 +110,7 @@ def _thinking(thinking: Any, max_tokens: Any) -> Iterator[Fault]:
 def _tool_choice(choice: Any, tools: Any) -> Iterator[Fault]:
     kind = choice.get("type") if is_object(choice) else None
     if kind not in ("auto", "any", "tool", "none"):
-        yield "tool_choice", _unknown(kind)
+        yield "tool_choice", unknown_tag(kind)
     elif not tools:
         yield "tool_choice", "tool_choice may only be specified while providing tools"
     elif kind == "tool":
@@ -132,7 +128,7 @@ def _context_management(value: Any, thinking: Any) -> Iterator[Fault]:
         path = f"context_management.edits.{index}"
         kind = edit.get("type") if is_object(edit) else None
         if not isinstance(kind, str) or kind not in _EDITS:
-            yield path, _unknown(kind)
+            yield path, unknown_tag(kind)
             continue
         yield from _edit(edit, f"{path}.{kind}", _EDITS[kind])
         if kind == _CLEAR_THINKING:
@@ -151,7 +147,7 @@ def _edit(edit: dict[str, Any], path: str, fields: Mapping[str, tuple[str, ...]]
         elif fields[name]:
             kind, number = (value.get("type"), value.get("value")) if is_object(value) else (None, None)
             if kind not in fields[name]:
-                yield f"{path}.{name}", _unknown(kind)
+                yield f"{path}.{name}", unknown_tag(kind)
             elif kind != "all" and (not isinstance(number, int) or number < 0):
                 yield f"{path}.{name}.{kind}.value", "Input should be greater than or equal to 0"
         elif name in ("exclude_tools", "clear_tool_inputs") and not (isinstance(value, bool) or is_list(value)):
