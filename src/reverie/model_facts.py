@@ -24,7 +24,7 @@ MILLION_SUFFIX: Final = "[1m]"
 _FILE: Final = Path(__file__).with_name("model_facts.toml")
 _ROUTE: Final = re.compile(r"^@?(?:[a-z0-9_-]+[:/])*", re.IGNORECASE)
 _REGION: Final = re.compile(r"^(?:[a-z-]+\.)?anthropic\.", re.IGNORECASE)
-_VERSION: Final = re.compile(r"(?:@.*|-v\d+(?::\d+)?|-latest|-20\d{6})$")
+_VERSION: Final = re.compile(r"(?:@.*|-v\d+(?::\d+)?|-latest|-20\d\d-?\d\d-?\d\d)$")
 _NONE: Final[Mapping[str, Mapping[str, Any]]] = {}
 
 
@@ -75,6 +75,12 @@ class ModelFacts:
     strict_output: bool = True
     """Whether a request may ask for output in a JSON schema."""
     refused_tools: tuple[str, ...] = ()
+    api: Literal["messages", "chat", "responses"] = "messages"
+    """The API of the model's own provider that has all of its features: Messages, Chat Completions or Responses."""
+    chat_tools: Literal["yes", "no", "without_thinking"] = "yes"
+    """Whether Chat Completions take tools; ``without_thinking``: only at effort ``none``."""
+    reasoning_field: str = ""
+    """The field of a chat message with tool calls that must hold its reasoning text, even an empty one."""
     max_images: int = 100
     max_image_bytes: int = 10_000_000
     """The largest image, counted in base64 characters."""
