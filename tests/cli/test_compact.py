@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from reverie.cli.main import run
 from reverie.conversation.view import View
 from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.request import build_request
+from reverie.models import ScriptedModel
 from reverie.runtime.library import Library
 
 MODEL = "claude-sonnet-4-5"
@@ -147,3 +148,20 @@ def test_compactions_that_another_agent_recorded_are_reported_too(ran: Ran, corp
             found += sum(len(one["compactions"]) for one in told)
     if not found:
         pytest.skip("no recording here holds a compaction")
+
+
+@pytest.mark.requirement("V13")
+def test_a_dry_run_with_a_model_calls_no_model(ran: Ran, harbour: list[str], monkeypatch: pytest.MonkeyPatch):
+    calls: list[Any] = []
+
+    def answer(request: Mapping[str, Any]) -> str:
+        calls.append(request)
+        return "<summary>The harbour, in short.</summary>"
+
+    monkeypatch.setattr("reverie.models.open_model", lambda name: ScriptedModel(answer, name=name))
+    asked = (compact, "harbour", "--model", "scripted:x")
+    _, report, _ = ran(*asked, "--dry-run", "--json")
+    assert (calls, report["is_estimate"], report["applied"]) == ([], True, False)
+    assert "a dry run calls no model" in ran(*asked, "--dry-run")[1]
+    _, report, _ = ran(*asked, "--json")  # the known-bad twin: the same without --dry-run calls
+    assert (len(calls) > 0, report["is_estimate"], report["applied"]) == (True, False, True)

@@ -11,16 +11,18 @@ import pytest
 from reverie import InMemoryStorage, Session, Settings, load_settings
 from reverie.cache.prices import prices_for
 from reverie.cache.usage import Usage, usage_of
-from reverie.conversation.decisions import CallRecorded, Cause, Compacted, NotesUpdated, Pinned
+from reverie.conversation.decisions import CallRecorded, Cause, Compacted, CompactionFailed, NotesUpdated, Pinned
 from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.validate import problems
 from reverie.errors import CompactionError, PromptTooLong, SessionError, WindowFull
 from reverie.events import CacheBroken, CompactionEnded, CompactionProgressed, DecisionMade, Event, FellBack
+from reverie.layers.l4_compact import CompactPolicy
 from reverie.models import ScriptedModel
 from reverie.models.anthropic import AnthropicModel
 from reverie.runtime.guard.hook_answers import HookOutcome
 from reverie.runtime.guard.hooks import Hooks
 from reverie.runtime.places.projects import inbox_key, project_slug
+from reverie.runtime.session.compact.breaker import Breaker
 from reverie.runtime.session.compact.restore import OpenContent, RestorableText
 from reverie.runtime.session.inbox import post
 from reverie.settings import Switches
@@ -240,8 +242,8 @@ def test_notes_whose_cursor_is_gone_are_not_used_and_the_model_is_asked():
     run(steps)
 
 
-@pytest.mark.requirement("L4.5", "L4.12")
-def test_a_fork_without_text_is_followed_by_one_plain_request_and_that_by_a_clear_error():
+@pytest.mark.requirement("L4.5", "L4.12", "V13")
+def test_a_fork_without_text_is_followed_by_one_plain_request_and_that_by_the_local_note_taker():
     calls: list[Mapping[str, Any]] = []
 
     def answer(request: Mapping[str, Any]) -> Any:
@@ -267,8 +269,9 @@ def test_a_fork_without_text_is_followed_by_one_plain_request_and_that_by_a_clea
             for _ in range(5):
                 await talk.turn()
             model._function = lambda _: ""  # pyright: ignore[reportPrivateUsage]
-            with pytest.raises(CompactionError, match="no summary"):
-                await session.compact(instructions="Again.")
+            report = await session.compact(instructions="Again.")
+            assert (report.method, report.model_calls) == ("notes", 2)
+            assert any("no summary" in event.why and "local" in event.why for event in talk.of(FellBack))
 
     run(steps)
 
@@ -338,7 +341,7 @@ def test_a_part_from_a_message_on_keeps_the_prefix_and_up_to_one_keeps_what_foll
 
 
 @pytest.mark.requirement("L4.13")
-def test_one_that_frees_too_little_is_not_applied_and_three_failures_stop_trying():
+def test_one_that_frees_too_little_is_not_applied_and_three_failures_stop_trying_until_the_window_is_full():
     async def steps() -> None:
         now = [START]
         settings = small(24_000, **keeping())
@@ -347,26 +350,109 @@ def test_one_that_frees_too_little_is_not_applied_and_three_failures_stop_trying
             await session.say("Hello there.")
             with pytest.raises(CompactionError):
                 await session.compact()
-            system = "Rules of the harbour, all of them, in full. " * 2_000  # over the threshold by itself
-            for _ in range(8):
+
+            async def turn(tokens: int) -> int:
+                """Answer with this bill, mostly for system prompt and tools; count the attempts of the next request."""
                 now[0] += 1.0
-                with pytest.raises(WindowFull, match="new session"):
-                    await session.prepare(model=MODEL, max_tokens=100, system=system, tools=TOOLS)
-                usage = {"input_tokens": 23_000, "output_tokens": 5}
+                usage = {"input_tokens": tokens, "output_tokens": 5}
                 text = [{"type": "text", "text": "Yes."}]
                 await session.observe(
                     {"id": f"m{now[0]}", "role": "assistant", "model": MODEL, "content": text, "usage": usage}
                 )
                 await session.say("And now?")
-            assert session.parts.compact.breaker.failures == 3
-            tried = [event for event in talk.of(FellBack) if "not compacted" in event.why]
-            assert len(tried) == 3
+                tried = session.view.facts.failures
+                try:
+                    await talk.prepare()
+                finally:
+                    tried = session.view.facts.failures - tried
+                return tried
+
+            at = session.thresholds
+            await talk.prepare()
+            nearly = (at.auto_compact + at.blocking) // 2
+            assert [await turn(nearly) for _ in range(5)] == [1, 1, 1, 0, 0]
             for probe in range(5):  # half-open after five minutes, three times at most
                 now[0] += 301.0
-                with pytest.raises(WindowFull):
-                    await session.prepare(model=MODEL, max_tokens=100, system=system, tools=TOOLS)
-                tried = [event for event in talk.of(FellBack) if "not compacted" in event.why]
-                assert len(tried) == 3 + min(3, probe + 1)
+                assert await turn(nearly) == (1 if probe < 3 else 0)
+            before = session.view.facts.failures
+            with pytest.raises(WindowFull, match="new session"):
+                await turn(at.blocking)
+            assert session.view.facts.failures == before + 1  # a full window is always tried
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.13")
+@pytest.mark.parametrize("share", [0.1, 0.6], ids=["freed most", "freed less than half"])
+def test_only_compactions_that_freed_less_than_half_count_as_refilled(share: float):
+    policy = CompactPolicy()
+    breaker = Breaker()
+    for at in range(4):
+        made = Compacted(Cause("compact", "full"), "auto", "notes", "s", 1_000, None, None)
+        breaker = breaker.after(replace(made, tokens_after=int(1_000 * share)), START + at, policy).replied()
+    stopped = breaker.why_not(policy, START + 9, blocked=False) is not None
+    assert stopped == (share > 0.5)
+    assert breaker.why_not(policy, START + 9, blocked=True) is None
+
+
+@pytest.mark.requirement("L4.13", "V13")
+def test_a_full_window_is_compacted_by_the_local_note_taker_while_the_breaker_is_open():
+    async def steps() -> None:
+        calls: list[Any] = []
+        model = ScriptedModel(lambda request: calls.append(request) or "", name=f"scripted:{MODEL}")
+        async with opened(InMemoryStorage(), small(**keeping(), notes=False), model=model) as session:
+            talk = Talk(session)
+            await session.say("Look.")
+            for _ in range(3):
+                await session.log.decide(CompactionFailed(Cause("compact", "full"), "the model is down"))
+            await talk.until_compacted()
+            assert calls == []
+            assert session.parts.compact.breaker.failures == 0
+
+    run(steps)
+
+
+@pytest.mark.requirement("V13")
+@pytest.mark.parametrize("asked", [{}, {"instructions": "Mind the tides."}, {"from_message": "first"}])
+def test_a_dry_run_calls_no_model_and_says_that_it_is_an_estimate(asked: dict[str, str]):
+    async def steps() -> None:
+        calls: list[Any] = []
+        model = ScriptedModel(
+            lambda request: calls.append(request) or "<summary>Short.</summary>", name=f"scripted:{MODEL}"
+        )
+        async with opened(InMemoryStorage(), small(**keeping(), notes=False), model=model) as session:
+            talk = Talk(session)
+            first = await session.say("Look.")
+            for _ in range(5):
+                await talk.turn()
+            await talk.prepare()
+            given = {key: first.uuid if value == "first" else value for key, value in asked.items()}
+            before = canonical(talk.requests[-1])
+            await session.observe({"id": "z", "role": "assistant", "content": [{"type": "text", "text": "Done."}]})
+            report = await session.compact(dry_run=True, **given)
+            assert (calls, report.is_estimate, report.model_calls) == ([], True, 0)
+            assert report.tokens_after < report.tokens_before
+            assert session.view.facts.compactions == ()
+            assert canonical(await talk.prepare())[: len(before)] == before
+            written = await session.compact(**given)  # the known-bad twin: the same without dry_run calls
+            assert (len(calls), written.is_estimate) == (1, False)
+
+    run(steps)
+
+
+@pytest.mark.requirement("V11", "L4.1")
+@pytest.mark.parametrize("switch", ["compact", "auto_compact"])
+def test_with_compaction_off_the_blocking_limit_still_holds(switch: str):
+    async def steps() -> None:
+        async with opened(InMemoryStorage(), small(40_000, **keeping(), **{switch: False})) as session:
+            talk = Talk(session)
+            await session.say("Look.")
+            while session.view.token_count.tokens < session.thresholds.blocking:
+                await talk.turn()
+            with pytest.raises(WindowFull) as full:
+                await talk.prepare()
+            assert full.value.tokens >= full.value.limit == session.thresholds.blocking
+            assert session.view.token_count.tokens < 40_000
 
     run(steps)
 

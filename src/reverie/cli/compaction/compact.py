@@ -39,7 +39,7 @@ __all__ = ["command", "loss_report", "opened_for_writing", "place_of"]
 @click.option("--up-to", "up_to", metavar="MESSAGE", help="Compact only up to this message; everything after it stays.")
 @click.option("--instructions", default="", metavar="TEXT", help="Instructions for the summary; needs --model.")
 @click.option("--model", "model_name", metavar="NAME", help="Let this model write the summary; default: no model.")
-@click.option("--dry-run", is_flag=True, help="Show the preview and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show an estimate, call no model and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
@@ -78,7 +78,8 @@ async def _compact(
     try:
         async with opened_for_writing(name, settings, model) as session:
             session.listen(_on_event)
-            report = await session.parts.compact.compact(**asked, dry_run=True)
+            plan = session.parts.compact
+            report = await (plan.compact(**asked, dry_run=True) if dry_run else plan.plan(**asked))
             prices = _prices(session)
             if not as_json:
                 _show(report, prices)
@@ -86,7 +87,7 @@ async def _compact(
             if not agreed and not click.confirm("Compact?", err=True):
                 warn("nothing was changed")
                 return 1
-            entry = None if dry_run else await session.parts.compact.apply(report)
+            entry = None if dry_run else await plan.apply(report)
             if as_json:
                 emit_json(
                     {**as_json_report(report, prices), "applied": entry is not None, "uuid": entry and entry.uuid}
@@ -163,6 +164,7 @@ def as_json_report(report: CompactionReport, prices: Prices | None = None) -> di
             "by_handle": report.words.by_handle,
         },
         "model_calls": report.model_calls,
+        "is_estimate": report.is_estimate,
         "cost_usd": report.cost_usd,
         "price": {
             "compacting_token_prices": round(report.price.cost),
@@ -191,6 +193,8 @@ def _usd(tokens: float, prices: Prices | None) -> float | None:
 def _show(report: CompactionReport, prices: Prices | None) -> None:
     words, price = report.words, report.price
     say(f"method      {report.method}, {counted(report.model_calls, 'model call')}")
+    if report.is_estimate:
+        say("            an estimate: a dry run calls no model, whose summary will differ")
     say(f"tokens      {report.tokens_before:,} before, {report.tokens_after:,} after")
     cost, saves = _usd(price.cost, prices), _usd(price.saves, prices)
     if cost is not None and saves is not None:

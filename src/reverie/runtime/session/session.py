@@ -274,8 +274,8 @@ class Session:
     ) -> CompactionReport:
         """Replace old messages, or those from or up to a named message, by a summary, and return a report.
 
-        ``dry_run`` only reports the effect, but may call the model. Raise ``CompactionError`` where it cannot be
-        done or would free too little; the view is not changed then.
+        ``dry_run`` only estimates the effect, without a call. Where the model writes no summary the local note-taker
+        does. Raise ``CompactionError`` where it would free too little; the view is not changed then.
         """
         return await self.parts.compact.compact(
             trigger=trigger, instructions=instructions, from_message=from_message, up_to=up_to, dry_run=dry_run

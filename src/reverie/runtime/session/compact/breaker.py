@@ -23,27 +23,35 @@ class Breaker:
     failures: int = 0
     """Failed compactions in a row."""
     refills: int = 0
-    """Compactions in a row that followed the one before within a few turns."""
+    """Compactions in a row that freed less than half and followed such a one within a few turns."""
     replies: int | None = None
     """Replies since the last compaction; None before the first."""
     acted_at: float = 0.0
     """The time of the last compaction or failure."""
     probes: int = 0
     """Compactions tried while the breaker was open."""
+    freed_most: bool = True
+    """Whether the last compaction freed at least half of the window's tokens."""
     suspended: bool = False
     """Whether a compaction was undone, so that only the blocking limit, or a person, starts another."""
 
     def refilling(self, policy: CompactPolicy) -> int:
-        """Return the refills in a row, plus one if only a few replies have followed the last compaction."""
-        return self.refills + (self.replies is not None and self.replies <= policy.refill_turns)
+        """Return the refills in a row, plus one if the window may refill after a compaction that freed little."""
+        return self.refills + self._refills(policy)
+
+    def _refills(self, policy: CompactPolicy) -> bool:
+        """Return whether few replies have followed the last compaction, and that one freed less than half."""
+        return not self.freed_most and self.replies is not None and self.replies <= policy.refill_turns
 
     def is_open(self, policy: CompactPolicy) -> bool:
         """Return whether the breaker is open, after too many failures or refills in a row."""
         return self.failures >= policy.failures or self.refilling(policy) >= policy.failures
 
     def why_not(self, policy: CompactPolicy, now: float, *, blocked: bool) -> str | None:
-        """Return the reason why automatic compaction may not run now; None where it may."""
-        if self.suspended and not blocked:
+        """Return the reason why automatic compaction may not run now; None where it may, as in a full window."""
+        if blocked:
+            return None
+        if self.suspended:
             return "the last compaction was undone; another waits until the window is full or you ask for it"
         if not self.is_open(policy):
             return None
@@ -66,8 +74,9 @@ class Breaker:
             case Compacted(trigger="manual"):
                 return Breaker(replies=0, acted_at=at, probes=self.probes)
             case Compacted():
-                again = self.replies is not None and self.replies <= policy.refill_turns
-                return Breaker(0, self.refills + 1 if again else 0, 0, at, probes)
+                freed_most = 2 * decision.tokens_after <= decision.tokens_before
+                refills = self.refills + 1 if self._refills(policy) and not freed_most else 0
+                return Breaker(0, refills, 0, at, probes, freed_most)
             case CompactionUndone():
                 return replace(self, suspended=True, replies=None, refills=0)
             case _:

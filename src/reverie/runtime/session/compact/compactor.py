@@ -64,13 +64,16 @@ class Compactor:
     async def before_request(self) -> None:
         """Cut the view if the window is nearly full or it pays; raise ``WindowFull`` if the request cannot fit.
 
-        Nothing happens in a fork or while the switch ``compact`` is off.
+        Nothing happens in a fork; while the switch ``compact`` is off, only the limit holds.
         """
         session = self._session
         switches, policy = session.settings.switches, session.settings.compact
-        if not switches.compact or forking():
+        if forking():
             return
         at, tokens = session.thresholds, session.view.token_count.threshold_tokens + self._unbilled()
+        if not switches.compact:
+            self._check(at.blocking)
+            return
         if switches.collapse:
             if tokens >= policy.collapse_at * at.effective:
                 await self._collapse(at)
@@ -116,7 +119,9 @@ class Compactor:
             self._explained = why_not
             return
         self._explained = ""
-        asked = CompactionRequest("auto", reason, at, limit=at.auto_compact)
+        calls_model = self.breaker.why_not(policy, now, blocked=False) is None  # an open breaker spends no call
+        limit, bound = at.auto_compact - self._unbilled(), at.blocking - self._unbilled() if blocked else 0
+        asked = CompactionRequest("auto", reason, at, limit=limit, bound=bound, calls_model=calls_model)
         await self._tried(asked)
 
     async def _tried(self, asked: CompactionRequest) -> CompactionReport | None:
@@ -161,22 +166,49 @@ class Compactor:
         dry_run: bool = False,
         limit: int | None = None,
     ) -> CompactionReport:
-        """Compact and return the report, or only plan it in a dry run; raise ``CompactionError`` if it fails.
+        """Compact and return the report, or in a dry run an estimate without a call; raise ``CompactionError``.
 
         ``limit`` is the token count that the window must get below.
         """
+        report, asked = await self._planned(trigger, instructions, from_message, up_to, dry_run=dry_run, limit=limit)
+        if not dry_run:
+            await self._applied(report, asked)
+        return report
+
+    async def plan(
+        self, *, instructions: str = "", from_message: str | None = None, up_to: str | None = None
+    ) -> CompactionReport:
+        """Return a compaction for ``apply`` without logging it; the model, if there is one, writes its summary."""
+        report, _ = await self._planned("manual", instructions, from_message, up_to)
+        return report
+
+    async def _planned(
+        self,
+        trigger: str,
+        instructions: str,
+        from_message: str | None,
+        up_to: str | None,
+        *,
+        dry_run: bool = False,
+        limit: int | None = None,
+    ) -> tuple[CompactionReport, CompactionRequest]:
         session = self._session
         if not session.settings.switches.compact:
             raise CompactionError("compaction is switched off: turn the switch 'compact' on")
         if from_message and up_to:
             raise CompactionError("pass from_message or up_to, not both")
-        at = session.thresholds if limit is None else replace(session.thresholds, effective=limit, window=limit)
+        at, wanted = session.thresholds, 0
+        if limit is not None:
+            wanted = limit * 3 // 4
+            at = replace(at, effective=wanted, window=wanted)
         reason = "asked for" if trigger == "manual" else "the provider says the prompt is too long"
-        asked = CompactionRequest(trigger, reason, at, instructions, from_message, up_to, limit=limit or 0)
-        report = await self._draft.plan(asked)
-        if not dry_run:
-            await self._applied(report, asked)
-        return report
+        asked = CompactionRequest(
+            *(trigger, reason, at, instructions, from_message, up_to),
+            calls_model=not dry_run,
+            limit=wanted,
+            bound=limit or 0,
+        )
+        return await self._draft.plan(asked), asked
 
     async def apply(self, report: CompactionReport) -> Entry:
         """Log a planned compaction, run hooks, and return its entry; raise if the view changed since the plan."""
@@ -187,7 +219,7 @@ class Compactor:
         count = self._session.view.token_count.tokens
         target = int(limit * min(1.0, count / tokens)) if limit is not None and tokens else count  # in our own count
         try:
-            return await self.compact(trigger="reactive", limit=max(1, target * 3 // 4))
+            return await self.compact(trigger="reactive", limit=max(1, target))
         except CompactionError as error:
             await self._session.decide(CompactionFailed(Cause("compact", "prompt too long"), str(error)))
             raise

@@ -61,6 +61,8 @@ class CompactionReport:
     cost_usd: float | None
     price: Verdict
     """The price of compacting now against carrying the window on, in tokens at the input price."""
+    is_estimate: bool = False
+    """Whether this comes from a dry run that called no model: the model's own summary will differ."""
 
     @property
     def method(self) -> str:
@@ -90,11 +92,17 @@ class CompactionRequest:
     up_to: str | None = None
     calls_model: bool = True
     limit: int = 0
-    """The token count that an automatic compaction must get below."""
+    """The token count that an automatic compaction should get below."""
+    bound: int = 0
+    """The token count that it must get below where the window is full; 0 if it is not."""
 
     @property
     def partial(self) -> str:
         return "from" if self.from_message else "up_to" if self.up_to else ""
+
+
+class _HookStopped(CompactionError):
+    """A hook stopped the compaction."""
 
 
 class CompactionDraft:
@@ -134,19 +142,22 @@ class CompactionDraft:
             report = await self._from_notes(asked, room)
             if report is not None:
                 return report
+        has_local = switches.compact_from_notes or asked.trigger == "manual"
         failed: CompactionError | None = None
         if model is not None:
             try:
                 return await self._full(asked, room, model)
             except CompactionError as error:
                 failed = error
-                if asked.trigger == "manual" or not switches.compact_from_notes:
+                if not has_local or (asked.trigger == "manual" and isinstance(error, _HookStopped)):
                     raise
                 session.emit(FellBack(session.name, "compact", f"{error}; the local note-taker writes it"))
-        if not switches.compact_from_notes:
+        if not has_local:
             raise CompactionError("no model and no compaction from notes: pass model= or turn the switch on")
         report = await self._locally(asked, room)
-        return replace(report, model_calls=failed.calls) if failed is not None else report
+        if failed is not None:
+            return replace(report, model_calls=failed.calls)
+        return replace(report, is_estimate=not asked.calls_model and session.model is not None)
 
     async def _from_notes(self, asked: CompactionRequest, room: SummaryBudget) -> CompactionReport | None:
         """Draft from existing notes without a call; return None, after an event, if the notes are unusable.
@@ -178,7 +189,7 @@ class CompactionDraft:
             payload = {"trigger": asked.trigger, "instructions": asked.instructions}
             outcome = await session.hooks.run("before_compact", payload)
             if outcome.block:
-                raise CompactionError(f"a hook stopped it: {outcome.reason or 'no reason given'}")
+                raise _HookStopped(f"a hook stopped it: {outcome.reason or 'no reason given'}")
             instructions = "\n\n".join(one for one in (instructions, outcome.instructions) if one)
             self.progress("compacting")
         made = await summarise(
@@ -201,7 +212,10 @@ class CompactionDraft:
         view = self._session.view
         wrong = CompactionError("there is nothing to compact")
         names = await self._names()
-        for scale in (1.0,) if asked.partial else _SCALES:
+        attempts = [(scale, asked) for scale in ((1.0,) if asked.partial else _SCALES)]
+        if asked.bound:  # a full window: any room is better than none
+            attempts.append((0.0, replace(asked, limit=asked.bound)))
+        for scale, asked in attempts:
             less = room.scaled(scale)
             if asked.trigger == "manual":  # the caller may still give results of calls that wait
                 less = replace(less, tail=replace(less.tail, keeps_open=True))
@@ -269,14 +283,16 @@ class CompactionDraft:
             decision = replace(decision, attachments=extra)
             after = await session.foresee(decision)
         before, left = view.token_count.tokens, after.token_count.tokens
-        if left > (1 - policy.least_freed) * before:
+        least = 0.0 if asked.bound else policy.least_freed
+        if left > (1 - least) * before:
             fixed = round(view.token_count.overhead)
             around = f"; {fixed:,} of them are system prompt and tools, which stay" if fixed >= left // 4 else ""
             raise CompactionError(
                 f"it would free too little: {before:,} tokens before, {left:,} after, and at least "
-                f"{policy.least_freed:.0%} must go{around}"
+                f"{least:.0%} must go{around}"
             )
-        if asked.limit and after.token_count.threshold_tokens >= asked.limit:
+        count = left if asked.limit == asked.bound else after.token_count.threshold_tokens
+        if asked.limit and count >= asked.limit:
             raise CompactionError(
                 f"the result would still be too large: {before:,} tokens before, {left:,} after, of {asked.limit:,}"
             )
