@@ -13,7 +13,9 @@ from .decisions import Collapsed, Compacted, Decision, Snipped
 from .entries import ATTACHMENT, USER, Entry, Message
 
 __all__ = [
+    "BLOCK",
     "EDIT",
+    "SYSTEM",
     "USER_CONTEXT",
     "Cut",
     "Item",
@@ -28,6 +30,10 @@ USER_CONTEXT: Final = "user_context"
 """The type of attachments that open a session, such as instruction files; compacting older messages keeps them."""
 EDIT: Final = "cache edit"
 """The kind of an item that deletes results from the provider's cache; only providers that support this get it."""
+BLOCK: Final = "compaction block"
+"""The kind of an item that holds a provider's signed summary."""
+SYSTEM: Final = "system"
+"""The kind of an item with the role ``system``: a changed system prompt or changed tools."""
 Cut: TypeAlias = Compacted | Collapsed | Snipped
 
 
@@ -116,12 +122,17 @@ def _compacted(items: list[Item], logged: LoggedCut, cut: Compacted) -> list[Ite
     start = len(items) if cut.first_kept is None else _position(items, cut.first_kept)
     if start is None:
         return items
+    if cut.block:  # all that it covers leaves the view, because nothing may come before the block
+        return _with_summary([], logged, cut, items[start:])
     return _with_summary([item for item in items[:start] if _is_user_context(item)], logged, cut, items[start:])
 
 
 def _with_summary(before: list[Item], logged: LoggedCut, cut: Compacted, kept: list[Item]) -> list[Item]:
     """Return the items before the summary, the summary, the kept messages and the compaction's attachments."""
-    opening = [Item(logged.uuid, USER, {"role": "user", "content": cut.summary}, logged.entry)]
+    if cut.block:
+        opening = [Item(logged.uuid, BLOCK, {"role": "assistant", "content": [cut.block]}, logged.entry)]
+    else:
+        opening = [Item(logged.uuid, USER, {"role": "user", "content": cut.summary}, logged.entry)]
     extra: list[Item] = []
     if cut.attachments:
         message: Message = {"role": "user", "content": cut.attachments}

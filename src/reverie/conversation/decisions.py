@@ -23,6 +23,7 @@ __all__ = [
     "Collapsed",
     "Compacted",
     "CompactionFailed",
+    "CompactionPrepared",
     "CompactionUndone",
     "CursorMoved",
     "Decision",
@@ -34,6 +35,7 @@ __all__ = [
     "MessageQueued",
     "NotesUpdated",
     "Pinned",
+    "PrefixAmended",
     "PrefixRendered",
     "Replacement",
     "ResultOffloaded",
@@ -42,6 +44,8 @@ __all__ = [
     "ResultsKept",
     "ResultsRestored",
     "Snipped",
+    "ThinkingDropped",
+    "ThinkingRepaired",
     "Unknown",
     "body_of",
     "decision_of",
@@ -91,6 +95,36 @@ class PrefixRendered:
     ttl: str = "5m"
     capabilities: list[str] = field(default_factory=lambda: [])
     """Features of this provider beyond the public API, such as ``cache_edits``."""
+
+
+@record
+class PrefixAmended:
+    """The caller changed the system prompt or the tools; ``message`` tells it at the end and the prefix stays."""
+
+    cause: Cause
+    system: Any
+    tools: list[dict[str, Any]]
+    message: dict[str, Any]
+
+
+@record
+class ThinkingDropped:
+    """The thinking of these replies is never sent again, because content before it has changed."""
+
+    cause: Cause
+    messages: list[str]
+    changed_by: str = ""
+    """The entry that changed the content before the first of these replies; empty if it is unknown."""
+    tokens: int = 0
+    """The estimated tokens of this thinking, which the model would have to write again."""
+
+
+@record
+class ThinkingRepaired:
+    """The provider refused a thinking block; from here on requests ask it to drop such blocks instead."""
+
+    cause: Cause
+    error: str
 
 
 @record
@@ -202,7 +236,7 @@ class Compacted:
     trigger: str
     """``auto``, ``manual`` or ``reactive``."""
     method: str
-    """``notes``, ``full``, ``from`` or ``up_to``."""
+    """``notes``, ``full``, ``from``, ``up_to`` or ``provider``."""
     summary: str
     tokens_before: int
     last_before: str | None
@@ -217,6 +251,18 @@ class Compacted:
     tokens_after: int = 0
     loss: dict[str, Any] = field(default_factory=lambda: {})
     """By kind: how many exact names the replaced messages had, and how many of them left the view."""
+    block: dict[str, Any] = field(default_factory=lambda: {})
+    """The provider's signed summary, exactly as it came; sent in place of ``summary``, which is its text."""
+    covers: dict[str, Any] = field(default_factory=lambda: {})
+    """The digests of the messages that ``block`` stands for, as they were sent (see ``conversation.thinking``)."""
+
+
+@record
+class CompactionPrepared:
+    """A compaction was written in the background; ``compaction`` is the body of its decision."""
+
+    cause: Cause
+    compaction: dict[str, Any]
 
 
 @record
@@ -338,6 +384,9 @@ class Unknown:
 
 Decision: TypeAlias = (
     PrefixRendered
+    | PrefixAmended
+    | ThinkingDropped
+    | ThinkingRepaired
     | ResultOffloaded
     | ResultsKept
     | ResultsCleared
@@ -351,6 +400,7 @@ Decision: TypeAlias = (
     | Compacted
     | CompactionUndone
     | CompactionFailed
+    | CompactionPrepared
     | MemoriesSurfaced
     | MemoriesExtracted
     | CursorMoved

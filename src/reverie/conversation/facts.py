@@ -14,15 +14,18 @@ from .decisions import (
     CallRecorded,
     Compacted,
     CompactionFailed,
+    CompactionPrepared,
     CompactionUndone,
     CursorMoved,
     Decision,
     MessageQueued,
     NotesUpdated,
     Pinned,
+    PrefixAmended,
     PrefixRendered,
     ResultOffloaded,
     ResultStubbed,
+    ThinkingRepaired,
 )
 from .wire.options import opening_of
 
@@ -38,6 +41,10 @@ class Facts:
 
     prefix: PrefixRendered | None = None
     opening: Mapping[str, Any] | None = None
+    amendments: tuple[tuple[str, PrefixAmended], ...] = ()
+    """The changes of system prompt and tools since the prefix was rendered, each with its entry's uuid."""
+    amended: PrefixAmended | None = None
+    """The last of these changes that the view still shows."""
     meta: Mapping[str, Any] = field(default_factory=lambda: _NONE)
     notes: Mapping[str, str] = field(default_factory=lambda: _NONE)
     notes_covered: str | None = None
@@ -53,10 +60,14 @@ class Facts:
     queued: frozenset[str] = frozenset()
     compactions: tuple[str, ...] = ()
     undone: frozenset[str] = frozenset()
+    prepared: CompactionPrepared | None = None
+    """The compaction that was written in the background and waits for the next request."""
     failures: int = 0
     edits: tuple[CacheEdits, ...] = ()
     last_call: CallRecorded | None = None
     given_up: frozenset[str] = frozenset()
+    drops_refused_thinking: bool = False
+    """Whether requests ask the provider to drop thinking blocks that it would refuse."""
     agents: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
 
@@ -66,7 +77,11 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
         facts = replace(facts, notes_tokens=max(0, facts.notes_tokens - decision.cause.frees))
     match decision:
         case PrefixRendered():
-            return replace(facts, prefix=decision, opening=opening_of(decision))
+            return _facts_after_prefix(facts, decision)
+        case PrefixAmended():
+            return replace(facts, amendments=(*facts.amendments, (uuid, decision)), amended=decision)
+        case ThinkingRepaired():
+            return replace(facts, drops_refused_thinking=True)
         case NotesUpdated():
             return _facts_after_notes(facts, decision)
         case CursorMoved():
@@ -76,11 +91,13 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
         case MessageQueued():
             return replace(facts, queued=facts.queued | {decision.id})
         case Compacted():
-            return replace(facts, compactions=(*facts.compactions, uuid), failures=0)
+            return replace(facts, compactions=(*facts.compactions, uuid), failures=0, prepared=None)
+        case CompactionPrepared():
+            return replace(facts, prepared=decision)
         case CompactionUndone():
-            return replace(facts, undone=facts.undone | {decision.compaction})
+            return replace(facts, undone=facts.undone | {decision.compaction}, prepared=None)
         case CompactionFailed():
-            return replace(facts, failures=facts.failures + 1)
+            return replace(facts, failures=facts.failures + 1, prepared=None)
         case CacheEdits():
             return replace(facts, edits=(*facts.edits, decision))
         case ResultStubbed() if decision.cause.moves_prefix:
@@ -93,6 +110,15 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
             return replace(facts, agents={**facts.agents, decision.agent: decision.status})
         case _:
             return facts
+
+
+def _facts_after_prefix(facts: Facts, rendered: PrefixRendered) -> Facts:
+    """Return the facts after a prefix; changes that were told before stay in force if system and tools are the same."""
+    before = facts.prefix
+    opening = opening_of(rendered)
+    if before is not None and (before.system, before.tools) == (rendered.system, rendered.tools):
+        return replace(facts, prefix=rendered, opening=opening)
+    return replace(facts, prefix=rendered, opening=opening, amendments=(), amended=None)
 
 
 def _facts_after_notes(facts: Facts, update: NotesUpdated) -> Facts:

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Final
 
 from ..values import replace
-from .cuts import EDIT, Item, LoggedCut, VisibleItems, item_shown_by, message_of
+from .cuts import BLOCK, EDIT, SYSTEM, Item, LoggedCut, VisibleItems, item_shown_by, message_of
 from .decisions import (
     CacheEdits,
     Collapsed,
@@ -23,12 +23,14 @@ from .decisions import (
     InstructionsAttached,
     MemoriesSurfaced,
     MessageQueued,
+    PrefixAmended,
     ResultOffloaded,
     ResultsCleared,
     ResultsKept,
     ResultsRestored,
     ResultStubbed,
     Snipped,
+    ThinkingDropped,
     Unknown,
     decision_of,
 )
@@ -47,6 +49,7 @@ __all__ = ["View"]
 _NO_OVERRIDES: Final = Overrides(LayeredMap(), {})
 # Groups at the end that may still change: a later piece of a reply may belong before one message of attachments.
 _OPEN_GROUPS: Final = 2
+NO_REPLY: Final = "[No reply arrived.]"
 _heads = count(1)
 
 
@@ -281,18 +284,37 @@ class View:
         if item.kind == ASSISTANT:
             self._show_reply(item, again)
             return
+        if item.kind in (BLOCK, SYSTEM):
+            self._show_alone(item)
+            return
         message = item.message if item.kind == EDIT else accepted_message(item.message, USER)
         if message is None:
             return
         piece = MessagePiece(item.uuid, message, item.kind == ATTACHMENT, with_overrides(message, self.overrides))
         self._count(piece)
         group = self._tail[-1] if self._tail else None
+        if group is not None and group.role == SYSTEM:  # only a reply may follow it, and none came
+            unanswered = MessagePiece(f"{item.uuid}:unanswered", {"role": ASSISTANT, "content": NO_REPLY})
+            self._push(Group(ASSISTANT, unanswered.uuid, (unanswered,)))
+            group = None
         if group is not None and group.role == USER:
             self._tail = (*self._tail[:-1], with_piece(group, piece, ()))
         else:
             self._push(Group(USER, item.uuid, (piece,), (), group.uses if group else ()))
         if isinstance(message["content"], list):
             self._note_results(item.entry, piece)
+
+    def _show_alone(self, item: Item) -> None:
+        """Add a signed summary, or a system message behind a message of the user, as a message of its own."""
+        piece = MessagePiece(item.uuid, item.message)
+        group = self._tail[-1] if self._tail else None
+        self._count(piece)
+        if item.kind == BLOCK:
+            self._push(Group(ASSISTANT, item.uuid, (piece,)))
+        elif group is not None and group.role == SYSTEM:
+            self._tail = (*self._tail[:-1], with_piece(group, piece, ()))
+        else:
+            self._push(Group(SYSTEM, item.uuid, (piece,)))
 
     def _show_reply(self, item: Item, again: bool) -> None:
         reply = item.entry.reply
@@ -315,7 +337,8 @@ class View:
         ids = tuple([block["id"] for block in uses if block["type"] == "tool_use"])
         group = tail[-1] if tail else None
         before = tail[-2] if len(tail) > 1 else None
-        if group is not None and group.role == ASSISTANT and (group.id == id or not group.uses):
+        joins = group is not None and group.role == ASSISTANT and not group.is_compaction
+        if group is not None and joins and (group.id == id or not group.uses):
             self._tail = (*tail[:-1], with_piece(group, piece, ids, id))
             at = self._groups_finished + len(tail) - 1
         elif group is not None and before is not None and before.id == id and self._may_look_back(id):
@@ -323,7 +346,7 @@ class View:
             self._tail = (*tail[:-2], grown, Group(USER, group.id, group.pieces, (), grown.uses))
             at = self._groups_finished + len(tail) - 2
         else:
-            if group is not None and group.role == ASSISTANT:
+            if group is not None and joins:
                 self._push(Group(USER, f"{piece.uuid}:interrupted", (), (), group.uses))
             self._push(Group(ASSISTANT, id, (piece,), ids))
             at = self._groups_finished + len(self._tail) - 1
@@ -388,6 +411,11 @@ class View:
                 self._restore_results(decision.tool_use_ids)
             case ImagesDropped():
                 self._drop_images(decision)
+            case ThinkingDropped():
+                self._drop_thinking(decision)
+            case PrefixAmended():
+                kind = SYSTEM if decision.message.get("role") == SYSTEM else ATTACHMENT
+                self._say(Item(entry.uuid, kind, decision.message, entry))
             case Compacted() | Collapsed() | Snipped():
                 self._history.items.append(LoggedCut(entry.uuid, entry, decision))
                 self._items_said += 1
@@ -435,6 +463,11 @@ class View:
         self._redraw(self.overrides.without_images(gone, decision.text), groups)
         self.images = sum(count_images(as_blocks(message)) for message in self.messages())
 
+    def _drop_thinking(self, decision: ThinkingDropped) -> None:
+        named = frozenset(decision.messages)
+        groups = {at for at, group in enumerate(self.groups) if any(piece.uuid in named for piece in group.pieces)}
+        self._redraw(replace(self.overrides, thinking=self.overrides.thinking | named), groups)
+
     def _rebuild(self) -> None:
         """Build the view again from the items that are still visible, after a cut or its undoing."""
         replied = self.last_reply_time
@@ -451,3 +484,7 @@ class View:
         for item in self.visible_items.items:
             self._show(item, again=True)
         self.last_reply_time = replied
+        if self.facts.amendments:
+            shown = {item.uuid for item in self.visible_items.items}
+            told = [amended for uuid, amended in self.facts.amendments if uuid in shown]
+            self.facts = replace(self.facts, amended=told[-1] if told else None)

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from ...values import record
+from ...values import record, replace
 from ..entries import Message
 from ..layered_map import LayeredMap
 from ..tokens.estimate import Measure, measure_message
@@ -31,6 +31,8 @@ from .blocks import (
 )
 
 __all__ = [
+    "COMPACTION",
+    "THINKING",
     "Group",
     "MessagePiece",
     "Overrides",
@@ -41,7 +43,9 @@ __all__ = [
     "with_piece",
 ]
 
-_THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+COMPACTION: Final = "compaction"
+"""The type of the block with a provider's signed summary."""
+THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 class MessagePiece(Struct, eq=False, gc=False):
@@ -84,6 +88,11 @@ class Group(Struct, frozen=True, gc=False):
         return sum(piece.tokens for piece in self.pieces)
 
     @property
+    def is_compaction(self) -> bool:
+        """Whether the group is a provider's signed summary, which is a message of its own."""
+        return bool(self.pieces) and as_blocks(self.pieces[0].message)[0]["type"] == COMPACTION
+
+    @property
     def only_attachments(self) -> bool:
         """Whether the group has only attachments, so that a later piece of a reply may be placed before it."""
         return self.role == "user" and all(piece.attachment for piece in self.pieces)
@@ -91,11 +100,15 @@ class Group(Struct, frozen=True, gc=False):
 
 @record
 class Overrides:
-    """The texts that decisions show in place of content: tool results by call id, images by message and position."""
+    """The texts that decisions show in place of content: tool results by call id, images by message and position.
+
+    ``thinking`` has the uuids of the replies whose thinking is not shown.
+    """
 
     results: LayeredMap[str]
     images: Mapping[str, frozenset[int]]
     image_text: str = IMAGE_GONE
+    thinking: frozenset[str] = frozenset()
 
     def without_images(self, gone: Iterable[tuple[str, int]], text: str = "") -> Overrides:
         """Return overrides that also replace these images, each as (message, position).
@@ -106,7 +119,7 @@ class Overrides:
         for uuid, ordinal in gone:
             images.setdefault(uuid, set()).add(ordinal)
         frozen = {uuid: frozenset(ordinals) for uuid, ordinals in images.items()}
-        return Overrides(self.results, frozen, text if text.strip() else self.image_text)
+        return replace(self, images=frozen, image_text=text if text.strip() else self.image_text)
 
 
 def with_overrides(message: Message, overrides: Overrides) -> Message:
@@ -152,24 +165,37 @@ def render(group: Group, overrides: Overrides, *, last: bool = False) -> Message
     Set ``last`` for the view's last group: a call that the provider paused there may still wait for its result.
     """
     if group.role == "assistant":
-        return _assistant(group, last and not group.uses)
+        return _assistant(group, overrides.thinking, last and not group.uses)
+    if group.role == "system":
+        return _system(group)
     return _user(group, overrides)
 
 
-def _assistant(group: Group, last: bool) -> Message:
+def _system(group: Group) -> Message:
+    if len(group.pieces) == 1:
+        return group.pieces[0].message
+    return {"role": "system", "content": [block for piece in group.pieces for block in as_blocks(piece.message)]}
+
+
+def _assistant(group: Group, without_thinking: frozenset[str], last: bool) -> Message:
     pieces = group.pieces
-    if len(pieces) == 1:
+    if len(pieces) == 1 and pieces[0].uuid not in without_thinking:
         message = pieces[0].message
         content = message["content"]
         if isinstance(content, str):
             return message
         blocks = cast("list[Block]", content)
-        if blocks[-1]["type"] not in _THINKING and not has_server_tools(blocks):
+        if blocks[-1]["type"] not in THINKING and not has_server_tools(blocks):
             return message
-    blocks = [block for piece in pieces for block in as_blocks(piece.message)]
+    blocks = [
+        block
+        for piece in pieces
+        for block in as_blocks(piece.message)
+        if block["type"] not in THINKING or piece.uuid not in without_thinking
+    ]
     if has_server_tools(blocks):
         blocks = paired_server_tools(blocks, last)
-    while blocks and blocks[-1]["type"] in _THINKING:
+    while blocks and blocks[-1]["type"] in THINKING:
         blocks.pop()
     return {"role": "assistant", "content": blocks or [placeholder("assistant")]}
 

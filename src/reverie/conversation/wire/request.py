@@ -21,6 +21,8 @@ __all__ = ["CONTINUE", "MAX_IMAGES", "build_request", "ends_with_reply", "repair
 MAX_IMAGES: Final = 100
 KEPT_IMAGES: Final = 60
 CONTINUE: Final = "Continue."
+SYSTEM_MESSAGES: Final = "system_messages"
+"""The capability of a model that takes messages of the role ``system``."""
 _OPENING: Final = "[The conversation continues.]"
 _NOTHING: Final = "[Nothing has been said yet.]"
 _NO_PREFIX: Final = PrefixRendered(Cause("request", "no prefix was ever rendered"), "")
@@ -33,9 +35,14 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     if opening is None or "tools" not in opening:
         opening = opening_of(prefix or facts.prefix or _NO_PREFIX, view.tool_names())
     messages = _messages(view)
+    capabilities = (prefix or facts.prefix or _NO_PREFIX).capabilities
+    if facts.amendments and SYSTEM_MESSAGES not in capabilities:
+        messages = _without_system_role(messages)
     if facts.edits:
-        messages = _edited(messages, able="cache_edits" in (prefix or facts.prefix or _NO_PREFIX).capabilities)
+        messages = _edited(messages, able="cache_edits" in capabilities)
     request: dict[str, Any] = {**opening, "messages": messages}
+    if facts.drops_refused_thinking:
+        request = _with_dropped_blocks(request)
     # All requests of a prefix share the opening, so lists that callers may extend are copied.
     for key in ("system", "tools"):
         if isinstance(request.get(key), list):
@@ -97,9 +104,31 @@ def _messages(view: View) -> list[Message]:
             messages.append({"role": "user", "content": CONTINUE})
     if view.images > MAX_IMAGES:
         messages = _fewer_images(view, messages)
-    if messages[0]["role"] != "user":
+    if messages[0]["role"] != "user" and not view.group(0).is_compaction:
         messages.insert(0, {"role": "user", "content": _OPENING})
     return messages
+
+
+def _without_system_role(messages: list[Message]) -> list[Message]:
+    """Return the messages with system messages as text of the user's message before them."""
+    out: list[Message] = []
+    for message in messages:
+        if message["role"] != "system":
+            out.append(message)
+            continue
+        texts = [block for block in as_blocks(message) if block["type"] == "text"]
+        if texts:
+            out[-1] = {"role": "user", "content": [*as_blocks(out[-1]), *texts]}
+    return out
+
+
+def _with_dropped_blocks(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the request with the option that drops thinking blocks which the provider would refuse."""
+    thinking: dict[str, Any] = request.get("thinking") or {"type": "adaptive"}
+    if thinking.get("type") not in ("adaptive", "enabled"):
+        return request
+    binding = {"prefix_mismatch_behavior": "drop_block"}
+    return {**request, "thinking": {**thinking, "block_binding": binding}}
 
 
 def _edited(messages: list[Message], *, able: bool) -> list[Message]:

@@ -1,0 +1,194 @@
+"""Preserved thinking: which thinking blocks a provider accepts, from digests of the content sent before them.
+
+Newer models accept a thinking block only while system prompt, tools and messages before it are those of the request
+that the block answered. Thinking itself and cache marks are not compared. After a provider's signed summary the
+comparison starts at that summary; thinking that was kept across it is compared with the messages that it stands for.
+
+A position therefore has several digests: one counted from the newest summary, and one for each earlier count that
+thinking in the view may rest on. A reply is bound to the newest one of its request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final, cast
+
+from ..values import record
+from .entries import Message
+from .tokens.estimate import measure_message
+from .view import View
+from .wire.blocks import Block, as_blocks
+from .wire.canonical import canonical_block
+from .wire.flatten import COMPACTION, THINKING, Group
+
+__all__ = ["UNBOUND", "Digests", "SentPrefix", "opening_digest", "stale_replies", "thinking_tokens"]
+
+UNBOUND: Final = ""
+"""The binding of a reply whose model does not check the content before its thinking."""
+_SIZE: Final = 12
+_MOST: Final = 4  # digests kept at a position: the newest summaries that kept thinking may rest on
+
+
+@record
+class Digests:
+    """The digests of the content before a position: the opening's, and one for each way to count, newest last."""
+
+    opening: str
+    states: tuple[str, ...]
+
+    @property
+    def newest(self) -> str:
+        """The digest that a reply to a request with this content is bound to."""
+        return self.states[-1]
+
+    def after(self, blocks: Iterable[Block], role: str) -> Digests:
+        """Return the digests after more blocks of a role; thinking does not count."""
+        states = self.states
+        for block in blocks:
+            if block["type"] not in THINKING:
+                said = canonical_block(block, role)
+                states = tuple([_linked(state, said) for state in states])
+        return self if states is self.states else Digests(self.opening, states)
+
+    def after_summary(self, block: Block, covers: Mapping[str, Any]) -> Digests:
+        """Return the digests after a signed summary that begins the messages and stands for others."""
+        kept: Sequence[str] = covers.get("states", ()) if covers.get("opening") == self.opening else ()
+        begun = _linked(self.opening, canonical_block(block, "assistant"))
+        return Digests(self.opening, (*kept, begun)[-_MOST:])
+
+    def as_covered(self) -> dict[str, Any]:
+        """Return the digests as the field ``covers`` of a compaction whose summary stands for this content."""
+        return {"opening": self.opening, "states": list(self.states)}
+
+
+def opening_digest(request: Mapping[str, Any]) -> str:
+    """Return the digest of a request's system prompt and tools."""
+    system: Any = request.get("system")
+    texts: list[Any] = [{"type": "text", "text": system}] if isinstance(system, str) else list(system or ())
+    hashed = blake2b(digest_size=_SIZE)
+    for tool in cast("list[Any]", request.get("tools") or []):
+        hashed.update(canonical_block(tool, "tool"))
+    for block in texts:
+        hashed.update(canonical_block(block, "system"))
+    return hashed.hexdigest()
+
+
+def _linked(state: str, said: bytes) -> str:
+    return blake2b(state.encode() + said, digest_size=_SIZE).hexdigest()
+
+
+class SentPrefix:
+    """The digests before each message of a request; the next request counts on from where it is the same.
+
+    ``settled`` is a list that only grows and holds the first messages of the request; while it is the same list, the
+    messages that were counted before are not read again.
+    """
+
+    def __init__(self) -> None:
+        self._opening: tuple[Any, Any, str] = (None, None, "")
+        self._settled: tuple[list[Message], int] | None = None
+        self._before: list[Digests] = []
+
+    def follow(
+        self,
+        request: Mapping[str, Any],
+        settled: tuple[list[Message], int] | None,
+        covers: Mapping[str, Mapping[str, Any]],
+        *,
+        offset: int = 0,
+    ) -> int:
+        """Count a request's messages and return how many of them were counted before and are the same.
+
+        ``covers`` has the digests that each signed summary stands for, by its signature; ``offset`` is the number of
+        messages that the request has before the first settled one.
+        """
+        messages: list[Message] = request["messages"]
+        opening = self._digest_of_opening(request)
+        before, start = self._settled, 0
+        same = before is not None and settled is not None and before[0] is settled[0]
+        if before is not None and same and self._before and self._before[0].opening == opening:
+            start = min(before[1] + offset, len(self._before) - 1)
+        del self._before[start + 1 :]
+        if not start:
+            self._before = [Digests(opening, (opening,))]
+        for message in messages[start:]:
+            self._before.append(_after(self._before[-1], message, first=len(self._before) == 1, covers=covers))
+        self._settled = settled  # messages behind the settled ones may still grow
+        return start
+
+    def before(self, message: int) -> Digests:
+        """Return the digests of the content before a message, by its index; the index may be one past the last."""
+        return self._before[message]
+
+    @property
+    def end(self) -> Digests:
+        """The digests of the whole request."""
+        return self._before[-1]
+
+    def _digest_of_opening(self, request: Mapping[str, Any]) -> str:
+        system, tools = request.get("system"), request.get("tools")
+        if self._opening[0] != system or self._opening[1] != tools or not self._opening[2]:
+            self._opening = system, tools, opening_digest(request)
+        return self._opening[2]
+
+
+def _after(digests: Digests, message: Message, *, first: bool, covers: Mapping[str, Mapping[str, Any]]) -> Digests:
+    blocks = as_blocks(message)
+    if first and blocks and blocks[0]["type"] == COMPACTION:
+        digests = digests.after_summary(blocks[0], covers.get(str(blocks[0].get("signature")), {}))
+        blocks = blocks[1:]
+    return digests.after(blocks, message["role"])
+
+
+def stale_replies(
+    view: View, sent: SentPrefix, bound: Mapping[str, str], *, start: int = 0, offset: int = 0
+) -> list[str]:
+    """Return the uuids of the replies whose thinking the provider would refuse, in order; empty if there are none.
+
+    The first one that does not fit and every later one with thinking are stale. ``bound`` has the digest of the
+    request that each reply answered; ``start`` is the first message to look at, and ``offset`` the number of messages
+    that the request has before the view's first.
+    """
+    for at in range(start, view.length):
+        group = view.group(at)
+        if group.role != "assistant":
+            continue
+        stale = _first_stale(group, view, sent.before(at + offset), bound)
+        if stale is not None:
+            groups = (view.group(after) for after in range(at, view.length))
+            later = [uuid for group in groups for uuid in _replies_with_thinking(group, view)]
+            return later[later.index(stale) :]
+    return []
+
+
+def _first_stale(group: Group, view: View, before: Digests, bound: Mapping[str, str]) -> str | None:
+    """Return the uuid of the group's first reply with thinking that is not bound to the content before it."""
+    for piece in group.pieces:
+        blocks = as_blocks(piece.message)
+        if _shows_thinking(piece.uuid, blocks, view) and bound.get(piece.uuid) not in (UNBOUND, *before.states):
+            return piece.uuid
+        before = before.after(blocks, "assistant")
+    return None
+
+
+def _replies_with_thinking(group: Group, view: View) -> list[str]:
+    if group.role != "assistant":
+        return []
+    return [piece.uuid for piece in group.pieces if _shows_thinking(piece.uuid, as_blocks(piece.message), view)]
+
+
+def _shows_thinking(uuid: str, blocks: Sequence[Block], view: View) -> bool:
+    return uuid not in view.overrides.thinking and any(block["type"] in THINKING for block in blocks)
+
+
+def thinking_tokens(view: View, replies: Iterable[str]) -> int:
+    """Return the estimated tokens of the thinking of these replies."""
+    wanted = set(replies)
+    total = 0.0
+    for group in view.groups:
+        for piece in group.pieces:
+            if piece.uuid in wanted:
+                blocks = [block for block in as_blocks(piece.message) if block["type"] in THINKING]
+                total += measure_message({"role": "assistant", "content": blocks}).total
+    return round(total)
