@@ -17,7 +17,7 @@ import msgspec
 from .errors import InputError
 from .values import field, fields_of, record
 
-__all__ = ["MILLION_SUFFIX", "ModelFacts", "bare_model", "facts_of", "known_facts"]
+__all__ = ["MILLION_SUFFIX", "ModelFacts", "bare_model", "corrected", "facts_of", "known_facts"]
 
 MILLION_SUFFIX: Final = "[1m]"
 """The suffix of a model's name that asks for a window of a million tokens."""
@@ -37,6 +37,8 @@ class ModelFacts:
     """Patterns of the bare names in this family; the first row with a match is used."""
     source: str
     date: str
+    strict: bool = False
+    """Whether the row is for models that the table does not name: it has the strictest rules of their family."""
     window_tokens: int = 200_000
     max_output_tokens: int = 64_000
     cache_read: float = 0.1
@@ -122,7 +124,9 @@ def facts_of(model: str, corrections: Mapping[str, Mapping[str, Any]] = _NONE) -
     names = (model, _plain(model), found.name)
     for pattern, changes in corrections.items():
         if any(fnmatchcase(name, pattern) for name in names):
-            found = _corrected(found, changes, pattern)
+            # A window that the user gives is no guess.
+            strict = {"strict": False} if "window_tokens" in changes else {}
+            found = corrected(found, {**strict, **changes}, pattern)
     return found
 
 
@@ -131,7 +135,7 @@ def _facts_of(model: str) -> ModelFacts:
     name = _plain(model)
     found = next(row for row in known_facts() if any(fnmatchcase(name, pattern) for pattern in row.match))
     platform = _platform(model)
-    return _corrected(found, found.platforms[platform], platform) if platform in found.platforms else found
+    return corrected(found, found.platforms[platform], platform) if platform in found.platforms else found
 
 
 @lru_cache(maxsize=1)
@@ -148,7 +152,8 @@ def _row(kind: Mapping[str, Any], row: Mapping[str, Any]) -> ModelFacts:
     return msgspec.convert({**kind, **row, "platforms": platforms}, ModelFacts)
 
 
-def _corrected(facts: ModelFacts, changes: Mapping[str, Any], where: str) -> ModelFacts:
+def corrected(facts: ModelFacts, changes: Mapping[str, Any], where: str) -> ModelFacts:
+    """Return the facts with some fields changed; raise ``InputError`` if a field is unknown or has another type."""
     unknown = sorted(changes.keys() - set(fields_of(ModelFacts)))
     if unknown:
         raise InputError(f"models.{where}: there is no field {unknown[0]!r}; `reverie doctor --model` lists them")

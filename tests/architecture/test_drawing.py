@@ -32,7 +32,7 @@ def test_the_floors_in_the_drawing_are_those_of_the_contract() -> None:
     drawn = text[text.index("## The floors") : text.index("## Where to change")]
     contract = (REPOSITORY / "pyproject.toml").read_text()
     floors = contract[contract.index("layers = [") : contract.index("]", contract.index("layers = ["))]
-    for name in re.findall(r"[a-z]+", floors.removeprefix("layers")):
+    for name in re.findall(r"[a-z_]+", floors.removeprefix("layers")):
         assert re.search(rf"\b{name}\b", drawn), name
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from reverie.cache.prices import DollarRates, Prices, limits_of_model, prices_for
+from reverie.cache.prices import DollarRates, Prices, listed_window, prices_for
 from reverie.cache.usage import Usage
 from reverie.conversation.tokens.window import window_for
 
@@ -56,7 +56,7 @@ def test_a_cloud_that_resells_a_model_has_its_own_price(spelling: str) -> None:
 @pytest.mark.parametrize("name", ["nope", "", "claude-test", "<synthetic>", "llama:7b-mine", ":", "/", "x" * 5_000])
 def test_an_unknown_model_has_no_price(name: str) -> None:
     assert prices_for(name) is None
-    assert limits_of_model(name) is None
+    assert listed_window(name) is None
 
 
 def test_a_provider_without_a_price_for_writes_bills_them_as_input() -> None:
@@ -98,12 +98,11 @@ def test_prices_are_those_of_the_time_that_is_asked_for() -> None:
 
 
 @pytest.mark.requirement("T5")
-def test_the_table_is_the_look_up_of_windows() -> None:
-    found = window_for("anthropic:claude-sonnet-4-5", lookup=limits_of_model)
-    assert (found.tokens, found.source) == (200_000, "capabilities")
-    assert window_for("claude-opus-4-6", lookup=limits_of_model).tokens == 1_000_000
-    assert window_for("claude-sonnet-4-5[1m]", lookup=limits_of_model).source == "suffix"
-    assert window_for("nope", lookup=limits_of_model).source == "default"
+def test_the_price_list_has_the_windows_of_models_that_the_facts_do_not_name() -> None:
+    found = window_for("openai:gpt-4", lookup=listed_window)
+    assert (found.tokens, found.source) == (8_192, "prices")
+    assert window_for("claude-opus-4-6", lookup=listed_window).source == "facts"
+    assert window_for("nope", lookup=listed_window).source == "strict"
     assert priced("claude-sonnet-4-5[1m]").window_tokens == 1_000_000
 
 

@@ -51,13 +51,13 @@ def test_the_window_has_its_thresholds_and_the_way_to_each(asked: Asked, sample:
 @pytest.mark.parametrize(
     ("options", "tokens", "source"),
     [
-        ([], 200_000, "capabilities"),
+        ([], 200_000, "facts"),
         (["--model", "claude-sonnet-4-5[1m]"], 1_000_000, "suffix"),
-        (["--model", "gpt-4o"], 128_000, "capabilities"),
-        (["--model", "openai/gpt-4o"], 128_000, "capabilities"),
-        (["--model", "nobody-knows-it"], 200_000, "default"),
-        (["--window", "50000"], 50_000, "capabilities"),
-        (["--window", "900000"], 200_000, "capabilities"),
+        (["--model", "gpt-4o"], 128_000, "prices"),
+        (["--model", "openai/gpt-4o"], 128_000, "prices"),
+        (["--model", "nobody-knows-it"], 200_000, "strict"),
+        (["--window", "50000"], 50_000, "facts"),
+        (["--window", "900000"], 200_000, "facts"),
     ],
 )
 def test_the_window_is_the_models_and_can_only_be_made_smaller(

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from reverie.conversation.tokens.window import (
     WINDOW_VARIABLE,
     Budgets,
-    ModelLimits,
     Thresholds,
     Window,
     WindowPolicy,
@@ -20,6 +19,7 @@ from reverie.conversation.tokens.window import (
     window_for,
 )
 from reverie.errors import InputError
+from reverie.model_facts import facts_of
 from reverie.values import replace
 
 ENVIRONMENT = {WINDOW_VARIABLE: "300_000"}
@@ -27,12 +27,12 @@ BETAS = ["oauth-2025-04-20,context-1m-2025-08-07"]
 Draw = Callable[[Window, WindowPolicy], Thresholds]
 
 
-def lookup(model: str) -> ModelLimits | None:
-    return ModelLimits(400_000, 64_000) if model == "known" else ModelLimits() if model == "vague" else None
+def lookup(model: str) -> int | None:
+    return 400_000 if model == "listed" else None
 
 
 def window(tokens: int, max_output_tokens: int | None = None) -> Window:
-    return Window(tokens, "default", max_output_tokens)
+    return Window(tokens, "strict", max_output_tokens)
 
 
 def draw(window: Window, policy: WindowPolicy) -> Thresholds:
@@ -41,29 +41,40 @@ def draw(window: Window, policy: WindowPolicy) -> Thresholds:
 
 @pytest.mark.requirement("T5")
 @pytest.mark.parametrize(
-    ("model", "betas", "environment", "tokens", "source"),
+    ("model", "betas", "reported", "environment", "tokens", "source"),
     [
-        ("known[1m]", BETAS, ENVIRONMENT, 1_000_000, "suffix"),
-        ("other [1M] ", [], {}, 1_000_000, "suffix"),
-        ("known", BETAS, ENVIRONMENT, 400_000, "capabilities"),
-        ("vague", BETAS, ENVIRONMENT, 1_000_000, "beta"),
-        ("other", BETAS, ENVIRONMENT, 1_000_000, "beta"),
-        ("other", ["context-2m"], ENVIRONMENT, 300_000, "environment"),
-        ("other", [], {WINDOW_VARIABLE: " "}, 200_000, "default"),
-        ("", [], {}, 200_000, "default"),
+        ("claude-sonnet-4-5[1m]", BETAS, 500_000, ENVIRONMENT, 1_000_000, "suffix"),
+        ("other [1M] ", [], None, {}, 1_000_000, "suffix"),
+        ("claude-sonnet-4-5", BETAS, 500_000, ENVIRONMENT, 1_000_000, "beta"),
+        ("claude-sonnet-4-5", [], 500_000, ENVIRONMENT, 500_000, "provider"),
+        ("claude-sonnet-4-5", ["context-2m"], None, ENVIRONMENT, 200_000, "facts"),
+        ("anthropic:claude-opus-5-5-20260801", [], None, {}, 1_000_000, "facts"),
+        ("listed", [], None, ENVIRONMENT, 300_000, "environment"),
+        ("listed", [], None, {WINDOW_VARIABLE: " "}, 400_000, "prices"),
+        ("other", [], None, {}, 200_000, "strict"),
+        ("claude-fable-9", [], None, {}, 200_000, "strict"),
+        ("", [], None, {}, 200_000, "strict"),
     ],
 )
 def test_the_first_answer_in_order_is_the_window(
-    model: str, betas: list[str], environment: dict[str, str], tokens: int, source: str
+    model: str, betas: list[str], reported: int | None, environment: dict[str, str], tokens: int, source: str
 ) -> None:
-    found = window_for(model, lookup=lookup, betas=betas, environment=environment)
+    found = window_for(model, reported=reported, lookup=lookup, betas=betas, environment=environment)
     assert (found.tokens, found.source) == (tokens, source)
 
 
 @pytest.mark.requirement("T5")
-def test_the_suffix_keeps_what_the_look_up_knows_of_the_output() -> None:
-    assert window_for("known[1m]", lookup=lookup).max_output_tokens == 64_000
-    assert window_for("known[1m]").max_output_tokens is None
+def test_a_correction_of_the_window_is_used_before_the_price_list() -> None:
+    facts = facts_of("listed", {"list*": {"window_tokens": 16_000, "max_output_tokens": 4_000}})
+    found = window_for("listed", facts=facts, lookup=lookup, environment=ENVIRONMENT)
+    assert (found.tokens, found.source, found.max_output_tokens) == (16_000, "facts", 4_000)
+
+
+@pytest.mark.requirement("T5")
+def test_the_largest_output_is_that_of_the_facts() -> None:
+    assert window_for("claude-opus-5-5").max_output_tokens == 128_000
+    assert window_for("claude-haiku-4-5[1m]").max_output_tokens == 64_000
+    assert window_for("claude-3-5-haiku-latest").max_output_tokens == 8_192
 
 
 @pytest.mark.requirement("T5")

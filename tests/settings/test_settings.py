@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.errors import SettingsError
+from reverie.model_facts import facts_of
 from reverie.settings import Settings, Switches, default_home, load_settings, open_flags, switched_by
 from reverie.settings.records import SWITCHES
 
@@ -265,3 +266,32 @@ def test_a_provider_that_cannot_be_had_is_a_clear_error(home: Path) -> None:
 
 def test_without_a_provider_there_are_no_flags(home: Path) -> None:
     assert open_flags(load_settings()) is None
+
+
+@pytest.mark.requirement("V1")
+def test_facts_of_models_are_corrected_by_name_or_pattern(home: Path) -> None:
+    user_file(home, '[models."my-*"]\nwindow_tokens = 16_000\nthinking = ["adaptive"]\n')
+    settings = load_settings(arguments={"models": {"other-one": {"compaction": True}}})
+    assert facts_of("gateway/my-model", settings.models).window_tokens == 16_000
+    assert facts_of("my-model", settings.models).thinking == ("adaptive",)
+    assert facts_of("other-one", settings.models).compaction
+    assert facts_of("your-model", settings.models) == facts_of("your-model")
+
+
+@pytest.mark.requirement("V1")
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("models = 5", "must be a table of models"),
+        ("[models]\nmine = 5", "models.mine must be a table of facts"),
+        ("[models.mine]\nwindow_token = 5", "did you mean window_tokens"),
+        ('[models.mine]\nname = "yours"', "unknown setting name"),
+        ("[models.mine]\nwindow_tokens = 0", "give a number above 0"),
+        ('[models.mine]\nwindow_tokens = "many"', "models.mine: Expected `int`"),
+        ('[models.mine]\nprefix_check = "some"', "Invalid enum value 'some'"),
+    ],
+)
+def test_facts_that_cannot_be_are_refused_by_name(home: Path, text: str, error: str) -> None:
+    user_file(home, text)
+    with pytest.raises(SettingsError, match=error):
+        load_settings()

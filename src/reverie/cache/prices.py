@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from ..conversation.tokens.window import MILLION, MILLION_SUFFIX, ModelLimits
+from ..conversation.tokens.window import MILLION
+from ..model_facts import bare_model
 from ..values import record
 from .usage import Usage
 
-__all__ = ["DollarRates", "Prices", "limits_of_model", "prices_for"]
+__all__ = ["DollarRates", "Prices", "listed_window", "prices_for"]
 
 _MILLION: Final = 1_000_000
 _LATEST: Final = datetime(9999, 1, 1, 12, tzinfo=UTC)
@@ -74,16 +75,16 @@ def prices_for(model: str, *, at: float | None = None) -> Prices | None:
     return _prices(model.strip(), day)
 
 
-def limits_of_model(model: str) -> ModelLimits | None:
-    """Return a model's limits with only its window size set, or None if the window is unknown."""
-    found = _found(_bare(model.strip()))
+def listed_window(model: str) -> int | None:
+    """Return the window of a model in tokens as the price list has it, or None."""
+    found = _found(bare_model(model))
     window = found[1].context_window if found is not None else None
-    return ModelLimits(window_tokens=window) if isinstance(window, int) and window > 0 else None
+    return window if isinstance(window, int) and window > 0 else None
 
 
 @lru_cache(maxsize=512)
 def _prices(model: str, day: datetime) -> Prices | None:
-    found = _found(_bare(model))
+    found = _found(bare_model(model))
     if found is None:
         return None
     provider, info = found
@@ -93,7 +94,7 @@ def _prices(model: str, day: datetime) -> Prices | None:
         return None
     starts = {tier.start for name in _KEYS for tier in getattr(getattr(table, name), "tiers", None) or ()}
     tiers = [(start, _rates(table, start + 1)) for start in sorted(starts)]
-    window = MILLION if _bare(model) != model and model.lower().endswith(MILLION_SUFFIX) else info.context_window
+    window = MILLION if bare_model(model) != model else info.context_window
     return Prices(
         base.input,
         base.output,
@@ -133,10 +134,6 @@ def _at(price: Any, input_tokens: int) -> float | None:
     if tiers is None:
         return float(price)
     return float(next((tier.price for tier in reversed(tiers) if input_tokens > tier.start), price.base))
-
-
-def _bare(model: str) -> str:
-    return model[: -len(MILLION_SUFFIX)].rstrip() if model.lower().endswith(MILLION_SUFFIX) else model
 
 
 @lru_cache(maxsize=512)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ..cache.prices import limits_of_model
-from ..conversation.tokens.window import MILLION
+from ..cache.prices import listed_window
+from ..conversation.tokens.window import MILLION, window_for
 from ..conversation.wire.betas import beta_needs
 from ..errors import ModelUnknown
 from ..model_facts import bare_model, facts_of
@@ -43,16 +43,13 @@ class AnthropicModel(SdkModel):
     @property
     def capabilities(self) -> Capabilities:
         """The features Anthropic offers for this model, and its window as given or as known for this name."""
-        facts, bare = facts_of(self._id), bare_model(self._id)
-        listed = facts.name != "other"
-        known = None if listed else limits_of_model(bare)
-        window = facts.window_tokens if listed else known.window_tokens if known else None
+        known = window_for(self._id, lookup=listed_window)
         return Capabilities(
             caching=True,
             context_management=True,
             diagnostics=True,
-            window=self._window or (window if bare == self._id else MILLION),
-            max_output=facts.max_output_tokens if listed else None,
+            window=self._window or (known.tokens if known.source != "strict" else None),
+            max_output=known.max_output_tokens,
         )
 
     async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:

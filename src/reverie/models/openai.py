@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from ..cache.prices import limits_of_model
+from ..cache.prices import listed_window
 from ..errors import ModelUnknown
 from ..ports import Capabilities
 from .chat_reply import ChatAssembly
@@ -41,8 +41,7 @@ class OpenAIModel(SdkModel):
     @property
     def capabilities(self) -> Capabilities:
         """The window, as given or from the installed table; the provider caches prefixes without marks."""
-        known = limits_of_model(self._id)
-        return Capabilities(window=self._window or (known.window_tokens if known else None))
+        return Capabilities(window=self._window or listed_window(self._id))
 
     async def _send(self, request: Mapping[str, Any]) -> tuple[httpx2.Response, ReplyAssembly]:
         limit_field = "max_completion_tokens" if _is_openai(self._base_url) else "max_tokens"

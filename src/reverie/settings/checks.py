@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
-from ..errors import SettingsError
+from ..errors import InputError, SettingsError
 from ..layers.l2_trim import TrimPolicy
 from ..layers.l3_notes import NotesPolicy
 from ..layers.l4_compact import CompactPolicy
@@ -144,6 +144,31 @@ def read_aliases(value: object, where: str) -> dict[str, str]:
     return {alias: read_name(name, f"{where}.{alias}") for alias, name in cast(Mapping[str, object], value).items()}
 
 
+def read_models(value: object, where: str) -> dict[str, dict[str, object]]:
+    """Return corrections of model facts by name or pattern; raise ``SettingsError`` if a field is invalid."""
+    if not isinstance(value, Mapping):
+        raise SettingsError(f'{where} must be a table of models, for example [models."my-model*"]')
+    from ..model_facts import ModelFacts, corrected, facts_of  # slow to load, and most runs have no table
+
+    fields = ModelFacts.__dataclass_fields__.keys() - {"match", "name", "strict"}
+    found: dict[str, dict[str, object]] = {}
+    for pattern, table in cast(Mapping[str, object], value).items():
+        if not isinstance(table, Mapping):
+            raise SettingsError(f"{where}.{pattern} must be a table of facts, for example window_tokens = 32000")
+        given = dict(cast(Mapping[str, object], table))
+        for name, fact in given.items():
+            if name not in fields:
+                refuse_unknown(name, fields, f"{where}.{pattern}")
+            if isinstance(fact, int | float) and not isinstance(fact, bool) and not 0 < fact < float("inf"):
+                raise SettingsError(f"{where}.{pattern}.{name} is {fact!r}; give a number above 0")
+        try:
+            corrected(facts_of(pattern), given, pattern)
+        except InputError as error:
+            raise SettingsError(f"{where}: {error}") from None
+        found[pattern] = given
+    return found
+
+
 def read_hooks(value: object, where: str) -> dict[str, tuple[HookCommand, ...]]:
     """Return the hook commands of each event; raise ``SettingsError`` for unknown events and invalid commands."""
     if not isinstance(value, Mapping):
@@ -196,6 +221,7 @@ CHECKS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "model": read_name,
     "fallback_model": read_name,
     "model_aliases": read_aliases,
+    "models": read_models,
     "agent": table_of(AgentPolicy, "max_turns=50"),
     "permissions": table_of(PermissionRules, 'allow=["Bash(git status)"]'),
     "hooks": read_hooks,

@@ -21,7 +21,7 @@ __all__ = ["default_home", "load_settings"]
 RECORDS: Final = frozenset(
     {"agent", "compact", "dream", "extract", "notes", "permissions", "recall", "relay", "switches", "trim"}
 )
-TABLES: Final = frozenset({"hooks", "mcp_servers", "model_aliases", "offload_limits"})
+TABLES: Final = frozenset({"hooks", "mcp_servers", "model_aliases", "models", "offload_limits"})
 PROJECT_KEYS: Final = ("switches", "window_tokens", "compact_percent")
 
 

@@ -72,6 +72,10 @@ class Settings:
     fallback_model: str | None = None
     """The model to use if the first one stays unavailable."""
     model_aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType[str, str]({}))
+    models: Mapping[str, Mapping[str, object]] = field(
+        default_factory=lambda: MappingProxyType[str, Mapping[str, object]]({})
+    )
+    """Corrections of model facts by a model's name or pattern, such as ``window_tokens``."""
     agent: AgentPolicy = field(default_factory=AgentPolicy)
     permissions: PermissionRules = field(default_factory=PermissionRules)
     hooks: Mapping[str, tuple[HookCommand, ...]] = field(

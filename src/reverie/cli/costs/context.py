@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from ...cache.prices import limits_of_model
+from ...cache.prices import listed_window
 from ...settings import load_settings
 from ..output import StyledCell, bar, bar_cell, coloured, console, counted, emit_json, paint, say, table, tracked
 from ..sessions.recordings import recordings
@@ -56,7 +56,7 @@ def command(session: str, model: str, window_tokens: int | None, whole: bool, as
     settings = load_settings()
     found = [
         window_usage(
-            one, settings=settings, lookup=limits_of_model, model=model, window_tokens=window_tokens, whole=whole
+            one, settings=settings, lookup=listed_window, model=model, window_tokens=window_tokens, whole=whole
         )
         for one in tracked(recordings(session), "counting")
     ]
@@ -192,11 +192,9 @@ def draw_notes(one: dict[str, Any]) -> None:
         notes.append("System and tools: everything that was billed but is not in the recorded messages.")
     if not one["count_from_usage"]:
         notes.append("No reply reported usage for these messages: the count is an estimate, rounded up for safety.")
-    if one["window"].get("source") == "default" and one.get("model"):
-        assumed = f"{one['window']['tokens']:,}" if "tokens" in one["window"] else "200,000"
-        notes.append(
-            f"The window of {one['model']} is unknown: assuming {assumed} tokens; REVERIE_MODEL_WINDOW_TOKENS sets it."
-        )
+    if one["window"].get("source") == "strict" and one.get("model"):
+        assumed = f"{one['window']['window_tokens']:,}"
+        notes.append(f"The window of {one['model']} is unknown: assuming {assumed} tokens; the setting models sets it.")
     left_out = sum(one["skipped"].values())
     if left_out:
         notes.append("Skipped: " + ", ".join(f"{count} x {why}" for why, count in one["skipped"].items()) + ".")

@@ -11,6 +11,7 @@ from ...conversation.tokens.accounting import Accounting, account, metrics
 from ...conversation.tokens.estimate import measure_block
 from ...conversation.tokens.window import Lookup, Thresholds, Window, WindowPolicy, thresholds, window_for
 from ...conversation.view import View
+from ...model_facts import facts_of
 from ...settings import Settings
 from ..sessions.recordings import Recording
 
@@ -36,7 +37,8 @@ def window_usage(
     view = View().fold_all(entries)
     model = model or recording.model or view.token_count.model
     found = accounting_of(view)
-    window = window_for(model, lookup=lookup, environment=os.environ)
+    facts = facts_of(model, settings.models)
+    window = window_for(model, facts=facts, lookup=lookup, environment=os.environ)
     limits = [limit for limit in (settings.window_tokens, window_tokens) if limit is not None]
     policy = WindowPolicy(
         auto_compact=settings.switches.auto_compact,

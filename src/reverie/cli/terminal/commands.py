@@ -74,7 +74,7 @@ async def show_help(chat: Chat, rest: str) -> None:
 
 async def show_context(chat: Chat, rest: str) -> None:
     """Show the session's context usage."""
-    from ...cache.prices import limits_of_model
+    from ...cache.prices import listed_window
     from ..costs.context import draw
     from ..costs.window_usage import window_usage
     from ..sessions.recordings import Recording
@@ -83,7 +83,7 @@ async def show_context(chat: Chat, rest: str) -> None:
     agent = chat.agent
     entries = await to_thread.run_sync(logged_entries, agent)
     recording = Recording(agent.name, "reverie", "", agent.model.model_id, str(agent.cwd), tuple(entries))
-    found = window_usage(recording, settings=agent.session.settings, lookup=limits_of_model, model=agent.model.model_id)
+    found = window_usage(recording, settings=agent.session.settings, lookup=listed_window, model=agent.model.model_id)
     chat.transcript.put("block", drawn_lines(lambda: draw(found)))
 
 

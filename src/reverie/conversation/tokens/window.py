@@ -1,7 +1,8 @@
 """The context window of a model, and the thresholds and token budgets derived from it.
 
-The first source that gives a window size wins: the model's ``[1m]`` suffix, the model table, a one-million beta header,
-the environment variable, the default of 200,000. Settings may only lower it.
+The first source that gives a window size wins: the model's ``[1m]`` suffix, a one-million beta header, the provider,
+the model facts; for a model that they do not name the environment variable, the price list, the strict side of its
+family. Settings and a limit learned from a refusal may only lower it.
 """
 
 from __future__ import annotations
@@ -10,16 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal
 
 from ...errors import InputError
+from ...model_facts import ModelFacts, bare_model, facts_of
 from ...values import record
 
 __all__ = [
-    "DEFAULT_WINDOW_TOKENS",
     "MILLION",
     "WINDOW_VARIABLE",
     "Budgets",
     "Level",
     "Lookup",
-    "ModelLimits",
     "Thresholds",
     "Window",
     "WindowPolicy",
@@ -28,25 +28,13 @@ __all__ = [
     "window_for",
 ]
 
-DEFAULT_WINDOW_TOKENS: Final = 200_000
 MILLION: Final = 1_000_000
-MILLION_SUFFIX: Final = "[1m]"
 MILLION_BETA: Final = "context-1m"
 WINDOW_VARIABLE: Final = "REVERIE_MODEL_WINDOW_TOKENS"
 
 Level = Literal["fine", "warning", "error", "compact", "blocked"]
-Source = Literal["suffix", "capabilities", "beta", "environment", "default"]
-
-
-@record
-class ModelLimits:
-    """The window and the largest output of a model; None if unknown."""
-
-    window_tokens: int | None = None
-    max_output_tokens: int | None = None
-
-
-Lookup = Callable[[str], ModelLimits | None]
+Source = Literal["suffix", "beta", "provider", "facts", "environment", "prices", "strict"]
+Lookup = Callable[[str], int | None]
 
 
 @record
@@ -143,30 +131,42 @@ class Budgets:
 def window_for(
     model: str,
     *,
+    facts: ModelFacts | None = None,
+    reported: int | None = None,
     lookup: Lookup | None = None,
     betas: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Window:
-    """Return a model's window from the first source that has it: suffix, ``lookup``, betas, environment, default.
+    """Return a model's window from the first source that has it: see the top of this module.
 
-    Raise ``InputError`` if the environment variable is no valid number.
+    ``facts`` are those of the model's name by default, ``reported`` is the window that the provider names, ``lookup``
+    finds a model in a price list. Raise ``InputError`` if the environment variable is no valid number.
     """
-    name = model.strip()
-    bare = name[: -len(MILLION_SUFFIX)].rstrip() if name.lower().endswith(MILLION_SUFFIX) else name
-    known = (lookup(bare) if lookup else None) or ModelLimits()
-    output = known.max_output_tokens if known.max_output_tokens and known.max_output_tokens > 0 else None
-    if bare != name:
+    bare = bare_model(model)
+    known = facts or facts_of(model)
+    output = known.max_output_tokens
+    if bare != model.strip():
         return Window(MILLION, "suffix", output)
-    if known.window_tokens is not None and known.window_tokens > 0:
-        return Window(known.window_tokens, "capabilities", output)
     if any(part.strip().startswith(MILLION_BETA) for beta in betas for part in beta.split(",")):
         return Window(MILLION, "beta", output)
-    said = (environment or {}).get(WINDOW_VARIABLE, "").strip().replace("_", "")
-    if said:
-        if not (said.isascii() and said.isdigit() and 0 < int(said) <= 10**9):
-            raise InputError(f"{WINDOW_VARIABLE} is {said[:40]!r}: give a whole number of tokens above 0, or unset it")
-        return Window(int(said), "environment", output)
-    return Window(DEFAULT_WINDOW_TOKENS, "default", output)
+    if reported is not None:
+        return Window(reported, "provider", output)
+    if not known.strict:
+        return Window(known.window_tokens, "facts", output)
+    said = _said(environment or {})
+    listed = lookup(bare) if lookup and said is None else None
+    if said is not None:
+        return Window(said, "environment", output)
+    return Window(listed, "prices", output) if listed else Window(known.window_tokens, "strict", output)
+
+
+def _said(environment: Mapping[str, str]) -> int | None:
+    said = environment.get(WINDOW_VARIABLE, "").strip().replace("_", "")
+    if not said:
+        return None
+    if not (said.isascii() and said.isdigit() and 0 < int(said) <= 10**9):
+        raise InputError(f"{WINDOW_VARIABLE} is {said[:40]!r}: give a whole number of tokens above 0, or unset it")
+    return int(said)
 
 
 def _capped(constant: tuple[int, float], tokens: int) -> int:

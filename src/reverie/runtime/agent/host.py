@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...events import FellBack
+from ...model_facts import facts_of
 from ...ports import Model
-from ..session.limits import max_output_tokens
 from .loop import QueryEnd
 from .parts import AgentParts
 from .team.relay import Relay
@@ -51,9 +51,10 @@ class AgentHost:
         """Return a larger output limit in tokens; None if settings, model or free window allow none."""
         parts = self._parts
         wanted = parts.options.settings.agent.max_tokens_raised
-        most = parts.model.capabilities.max_output or max_output_tokens(parts.model.model_id)
+        known = facts_of(parts.model.model_id, parts.options.settings.models)
+        most = parts.model.capabilities.max_output or known.max_output_tokens
         left = parts.window_tokens() - parts.session.view.token_count.tokens
-        raised = min(wanted, most or wanted, left)
+        raised = min(wanted, most, left)
         return raised if raised > parts.max_tokens else None
 
     def fall_back(self) -> bool:

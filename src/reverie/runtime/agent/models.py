@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...cache.prices import listed_window
+from ...conversation.tokens.window import window_for
 from ...models import Retry, RetryingModel, open_model
 from ...ports import Model
 from ...settings import Settings
@@ -52,9 +54,12 @@ class Models:
 
 
 def fitted_settings(settings: Settings, model: Model) -> Settings:
-    """Return the settings with ``window_tokens`` capped at the model's own window, if its provider reports one."""
+    """Return the settings with ``window_tokens`` capped at the model's own window, if it has one of its own.
+
+    The table's window needs no cap, which would also undo a correction of it in the settings.
+    """
     given, wanted = model.capabilities.window, settings.window_tokens
-    if given is None:
+    if given is None or given == window_for(model.model_id, lookup=listed_window).tokens:
         return settings
     return replace(settings, window_tokens=given if wanted is None else min(given, wanted))
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
-from ...cache.prices import limits_of_model
-from ...conversation.tokens.window import MILLION_BETA, Thresholds, Window, WindowPolicy, thresholds, window_for
+from ...cache.prices import listed_window
+from ...conversation.tokens.window import Thresholds, Window, WindowPolicy, thresholds, window_for
 from ...layers.l1_offload import OffloadPolicy
 from ...layers.l2_trim import TrimPolicy
+from ...model_facts import ModelFacts, facts_of
 from ...settings import Settings
 from ...values import replace
 
@@ -18,10 +19,10 @@ __all__ = [
     "DEFAULT_MODEL",
     "betas_of",
     "compact_at",
-    "max_output_tokens",
     "offload_policy",
     "thresholds_for",
     "trim_policy",
+    "window_of",
     "window_tokens",
 ]
 
@@ -29,15 +30,17 @@ DEFAULT_MODEL: Final = ""
 
 
 @lru_cache(maxsize=64)
-def _window(model: str, betas: tuple[str, ...]) -> Window:
-    # A beta header asks for a larger window than the look-up knows, so it goes first.
-    lookup = None if not model or any(MILLION_BETA in beta for beta in betas) else limits_of_model
-    return window_for(model, lookup=lookup, betas=betas, environment=os.environ)
+def _table_window(model: str, betas: tuple[str, ...], reported: int | None) -> Window:
+    return _window(model, facts_of(model), betas, reported)
+
+
+def _window(model: str, facts: ModelFacts, betas: tuple[str, ...], reported: int | None) -> Window:
+    return window_for(model, facts=facts, reported=reported, lookup=listed_window, betas=betas, environment=os.environ)
 
 
 @lru_cache(maxsize=256)
-def _thresholds(model: str, window: int | None, percent: float | None, betas: tuple[str, ...]) -> Thresholds:
-    return thresholds(_window(model, betas), policy=WindowPolicy(window_tokens=window, compact_percent=percent))
+def _thresholds(window: Window, limit: int | None, percent: float | None) -> Thresholds:
+    return thresholds(window, policy=WindowPolicy(window_tokens=limit, compact_percent=percent))
 
 
 def betas_of(options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -50,25 +53,31 @@ def betas_of(options: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(beta).strip() for beta in named)
 
 
+def window_of(model: str, settings: Settings, betas: tuple[str, ...] = (), reported: int | None = None) -> Window:
+    """Return the model's window, its source and its largest output; ``reported`` is the provider's own number."""
+    if not settings.models:
+        return _table_window(model, betas, reported)
+    return _window(model, facts_of(model, settings.models), betas, reported)
+
+
 def window_tokens(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:
     """Return the model's window in tokens, or the window in the settings if that is smaller."""
-    tokens = _window(model, betas).tokens
+    tokens = window_of(model, settings, betas).tokens
     return min(tokens, settings.window_tokens) if settings.window_tokens is not None else tokens
-
-
-def max_output_tokens(model: str) -> int | None:
-    """Return the largest output of a model in tokens, or None where it is unknown."""
-    return _window(model, ()).max_output_tokens
 
 
 def compact_at(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:
     """Return the token count at which a session with this model is compacted automatically."""
-    return thresholds_for(model, settings, betas).auto_compact
+    return thresholds_for(window_of(model, settings, betas), settings).auto_compact
 
 
-def thresholds_for(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> Thresholds:
-    """Return the token counts at which a model's window warns, compacts and blocks."""
-    return _thresholds(model, settings.window_tokens, settings.compact_percent, betas)
+def thresholds_for(window: Window, settings: Settings, learned: int | None = None) -> Thresholds:
+    """Return the token counts at which a window warns, compacts and blocks.
+
+    Settings and the limit that a refusal named may only lower the window.
+    """
+    limits = [limit for limit in (settings.window_tokens, learned) if limit is not None]
+    return _thresholds(window, min(limits, default=None), settings.compact_percent)
 
 
 def trim_policy(settings: Settings) -> TrimPolicy:

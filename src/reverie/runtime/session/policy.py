@@ -7,11 +7,12 @@ from typing import Any
 
 from anyio import to_thread
 
-from ...conversation.tokens.window import Thresholds
+from ...conversation.tokens.window import Thresholds, Window
 from ...events import FellBack
+from ...model_facts import ModelFacts, facts_of
 from ...settings import Settings, limits_by, open_flags, switched_by
 from ...values import replace
-from .limits import DEFAULT_MODEL, compact_at, thresholds_for, window_tokens
+from .limits import DEFAULT_MODEL, thresholds_for, window_of
 from .log import SessionLog
 from .prefix import RequestOptions
 
@@ -27,19 +28,30 @@ class SessionPolicy:
         self.model_name = DEFAULT_MODEL
         self.request_extras: Mapping[str, Any] = {}
         self.flags = open_flags(settings)
+        self.facts: ModelFacts = facts_of(DEFAULT_MODEL, settings.models)
+        """The rules and limits of the model in use, with the corrections in the settings."""
         self._betas: tuple[str, ...] = ()
+        self._window: Window = window_of(DEFAULT_MODEL, settings)
+        self._learned: dict[str, int] = {}
         self._switches, self._limits = settings.switches, settings.offload_limits
         self._reported_failure = False
 
     @property
     def thresholds(self) -> Thresholds:
         """The token thresholds of the window of the model in use."""
-        return thresholds_for(self.model_name, self.settings, self._betas)
+        return thresholds_for(self._window, self.settings, self._learned.get(self.model_name))
 
     @property
     def window_tokens(self) -> int:
-        """The window of the model in use, or the smaller one in the settings."""
-        return window_tokens(self.model_name, self.settings, self._betas)
+        """The window of the model in use, or a smaller one by the settings or by a refusal."""
+        return self.thresholds.window
+
+    def learn_window(self, tokens: int) -> bool:
+        """Lower the window of the model in use to the limit that a refusal named; return whether it was larger."""
+        if tokens <= 0 or tokens >= self.window_tokens:
+            return False
+        self._learned[self.model_name] = tokens
+        return True
 
     def apply_flags(self, log: SessionLog) -> bool:
         """Apply the flag provider's switches and limits to the settings; return False if there is no provider.
@@ -61,8 +73,10 @@ class SessionPolicy:
 
     async def use(self, asked: RequestOptions) -> None:
         """Adopt the model, betas and extra arguments of the next request."""
-        self.request_extras, self._betas = asked.extras, asked.betas
-        if asked.model != self.model_name:
-            # The first look-up loads a table of models.
-            await to_thread.run_sync(lambda: compact_at(asked.model, self.settings, asked.betas))
-            self.model_name = asked.model
+        self.request_extras = asked.extras
+        if (asked.model, asked.betas) == (self.model_name, self._betas):
+            return
+        # The first look-up loads a table of models.
+        window = await to_thread.run_sync(lambda: window_of(asked.model, self.settings, asked.betas))
+        self.facts = facts_of(asked.model, self.settings.models)
+        self.model_name, self._betas, self._window = asked.model, asked.betas, window

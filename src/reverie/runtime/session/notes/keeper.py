@@ -85,7 +85,7 @@ class NotesKeeper:
         return self._session.settings.notes
 
     def _limits(self) -> NotesLimits:
-        window = Window(self._session.thresholds.effective, "capabilities", 0)
+        window = Window(self._session.thresholds.effective, "facts", 0)
         return notes_limits(self._policy, budgets(window))
 
     def _allowed(self) -> bool:
