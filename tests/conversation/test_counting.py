@@ -166,6 +166,33 @@ def test_what_a_decision_freed_is_taken_off_until_the_next_reply_reports() -> No
     assert told.estimator == counted.estimator
 
 
+def clearing_provider(*, is_blind: bool) -> tuple[TokenCount, int]:
+    """Return the count after a session in which the provider clears 30,000 tokens half-way, and the true raw size."""
+    said: list[Said] = [user("go")]
+    raw = 40_000
+    for turn in range(12):
+        cleared = 30_000 if turn >= 6 else 0
+        message, reply = piece(f"m{turn}", WORDS, raw - cleared)
+        assert reply is not None
+        edits = [{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 3, "cleared_input_tokens": cleared}]
+        report = {} if is_blind else {"context_management": {"applied_edits": edits if cleared else []}}
+        said += [(message, {**reply, **report}), result("t", WORDS * 20)]
+        raw += round(sum(estimate_message(message) for message, _ in said[-2:]) * 1.3)
+    return fold(said), raw
+
+
+@pytest.mark.requirement("L2.4", "T1")
+def test_a_provider_that_clears_bills_less_than_was_sent_and_both_sizes_are_known() -> None:
+    counted, raw = clearing_provider(is_blind=False)
+    assert counted.cleared_tokens == 30_000
+    assert counted.raw_tokens - counted.tokens == 30_000
+    assert counted.raw_tokens == pytest.approx(raw, rel=0.01)
+    assert counted.estimator.correction("claude-x").replies == 11
+    assert counted.after_cut().cleared_tokens == 0
+    blind, _ = clearing_provider(is_blind=True)
+    assert blind.raw_tokens < raw - 25_000
+
+
 @pytest.mark.requirement("T1", "T2")
 def test_it_learns_as_it_counts() -> None:
     said: list[Said] = [user("go")]

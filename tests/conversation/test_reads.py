@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from log_script import Script, call
 from random_logs import random_log
-from reverie.conversation.decisions import CacheEdits, Cause, Compacted, Replacement, ResultsCleared, ResultsRestored
+from reverie.conversation.decisions import (
+    CacheEdits,
+    Cause,
+    Compacted,
+    Replacement,
+    ResultsCleared,
+    ResultsClearedByProvider,
+    ResultsRestored,
+)
 from reverie.conversation.reads import files_in_view, forgotten_files
 from reverie.conversation.view import View
 
@@ -88,6 +96,22 @@ def test_clearing_deleting_and_cutting_forget_and_bringing_back_remembers(script
     script.decide(Compacted(CAUSE, "auto", "full", "A summary.", 9, None, None))
     assert files_in_view(script.view) == {}
     assert forgotten_files(before, script.view) == ["/a", "/b"]
+
+
+@pytest.mark.requirement("L2.7", "V3")
+def test_a_read_that_the_provider_cleared_is_out_of_view_though_every_request_contains_it(script: Script):
+    turn(script, "t1", **A)
+    turn(script, "t2", file_path="/b")
+    before = script.view
+    script.decide(ResultsClearedByProvider(CAUSE, ["t1"], "handle: t1", count=1, computed=1))
+    assert files_in_view(script.view) == {"/b": "t2"}
+    assert forgotten_files(before, script.view) == ["/a"]
+    assert script.view.messages()[: before.length - 1] == before.messages()[:-1]
+    assert "handle: t1" in str(script.view.messages()[-1])
+    turn(script, "t3", **A)
+    assert files_in_view(script.view) == {"/a": "t3", "/b": "t2"}
+    script.decide(ResultsClearedByProvider(CAUSE, [], count=0, shown_again=["t1"]))
+    assert script.view.facts.cleared_by_provider == frozenset()
 
 
 @pytest.mark.requirement("L2.7", "L2.10")

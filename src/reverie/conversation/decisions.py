@@ -41,6 +41,7 @@ __all__ = [
     "ResultOffloaded",
     "ResultStubbed",
     "ResultsCleared",
+    "ResultsClearedByProvider",
     "ResultsKept",
     "ResultsRestored",
     "Snipped",
@@ -154,6 +155,24 @@ class ResultsCleared:
 
     cause: Cause
     cleared: list[Replacement]
+
+
+@record
+class ResultsClearedByProvider:
+    """The provider left these tool results out of a request; every request still contains them."""
+
+    cause: Cause
+    tool_use_ids: list[str]
+    """The results that it left out for the first time."""
+    text: str = ""
+    """The line that names their handles to the model."""
+    tokens: int = 0
+    """The input tokens of everything that it left out of this request."""
+    count: int = 0
+    """The number of results that it says it left out of this request."""
+    computed: int = 0
+    """The number of results that its rule leaves out by our calculation."""
+    shown_again: list[str] = field(default_factory=lambda: [])
 
 
 @record
@@ -390,6 +409,7 @@ Decision: TypeAlias = (
     | ResultOffloaded
     | ResultsKept
     | ResultsCleared
+    | ResultsClearedByProvider
     | ResultsRestored
     | ResultStubbed
     | ImagesDropped

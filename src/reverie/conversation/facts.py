@@ -24,6 +24,7 @@ from .decisions import (
     PrefixAmended,
     PrefixRendered,
     ResultOffloaded,
+    ResultsClearedByProvider,
     ResultStubbed,
     ThinkingRepaired,
 )
@@ -64,6 +65,10 @@ class Facts:
     """The compaction that was written in the background and waits for the next request."""
     failures: int = 0
     edits: tuple[CacheEdits, ...] = ()
+    clearing: ResultsClearedByProvider | None = None
+    """The last report of the provider about results that it left out of a request."""
+    cleared_by_provider: frozenset[str] = frozenset()
+    """The tool calls whose results the provider left out of the last request."""
     last_call: CallRecorded | None = None
     given_up: frozenset[str] = frozenset()
     drops_refused_thinking: bool = False
@@ -100,6 +105,9 @@ def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: 
             return replace(facts, failures=facts.failures + 1, prepared=None)
         case CacheEdits():
             return replace(facts, edits=(*facts.edits, decision))
+        case ResultsClearedByProvider():
+            cleared = facts.cleared_by_provider.union(decision.tool_use_ids).difference(decision.shown_again)
+            return replace(facts, clearing=decision, cleared_by_provider=cleared)
         case ResultStubbed() if decision.cause.moves_prefix:
             return replace(facts, given_up=facts.given_up | {decision.tool_use_id})
         case CallRecorded() if decision.source == "main":

@@ -18,10 +18,11 @@ WRITES: Final = frozenset({"Edit", "Write", "edit", "write"})
 def files_in_view(view: View) -> dict[str, str]:
     """Return a dict: the path of each file that the view shows in full and unchanged, and the id of its read call.
 
-    A file leaves the dict when its result is cleared, offloaded, deleted from the provider's cache or cut, and
-    when the file is written. A partial read and a reference to an earlier result do not count as a read.
+    A file leaves the dict when its result is cleared, here or by the provider, offloaded, deleted from the
+    provider's cache or cut, and when the file is written. A partial read and a reference to an earlier result do not
+    count as a read.
     """
-    edited = {called for edit in view.facts.edits for called in edit.tool_use_ids}
+    gone = view.facts.cleared_by_provider.union(*(edit.tool_use_ids for edit in view.facts.edits))
     found: dict[str, str] = {}
     for result in view.results:
         use = view.tool_call(result.tool_use_id)
@@ -29,7 +30,7 @@ def files_in_view(view: View) -> dict[str, str]:
             continue
         if result.tool in WRITES:
             found.pop(result.path, None)
-        elif result.tool in READS and not span_of(use.input) and _is_shown(view, result, edited):
+        elif result.tool in READS and not span_of(use.input) and _is_shown(view, result, gone):
             found[result.path] = result.tool_use_id
     return found
 
@@ -48,9 +49,9 @@ def is_failed(result: Result) -> bool:
     )
 
 
-def _is_shown(view: View, result: Result, edited: set[str]) -> bool:
+def _is_shown(view: View, result: Result, gone: frozenset[str]) -> bool:
     return (
         result.tool_use_id not in view.overrides.results
-        and result.tool_use_id not in edited
+        and result.tool_use_id not in gone
         and result.message not in view.overrides.images
     )

@@ -26,6 +26,7 @@ from .decisions import (
     PrefixAmended,
     ResultOffloaded,
     ResultsCleared,
+    ResultsClearedByProvider,
     ResultsKept,
     ResultsRestored,
     ResultStubbed,
@@ -39,9 +40,10 @@ from .facts import Facts, facts_after
 from .layered_map import LayeredMap
 from .shared_lists import EntryHistory, FinishedMessages, Result, results_in
 from .tokens.counting import TokenCount
+from .tokens.estimate import THINKING
 from .tokens.tally import CUT, CountEvent, RedrawEvent, ReplyEvent, Tally, tally_after
 from .tool_calls import ToolCall, with_fresh_calls
-from .wire.blocks import Block, accepted_message, as_blocks, count_images, edit_block
+from .wire.blocks import Block, accepted_message, as_blocks, count_images, edit_block, has_thinking
 from .wire.flatten import Group, MessagePiece, Overrides, missing_results, render, with_overrides, with_piece
 
 __all__ = ["View"]
@@ -196,6 +198,12 @@ class View:
         if found is None or found.group < self._groups_finished:
             return found
         return found if any(tool_use_id in group.uses for group in self._tail) else None
+
+    def thinking_from(self, at: int) -> tuple[int, int]:
+        """Return how many replies from a message's index on have thinking, and the estimated tokens of it."""
+        pieces = (piece for one in range(at, self.length) for piece in self.group(one).pieces)
+        found = [piece for piece in pieces if has_thinking(piece.message)]
+        return len(found), round(sum(piece.measure.by_class[THINKING] for piece in found))
 
     def is_kept(self, tool_use_id: str) -> bool:
         """Say whether a ``ResultsKept`` decision settled that this result is not offloaded with its message."""
@@ -391,7 +399,7 @@ class View:
                 stub: Block = {"type": "tool_result", "tool_use_id": decision.tool_use_id, "content": decision.text}
                 message: Message = {"role": USER, "content": [{**stub, "is_error": True}]}
                 self._say(Item(entry.uuid, USER, message, entry))
-            case MemoriesSurfaced() | InstructionsAttached() | MessageQueued():
+            case MemoriesSurfaced() | InstructionsAttached() | MessageQueued() | ResultsClearedByProvider():
                 item = item_shown_by(entry, decision)
                 if item is not None:
                     self._say(item)

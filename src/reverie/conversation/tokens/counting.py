@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from .estimate import NOTHING, Measure, measure_message
 from .learning import Estimator
 
-__all__ = ["PADDING", "BilledTokens", "ReplyBody", "TokenCount", "billed_tokens", "padded"]
+__all__ = ["PADDING", "BilledTokens", "ReplyBody", "TokenCount", "billed_tokens", "cleared_tokens", "padded"]
 
 PADDING: Final = 4 / 3
 # A log recorded while a reply streamed often holds the output count from the start of the stream (1 to 8 tokens), so
@@ -46,6 +46,14 @@ def billed_tokens(reply: ReplyBody | None) -> BilledTokens | None:
     return BilledTokens(total, output) if total else None
 
 
+def cleared_tokens(reply: ReplyBody | None) -> int:
+    """Return the input tokens that the provider says it left out of the request; 0 if it says nothing."""
+    managed: Any = reply.get("context_management") if reply else None
+    edits: Any = cast(Mapping[str, Any], managed).get("applied_edits") if isinstance(managed, Mapping) else None
+    found = [cast(Mapping[str, Any], one) for one in edits or () if isinstance(one, Mapping)]
+    return sum(_number(one, "cleared_input_tokens") for one in found)
+
+
 def padded(tokens: float) -> int:
     """Return an estimate plus a third, rounded up, for a threshold check before any usage was reported."""
     return ceil(tokens * PADDING)
@@ -65,7 +73,8 @@ class TokenCount(Struct, frozen=True):
 
     ``input_tokens`` is the input billed for the last reply (None after a cut), ``reply`` measures the pieces of that
     reply, and ``after`` measures every message since. ``overhead`` is the part of a request besides its messages
-    (system prompt, tools), derived from the first bill after a start or a cut.
+    (system prompt, tools), derived from the first bill after a start or a cut. ``cleared_tokens`` is the part of the
+    last request that the provider left out and did not bill.
     """
 
     model: str = ""
@@ -77,6 +86,7 @@ class TokenCount(Struct, frozen=True):
     after: Measure = NOTHING
     freed_tokens: float = 0.0
     overhead: float = 0.0
+    cleared_tokens: int = 0
 
     @property
     def known(self) -> bool:
@@ -91,6 +101,11 @@ class TokenCount(Struct, frozen=True):
             return ceil(max(0.0, self.overhead + correct(self.after) - self.freed_tokens))
         own = _reply_tokens(self.output_tokens, correct(self.reply))
         return ceil(max(0.0, self.input_tokens + own + correct(self.after) - self.freed_tokens))
+
+    @property
+    def raw_tokens(self) -> int:
+        """The estimated input tokens of the next request if the provider left nothing out."""
+        return self.tokens + self.cleared_tokens
 
     @property
     def threshold_tokens(self) -> int:
@@ -113,6 +128,7 @@ class TokenCount(Struct, frozen=True):
             self.after + measure,
             self.freed_tokens,
             self.overhead,
+            self.cleared_tokens,
         )
 
     def after_reply(self, message: Mapping[str, Any], reply: ReplyBody | None) -> TokenCount:
@@ -130,30 +146,33 @@ class TokenCount(Struct, frozen=True):
             return self.after_measure(measure)
         said = reply.get("model")
         model = said if isinstance(said, str) and said else self.model
+        cleared = cleared_tokens(reply)
+        sent = usage.input_tokens + cleared
         return TokenCount(
             model=model,
-            estimator=self._updated_estimator(model, usage),
+            estimator=self._updated_estimator(model, sent),
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             reply_id=id,
             reply=measure,
-            overhead=self._overhead(model, usage),
+            overhead=self._overhead(model, sent),
+            cleared_tokens=cleared,
         )
 
-    def _updated_estimator(self, model: str, usage: BilledTokens) -> Estimator:
-        """Return the estimator after this bill; it learns only if the previous bill is comparable.
+    def _updated_estimator(self, model: str, sent_tokens: int) -> Estimator:
+        """Return the estimator after a bill; it learns only if the previous bill is comparable.
 
         That is: the previous bill is known, was for the same model, and nothing left the view since.
         """
         if self.input_tokens is None or model != self.model or self.freed_tokens:
             return self.estimator
-        grown = usage.input_tokens - self.input_tokens
+        grown = sent_tokens - self.input_tokens - self.cleared_tokens
         return self.estimator.learned(model, self.reply + self.after, grown)
 
-    def _overhead(self, model: str, usage: BilledTokens) -> float:
+    def _overhead(self, model: str, sent_tokens: int) -> float:
         if self.input_tokens is not None:
             return self.overhead
-        return max(0.0, usage.input_tokens - self.estimator.correction(model).tokens(self.after))
+        return max(0.0, sent_tokens - self.estimator.correction(model).tokens(self.after))
 
     def freed(self, tokens: float) -> TokenCount:
         """Return a new count without these tokens, which a decision removed from the view, until the next bill."""

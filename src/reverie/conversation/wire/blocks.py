@@ -15,6 +15,7 @@ __all__ = [
     "accepted_message",
     "as_blocks",
     "count_images",
+    "has_thinking",
     "placeholder",
     "result_stub",
     "text_block",
@@ -99,6 +100,11 @@ def _spelled(value: Any) -> str:
 def call_as_text(block: Block) -> Block:
     """Return a text block with the name, id and input of a tool call that is not allowed in its place."""
     return text_block(f"[Tool call {block['name']} {block['id']}] {_spelled(block['input'])}")
+
+
+def has_thinking(message: Message) -> bool:
+    """Say whether a message has a thinking block, readable or not."""
+    return any(block["type"] in ("thinking", "redacted_thinking") for block in as_blocks(message))
 
 
 def count_images(blocks: list[Block]) -> int:
