@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from log_script import Script, call, text
+from pictures import image_block, png
 from random_logs import random_log
 from reverie.conversation.decisions import Cause, PrefixRendered, body_of
 from reverie.conversation.entries import ASSISTANT, Entry
@@ -109,7 +110,7 @@ def test_an_empty_log_makes_a_request_and_a_first_reply_gets_a_user_before_it():
 
 @pytest.mark.requirement("K8")
 def test_more_than_a_hundred_images_are_dropped_oldest_first_and_in_one_go():
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
+    image = image_block(png(1, 1))
     script = Script()
     for number in range(101):
         script.user([text(f"picture {number}"), image])
@@ -117,10 +118,69 @@ def test_more_than_a_hundred_images_are_dropped_oldest_first_and_in_one_go():
     assert problems(build_request(view)) == []
     (decision,) = repairs(view)
     script.decide(decision)
-    assert script.view.images == 60
+    assert script.view.images.count == 60
     content = script.messages[0]["content"]
     assert content[1] == text("[image]")
     assert content[-1] == image
+
+
+@pytest.mark.requirement("V8")
+def test_a_model_with_more_room_keeps_more_images():
+    script = Script()
+    script.decide(PrefixRendered(Cause("request", "first"), "m", max_images=600))
+    script.user([image_block(png(1, 1))] * 600)
+    assert repairs(script.view) == []
+    script.user([image_block(png(1, 1))])
+    (decision,) = repairs(script.view)
+    script.decide(decision)
+    assert script.view.images.count == 360
+
+
+@pytest.mark.requirement("K8", "V8")
+@pytest.mark.parametrize(
+    ("images", "left", "said"),
+    [
+        ([image_block(png(1, 1))] * 21, 21, ""),
+        ([image_block(png(2001, 1))] * 20, 20, ""),
+        ([image_block(png(2001, 1)), *[image_block(png(1, 1))] * 20], 20, "wider than 2000 pixels among more than 20"),
+        ([image_block(png(1, 1, at_least_bytes=5_000_000))] * 4, 2, "more than 26 MB in all"),
+        ([image_block(png(1, 1, at_least_bytes=7_000_000)), image_block(png(1, 1))], 1, "more than 9 MB"),
+    ],
+)
+def test_images_that_a_request_may_not_have_together_are_dropped(images: list[Any], left: int, said: str):
+    script = Script()
+    script.decide(PrefixRendered(Cause("request", "first"), "m", max_image_bytes=9_000_000))
+    script.user(images)
+    before = build_request(script.view)
+    planned = repairs(script.view)
+    assert [said in decision.cause.reason for decision in planned] == ([True] if said else [])
+    for decision in planned:
+        script.decide(decision)
+    assert script.view.images.count == left
+    assert repairs(script.view) == []
+    assert canonical(build_request(script.view)) == canonical(before)
+
+
+@pytest.mark.requirement("K8", "V8")
+@pytest.mark.parametrize(
+    "data", [png(1280, 9000), png(1, 1, at_least_bytes=7_600_000), b"no image", "broken base64", "QUI"]
+)
+def test_an_image_that_no_provider_accepts_becomes_text_also_in_a_tool_result(data: bytes | str):
+    script = Script()
+    script.user([image_block(data)])
+    script.reply(call("t1"))
+    script.result("t1", [image_block(data), image_block(png(1, 1))])
+    request = build_request(script.view)
+    assert script.view.images.count == 1
+    assert request["messages"][0]["content"][0]["text"].startswith("[image that cannot be sent: ")
+    assert problems(request) == []
+
+
+@pytest.mark.requirement("K8", "V8")
+def test_an_image_gets_the_type_of_its_bytes():
+    script = Script()
+    script.user([image_block(png(1, 1), "image/jpeg")])
+    assert script.messages[0]["content"] == [image_block(png(1, 1), "image/png")]
 
 
 @pytest.mark.requirement("K8")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pictures import image_block, png
 from reverie.conversation.tokens import estimate as tokens
 from reverie.conversation.tokens.estimate import (
     CLASSES,
@@ -146,6 +147,14 @@ def test_media_cost_a_flat_price_also_inside_tool_results_whatever_their_size(ki
     result = {"type": "tool_result", "tool_use_id": "t", "content": [media, media]}
     assert estimate_block(media) == MEDIA_TOKENS
     assert estimate_block(result) == 2 * MEDIA_TOKENS + tokens.TOOL_RESULT_TOKENS
+
+
+@pytest.mark.requirement("T2", "V8")
+def test_an_image_costs_what_its_pixels_cost() -> None:
+    small, large = (estimate_block(image_block(png(*size))) for size in ((280, 280), (2000, 2000)))
+    assert small == 100
+    assert large == 4_761
+    assert estimate_block(image_block("broken base64")) == MEDIA_TOKENS
 
 
 def check_signature(estimate: Callable[[Any], float], signature: str) -> None:

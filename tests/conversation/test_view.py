@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from log_script import Script, call, text
+from pictures import image_block, png
 from random_logs import random_log
 from reverie.conversation.decisions import (
     Cause,
@@ -188,7 +189,7 @@ def test_snipped_rounds_and_collapsed_spans_leave_the_view():
 @pytest.mark.requirement("K4")
 def test_surfaced_memories_notes_pins_and_dropped_images_are_folded():
     script = Script()
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
+    image = image_block(png(1, 1))
     shown = script.user([text("look"), image, image])
     script.decide(MemoriesSurfaced(BECAUSE, ["m.md"], "<memory>use the real database</memory>"))
     script.decide(NotesUpdated(BECAUSE, {"Session Title": "Tests"}, shown))
@@ -196,7 +197,7 @@ def test_surfaced_memories_notes_pins_and_dropped_images_are_folded():
     script.decide(ImagesDropped(BECAUSE, [Image(shown, 1)], "[an image was here]"))
     view = script.view
     assert [block["type"] for block in view.messages()[0]["content"]] == ["text", "image", "text", "text"]
-    assert view.images == 1
+    assert view.images.count == 1
     assert view.facts.notes == {"Session Title": "Tests"}
     assert view.facts.pinned == {shown, "t9"}
 

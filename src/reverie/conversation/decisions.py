@@ -15,6 +15,7 @@ from ..values import field, fields_of, record
 
 __all__ = [
     "DECISIONS",
+    "NO_PREFIX",
     "AgentFinished",
     "AgentSpawned",
     "CacheEdits",
@@ -96,6 +97,9 @@ class PrefixRendered:
     ttl: str = "5m"
     capabilities: list[str] = field(default_factory=lambda: [])
     """Features of this provider beyond the public API, such as ``cache_edits``."""
+    max_images: int = 100
+    max_image_bytes: int = 10_000_000
+    """The largest image that the model takes, counted in base64 characters."""
 
 
 @record
@@ -126,6 +130,9 @@ class ThinkingRepaired:
 
     cause: Cause
     error: str
+
+
+NO_PREFIX: Final = PrefixRendered(Cause("request", "no prefix was ever rendered"), "")
 
 
 @record

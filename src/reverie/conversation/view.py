@@ -14,6 +14,7 @@ from typing import Final
 from ..values import replace
 from .cuts import BLOCK, EDIT, SYSTEM, Item, LoggedCut, VisibleItems, item_shown_by, message_of
 from .decisions import (
+    NO_PREFIX,
     CacheEdits,
     Collapsed,
     Compacted,
@@ -43,8 +44,9 @@ from .tokens.counting import TokenCount
 from .tokens.estimate import THINKING
 from .tokens.tally import CUT, CountEvent, RedrawEvent, ReplyEvent, Tally, tally_after
 from .tool_calls import ToolCall, with_fresh_calls
-from .wire.blocks import Block, accepted_message, as_blocks, count_images, edit_block, has_thinking
+from .wire.blocks import Block, accepted_message, as_blocks, edit_block, has_thinking
 from .wire.flatten import Group, MessagePiece, Overrides, missing_results, render, with_overrides, with_piece
+from .wire.images import NO_IMAGES, image_totals, pictures_in
 
 __all__ = ["View"]
 
@@ -94,7 +96,7 @@ class View:
         self._tail: tuple[Group, ...] = ()
         self._tools: tuple[str, ...] = ()
         self._offloaded: LayeredMap[ResultOffloaded] = LayeredMap()
-        self.images = 0
+        self.images = NO_IMAGES
         self.cuts = 0
         self.overrides = _NO_OVERRIDES
         self.facts = Facts()
@@ -156,11 +158,17 @@ class View:
 
     @property
     def finished_messages(self) -> tuple[list[Message], int] | None:
-        """A list of messages only decisions can change, and the length of this view's part; None with over 100 images.
+        """A list of messages only decisions can change, and the length of this view's part; None with too many images.
 
-        A request with over 100 images drops some of them, so its messages may differ from the list.
+        A request with too many images drops some of them, so its messages may differ from the list.
         """
-        return None if self.images > 100 else (self._finished.flat, self._groups_finished)
+        return None if self.excess_images else (self._finished.flat, self._groups_finished)
+
+    @property
+    def excess_images(self) -> str:
+        """The reason for which a request may not have all images of the view; empty if it may."""
+        limits = self.facts.prefix or NO_PREFIX
+        return self.images.excess(limits.max_images, limits.max_image_bytes)
 
     def results_from(self, start: int) -> list[Result]:
         """Return the tool results in the view from the index ``start`` on, oldest first."""
@@ -385,7 +393,7 @@ class View:
             self._groups_finished += 1
 
     def _note_results(self, entry: Entry, piece: MessagePiece) -> None:
-        self.images += count_images(as_blocks(piece.message))
+        self.images += image_totals(pictures_in(as_blocks(piece.message)))
         found = results_in(piece, self._tail[-1].expects, self._finished.calls, entry, self.length - 1)
         self._finished.results.extend(found)
         self._results_shown += len(found)
@@ -469,7 +477,7 @@ class View:
         groups = {at for at, group in enumerate(self.groups) if any(piece.uuid in named for piece in group.pieces)}
         gone = [(image.message, image.ordinal) for image in decision.images]
         self._redraw(self.overrides.without_images(gone, decision.text), groups)
-        self.images = sum(count_images(as_blocks(message)) for message in self.messages())
+        self.images = image_totals(one for message in self.messages() for one in pictures_in(as_blocks(message)))
 
     def _drop_thinking(self, decision: ThinkingDropped) -> None:
         named = frozenset(decision.messages)
@@ -486,7 +494,7 @@ class View:
         self._finished = FinishedMessages(self._head)
         self._groups_finished = 0
         self._results_shown = 0
-        self.images = 0
+        self.images = NO_IMAGES
         self._tail = ()
         self._tools = ()
         for item in self.visible_items.items:

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from ..entries import Message, clean
+from .images import GENERAL, base64_head, image_data, image_problem, pictures_in
 
 __all__ = [
     "Block",
@@ -109,16 +110,7 @@ def has_thinking(message: Message) -> bool:
 
 def count_images(blocks: list[Block]) -> int:
     """Return the number of images in these blocks, including those inside tool results."""
-    total = 0
-    for block in blocks:
-        kind = block["type"]
-        if kind == "image":
-            total += 1
-        elif kind == "tool_result":
-            content = block.get("content")
-            if isinstance(content, list):
-                total += sum(1 for part in cast("list[Block]", content) if part["type"] == "image")
-    return total
+    return sum(1 for _ in pictures_in(blocks))
 
 
 def accepted_message(message: Message, role: str) -> Message | None:
@@ -307,9 +299,19 @@ def _media(block: Block) -> Block:
     """Return an image or document if the provider can read its source, else a short text block."""
     kind = block["type"]
     source = block.get("source")
-    if isinstance(source, dict) and _readable(cast(Block, source), kind):
-        return _trimmed(block)
-    return text_block(f"[{kind}]")
+    if not isinstance(source, dict) or not _readable(cast(Block, source), kind):
+        return text_block(f"[{kind}]")
+    return _sendable(_trimmed(block)) if kind == "image" else _trimmed(block)
+
+
+def _sendable(image: Block) -> Block:
+    """Return an image with the type that its bytes have; a text block if no provider would accept it."""
+    given = image_data(image)
+    head = None if given is None else base64_head(given[0])
+    if given is not None and head is not None and head.media_type != given[1]:
+        image = {**image, "source": {**image["source"], "media_type": head.media_type}}
+    problem = image_problem(image, GENERAL, many=False)
+    return image if problem is None else text_block(f"[image that cannot be sent: {problem}]")
 
 
 def _readable(source: Block, kind: str) -> bool:

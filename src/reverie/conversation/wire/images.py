@@ -6,20 +6,41 @@ The limits are those of the page build-with-claude/vision; a model's own values 
 from __future__ import annotations
 
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import ceil, sqrt
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from ...model_facts import ModelFacts
 from ...values import record
 
-__all__ = ["DecodedHead", "ImageHead", "decoded_head", "image_data", "image_head", "image_problem", "image_tokens"]
+__all__ = [
+    "GENERAL",
+    "NO_IMAGES",
+    "DecodedHead",
+    "ImageHead",
+    "ImageTotals",
+    "base64_head",
+    "decoded_head",
+    "image_data",
+    "image_head",
+    "image_problem",
+    "image_tokens",
+    "image_totals",
+    "pictures_in",
+]
+
+Block: TypeAlias = dict[str, Any]
 
 PATCH_PIXELS: Final = 28
 """The side of the square of pixels that a model reads as one token."""
+GENERAL: Final = ModelFacts("", (), "build-with-claude/vision", "2026-11-16")
+"""The limits that hold for every model; no log makes a request beyond them."""
+MAX_CHARS_IN_ALL: Final = 26_000_000
+"""The most base64 of a request: its body has at most 32 MB, and a window of a million tokens has about 5 MB of text."""
 _BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 # All formats but JPEG have their size in the first 32 bytes; a JPEG may have a photo's data and a colour profile first.
 _FIRST_CHARS: Final = 4_096
+_MORE_CHARS: Final = 262_144
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _JPEG: Final = b"\xff\xd8\xff"
 _FRAME_MARKERS: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -122,6 +143,63 @@ def image_tokens(width: int, height: int, facts: ModelFacts) -> int:
     return min(tokens, facts.image_tokens)
 
 
+def pictures_in(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield the images among these blocks in order, those inside tool results too."""
+    for block in blocks:
+        if block["type"] == "image":
+            yield block
+        elif block["type"] == "tool_result" and isinstance(block.get("content"), list):
+            yield from (part for part in cast("list[Block]", block["content"]) if part["type"] == "image")
+
+
+@record
+class ImageTotals:
+    """The images of a view together: the limits of a request are about all of them."""
+
+    count: int = 0
+    chars: int = 0
+    """The characters of their data in base64."""
+    wide: int = 0
+    """Images with a side that is too long once there are many of them."""
+    largest: int = 0
+    """The characters of the largest one."""
+
+    def __add__(self, other: ImageTotals) -> ImageTotals:
+        return ImageTotals(
+            self.count + other.count,
+            self.chars + other.chars,
+            self.wide + other.wide,
+            max(self.largest, other.largest),
+        )
+
+    def excess(self, max_images: int, max_image_bytes: int) -> str:
+        """Return the reason for which a request may not have all of these images; empty if it may."""
+        if self.count > max_images:
+            return f"more than {max_images} images"
+        if self.chars > MAX_CHARS_IN_ALL:
+            return f"images of more than {MAX_CHARS_IN_ALL // 1_000_000} MB in all"
+        if self.wide and self.count > GENERAL.many_images:
+            return f"images wider than {GENERAL.many_images_side} pixels among more than {GENERAL.many_images}"
+        return f"an image of more than {max_image_bytes // 1_000_000} MB" if self.largest > max_image_bytes else ""
+
+
+NO_IMAGES: Final = ImageTotals()
+
+
+def image_totals(pictures: Iterable[Block]) -> ImageTotals:
+    """Return the totals of these images."""
+    total = NO_IMAGES
+    for block in pictures:
+        given = image_data(block)
+        if given is None:
+            total += ImageTotals(1)
+            continue
+        head = base64_head(given[0])
+        wide = head is not None and head.longest > GENERAL.many_images_side
+        total += ImageTotals(1, len(given[0]), int(wide), len(given[0]))
+    return total
+
+
 def _patches(width: float, height: float) -> int:
     return ceil(width / PATCH_PIXELS) * ceil(height / PATCH_PIXELS)
 
@@ -135,10 +213,11 @@ def base64_head(base64_text: str) -> ImageHead | None:
 
 
 def _head_of(text: str) -> ImageHead | None:
-    head = image_head(binascii.a2b_base64(text[:_FIRST_CHARS]))
-    if head is not None or len(text) <= _FIRST_CHARS or not text.startswith("/9j/"):
-        return head
-    return image_head(binascii.a2b_base64(text))
+    for chars in (_FIRST_CHARS, _MORE_CHARS, len(text)):
+        head = image_head(binascii.a2b_base64(text[:chars]))
+        if head is not None or len(text) <= chars or not text.startswith("/9j/"):
+            return head
+    return None
 
 
 def _is_base64(text: str) -> bool:

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..decisions import Cause, Decision, Image, ImagesDropped, PrefixRendered, ResultStubbed
+from ..decisions import NO_PREFIX, Cause, Decision, Image, ImagesDropped, PrefixRendered, ResultStubbed
 from ..entries import Message
 from ..view import View
-from .blocks import IMAGE_GONE, STUB, Block, as_blocks, count_images, placeholder
+from .blocks import IMAGE_GONE, STUB, Block, as_blocks, placeholder
 from .flatten import missing_result_block, render
+from .images import GENERAL, MAX_CHARS_IN_ALL, image_totals, pictures_in
 from .options import opening_of
 
-__all__ = ["CONTINUE", "MAX_IMAGES", "build_request", "ends_with_reply", "repairs"]
+__all__ = ["CONTINUE", "build_request", "ends_with_reply", "repairs", "visible_images"]
 
-MAX_IMAGES: Final = 100
-KEPT_IMAGES: Final = 60
+KEPT_IMAGES: Final = 0.6
+"""The share of the limit that is left after images were dropped, so that the prefix changes rarely."""
 CONTINUE: Final = "Continue."
 SYSTEM_MESSAGES: Final = "system_messages"
 """The capability of a model that takes messages of the role ``system``."""
 _OPENING: Final = "[The conversation continues.]"
 _NOTHING: Final = "[Nothing has been said yet.]"
-_NO_PREFIX: Final = PrefixRendered(Cause("request", "no prefix was ever rendered"), "")
 
 
 def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str, Any]:
@@ -33,9 +33,9 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     facts = view.facts
     opening = facts.opening if prefix is None or prefix is facts.prefix else None
     if opening is None or "tools" not in opening:
-        opening = opening_of(prefix or facts.prefix or _NO_PREFIX, view.tool_names())
+        opening = opening_of(prefix or facts.prefix or NO_PREFIX, view.tool_names())
     messages = _messages(view)
-    capabilities = (prefix or facts.prefix or _NO_PREFIX).capabilities
+    capabilities = (prefix or facts.prefix or NO_PREFIX).capabilities
     if facts.amendments and SYSTEM_MESSAGES not in capabilities:
         messages = _without_system_role(messages)
     if facts.edits:
@@ -68,7 +68,7 @@ def repairs(view: View) -> list[Decision]:
     if paused is not None:
         cause = Cause("request", "a call the provider had paused was given up", moves_prefix=True)
         planned.append(ResultStubbed(cause, paused, STUB))
-    if view.images > MAX_IMAGES:
+    if view.excess_images:
         planned.append(_images_to_drop(view))
     return planned
 
@@ -102,7 +102,7 @@ def _messages(view: View) -> list[Message]:
             )
         elif ends_with_reply(view):
             messages.append({"role": "user", "content": CONTINUE})
-    if view.images > MAX_IMAGES:
+    if view.excess_images:
         messages = _fewer_images(view, messages)
     if messages[0]["role"] != "user" and not view.group(0).is_compaction:
         messages.insert(0, {"role": "user", "content": _OPENING})
@@ -156,18 +156,33 @@ def _edit(block: Block, seen: set[str]) -> Block | None:
     return {**block, "tool_use_ids": ids} if ids else None
 
 
-def _images_to_drop(view: View) -> ImagesDropped:
-    """Return the decision to drop the oldest images, many at once so that the prefix changes rarely."""
-    surplus = view.images - KEPT_IMAGES
-    images: list[Image] = []
+def visible_images(view: View) -> list[tuple[Image, Block]]:
+    """Return the images of a view with their places, oldest first."""
+    found: list[tuple[Image, Block]] = []
     for group in view.groups:
         for piece in group.pieces:
             gone = view.overrides.images.get(piece.uuid, frozenset())
-            for ordinal in range(count_images(as_blocks(piece.message))):
-                if ordinal not in gone and len(images) < surplus:
-                    images.append(Image(piece.uuid, ordinal))
-    cause = Cause("request", f"more than {MAX_IMAGES} images", moves_prefix=True)
-    return ImagesDropped(cause, images, IMAGE_GONE)
+            for ordinal, block in enumerate(pictures_in(as_blocks(piece.message))):
+                if ordinal not in gone:
+                    found.append((Image(piece.uuid, ordinal), block))
+    return found
+
+
+def _images_to_drop(view: View) -> ImagesDropped:
+    """Return the decision to drop images that are too large, then the oldest, until the others fit a request."""
+    limits = view.facts.prefix or NO_PREFIX
+    measured = [(place, image_totals([block])) for place, block in visible_images(view)]
+    many = len(measured) > GENERAL.many_images
+    kept = [one for one in measured if one[1].largest <= limits.max_image_bytes and not (many and one[1].wide)]
+    count, chars = len(kept), sum(totals.chars for _, totals in kept)
+    first = 0
+    if count > limits.max_images or chars > MAX_CHARS_IN_ALL:
+        while count > limits.max_images * KEPT_IMAGES or chars > MAX_CHARS_IN_ALL * KEPT_IMAGES:
+            count, chars = count - 1, chars - kept[first][1].chars
+            first += 1
+    stays = {place for place, _ in kept[first:]}
+    cause = Cause("request", view.excess_images, moves_prefix=True)
+    return ImagesDropped(cause, [place for place, _ in measured if place not in stays], IMAGE_GONE)
 
 
 def _fewer_images(view: View, messages: list[Message]) -> list[Message]:

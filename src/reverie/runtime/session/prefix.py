@@ -13,6 +13,7 @@ from ...conversation.wire.request import CONTINUE, build_request, ends_with_repl
 from ...errors import InputError, SessionError
 from ...events import FellBack
 from ...layers.l2_trim import provider_edits
+from ...model_facts import facts_of
 from ...values import record, replace
 from .limits import betas_of
 from .log import SessionLog
@@ -73,7 +74,17 @@ async def render_prefix(
         log.emit(FellBack(log.name, "cache_edit", why))
     reason = "first request" if before is None else "system, tools, model or options changed"
     cause = Cause("request", reason, moves_prefix=before is not None)
-    prefix = PrefixRendered(cause, asked.model, asked.system, tools, body, capabilities=sorted(capabilities))
+    facts = facts_of(asked.model)
+    prefix = PrefixRendered(
+        cause,
+        asked.model,
+        asked.system,
+        tools,
+        body,
+        capabilities=sorted(capabilities),
+        max_images=facts.max_images,
+        max_image_bytes=facts.max_image_bytes,
+    )
     if before is None or replace(before, cause=cause) != prefix:
         _refuse_unusable(prefix)
         await log.decide(prefix)
