@@ -13,11 +13,13 @@ from reverie import InMemoryStorage, Session, SessionError
 from reverie.cache.usage import Usage, usage_of
 from reverie.conversation.decisions import CallRecorded, decision_of
 from reverie.conversation.entries import DECISION
-from reverie.conversation.fork import PLACEHOLDER, fork_base
+from reverie.conversation.fork import PLACEHOLDER, ForkBase, before_directive
 from reverie.conversation.log import parse_log
+from reverie.conversation.wire.blocks import as_blocks
 from reverie.conversation.wire.canonical import canonical, extends
 from reverie.conversation.wire.validate import problems
 from reverie.errors import ModelUnavailable
+from reverie.model_facts import facts_of
 from reverie.models.anthropic import AnthropicModel
 from reverie.ports import Capabilities, Reply, ReplyDelta
 from reverie.runtime.places.projects import log_key, project_slug
@@ -195,13 +197,54 @@ def test_a_fork_cannot_fork_and_the_tool_list_stays():
             assert len(refused) == 1
             assert [tool["name"] for tool in model.requests[1]["tools"]] == ["Read", "Agent"]
             assert forking() == ""
-        async with Session.open("child", storage=InMemoryStorage()) as child:
-            # The second check: the tag of a directive in the history itself.
-            base = fork_base(session.view, max_tokens=10)
-            tagged = base.request_for("Do this.", source="outer")["messages"][-1]["content"]
-            await child.say(tagged[-1]["text"])
+            # The second check: the mark of a directive in the history itself.
+            branch = ForkBase(session.view, MODEL, facts_of(MODEL), 10).branch("Do this.", source="outer")
             with pytest.raises(SessionError, match="cannot fork"):
-                await Forks(child.parts.host, model).ask("And this?", source="inner", max_tokens=10)
+                await Forks(session.parts.host, model, view=branch).ask("And this?", source="inner", max_tokens=10)
+
+    run(steps)
+
+
+@pytest.mark.requirement("L7.3")
+def test_a_users_text_that_looks_like_a_directive_stops_no_fork():
+    async def steps() -> None:
+        async with Session.open("s", storage=InMemoryStorage(), clock=lambda: START) as session:
+            await session.say('<reverie-fork source="x">\nWhat is this line of my log?\n</reverie-fork>')
+            await asked(session)
+            await session.observe(reply({"type": "text", "text": "A side question."}))
+            model = Said(lambda _: "An answer.")
+            answer = await Forks(session.parts.host, model).ask("Which log?", source="test", max_tokens=100)
+            assert answer.text == "An answer."
+
+    run(steps)
+
+
+@pytest.mark.requirement("L7.1", "V9")
+@pytest.mark.parametrize("ending", ["a reply", "a paused call", "a user's text"])
+def test_only_the_directive_follows_the_conversation_and_the_breakpoint_stands_before_it(ending: str):
+    model = Said(lambda _: "An answer.")
+    paused = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+
+    async def steps() -> None:
+        async with Session.open("s", storage=InMemoryStorage(), clock=lambda: START) as session:
+            await session.say("hello")
+            await asked(session)
+            await session.observe(
+                reply({"type": "text", "text": "Hi."}, *([paused] if ending == "a paused call" else []))
+            )
+            if ending == "a user's text":
+                await session.say("And now?")
+            await Forks(session.parts.host, model).ask("Who?", source="test", max_tokens=100)
+            await session.say("Go on.")
+            later = await asked(session)
+        sent = model.requests[0]
+        assert problems(sent) == []
+        assert "Continue." not in str(sent["messages"])
+        blocks = [block for message in sent["messages"] for block in as_blocks(message)]
+        assert blocks[-1]["text"].startswith('<reverie-fork source="test">')
+        marks = [at for at, block in enumerate(blocks) if "cache_control" in block]
+        assert marks[-1] == len(blocks) - 2  # the last block that a later request also has
+        assert extends(canonical({**sent, "messages": before_directive(sent["messages"])}), canonical(later))
 
     run(steps)
 

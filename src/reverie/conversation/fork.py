@@ -1,91 +1,84 @@
-"""Forks: a side question that reuses the cached prefix by adding one directive to the parent's request.
+"""Forks: a side question on a branch of the view, which reuses the cached prefix of the parent's requests.
 
-Everything before the directive is the request the parent sends or is about to send, so the provider reads it from its
-cache. Tool calls the parent has not answered yet get one placeholder result, the same for every call and every fork,
-so forks of the same moment differ in their directive alone.
+A branch is a view of its own: the parent's view, a placeholder for each call the parent has not answered yet, the same
+for every call and every fork, and one directive. Replies and results are folded into it as into any view, so that
+every request of a fork comes from the one builder. Forks of the same moment differ in their directive alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
+from ..model_facts import ModelFacts
 from ..values import record
-from .entries import Message
+from .entries import ASSISTANT, USER, Entry, Message, new_uuid
+from .side_query import adapted
 from .view import View
-from .wire.blocks import Block, as_blocks, text_block
+from .wire.blocks import Block, as_blocks
 from .wire.request import build_request
 
-__all__ = ["PLACEHOLDER", "ForkBase", "fork_base", "is_forked", "tagged"]
+__all__ = ["FORK_TAG", "PLACEHOLDER", "ForkBase", "before_directive", "is_forked", "with_reply", "with_results"]
 
 PLACEHOLDER: Final = "[This call runs in the conversation this question branched off from; its result is not here.]"
-_TAG: Final = "<reverie-fork "
-_LEAST_ANSWER: Final = 1_024  # tokens that a reply needs beside its thinking budget
+FORK_TAG: Final = "<reverie-fork "
+"""The beginning of a directive's text, for its reader; the mark of a fork is in the entry's body."""
+_MARK: Final = "fork"
+_OWN_REPLIES: Final = ("stream", "output_format", "compaction")  # the form of the conversation's own replies
 
 
 @record
 class ForkBase:
-    """The part that all forks of one moment share: the parent's request without its messages, and its messages."""
+    """The part that all forks of one moment share: the view they branch off from, and the options of their requests."""
 
-    request: Mapping[str, Any]
-    messages: tuple[Message, ...]
+    view: View
+    model: str
+    facts: ModelFacts
+    answer_tokens: int
+    """The limit of a reply's text; room for thinking is added where the model thinks."""
 
-    def request_for(self, directive: str, *, source: str) -> dict[str, Any]:
-        """Return the request of a fork: the shared part with this directive at the end, tagged with ``source``."""
-        return {**self.request, "messages": [*self.messages[:-1], _with(self.messages[-1], tagged(directive, source))]}
+    def branch(self, directive: str, *, source: str) -> View:
+        """Return a branch of the view that ends in this directive; open calls get a placeholder before it."""
+        waiting = self.view.unanswered()
+        results: list[Block] = [
+            {"type": "tool_result", "tool_use_id": called, "content": PLACEHOLDER} for called in waiting
+        ]
+        view = with_results(self.view, results) if results else self.view
+        text = f'{FORK_TAG}source="{source}">\n{directive}\n</reverie-fork>'
+        return _folded(view, USER, {"message": {"role": USER, "content": text}, _MARK: source})
 
-
-def fork_base(view: View, *, max_tokens: int, model: str = "") -> ForkBase:
-    """Return the part that forks of this view share; ``model`` replaces the view's model if given.
-
-    ``max_tokens`` limits a fork's reply; it is raised if the request's thinking budget needs more. Tool calls
-    without a result get a placeholder.
-    """
-    request = build_request(view)
-    messages = cast("list[Message]", request["messages"])
-    open_calls = set(view.unanswered())
-    if open_calls:
-        messages[-1] = _with_placeholders(messages[-1], open_calls)
-    if messages[-1]["role"] != "user":  # the provider would resume a call it had paused
-        messages.append({"role": "user", "content": [text_block(PLACEHOLDER)]})
-    if model:
-        request["model"] = model
-    request["max_tokens"] = max(max_tokens, _thinking_room(request))
-    request.pop("stream", None)
-    return ForkBase({key: value for key, value in request.items() if key != "messages"}, tuple(messages))
-
-
-def tagged(directive: str, source: str) -> str:
-    """Return a directive inside the tag that marks messages as a fork's; the tag names ``source``."""
-    return f'{_TAG}source="{source}">\n{directive}\n</reverie-fork>'
+    def request(self, branch: View) -> dict[str, Any]:
+        """Return the next request of a branch, for this model."""
+        request = build_request(branch)
+        request["model"] = self.model or request["model"]
+        for own in _OWN_REPLIES:
+            request.pop(own, None)
+        config: Any = request.get("output_config")
+        if isinstance(config, Mapping):
+            request["output_config"] = {key: value for key, value in config.items() if key != "format"}
+        return adapted(request, self.facts, answer_tokens=self.answer_tokens)
 
 
-def is_forked(messages: Sequence[Message]) -> bool:
-    """Say whether these messages belong to a fork: a text block of the user's begins with the fork tag."""
-    return any(
-        block.get("type") == "text" and str(block.get("text", "")).startswith(_TAG)
-        for message in messages
-        if message["role"] == "user"
-        for block in as_blocks(message)
-    )
+def with_reply(branch: View, message: Message, rest: dict[str, Any]) -> View:
+    """Return the branch after a reply: its message, and the other fields of the provider's answer."""
+    return _folded(branch, ASSISTANT, {"message": message, "reply": rest})
 
 
-def _with_placeholders(message: Message, calls: set[str]) -> Message:
-    """Return the message with the results of these calls replaced by the placeholder."""
-    blocks: list[Block] = []
-    for block in as_blocks(message):
-        if block["type"] == "tool_result" and block["tool_use_id"] in calls:
-            block = {"type": "tool_result", "tool_use_id": block["tool_use_id"], "content": PLACEHOLDER}
-        blocks.append(block)
-    return {"role": message["role"], "content": blocks}
+def with_results(branch: View, results: Sequence[Block]) -> View:
+    """Return the branch after the results of tool calls."""
+    return _folded(branch, USER, {"message": {"role": USER, "content": list(results)}})
 
 
-def _with(message: Message, text: str) -> Message:
-    return {"role": message["role"], "content": [*as_blocks(message), text_block(text)]}
+def is_forked(view: View) -> bool:
+    """Say whether this view is a branch: an entry of its history is marked as a fork's directive."""
+    return any(_MARK in entry.body for entry in view.history)
 
 
-def _thinking_room(request: Mapping[str, Any]) -> int:
-    """Return the smallest ``max_tokens`` that the request's thinking budget allows; 0 if it has no budget."""
-    thinking: Any = request.get("thinking")
-    budget: Any = cast("Mapping[str, Any]", thinking).get("budget_tokens") if isinstance(thinking, Mapping) else None
-    return budget + _LEAST_ANSWER if isinstance(budget, int) else 0
+def before_directive(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages of a fork's first request without the directive, the last block of the last message."""
+    rest = as_blocks(messages[-1])[:-1]
+    return [*messages[:-1], *([{**messages[-1], "content": rest}] if rest else [])]
+
+
+def _folded(view: View, kind: str, body: dict[str, Any]) -> View:
+    return view.fold(Entry(new_uuid(), view.last, "", "", kind, body))

@@ -1,8 +1,8 @@
 """Forks: side questions to a model on the warm prefix of a session, outside its conversation.
 
-A fork sees the session's current view and answers one directive. Its answer does not enter the conversation; only
-its usage is recorded, under its own source. It has a copy of the read state, a cancel scope under its caller's, and
-only the tools that its caller allows.
+A fork sees the session's current view and answers one directive. Its replies and results are folded into a branch of
+that view and do not enter the conversation; only its usage is recorded, under its own source. It has a copy of the read
+state, a cancel scope under its caller's, and only the tools that its caller allows.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import anyio
 
 from ...cache.breakpoints import with_marks
 from ...cache.usage import Usage, usage_of
+from ...conversation.answer import REFUSAL, answer_problem, answer_text
 from ...conversation.entries import Message
-from ...conversation.fork import ForkBase, fork_base, is_forked
+from ...conversation.fork import ForkBase, before_directive, is_forked, with_reply, with_results
 from ...conversation.reads import files_in_view
 from ...conversation.view import View
-from ...conversation.wire.blocks import Block, as_blocks
-from ...errors import ModelUnavailable, ReplyBroken, SessionError
+from ...conversation.wire.blocks import Block
+from ...errors import InputError, ModelUnavailable, ReplyBroken, SessionError
+from ...model_facts import facts_of
 from ...ports import Model, Reply
 from ...values import record
 from .port import SessionPort
@@ -41,6 +43,7 @@ __all__ = [
 ]
 
 DENIED: Final = "This call was not run: a side question may not use this tool. Answer from the conversation so far."
+_PAUSED: Final = "pause_turn"
 _source: ContextVar[str] = ContextVar("reverie_fork_source", default="")
 
 
@@ -92,16 +95,25 @@ class ForkBatch:
 
 @record
 class ForkReply:
-    """The last answer of a fork, and the usage of all its calls; ``denied`` names the tools it was refused."""
+    """The last answer of a fork, and the usage of all its calls; ``denied`` names the tools it was refused.
+
+    ``problem`` is the reason why there is no answer, such as a refusal, and empty otherwise.
+    """
 
     text: str
-    content: list[Block]
+    content: list[Any]
     usage: Usage
     cache_read_share: float
     cost_usd: float | None
     turns: int = 1
     denied: tuple[str, ...] = ()
     stop_reason: str = ""
+    problem: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether the model declined to answer; the same question would be declined again."""
+        return self.stop_reason == REFUSAL
 
 
 class Forks:
@@ -194,9 +206,10 @@ class Forks:
         view = self._view if self._view is not None else self._session.view
         if forking():
             raise SessionError(f"a fork ({forking()}) cannot fork: answer the directive from the conversation")
-        if is_forked(view.messages()):
+        if is_forked(view):
             raise SessionError("this conversation is a fork itself: a fork cannot fork")
-        return fork_base(view, max_tokens=max_tokens, model=self._model.model_id)
+        model = self._model.model_id
+        return ForkBase(view, model, facts_of(model), max_tokens)
 
     async def _scoped(
         self, run: _Run, forked: ForkBase, directive: str, max_turns: int, timeout_seconds: float | None
@@ -219,6 +232,15 @@ class Forks:
 
 
 @dataclass(slots=True)
+class _Spent:
+    """The turns, the usage and the cost of a fork so far; the cost is None once a call has no known price."""
+
+    turns: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = 0.0
+
+
+@dataclass(slots=True)
 class _Run:
     """One running fork."""
 
@@ -233,35 +255,46 @@ class _Run:
     on_call: OnCall | None = None
 
     async def answered(self, forked: ForkBase, directive: str, max_turns: int) -> ForkReply:
-        planned = self.session.mark_fork(forked.messages)
         state = ForkState(self.source, files_in_view(self.view))
-        request: dict[str, Any] = forked.request_for(directive, source=self.source)
-        declared: list[dict[str, Any]] = list(request.get("tools") or ())
-        used, cost, turns = Usage(), 0.0, 0
-        unpriced = False
+        branch = forked.branch(directive, source=self.source)
+        spent = _Spent()
         while True:
-            turns += 1
-            body = await self._sent({**with_marks(request, planned), **self.session.request_extras})
-            price = await self.session.record_call(body, source=self.source)
-            unpriced, cost = unpriced or price is None, cost + (price or 0.0)
-            reported: Any = body.get("usage")
-            usage = usage_of(cast("Mapping[str, Any]", reported) if isinstance(reported, Mapping) else {})
-            used = used.plus(usage)
-            if self.on_call is not None:
-                self.on_call(usage, price)
-            message, rest = plain_reply(body)
-            calls = calls_of(message, declared)
-            may_go_on = self.within is None or self.within(turns, used, None if unpriced else cost)
-            if not calls or turns >= max_turns or not may_go_on:
+            request = forked.request(branch)
+            # A breakpoint at the directive would be one that no other request can read.
+            shared = request["messages"] if spent.turns else before_directive(request["messages"])
+            marked = with_marks(request, self.session.mark_fork(shared))
+            body = await self._sent({**marked, **self.session.request_extras})
+            await self._record(body, spent)
+            message, rest = _reply_of(body)
+            branch = with_reply(branch, message, rest)
+            calls = _open_calls(branch, message, request)
+            stopped = str(rest.get("stop_reason") or "")
+            goes_on = stopped == _PAUSED or (calls and stopped != REFUSAL)
+            if not goes_on or spent.turns >= max_turns or not self._is_within(spent):
                 break
-            results = [await self._result(call, state) for call in calls]
-            said: list[Message] = [*request["messages"], message, {"role": "user", "content": results}]
-            request, planned = {**request, "messages": said}, self.session.mark_fork(said)
-        content = as_blocks(message)
-        text = "".join(str(block["text"]) for block in content if block.get("type") == "text")
-        share = used.read / used.input if used.input else 0.0
-        stop = str(rest.get("stop_reason") or "")
-        return ForkReply(text, content, used, share, None if unpriced else cost, turns, tuple(state.denied), stop)
+            if calls:
+                branch = with_results(branch, [await self._result(call, state) for call in calls])
+        content: Any = message["content"]
+        text = answer_text(content)
+        blocks: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        share = spent.usage.read / spent.usage.input if spent.usage.input else 0.0
+        problem = answer_problem(rest, text)
+        denied = tuple(state.denied)
+        return ForkReply(text, blocks, spent.usage, share, spent.cost, spent.turns, denied, stopped, problem)
+
+    async def _record(self, body: dict[str, Any], spent: _Spent) -> None:
+        """Record the usage and the price of one call."""
+        price = await self.session.record_call(body, source=self.source)
+        reported: Any = body.get("usage")
+        usage = usage_of(cast("Mapping[str, Any]", reported) if isinstance(reported, Mapping) else {})
+        spent.turns += 1
+        spent.usage = spent.usage.plus(usage)
+        spent.cost = None if price is None or spent.cost is None else spent.cost + price
+        if self.on_call is not None:
+            self.on_call(usage, price)
+
+    def _is_within(self, spent: _Spent) -> bool:
+        return self.within is None or self.within(spent.turns, spent.usage, spent.cost)
 
     async def _sent(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request and return the body of the reply; pass its text to ``on_text`` as it arrives."""
@@ -285,3 +318,20 @@ class _Run:
         if answer.is_error:
             block["is_error"] = True
         return block
+
+
+def _reply_of(body: dict[str, Any]) -> tuple[Message, dict[str, Any]]:
+    try:
+        return plain_reply(body)
+    except InputError as error:
+        raise ReplyBroken(f"the reply cannot be used: {error}") from error
+
+
+def _open_calls(branch: View, message: Message, request: Mapping[str, Any]) -> list[Call]:
+    """Return the calls of a reply that wait for a result in the branch, each once."""
+    waiting = set(branch.unanswered())
+    first: dict[str, Call] = {}
+    for call in calls_of(message, request.get("tools") or ()):
+        if call.id in waiting:
+            first.setdefault(call.id, call)
+    return list(first.values())

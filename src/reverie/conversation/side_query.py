@@ -1,0 +1,91 @@
+"""Side queries: requests beside the conversation, whose options fit the model that they are sent to.
+
+A side query never forces a tool. Thinking counts towards the output limit, so a model that thinks gets room for it
+beside the answer; a query of its own turns thinking off where the model allows that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from ..model_facts import ModelFacts
+from .decisions import Cause, PrefixRendered, body_of
+from .entries import ASSISTANT, DECISION, USER, Entry, Message
+from .view import View
+from .wire.request import build_request
+
+__all__ = ["THINKING_ROOM", "adapted", "side_request", "thinks"]
+
+THINKING_ROOM: Final = 8_000
+"""The output tokens added for the thinking of a model that decides itself how much it thinks."""
+_SAMPLING: Final = ("temperature", "top_p", "top_k")
+_OFF: Final = ("disabled", "between_tools")
+_FORCED: Final = ("any", "tool")
+
+
+def side_request(
+    facts: ModelFacts,
+    messages: Iterable[Message],
+    *,
+    model: str,
+    answer_tokens: int,
+    system: str = "",
+    tools: Iterable[dict[str, Any]] = (),
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a request of its own with these messages, built from a view of them, for a model with these facts."""
+    fields = {**(options or {}), "max_tokens": answer_tokens}
+    prefix = PrefixRendered(Cause("request", "a side query"), model, system, list(tools), fields)
+    entries = [Entry("prefix", None, "", "", DECISION, body_of(prefix))]
+    for number, message in enumerate(messages):
+        kind = ASSISTANT if message["role"] == ASSISTANT else USER
+        entries.append(Entry(f"message-{number}", entries[-1].uuid, "", "", kind, {"message": message}))
+    request = build_request(View().fold_all(entries))
+    return adapted(_quiet(request, facts), facts, answer_tokens=answer_tokens)
+
+
+def adapted(request: Mapping[str, Any], facts: ModelFacts, *, answer_tokens: int) -> dict[str, Any]:
+    """Return a side query with options that a model with these facts accepts, and room for ``answer_tokens``.
+
+    A forced tool choice is left out, and so is an effort that the model does not know.
+    """
+    out = {key: value for key, value in request.items() if facts.sampling or key not in _SAMPLING}
+    if _kind(out.get("tool_choice")) in _FORCED:
+        del out["tool_choice"]
+    if "thinking" in out and _kind(out["thinking"]) not in facts.thinking:
+        del out["thinking"]
+    if not facts.context_editing:
+        out.pop("context_management", None)
+    if "effort" in _fields(out.get("output_config")) and not facts.default_effort:
+        out["output_config"] = {key: value for key, value in out["output_config"].items() if key != "effort"}
+    out["max_tokens"] = max(1, min(answer_tokens + _thinking_room(out, facts), facts.max_output_tokens))
+    return out
+
+
+def thinks(request: Mapping[str, Any], facts: ModelFacts) -> bool:
+    """Say whether a model with these facts thinks before it answers this request."""
+    given = request.get("thinking")
+    return facts.thinking_by_default if given is None else _kind(given) not in _OFF
+
+
+def _thinking_room(request: Mapping[str, Any], facts: ModelFacts) -> int:
+    """Return the output tokens that a model with these facts may use for thinking before it answers."""
+    if not thinks(request, facts):
+        return 0
+    budget: Any = _fields(request.get("thinking")).get("budget_tokens")
+    return budget if isinstance(budget, int) else THINKING_ROOM
+
+
+def _quiet(request: dict[str, Any], facts: ModelFacts) -> dict[str, Any]:
+    """Return the request with thinking off, where the model would think and can be told not to."""
+    off = next((kind for kind in _OFF if kind in facts.thinking), None)
+    return {**request, "thinking": {"type": off}} if off is not None and thinks(request, facts) else request
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _kind(value: Any) -> str:
+    return str(_fields(value).get("type") or "")
