@@ -3,20 +3,24 @@
 A branch is a view of its own: the parent's view, a placeholder for each call the parent has not answered yet, the same
 for every call and every fork, and one directive. Replies and results are folded into it as into any view, so that
 every request of a fork comes from the one builder. Forks of the same moment differ in their directive alone.
+
+A branch repeats the conversation unchanged, so its thinking stays valid. A fork on another model strips nothing: its
+provider leaves out the thinking that this model cannot read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..model_facts import ModelFacts
-from ..values import record
+from ..values import record, replace
+from .decisions import Cause, PrefixRendered
 from .entries import ASSISTANT, USER, Entry, Message, new_uuid
 from .side_query import adapted
 from .view import View
 from .wire.blocks import Block, as_blocks
-from .wire.request import build_request
+from .wire.request import SYSTEM_MESSAGES, build_request
 
 __all__ = ["FORK_TAG", "PLACEHOLDER", "ForkBase", "before_directive", "is_forked", "with_reply", "with_results"]
 
@@ -49,14 +53,23 @@ class ForkBase:
 
     def request(self, branch: View) -> dict[str, Any]:
         """Return the next request of a branch, for this model."""
-        request = build_request(branch)
-        request["model"] = self.model or request["model"]
+        request = build_request(branch, self._prefix(branch))
         for own in _OWN_REPLIES:
             request.pop(own, None)
         config: Any = request.get("output_config")
         if isinstance(config, Mapping):
-            request["output_config"] = {key: value for key, value in config.items() if key != "format"}
+            fields = cast("Mapping[str, Any]", config)
+            request["output_config"] = {key: value for key, value in fields.items() if key != "format"}
         return adapted(request, self.facts, answer_tokens=self.answer_tokens)
+
+    def _prefix(self, branch: View) -> PrefixRendered | None:
+        """Return the prefix as another model takes it; None if the branch is for the conversation's own model."""
+        prefix = branch.facts.prefix or PrefixRendered(Cause("request", "a side question"), self.model)
+        if prefix.model == self.model:
+            return branch.facts.prefix
+        knows_role = self.facts.system_messages
+        able = [one for one in prefix.capabilities if knows_role or one != SYSTEM_MESSAGES]
+        return replace(prefix, model=self.model, capabilities=able)
 
 
 def with_reply(branch: View, message: Message, rest: dict[str, Any]) -> View:

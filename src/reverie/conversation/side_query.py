@@ -71,7 +71,8 @@ def thinks(request: Mapping[str, Any], facts: ModelFacts) -> bool:
 
 def _thinking_room(request: Mapping[str, Any], facts: ModelFacts) -> int:
     """Return the output tokens that a model with these facts may use for thinking before it answers."""
-    if not thinks(request, facts):
+    may_ignore = facts.thinking_by_default and facts.api != "messages"  # other providers have no such option
+    if not (thinks(request, facts) or may_ignore):
         return 0
     budget: Any = _fields(request.get("thinking")).get("budget_tokens")
     return budget if isinstance(budget, int) else THINKING_ROOM

@@ -209,7 +209,7 @@ class Forks:
         if is_forked(view):
             raise SessionError("this conversation is a fork itself: a fork cannot fork")
         model = self._model.model_id
-        return ForkBase(view, model, facts_of(model), max_tokens)
+        return ForkBase(view, model, facts_of(model, self._session.settings.models), max_tokens)
 
     async def _scoped(
         self, run: _Run, forked: ForkBase, directive: str, max_turns: int, timeout_seconds: float | None
@@ -269,8 +269,9 @@ class _Run:
             branch = with_reply(branch, message, rest)
             calls = _open_calls(branch, message, request)
             stopped = str(rest.get("stop_reason") or "")
-            goes_on = stopped == _PAUSED or (calls and stopped != REFUSAL)
-            if not goes_on or spent.turns >= max_turns or not self._is_within(spent):
+            may_go_on = self.within is None or self.within(spent.turns, spent.usage, spent.cost)
+            unfinished = stopped == _PAUSED or (calls and stopped != REFUSAL)
+            if not unfinished or not may_go_on or spent.turns >= max_turns:
                 break
             if calls:
                 branch = with_results(branch, [await self._result(call, state) for call in calls])
@@ -292,9 +293,6 @@ class _Run:
         spent.cost = None if price is None or spent.cost is None else spent.cost + price
         if self.on_call is not None:
             self.on_call(usage, price)
-
-    def _is_within(self, spent: _Spent) -> bool:
-        return self.within is None or self.within(spent.turns, spent.usage, spent.cost)
 
     async def _sent(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request and return the body of the reply; pass its text to ``on_text`` as it arrives."""
