@@ -14,7 +14,6 @@ from typing import Final
 from ..values import replace
 from .cuts import BLOCK, EDIT, SYSTEM, Item, LoggedCut, VisibleItems, item_shown_by, message_of
 from .decisions import (
-    NO_PREFIX,
     CacheEdits,
     Collapsed,
     Compacted,
@@ -158,17 +157,11 @@ class View:
 
     @property
     def finished_messages(self) -> tuple[list[Message], int] | None:
-        """A list of messages only decisions can change, and the length of this view's part; None with too many images.
+        """A list of messages only decisions can change, and the length of this view's part.
 
-        A request with too many images drops some of them, so its messages may differ from the list.
+        None if a request has to drop some of the images, because its messages may then differ from the list.
         """
-        return None if self.excess_images else (self._finished.flat, self._groups_finished)
-
-    @property
-    def excess_images(self) -> str:
-        """The reason for which a request may not have all images of the view; empty if it may."""
-        limits = self.facts.prefix or NO_PREFIX
-        return self.images.excess(limits.max_images, limits.max_image_bytes)
+        return None if self.images.excess(self.facts.prefix) else (self._finished.flat, self._groups_finished)
 
     def results_from(self, start: int) -> list[Result]:
         """Return the tool results in the view from the index ``start`` on, oldest first."""

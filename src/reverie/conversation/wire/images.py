@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from ...model_facts import ModelFacts
 from ...values import record
+from ..decisions import NO_PREFIX, PrefixRendered
 
 __all__ = [
     "GENERAL",
@@ -172,15 +173,17 @@ class ImageTotals:
             max(self.largest, other.largest),
         )
 
-    def excess(self, max_images: int, max_image_bytes: int) -> str:
-        """Return the reason for which a request may not have all of these images; empty if it may."""
-        if self.count > max_images:
-            return f"more than {max_images} images"
+    def excess(self, prefix: PrefixRendered | None) -> str:
+        """Return the reason for which a request with this prefix may not have all of these images; empty if it may."""
+        limits = prefix or NO_PREFIX
+        if self.count > limits.max_images:
+            return f"more than {limits.max_images} images"
         if self.chars > MAX_CHARS_IN_ALL:
             return f"images of more than {MAX_CHARS_IN_ALL // 1_000_000} MB in all"
         if self.wide and self.count > GENERAL.many_images:
             return f"images wider than {GENERAL.many_images_side} pixels among more than {GENERAL.many_images}"
-        return f"an image of more than {max_image_bytes // 1_000_000} MB" if self.largest > max_image_bytes else ""
+        largest = limits.max_image_bytes
+        return f"an image of more than {largest // 1_000_000} MB" if self.largest > largest else ""
 
 
 NO_IMAGES: Final = ImageTotals()

@@ -68,7 +68,7 @@ def repairs(view: View) -> list[Decision]:
     if paused is not None:
         cause = Cause("request", "a call the provider had paused was given up", moves_prefix=True)
         planned.append(ResultStubbed(cause, paused, STUB))
-    if view.excess_images:
+    if view.images.excess(view.facts.prefix):
         planned.append(_images_to_drop(view))
     return planned
 
@@ -102,7 +102,7 @@ def _messages(view: View) -> list[Message]:
             )
         elif ends_with_reply(view):
             messages.append({"role": "user", "content": CONTINUE})
-    if view.excess_images:
+    if view.images.excess(view.facts.prefix):
         messages = _fewer_images(view, messages)
     if messages[0]["role"] != "user" and not view.group(0).is_compaction:
         messages.insert(0, {"role": "user", "content": _OPENING})
@@ -181,7 +181,7 @@ def _images_to_drop(view: View) -> ImagesDropped:
             count, chars = count - 1, chars - kept[first][1].chars
             first += 1
     stays = {place for place, _ in kept[first:]}
-    cause = Cause("request", view.excess_images, moves_prefix=True)
+    cause = Cause("request", view.images.excess(limits), moves_prefix=True)
     return ImagesDropped(cause, [place for place, _ in measured if place not in stays], IMAGE_GONE)
 
 
