@@ -115,6 +115,8 @@ def last_markable(messages: Sequence[Message], upto: int) -> BlockPosition | Non
     """Return the position of the last block of the first ``upto`` messages that may have a breakpoint, or None."""
     for at in range(min(upto, len(messages)) - 1, -1, -1):
         content = messages[at]["content"]
+        if messages[at]["role"] == "system":  # it may be shown for one turn only
+            continue
         if isinstance(content, str):
             return BlockPosition(at, 0)
         blocks = cast("list[Block]", content)

@@ -142,7 +142,7 @@ def _after(digests: Digests, message: Message, *, first: bool, covers: Mapping[s
 
 
 def stale_replies(
-    view: View, sent: SentPrefix, bound: Mapping[str, str], *, start: int = 0, offset: int = 0
+    view: View, sent: SentPrefix, bound: Mapping[str, str | None], *, start: int = 0, offset: int = 0
 ) -> list[str]:
     """Return the uuids of the replies whose thinking the provider would refuse, in order; empty if there are none.
 
@@ -162,7 +162,7 @@ def stale_replies(
     return []
 
 
-def _first_stale(group: Group, view: View, before: Digests, bound: Mapping[str, str]) -> str | None:
+def _first_stale(group: Group, view: View, before: Digests, bound: Mapping[str, str | None]) -> str | None:
     """Return the uuid of the group's first reply with thinking that is not bound to the content before it."""
     for piece in group.pieces:
         blocks = as_blocks(piece.message)

@@ -159,9 +159,12 @@ class View:
     def finished_messages(self) -> tuple[list[Message], int] | None:
         """A list of messages only decisions can change, and the length of this view's part.
 
-        None if a request has to drop some of the images, because its messages may then differ from the list.
+        None where the messages of a request may differ from the list: with too many images, some of which it drops,
+        and with system messages for a model that takes none.
         """
-        return None if self.images.excess(self.facts.prefix) else (self._finished.flat, self._groups_finished)
+        prefix = self.facts.prefix
+        converts = self.facts.amendments and (prefix is None or "system_messages" not in prefix.capabilities)
+        return None if converts or self.images.excess(prefix) else (self._finished.flat, self._groups_finished)
 
     def results_from(self, start: int) -> list[Result]:
         """Return the tool results in the view from the index ``start`` on, oldest first."""

@@ -72,7 +72,7 @@ def _newest(held: CacheEntry | None) -> list[CacheEntry]:
 
 def _inserted_messages(view: View) -> int:
     """Return 1 where the request builder puts a user message before the view's first message, else 0."""
-    return 1 if view.length and view.group(0).role == "assistant" else 0
+    return 1 if view.length and view.group(0).role == "assistant" and not view.group(0).is_compaction else 0
 
 
 class CachePlan:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ...conversation.log import ParsedLog
 from ...conversation.view import View
 from ...errors import InputError, StorageError
+from ...model_facts import ModelFacts
 from ...ports import Model, Storage
 from ...settings import Settings
 from ...storage.files import FileStorage
@@ -30,6 +31,7 @@ from .offload.offloader import Offloader
 from .offload.read_back import ReadBack
 from .policy import SessionPolicy
 from .prefix import RequestOptions, last_sent
+from .thinking import ThinkingWatch
 from .trim import Trimmer
 
 __all__ = ["SessionOptions", "SessionParts", "assemble"]
@@ -82,6 +84,7 @@ class SessionParts:
     compact: Compactor
     inbox: Inbox
     background: BackgroundTasks
+    thinking: ThinkingWatch
 
     async def configure(self, log: SessionLog, asked: RequestOptions) -> None:
         """Apply the flag provider's switches and the next request's model to policy, layers and cache plan."""
@@ -89,6 +92,11 @@ class SessionParts:
             self.apply_policy()
         await self.policy.use(asked)
         self.cache.compact_at = self.policy.thresholds.auto_compact
+
+    def capabilities_of(self, facts: ModelFacts) -> frozenset[str]:
+        """Return the capabilities given for the session and those of the model, as the log names them."""
+        named = {"system_messages": facts.system_messages, "tool_changes": facts.tool_changes}
+        return self.capabilities | {name for name, able in named.items() if able}
 
     def apply_policy(self) -> None:
         """Give layers 1 and 2 the policies and switches of the settings in force."""
@@ -108,6 +116,7 @@ class SessionParts:
         if isinstance(named, str):
             self.policy.model_name = named
         self.compact.resume(loaded.entries)
+        self.thinking.resume(loaded.entries, view)
 
     def stored(self, view: View, handle: str) -> bytes | None:
         """Return content that left a view, by its path or handle; None if it is not readable. This may block."""
@@ -149,8 +158,10 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
         compact=compact,
         inbox=Inbox(storage, f"{folder}/inbox", compact),
         background=BackgroundTasks(notes),
+        thinking=ThinkingWatch(accounts),
     )
     parts.apply_policy()
     log.on_event(parts.offload.on_event)
     log.on_event(compact.on_event)
+    log.on_event(parts.thinking.on_event)
     return parts

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
+from ...conversation.amendments import amendment, system_changes
 from ...conversation.decisions import Cause, PrefixRendered
 from ...conversation.entries import DECISION, Entry, Message, seconds
 from ...conversation.view import View
@@ -13,12 +14,14 @@ from ...conversation.wire.request import CONTINUE, build_request, ends_with_repl
 from ...errors import InputError, SessionError
 from ...events import FellBack
 from ...layers.l2_trim import provider_edits
-from ...model_facts import facts_of
+from ...model_facts import ModelFacts
 from ...values import record, replace
 from .limits import betas_of
 from .log import SessionLog
 
-__all__ = ["RequestOptions", "last_sent", "render_prefix"]
+__all__ = ["RequestOptions", "amend_prefix", "last_sent", "render_prefix"]
+
+PromptAndTools: TypeAlias = tuple[Any, Sequence[Mapping[str, Any]]]
 
 
 @record
@@ -49,9 +52,15 @@ class RequestOptions:
 
 
 async def render_prefix(
-    log: SessionLog, asked: RequestOptions, *, mode: str, compact_at: int, capabilities: frozenset[str]
+    log: SessionLog,
+    asked: RequestOptions,
+    facts: ModelFacts,
+    *,
+    mode: str,
+    compact_at: int,
+    capabilities: frozenset[str],
 ) -> None:
-    """Log system prompt, tools, model and options if they changed; add a user message if a reply comes last.
+    """Log model and options if they changed, system prompt and tools the first time; end with a user message.
 
     ``mode`` is the mode of layer 2: with ``provider``, the options ask the provider to clear old results. Raise
     ``SessionError`` if the conversation is empty, and ``InputError`` for tools or options that a provider would
@@ -65,20 +74,22 @@ async def render_prefix(
             log.view, body.get("thinking"), now=log.clock(), compact_at=compact_at
         )
     before = log.view.facts.prefix
-    tools = asked.tools or declared_tools(log.view.tool_names())
-    if tools and not asked.tools and (before is None or before.tools != tools):
-        why = "the log has tool calls but no tools were passed; declared them by name"
-        log.emit(FellBack(log.name, "tools", why))
+    if before is None:
+        system, tools = asked.system, asked.tools or declared_tools(log.view.tool_names())
+        if tools and not asked.tools:
+            why = "the log has tool calls but no tools were passed; declared them by name"
+            log.emit(FellBack(log.name, "tools", why))
+    else:
+        system, tools = before.system, before.tools
     if before is None and mode == "cache_edit" and "cache_edits" not in capabilities:
         why = "the provider cannot edit its cache: results are cleared here when the cache is cold"
         log.emit(FellBack(log.name, "cache_edit", why))
-    reason = "first request" if before is None else "system, tools, model or options changed"
+    reason = "first request" if before is None else "the model or an option changed"
     cause = Cause("request", reason, moves_prefix=before is not None)
-    facts = facts_of(asked.model)
     prefix = PrefixRendered(
         cause,
         asked.model,
-        asked.system,
+        system,
         tools,
         body,
         capabilities=sorted(capabilities),
@@ -90,6 +101,48 @@ async def render_prefix(
         await log.decide(prefix)
     if ends_with_reply(log.view):
         await log.attach(CONTINUE, type="continue")
+
+
+async def amend_prefix(log: SessionLog, asked: RequestOptions, facts: ModelFacts, *, anew: str = "") -> None:
+    """Log a change of system prompt or tools: at the end of the conversation, or as a new prefix.
+
+    The prefix is rendered anew for a reason given in ``anew``; and on models that do not check thinking if more
+    of the system prompt changed than stayed, or if they take no new tools in the middle of a conversation.
+    """
+    prefix = log.view.facts.prefix
+    if prefix is None:
+        return
+    told = log.view.facts.amended
+    before = (told.system, told.tools) if told is not None else (prefix.system, prefix.tools)
+    after = (asked.system, asked.tools if asked.tools else before[1])
+    if not anew and after == before:
+        return
+    why = anew or _reason_to_render(prefix, before, after, facts)
+    if why and after != (prefix.system, prefix.tools):
+        rendered = replace(prefix, cause=Cause("request", why, moves_prefix=True), system=after[0], tools=[*after[1]])
+        _refuse_unusable(rendered)
+        await log.decide(rendered)
+        return
+    amended = amendment(before, after, capabilities=prefix.capabilities)
+    if amended is not None:
+        _refuse_unusable(replace(prefix, system=after[0], tools=[*after[1]]))
+        await log.decide(amended)
+
+
+def _reason_to_render(prefix: PrefixRendered, before: PromptAndTools, after: PromptAndTools, facts: ModelFacts) -> str:
+    """Return why a change should be a new prefix instead of a message at the end; empty if it should not."""
+    if facts.checks_thinking:
+        return ""
+    if before[1] != after[1] and not (facts.tool_changes and facts.system_messages):
+        return "the tools changed, and this model takes new tools only in the prefix"
+    told = system_changes(prefix.system, after[0])
+    return "most of the system prompt changed" if len(told) > _text_length(after[0]) else ""
+
+
+def _text_length(system: Any) -> int:
+    if isinstance(system, str):
+        return len(system)
+    return sum(len(str(cast("Mapping[str, Any]", block).get("text", ""))) for block in system or ())
 
 
 def last_sent(entries: Sequence[Entry], view: View) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from typing import Any
 
 from ...cache.breakpoints import with_marks
 from ...cache.watch import registered_by
-from ...conversation.wire.request import build_request, repairs
+from ...conversation.wire.request import repairs
 from ...events import RequestPrepared
 from .log import SessionLog
 from .parts import SessionParts
-from .prefix import RequestOptions, render_prefix
+from .prefix import RequestOptions, amend_prefix, render_prefix
 
 __all__ = ["prepare"]
 
@@ -20,14 +20,27 @@ async def prepare(log: SessionLog, parts: SessionParts, asked: RequestOptions) -
     await log.settle()
     await parts.inbox.drain(log)
     await parts.configure(log, asked)
+    facts, cuts = parts.policy.facts, log.view.cuts
     await render_prefix(
-        log, asked, mode=parts.trim.policy.mode, compact_at=parts.cache.compact_at, capabilities=parts.capabilities
+        log,
+        asked,
+        facts,
+        mode=parts.trim.policy.mode,
+        compact_at=parts.cache.compact_at,
+        capabilities=parts.capabilities_of(facts),
     )
     await parts.offload.before_request(log)  # layer 1: results of one message
     await parts.trim.before_request(log)  # layer 2: old results
     await parts.compact.before_request()  # layer 4: the past
     await log.decide_all(repairs(log.view))
-    return _marked(log, parts, build_request(log.view))
+    await amend_prefix(log, asked, facts, anew=_reason_to_render(log, cuts))
+    return _marked(log, parts, await parts.thinking.request(log, facts))
+
+
+def _reason_to_render(log: SessionLog, cuts: int) -> str:
+    """Return why system prompt and tools may be rendered anew now: a cut broke the cached prefix anyway."""
+    kept = log.view.length and log.view.group(0).is_compaction  # thinking of kept messages needs the old prefix
+    return "the past was cut, so changes take effect" if log.view.cuts != cuts and not kept else ""
 
 
 def _marked(log: SessionLog, parts: SessionParts, request: dict[str, Any]) -> dict[str, Any]:

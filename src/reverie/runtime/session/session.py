@@ -173,7 +173,10 @@ class Session:
         message, rest = plain_reply(reply)
         fingerprint = (rest.get("id"), message["content"])
         if self._observed != fingerprint:  # a repeated reply follows a call that was cut off
-            await self.log.append(ASSISTANT, {"message": message, "reply": rest})
+            binding = self.parts.thinking.binding()
+            bound = {} if binding is None else {"bound": binding}
+            entry = await self.log.append(ASSISTANT, {"message": message, "reply": rest, **bound})
+            self.parts.thinking.bind(entry.uuid, binding)
             await self._bill(rest)
             usage = dict(rest["usage"]) if isinstance(rest.get("usage"), Mapping) else {}
             self.log.emit(ReplyObserved(self.name, str(rest.get("id", "")), str(rest.get("model", "")), usage))

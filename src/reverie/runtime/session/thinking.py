@@ -1,0 +1,150 @@
+"""Preserved thinking in a session: before a request leaves, drop the thinking that the provider would refuse.
+
+Whatever changed the past, a clearing, a cut, an undo, a new system prompt or an older version of this program, is found
+here by comparing digests, so that no other part has to know the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from ...conversation.decisions import Cause, Compacted, ThinkingDropped
+from ...conversation.entries import ASSISTANT, DECISION, Entry
+from ...conversation.thinking import UNBOUND, Digests, SentPrefix, stale_replies, thinking_tokens
+from ...conversation.view import View
+from ...conversation.wire.flatten import THINKING
+from ...conversation.wire.request import build_request
+from ...events import DecisionMade, Event, FellBack
+from ...model_facts import ModelFacts, facts_of
+from .accounts import Accounts
+from .log import SessionLog
+
+__all__ = ["ThinkingWatch"]
+
+
+class ThinkingWatch:
+    """Knows the content that each reply's thinking is bound to, and drops thinking whose content has changed."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+        self._sent = SentPrefix()
+        self._bound: dict[str, str | None] = {}
+        self._covers: dict[str, Mapping[str, Any]] = {}
+        self._changed_by = ""
+        self._binding: str | None = None
+        self._checks = False
+
+    # -- the log
+
+    def resume(self, entries: Sequence[Entry], view: View) -> None:
+        """Read the bindings of all replies from the log; find those that an older version did not log."""
+        unknown = False
+        for entry in entries:
+            if entry.kind == ASSISTANT:
+                self._bound[entry.uuid] = binding = _logged_binding(entry)
+                unknown = unknown or (binding is None and _has_thinking(entry))
+            elif entry.kind == DECISION:
+                self._note(entry.uuid, entry.body)
+        if unknown:
+            self._bound.update(_bindings_by_replay(entries, self._covers))
+
+    def on_event(self, event: Event) -> None:
+        """Note decisions that change the past, and the messages that a signed summary stands for."""
+        if isinstance(event, DecisionMade):
+            if isinstance(event.decision, Compacted) and event.decision.block:
+                self._covers[str(event.decision.block.get("signature"))] = event.decision.covers
+            if event.decision.cause.moves_prefix and not self._changed_by:
+                self._changed_by = event.uuid
+
+    def _note(self, uuid: str, body: Mapping[str, Any]) -> None:
+        name = body.get("decision")
+        block: Any = body.get("block")
+        if name == "compacted" and isinstance(block, dict) and block:
+            self._covers[str(cast("dict[str, Any]", block).get("signature"))] = body.get("covers") or {}
+        if name == "call_recorded" and body.get("source") == "main":
+            self._changed_by = ""
+        elif body.get("moves_prefix") is True and not self._changed_by:
+            self._changed_by = uuid
+
+    # -- a request and its reply
+
+    async def request(self, log: SessionLog, facts: ModelFacts) -> dict[str, Any]:
+        """Return the next request, after logging the thinking that has to be dropped from it."""
+        request = build_request(log.view)
+        self._checks = facts.checks_thinking
+        if not self._checks:
+            self._sent = SentPrefix()
+            return request
+        stale = self._stale(log.view, request)
+        if stale:
+            await self._drop(log, stale)
+            request = build_request(log.view)
+            self._follow(log.view, request)
+        self._binding = self._sent.end.newest
+        self._changed_by = ""
+        return request
+
+    def binding(self) -> str | None:
+        """Return the binding of the reply to the last request; None if its model does not check thinking."""
+        return self._binding if self._checks else None
+
+    def bind(self, reply: str, binding: str | None) -> None:
+        """Remember the binding of a logged reply by its uuid."""
+        self._bound[reply] = UNBOUND if binding is None else binding
+
+    def digests_before(self, message: int) -> Digests:
+        """Return the digests of the last request before a message, by its index."""
+        return self._sent.before(message)
+
+    def _stale(self, view: View, request: Mapping[str, Any]) -> list[str]:
+        start, offset = self._follow(view, request)
+        return stale_replies(view, self._sent, self._bound, start=start, offset=offset)
+
+    def _follow(self, view: View, request: Mapping[str, Any]) -> tuple[int, int]:
+        """Count the digests of a request; return the first message that is new, and the messages added before."""
+        first = view.group(0) if view.length else None
+        offset = 1 if first is not None and first.role == "assistant" and not first.is_compaction else 0
+        settled = None if view.facts.edits else view.finished_messages
+        start = self._sent.follow(request, settled, self._covers, offset=offset)
+        return max(0, start - offset), offset
+
+    async def _drop(self, log: SessionLog, stale: list[str]) -> None:
+        tokens = thinking_tokens(log.view, stale)
+        prefix = log.view.facts.prefix
+        prices = self._accounts.prices(prefix.model) if prefix is not None else None
+        price = f", about ${tokens * prices.output / 1_000_000:.2f} to write again" if prices is not None else ""
+        replies = f"{len(stale)} {'reply' if len(stale) == 1 else 'replies'}"
+        reason = f"content before the thinking of {replies} changed ({tokens:,} tokens{price})"
+        cause = Cause("request", reason, frees=tokens, moves_prefix=True)
+        await log.decide(ThinkingDropped(cause, stale, self._changed_by, tokens))
+        log.emit(FellBack(log.name, "thinking", f"dropped, because {reason}"))
+
+
+def _has_thinking(entry: Entry) -> bool:
+    message = entry.message
+    content: Any = message.get("content") if message is not None else None
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    return any(isinstance(block, dict) and cast("dict[str, Any]", block).get("type") in THINKING for block in blocks)
+
+
+def _logged_binding(entry: Entry) -> str | None:
+    """Return the binding in a reply's entry; ``UNBOUND`` for a model that does not check, None if it is not logged."""
+    logged = entry.body.get("bound")
+    if isinstance(logged, str):
+        return logged
+    model = str(entry.reply.get("model") or "")
+    return UNBOUND if model and not facts_of(model).checks_thinking else None
+
+
+def _bindings_by_replay(entries: Iterable[Entry], covers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the bindings of replies that did not log theirs, from the requests that the log leads to."""
+    view, sent = View(), SentPrefix()
+    found: dict[str, str] = {}
+    for entry in entries:
+        if entry.kind == ASSISTANT and _logged_binding(entry) is None and _has_thinking(entry):
+            request = build_request(view)
+            sent.follow(request, None if view.facts.edits else view.finished_messages, covers)
+            found[entry.uuid] = sent.end.newest
+        view = view.fold(entry)
+    return found
