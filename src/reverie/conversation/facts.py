@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -74,6 +74,11 @@ class Facts:
     drops_refused_thinking: bool = False
     """Whether requests ask the provider to drop thinking blocks that it would refuse."""
     agents: Mapping[str, str] = field(default_factory=lambda: _NONE)
+
+    def with_amendments_in(self, shown: Set[str]) -> Facts:
+        """Return the facts after a cut: of the changes to the prefix only those that are still shown hold."""
+        told = [amended for uuid, amended in self.amendments if uuid in shown]
+        return replace(self, amended=told[-1] if told else None) if self.amendments else self
 
 
 def facts_after(facts: Facts, uuid: str, decision: Decision) -> Facts:  # noqa: C901 - one case per decision

@@ -469,16 +469,17 @@ class View:
         }
 
     def _drop_images(self, decision: ImagesDropped) -> None:
-        named = {image.message for image in decision.images}
-        groups = {at for at, group in enumerate(self.groups) if any(piece.uuid in named for piece in group.pieces)}
         gone = [(image.message, image.ordinal) for image in decision.images]
-        self._redraw(self.overrides.without_images(gone, decision.text), groups)
+        self._redraw(self.overrides.without_images(gone, decision.text), self._groups_of({one for one, _ in gone}))
         self.images = image_totals(one for message in self.messages() for one in pictures_in(as_blocks(message)))
 
     def _drop_thinking(self, decision: ThinkingDropped) -> None:
         named = frozenset(decision.messages)
-        groups = {at for at, group in enumerate(self.groups) if any(piece.uuid in named for piece in group.pieces)}
-        self._redraw(replace(self.overrides, thinking=self.overrides.thinking | named), groups)
+        shown = replace(self.overrides, thinking=self.overrides.thinking | named)
+        self._redraw(shown, self._groups_of(named))
+
+    def _groups_of(self, uuids: Set[str]) -> set[int]:
+        return {at for at, group in enumerate(self.groups) if any(piece.uuid in uuids for piece in group.pieces)}
 
     def _rebuild(self) -> None:
         """Build the view again from the items that are still visible, after a cut or its undoing."""
@@ -496,7 +497,5 @@ class View:
         for item in self.visible_items.items:
             self._show(item, again=True)
         self.last_reply_time = replied
-        if self.facts.amendments:
-            shown = {item.uuid for item in self.visible_items.items}
-            told = [amended for uuid, amended in self.facts.amendments if uuid in shown]
-            self.facts = replace(self.facts, amended=told[-1] if told else None)
+        shown = {item.uuid for item in self.visible_items.items} if self.facts.amendments else set[str]()
+        self.facts = self.facts.with_amendments_in(shown)
