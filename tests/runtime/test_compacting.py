@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from pictures import image_block, png
 from reverie import InMemoryStorage, Session, Settings, load_settings
 from reverie.cache.prices import prices_for
 from reverie.cache.usage import Usage, usage_of
@@ -254,7 +255,7 @@ def test_a_fork_without_text_is_followed_by_one_plain_request_and_that_by_the_lo
         model = ScriptedModel(answer, name=f"scripted:{MODEL}")
         async with opened(InMemoryStorage(), small(**keeping(), notes=False), model=model) as session:
             talk = Talk(session)
-            await session.say([{"type": "text", "text": "Look."}, pixel()])
+            await session.say([{"type": "text", "text": "Look."}, image_block(png(1, 1))])
             for _ in range(5):
                 await talk.turn()
             report = await session.compact(instructions="Mind the tides.")
@@ -276,9 +277,84 @@ def test_a_fork_without_text_is_followed_by_one_plain_request_and_that_by_the_lo
     run(steps)
 
 
-def pixel() -> dict[str, Any]:
-    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
-    return {"type": "image", "source": source}
+@pytest.mark.requirement("V9", "L4.5")
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"content": "I cannot", "stop_reason": "refusal", "stop_details": {"category": "reasoning_extraction"}},
+        {"content": [], "stop_reason": "refusal"},
+        {"content": [], "stop_reason": "max_tokens"},
+        {"content": [{"type": "tool_use", "name": "Read", "input": {}}], "stop_reason": "tool_use"},
+        {"content": [{"type": "text", "text": " \n"}], "stop_reason": "end_turn"},
+    ],
+)
+def test_a_summary_that_is_refused_or_empty_falls_to_the_next_path_at_once(bad: dict[str, Any]):
+    calls: list[Mapping[str, Any]] = []
+
+    def refusing(times: int) -> Callable[[Mapping[str, Any]], Any]:
+        def answer(request: Mapping[str, Any]) -> Any:
+            calls.append(request)
+            return bad if len(calls) <= times else "<summary>Plain.</summary>"
+
+        return answer
+
+    async def steps() -> None:
+        model = ScriptedModel(refusing(1), name=f"scripted:{MODEL}")
+        async with opened(InMemoryStorage(), small(**keeping(), notes=False), model=model) as session:
+            talk = Talk(session)
+            await session.say("Look.")
+            for _ in range(5):
+                await talk.turn()
+            report = await session.compact()
+            assert (len(calls), report.model_calls) == (2, 2)  # the fork, then the plain request
+            assert "Plain." in report.summary
+            assert "I cannot" not in report.summary
+            for _ in range(5):
+                await talk.turn()
+            calls.clear()
+            model._function = refusing(9)  # pyright: ignore[reportPrivateUsage]
+            report = await session.compact()
+            assert (report.method, len(calls)) == ("notes", 2)  # then the local note-taker, and no third call
+            assert "I cannot" not in report.summary
+            assert all(problems(dict(request)) == [] for request in calls)
+
+    run(steps)
+
+
+@pytest.mark.requirement("L4.6")
+@pytest.mark.parametrize(
+    ("model_name", "options", "drafts"),
+    [
+        ("claude-sonnet-4-5", {}, True),
+        ("claude-sonnet-4-5", {"thinking": {"type": "enabled", "budget_tokens": 1_024}}, False),
+        ("claude-opus-4-8", {}, True),
+        ("claude-opus-4-8", {"thinking": {"type": "adaptive"}}, False),
+        ("claude-opus-5", {}, False),
+        ("claude-haiku-5-5", {"thinking": {"type": "disabled"}}, False),
+        ("claude-fable-5-1", {}, False),
+        ("claude-of-tomorrow", {}, False),
+    ],
+)
+def test_only_a_model_that_does_not_think_is_asked_for_a_draft(model_name: str, options: dict[str, Any], drafts: bool):
+    calls: list[Mapping[str, Any]] = []
+
+    def answer(request: Mapping[str, Any]) -> Any:
+        calls.append(request)
+        return "" if len(calls) == 1 else "<summary>Plain.</summary>"
+
+    async def steps() -> None:
+        model = ScriptedModel(answer, name=f"scripted:{model_name}")
+        async with opened(InMemoryStorage(), small(**keeping(), notes=False), model=model) as session:
+            await session.say("Look.")
+            for number in range(6):
+                await session.prepare(model=model_name, max_tokens=2_000, tools=TOOLS, **options)
+                use = {"type": "tool_use", "id": f"d{number}", "name": "Read", "input": {}}
+                await session.observe({"id": f"r{number}", "role": "assistant", "content": [use], "model": model_name})
+                await session.result(f"d{number}", "The harbour book. " * 200)
+            await session.compact()
+            assert ["<analysis>" in str(request["messages"][-1]) for request in calls] == [drafts, drafts]
+
+    run(steps)
 
 
 @pytest.mark.requirement("L4.12")

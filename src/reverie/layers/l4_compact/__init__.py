@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from .policy import CompactPolicy
     from .smaller_cuts import plan_collapse, plan_snip
-    from .summary import directive, notes_text, summary_of
+    from .summary import directive, may_draft, notes_text, summary_of
     from .summary_request import dropped_rounds, fitted_messages, plain_messages, plain_request
     from .tail import CutRange, visible_items
     from .user_words import QuotedWords, UserMessages
@@ -50,6 +50,7 @@ __all__ = [
     "loss_between",
     "loss_of",
     "loss_text",
+    "may_draft",
     "notes_text",
     "plain_messages",
     "plain_request",
@@ -91,6 +92,7 @@ __getattr__ = lazily(
         ),
         "summary": (
             "directive",
+            "may_draft",
             "notes_text",
             "summary_of",
         ),

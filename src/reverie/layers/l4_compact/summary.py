@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
+from ...conversation.side_query import thinks
 from ...conversation.tokens.estimate import estimate_text
+from ...model_facts import ModelFacts
 
-__all__ = ["OPENING", "directive", "notes_text", "summary_of", "summary_text"]
+__all__ = ["OPENING", "directive", "may_draft", "notes_text", "summary_of", "summary_text"]
 
 OPENING: Final = (
     "This session goes on from an earlier part that is no longer in view. What follows stands in its place; the log "
@@ -24,12 +26,21 @@ _SUMMARY: Final = re.compile(r"<summary>(.*?)(?:</summary>|\Z)", re.DOTALL | re.
 _TAGS: Final = re.compile(r"</?(?:analysis|summary)>", re.IGNORECASE)
 
 
-def directive(method: str, *, quote: str = "", instructions: str = "") -> str:
+def may_draft(options: Mapping[str, Any], facts: ModelFacts) -> bool:
+    """Say whether a model with these facts may be asked for a draft before its summary, under these options.
+
+    A model that thinks has drafted already, and may refuse a prompt that asks for its reasoning.
+    """
+    return not (facts.thinking_by_default or thinks(options, facts))
+
+
+def directive(method: str, *, quote: str = "", instructions: str = "", drafts: bool = False) -> str:
     """Return the prompt that asks a model for a summary by this method, with the user's instructions last.
 
-    ``quote`` is the start of the message at which the methods ``from`` and ``up_to`` cut.
+    ``quote`` is the start of the message at which the methods ``from`` and ``up_to`` cut; ``drafts`` asks for a draft
+    before the summary, which is thrown away.
     """
-    parts = [_prompt("full")]
+    parts = [_prompt("full").replace("{draft}\n\n", f"{_prompt('draft')}\n\n" if drafts else "")]
     if method in ("from", "up_to"):
         line = " ".join(quote.split())
         parts.append(_prompt(method).replace("{quote}", line if len(line) <= 400 else f"{line[:397]}..."))

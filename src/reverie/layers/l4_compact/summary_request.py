@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from ...conversation.entries import Message
+from ...conversation.side_query import side_request
 from ...conversation.tokens.estimate import estimate_message, estimate_request
 from ...conversation.view import View
 from ...conversation.wire.blocks import Block, as_blocks, text_block
 from ...conversation.wire.request import build_request
+from ...model_facts import ModelFacts
 
 __all__ = ["SYNTHETIC", "dropped_rounds", "fitted_messages", "plain_messages", "plain_request"]
 
@@ -17,6 +19,8 @@ SYNTHETIC: Final = "[The beginning of this conversation is left out here.]"
 _SYSTEM: Final = "You summarise conversations between a person and an agent, so that the work can go on."
 _IMAGE: Final = "[image]"
 _DOCUMENT: Final = "[document]"
+_EARLIER: Final = "[a summary of the conversation before this]"
+_LEFT_OUT: Final = frozenset({"thinking", "redacted_thinking", "cache_edits", "tool_addition", "tool_removal"})
 _LISTINGS: Final = frozenset({"listing", "tools", "agents", "mcp", "skills"})
 _SHARE: Final = 0.2  # share of rounds to drop if the provider does not say how much too long the prompt is
 
@@ -25,32 +29,26 @@ def plain_messages(view: View) -> list[Message]:
     """Return the view's messages without thinking and listings, with placeholders for images and documents."""
     announced = {entry.uuid for entry in view.history if entry.body.get("type") in _LISTINGS}
     texts = {_text_of(piece.message) for group in view.groups for piece in group.pieces if piece.uuid in announced}
-    return [_plain(message, texts) for message in build_request(view)["messages"]]
+    return [_plain(message, texts) for message in view.messages()]
 
 
 def plain_request(
-    view: View, messages: Sequence[Message], directive: str, *, model: str, max_tokens: int
+    view: View, messages: Sequence[Message], directive: str, facts: ModelFacts, *, model: str, max_tokens: int
 ) -> dict[str, Any]:
     """Return a request for a model: a one-line system prompt, these messages, and ``directive`` at the end.
 
     The view gives the tools, which may not be called, and the model if ``model`` is empty.
     """
     opening = build_request(view)
-    last = messages[-1]
-    if last["role"] == "user":
-        said = [*messages[:-1], {"role": "user", "content": [*as_blocks(last), text_block(directive)]}]
-    else:
-        said = [*messages, {"role": "user", "content": [text_block(directive)]}]
-    request: dict[str, Any] = {
-        "model": model or opening["model"],
-        "max_tokens": max_tokens,
-        "system": _SYSTEM,
-        "messages": said,
-    }
-    if opening.get("tools"):  # the messages contain calls, so their tools must be declared
-        request["tools"] = opening["tools"]
-        request["tool_choice"] = {"type": "none"}
-    return request
+    return side_request(
+        facts,
+        [*messages, {"role": "user", "content": directive}],
+        model=model or opening["model"],
+        system=_SYSTEM,
+        tools=opening.get("tools") or (),  # the messages contain calls, so their tools must be declared
+        answer_tokens=max_tokens,
+        options={"tool_choice": {"type": "none"}},
+    )
 
 
 def fitted_messages(messages: Sequence[Message], tokens: int) -> list[Message]:
@@ -100,13 +98,16 @@ def _plain(message: Message, announced: set[str]) -> Message:
         if not (block["type"] == "text" and block["text"] in announced)
         for one in _without_media(block)
     ]
-    return {"role": message["role"], "content": blocks or [text_block("[nothing that a summary needs]")]}
+    role = "assistant" if message["role"] == "assistant" else "user"
+    return {"role": role, "content": blocks or [text_block("[nothing that a summary needs]")]}
 
 
 def _without_media(block: Block) -> list[Block]:
     kind = block["type"]
-    if kind in ("thinking", "redacted_thinking", "cache_edits"):
+    if kind in _LEFT_OUT:
         return []
+    if kind == "compaction":
+        return [text_block(str(block.get("content") or _EARLIER))]
     if kind in ("image", "document"):
         return [text_block(_IMAGE if kind == "image" else _DOCUMENT)]
     inner = block.get("content")

@@ -23,7 +23,7 @@ from ...conversation.fork import ForkBase, before_directive, is_forked, with_rep
 from ...conversation.reads import files_in_view
 from ...conversation.view import View
 from ...conversation.wire.blocks import Block
-from ...errors import InputError, ModelUnavailable, ReplyBroken, SessionError
+from ...errors import InputError, ModelRefused, ModelUnavailable, ReplyBroken, SessionError
 from ...model_facts import facts_of
 from ...ports import Model, Reply
 from ...values import record
@@ -114,6 +114,12 @@ class ForkReply:
     def refused(self) -> bool:
         """Whether the model declined to answer; the same question would be declined again."""
         return self.stop_reason == REFUSAL
+
+    def answer(self) -> str:
+        """Return the text; raise ``ModelRefused`` if the model declined to answer, ``ReplyBroken`` if there is none."""
+        if self.problem:
+            raise (ModelRefused if self.refused else ReplyBroken)(self.problem)
+        return self.text
 
 
 class Forks:

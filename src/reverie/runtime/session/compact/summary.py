@@ -8,24 +8,24 @@ from typing import Any
 
 import anyio
 
-from ....conversation.entries import Message
+from ....conversation.answer import answer_problem, answer_text
 from ....conversation.tokens.estimate import estimate_text
-from ....conversation.wire.blocks import as_blocks
 from ....errors import CompactionError, ModelError, ModelUnavailable, PromptTooLong
 from ....layers.l4_compact import (
     CompactPolicy,
     directive,
     dropped_rounds,
     fitted_messages,
+    may_draft,
     plain_messages,
     plain_request,
     summary_of,
 )
+from ....model_facts import facts_of
 from ....ports import Model, Reply
 from ....values import record
 from ..forks import Forks
 from ..port import SessionPort
-from ..replies import plain_reply
 
 __all__ = ["SOURCE", "ModelSummary", "summarise"]
 
@@ -47,6 +47,7 @@ class _SummaryCalls:
     def __init__(self, session: SessionPort, model: Model, on_text: Callable[[int], None]) -> None:
         at = session.thresholds
         self.max_tokens = min(session.settings.compact.summary_tokens, max(1, at.window - at.effective))
+        self.facts = facts_of(model.model_id, session.settings.models)
         self._session = session
         self._model = model
         self._policy: CompactPolicy = session.settings.compact
@@ -65,7 +66,7 @@ class _SummaryCalls:
         self.cost = None if cost is None or self.cost is None else self.cost + cost
 
     async def by_fork(self, asked: str) -> str:
-        """Ask by a fork on the warm prefix; return the summary, or an empty text if the reply holds none."""
+        """Ask by a fork on the warm prefix; return the summary, or an empty text if the answer holds none."""
         policy = self._policy
         self.calls += 1
         reply = await Forks(self._session, self._model).ask(
@@ -76,7 +77,7 @@ class _SummaryCalls:
             on_text=self.add_text,
         )
         self.add_cost(reply.cost_usd)
-        return summary_of(reply.text)
+        return summary_of(reply.answer())
 
     async def by_request(self, asked: str, limit: int) -> str:
         """Ask by a separate request, without the oldest rounds while it is too long; return the summary or ""."""
@@ -84,7 +85,9 @@ class _SummaryCalls:
         messages = fitted_messages(plain_messages(view), limit - self.max_tokens - estimate_text(asked))
         self.calls += 1
         for attempt in range(policy.retries + 1):
-            request = plain_request(view, messages, asked, model=self._model.model_id, max_tokens=self.max_tokens)
+            request = plain_request(
+                view, messages, asked, self.facts, model=self._model.model_id, max_tokens=self.max_tokens
+            )
             self._characters = 0
             try:
                 body = await self._sent({**request, **self._session.request_extras})
@@ -98,8 +101,10 @@ class _SummaryCalls:
                 messages = fewer
                 continue
             self.add_cost(await self._session.record_call(body, source=SOURCE))
-            message, _ = plain_reply(body)
-            return summary_of(_text_of(message))
+            text = answer_text(body.get("content"))
+            if problem := answer_problem(body, text):
+                raise CompactionError(f"the model's reply holds no summary: {problem}")
+            return summary_of(text)
         raise AssertionError("unreachable")
 
     async def _sent(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -128,8 +133,10 @@ async def summarise(
 
     ``limit`` is the window in tokens; ``on_text`` gets the number of characters written so far.
     """
-    asked = directive(method, quote=quote, instructions=instructions)
     calls = _SummaryCalls(session, model, on_text)
+    prefix = session.view.facts.prefix
+    drafts = may_draft(prefix.options if prefix is not None else {}, calls.facts)
+    asked = directive(method, quote=quote, instructions=instructions, drafts=drafts)
     wrong = ""
     room = session.view.token_count.tokens + estimate_text(asked) + calls.max_tokens
     if room <= limit:
@@ -150,7 +157,3 @@ async def summarise(
             f"the model's reply holds no summary{f'; before that: {wrong}' if wrong else ''}", calls=calls.calls
         )
     return ModelSummary(text, calls.calls, calls.cost)
-
-
-def _text_of(message: Message) -> str:
-    return "".join(str(block["text"]) for block in as_blocks(message) if block.get("type") == "text")
